@@ -1,0 +1,1 @@
+"""What crosses a boundary: engine wire structs, Kafka records, ClickHouse rows, settings. No IO."""

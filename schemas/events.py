@@ -1,0 +1,143 @@
+"""Records of `kvlens.events.v1`: runs of consecutive batches of one source, normalised.
+
+Map-encoded with named fields, so that old readers ignore what they do not know and new readers
+default what is missing. Hashes compare only inside one `hash_domain`. Nothing here can hold a token
+id, a prompt, a salt or a multimodal key.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True, gc=False):
+    """n blocks became resident, in chain order where the engine gives one.
+
+    Block i of the event ends at token `(i + 1) * block_size` counted from the event's start; `tokens`
+    is n * block_size (0 for placeholders of connector tiers, whose block_size is 0).
+    """
+
+    hashes: bytes
+    """n packed hashes (`schemas.hashes`); may be empty."""
+    block_size: int
+    """Tokens per block; 0 when the engine does not say (placeholders of offload tiers)."""
+    tokens: int = 0
+    parent: bytes | None = None
+    """Packed hash of the block before the first one; None at the start of a sequence."""
+    medium: str = "gpu"
+    """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded."""
+    raw_medium: str | None = None
+    """The engine's spelling where it is not simply the canonical name in capitals."""
+    group_idx: int = 0
+    spec_kind: str | None = None
+    sliding_window: int | None = None
+    lora: str | None = None
+    session: str | None = None
+    """Only with `connector.forward_session_ids`: session ids are user data."""
+
+
+class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=True, gc=False):
+    """n physical copies left, in the engine's order; adjacent engine events are merged."""
+
+    hashes: bytes
+    medium: str = "gpu"
+    raw_medium: str | None = None
+    group_idx: int = 0
+
+
+class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=True, gc=False):
+    """The engine dropped its prefix cache; which media that means is the reader's setting."""
+
+
+class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True, gc=False):
+    """A source incarnation begins."""
+
+    first_seq: int
+    complete: bool
+    """True when the incarnation is seen from the engine's first batch (seq 0)."""
+    endpoint: str = ""
+
+
+class Gap(msgspec.Struct, tag="gap", tag_field="type", omit_defaults=True, gc=False):
+    """Batches `first`..`last` (inclusive) were published by the engine and are lost to us."""
+
+    first: int
+    last: int
+    reason: str
+    """Bounded: see `schemas.reasons.GapReason`."""
+
+
+class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defaults=True, gc=False):
+    """`count` events (or whole frames) were skipped because they could not be understood."""
+
+    reason: str
+    """Bounded: see `schemas.reasons.UndecodableReason`."""
+    seq: int | None = None
+    """None when the frame did not even yield a sequence number."""
+    count: int = 1
+
+
+class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", omit_defaults=True, gc=False):
+    """One scrape of the engine's own metrics; None where the engine does not export a figure.
+
+    Queries and hits are cumulative tokens since the engine started.
+    """
+
+    prefix_cache_queries: int | None = None
+    prefix_cache_hits: int | None = None
+    external_queries: int | None = None
+    external_hits: int | None = None
+    capacity_blocks: int | None = None
+    block_size: int | None = None
+    kv_cache_usage: float | None = None
+
+
+class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
+    """A source incarnation ends; what was resident then is cleared, not evicted, if `blocks_lost`."""
+
+    reason: str
+    """Bounded: see `schemas.reasons.ClosedReason`."""
+    blocks_lost: bool = True
+
+
+Event = Stored | Removed | Cleared | Opened | Gap | Undecodable | EngineCounters | Closed
+
+
+class Batch(msgspec.Struct, array_like=True, gc=False):
+    """One engine batch, or, with `seq` None, a notice of the connector at that place of the stream."""
+
+    seq: int | None
+    ts: float
+    """Engine clock, seconds since the epoch, at publication (connector clock for notices)."""
+    received_at: float
+    """Connector clock, seconds since the epoch."""
+    events: list[Event]
+    engine_events: int = 0
+    """Events the engine put into this batch, before adjacent removals were merged."""
+    replayed: bool = False
+
+
+class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
+    """A run: consecutive batches of one source incarnation, in sequence order.
+
+    The pair (incarnation, seq) identifies a batch of a source for ever; a reader that has applied it
+    must ignore it when it comes again.
+    """
+
+    replica: str
+    model: str
+    hash_domain: str
+    dp_rank: int
+    incarnation: int
+    """Identifies one life of the engine as the connector saw it; grows with every life. Microseconds
+    since the epoch when it was opened."""
+    batches: list[Batch]
+    first_seq: int | None = None
+    last_seq: int | None = None
+    tenant: str = "default"
+    engine: str = ""
+    """`vllm`, `sglang`, or empty while nothing seen tells them apart."""
+    wire_era: str = ""
+    """How the engine encodes, e.g. `array-12`, `map`, `sglang-array-7`."""
+    duplicates: int = 0
+    """Batches of this source dropped as already published since the previous record."""

@@ -1,0 +1,16 @@
+"""Block hashes as they travel: packed big-endian unsigned 64-bit words."""
+
+HASH_BYTES = 8
+"""Bytes per packed hash. Every `hashes` field holds `HASH_BYTES * n` bytes, hash i at `HASH_BYTES * i`."""
+
+
+def unpack_hashes(packed: bytes) -> tuple[int, ...]:
+    """Return the n unsigned 64-bit hashes of an 8n-byte field, in order.
+
+    Raises ValueError when the length is not a multiple of eight.
+    """
+    if len(packed) % HASH_BYTES:
+        raise ValueError(f"packed hashes have {len(packed)} bytes, not a multiple of {HASH_BYTES}")
+    return tuple(
+        int.from_bytes(packed[at : at + HASH_BYTES], "big") for at in range(0, len(packed), HASH_BYTES)
+    )

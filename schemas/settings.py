@@ -1,0 +1,128 @@
+"""The settings of every kvlens process: names, types, bounds and defaults. Reading them is elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Seconds = Annotated[float, Meta(gt=0)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Kafka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the log is, and how records are produced."""
+
+    bootstrap_servers: Annotated[str, Meta(min_length=1)] = "127.0.0.1:9092"
+    """Comma-separated host:port list."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    sasl_username: str = ""
+    sasl_password: str = ""
+    """Secret; better given as `KVLENS_KAFKA__SASL_PASSWORD_FILE`."""
+    ssl_cafile: str = ""
+    ssl_certfile: str = ""
+    ssl_keyfile: str = ""
+    compression: Literal["none", "zstd"] = "zstd"
+    record_format: Literal["msgpack", "json"] = "msgpack"
+    topic_prefix: str = "kvlens"
+    replication_factor: Annotated[int, Meta(ge=1)] = 1
+    """Used when `kvlens topics apply` creates topics."""
+    group: Name = "kvlens"
+    """Consumer group prefix; agents append their role."""
+
+
+class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the tables are."""
+
+    url: Annotated[str, Meta(pattern="^https?://")] = "http://127.0.0.1:8123"
+    database: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] = "kvlens"
+    username: str = "default"
+    password: str = ""
+    """Secret; better given as `KVLENS_CLICKHOUSE__PASSWORD_FILE`."""
+    timeout_seconds: Seconds = 30.0
+    """Bound of one insert or query."""
+
+
+class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How event streams are read and packed into records. Values below the sane minimum are raised to it."""
+
+    record_bytes: Annotated[int, Meta(ge=1, le=4 << 20)] = 32 << 10
+    """A run is closed when its packed events reach this size."""
+    linger_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.1
+    """A run is closed when its first batch is this old; 0 makes one record per batch."""
+    hand_over_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
+    """Received frames waiting to be decoded; beyond it the sockets are left unread."""
+    max_frame_bytes: Annotated[int, Meta(ge=1 << 10)] = 16 << 20
+    """Larger payloads are counted as `frame_too_large` without being decoded."""
+    send_timeout_seconds: Seconds = 120.0
+    """Bound of one produce call; the same record is retried in order until it is acknowledged."""
+    drain_seconds: Seconds = 10.0
+    """Time a graceful stop may take to publish what was received."""
+    scrape_seconds: Seconds = 5.0
+    """Interval of reading the engines' own /metrics."""
+    scrape_timeout_seconds: Seconds = 2.0
+    metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """Prometheus and health endpoint of the connector; 0 turns it off."""
+    forward_session_ids: bool = False
+
+
+class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the replica agent keeps state and writes tables."""
+
+    checkpoint_seconds: Seconds = 1.0
+    state_directory: str = ""
+    """Scratch space of Faust; a temporary directory when empty."""
+    clear_scope: Literal["gpu", "all"] = "gpu"
+    """Media that an AllBlocksCleared empties."""
+    reannounced: Literal["auto", "off"] = "auto"
+    """`auto`: stores that only repeat resident blocks (`kv_cache_report_mode=full`) are not counted again."""
+    fine_block_age_seconds: Seconds = 3600.0
+    """Fine-grained blocks that no event will ever remove are dropped at this age."""
+    max_clock_ahead_seconds: Seconds = 5.0
+    """Engine timestamps further ahead of ours are replaced by the time of receipt."""
+    max_clock_behind_seconds: Seconds = 86400.0
+    """Likewise for timestamps further behind."""
+    idle_carry_seconds: Seconds = 3600.0
+    """A source without any batch gets carried-forward occupancy rows for this long."""
+    rollup_seconds: Seconds = 15.0
+    """Interval of recomputing the 1 min and 1 h tables where their input changed."""
+    stall_seconds: Seconds = 60.0
+    """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
+    metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+
+
+class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One engine deployment: `dp_ranks` event streams, rank r on port + r."""
+
+    id: Name
+    model: Name
+    endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")]
+    replay_endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")] | None = None
+    metrics_url: Annotated[str, Meta(pattern="^https?://")] | None = None
+    dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
+    tenant: Name = "default"
+    hash_scheme: Name = "vllm-sha256-int64"
+    topic: str = ""
+    """ZMQ subscription prefix; empty takes every topic."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything in `kvlens.toml`."""
+
+    kafka: Kafka = msgspec.field(default_factory=Kafka)
+    clickhouse: ClickHouse = msgspec.field(default_factory=ClickHouse)
+    connector: Connector = msgspec.field(default_factory=Connector)
+    worker: Worker = msgspec.field(default_factory=Worker)
+    replicas: tuple[Replica, ...] = ()
+
+
+SECRET_KEYS = frozenset({("kafka", "sasl_password"), ("clickhouse", "password")})
+"""Values that `config show` hides and that may be read from a file named by `…_FILE`."""
+
+
+def hash_domain(model: str, hash_scheme: str, tenant: str) -> str:
+    """Return the name of the space inside which block hashes compare."""
+    return f"{model}/{hash_scheme}/{tenant}"
