@@ -17,7 +17,9 @@ class PartitionMeta(msgspec.Struct, omit_defaults=True, gc=False):
     """Where a partition stands."""
 
     next_offset: int
+    """Offset of the first events record that is not yet in the state."""
     shards: int
+    """Partitions of the residency topic when this was written."""
 
 
 class PoolState(msgspec.Struct, omit_defaults=True, gc=False):
@@ -28,11 +30,17 @@ class PoolState(msgspec.Struct, omit_defaults=True, gc=False):
     """
 
     medium: str
+    """Canonical medium, e.g. `gpu`, `cpu`."""
     group_idx: int
+    """KV-cache group of a hybrid engine; 0 where there is only one."""
     hashes: bytes
+    """m little-endian u64."""
     copies: bytes
+    """m little-endian u32: physical copies; 0 means gone (deltas only)."""
     births: bytes
+    """m little-endian f64: seconds since the epoch when the first copy came."""
     block_sizes: bytes
+    """m little-endian u32: tokens per block."""
     extra: bytes = b""
     """Opaque to other readers: bookkeeping of granularities (`pipeline.residency`)."""
 
@@ -45,5 +53,6 @@ class CheckpointRecord(msgspec.Struct, omit_defaults=True, gc=False):
     delta: int
     """0 for the base, then 1, 2, ... without holes."""
     pools: list[PoolState]
+    """One entry per medium and group."""
     head: bytes
     """Everything else about the source (identity, position, trust, open windows), msgpack."""

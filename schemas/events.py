@@ -22,6 +22,7 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     block_size: int
     """Tokens per block; 0 when the engine does not say (placeholders of offload tiers)."""
     tokens: int = 0
+    """Tokens in all n blocks together."""
     parent: bytes | None = None
     """Packed hash of the block before the first one; None at the start of a sequence."""
     medium: str = "gpu"
@@ -29,9 +30,13 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     raw_medium: str | None = None
     """The engine's spelling where it is not simply the canonical name in capitals."""
     group_idx: int = 0
+    """KV-cache group of a hybrid engine; 0 where there is only one."""
     spec_kind: str | None = None
+    """Kind of attention of the group as the engine calls it, e.g. `full_attention`."""
     sliding_window: int | None = None
+    """Tokens a sliding-window group looks back."""
     lora: str | None = None
+    """Adapter name the blocks belong to."""
     session: str | None = None
     """Only with `connector.forward_session_ids`: session ids are user data."""
 
@@ -40,6 +45,7 @@ class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=Tru
     """n physical copies left, in the engine's order; adjacent engine events are merged."""
 
     hashes: bytes
+    """n packed hashes, one per physical copy; a hash may occur several times."""
     medium: str = "gpu"
     raw_medium: str | None = None
     group_idx: int = 0
@@ -53,16 +59,20 @@ class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True,
     """A source incarnation begins."""
 
     first_seq: int
+    """Sequence number of the first batch of this incarnation that we have."""
     complete: bool
     """True when the incarnation is seen from the engine's first batch (seq 0)."""
     endpoint: str = ""
+    """Where the connector reads it."""
 
 
 class Gap(msgspec.Struct, tag="gap", tag_field="type", omit_defaults=True, gc=False):
     """Batches `first`..`last` (inclusive) were published by the engine and are lost to us."""
 
     first: int
+    """First missing sequence number."""
     last: int
+    """Last missing sequence number."""
     reason: str
     """Bounded: see `schemas.reasons.GapReason`."""
 
@@ -75,6 +85,7 @@ class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defa
     seq: int | None = None
     """None when the frame did not even yield a sequence number."""
     count: int = 1
+    """Events, or 1 for a whole frame."""
 
 
 class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", omit_defaults=True, gc=False):
@@ -84,12 +95,19 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
     """
 
     prefix_cache_queries: int | None = None
+    """Tokens looked up in the engine's own prefix cache."""
     prefix_cache_hits: int | None = None
+    """Tokens found there."""
     external_queries: int | None = None
+    """Tokens looked up in a connector's cache (offload, shared)."""
     external_hits: int | None = None
+    """Tokens found there."""
     capacity_blocks: int | None = None
+    """GPU blocks the engine has."""
     block_size: int | None = None
+    """Tokens per GPU block."""
     kv_cache_usage: float | None = None
+    """Share of GPU blocks in use by running requests, 0 to 1."""
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
@@ -98,6 +116,7 @@ class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True,
     reason: str
     """Bounded: see `schemas.reasons.ClosedReason`."""
     blocks_lost: bool = True
+    """False where the engine lives on and only we stop looking."""
 
 
 Event = Stored | Removed | Cleared | Opened | Gap | Undecodable | EngineCounters | Closed
@@ -107,14 +126,17 @@ class Batch(msgspec.Struct, array_like=True, gc=False):
     """One engine batch, or, with `seq` None, a notice of the connector at that place of the stream."""
 
     seq: int | None
+    """Sequence number the engine gave the batch."""
     ts: float
     """Engine clock, seconds since the epoch, at publication (connector clock for notices)."""
     received_at: float
     """Connector clock, seconds since the epoch."""
     events: list[Event]
+    """In the engine's order."""
     engine_events: int = 0
     """Events the engine put into this batch, before adjacent removals were merged."""
     replayed: bool = False
+    """Came by replay, not live."""
 
 
 class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
@@ -125,16 +147,24 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """
 
     replica: str
+    """Replica id; also the record's key."""
     model: str
+    """Model name."""
     hash_domain: str
+    """model/hash scheme/tenant: hashes compare only inside one domain."""
     dp_rank: int
+    """Data-parallel rank; with the replica it names the source."""
     incarnation: int
     """Identifies one life of the engine as the connector saw it; grows with every life. Microseconds
     since the epoch when it was opened."""
     batches: list[Batch]
+    """The run, in order, notices at their place."""
     first_seq: int | None = None
+    """Of the batches in this record; None when it holds only notices."""
     last_seq: int | None = None
+    """Likewise, inclusive."""
     tenant: str = "default"
+    """From the replica's configuration."""
     engine: str = ""
     """`vllm`, `sglang`, or empty while nothing seen tells them apart."""
     wire_era: str = ""

@@ -30,7 +30,9 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """m changes of one medium and group, in order of occurrence."""
 
     medium: Medium
+    """Canonical medium, e.g. `gpu`, `cpu`."""
     group_idx: int
+    """KV-cache group of a hybrid engine; 0 where there is only one."""
     hashes: bytes
     """m packed hashes, big-endian u64."""
     kinds: bytes
@@ -45,15 +47,24 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """What changed at one source between two checkpoints, in one shard (high bits of the hash)."""
 
     replica: str
+    """Replica id."""
     model: str
+    """Model name."""
     hash_domain: str
+    """model/hash scheme/tenant: hashes compare only inside one domain."""
     dp_rank: int
+    """Data-parallel rank; with the replica it names the source."""
     incarnation: int
+    """Life of the engine in which the changes happened."""
     shard: int
+    """Number of the shard, equal to the partition of this record."""
     source_offset: int
     """Offset in the events topic up to which (exclusive) changes are included."""
     trust: Trust
+    """What is known about the completeness of the source."""
     changes: list[ResidencyChanges]
+    """One entry per medium and group."""
     lost_incarnation: int | None = None
     """All blocks of this earlier incarnation are gone; applies before `changes`."""
     loss: Literal["cleared", "closed"] | None = None
+    """Why the blocks of `lost_incarnation` are gone."""

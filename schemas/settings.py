@@ -18,16 +18,25 @@ class Kafka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bootstrap_servers: Annotated[str, Meta(min_length=1)] = "127.0.0.1:9092"
     """Comma-separated host:port list."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """How to talk to the brokers; the SSL ones verify the host name."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    """Used with SASL_PLAINTEXT and SASL_SSL."""
     sasl_username: str = ""
+    """Used with SASL_PLAINTEXT and SASL_SSL."""
     sasl_password: str = ""
     """Secret; better given as `KVLENS_KAFKA__SASL_PASSWORD_FILE`."""
     ssl_cafile: str = ""
+    """File of trusted certificates (PEM); the system's own when empty."""
     ssl_certfile: str = ""
+    """Client certificate (PEM), where the brokers ask for one."""
     ssl_keyfile: str = ""
+    """Private key of the client certificate (PEM)."""
     compression: Literal["none", "zstd"] = "zstd"
+    """Of produced records."""
     record_format: Literal["msgpack", "json"] = "msgpack"
+    """Encoding of event records; readers tell it by the `content-type` header."""
     topic_prefix: str = "kvlens"
+    """Put before every topic name, with a dot."""
     replication_factor: Annotated[int, Meta(ge=1)] = 1
     """Used when `kvlens topics apply` creates topics."""
     group: Name = "kvlens"
@@ -38,8 +47,11 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the tables are."""
 
     url: Annotated[str, Meta(pattern="^https?://")] = "http://127.0.0.1:8123"
+    """HTTP interface of the server."""
     database: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] = "kvlens"
+    """Database of all kvlens tables; `kvlens migrate` creates it."""
     username: str = "default"
+    """Needs INSERT and SELECT on the database, and CREATE for `kvlens migrate`."""
     password: str = ""
     """Secret; better given as `KVLENS_CLICKHOUSE__PASSWORD_FILE`."""
     timeout_seconds: Seconds = 30.0
@@ -64,15 +76,18 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scrape_seconds: Seconds = 5.0
     """Interval of reading the engines' own /metrics."""
     scrape_timeout_seconds: Seconds = 2.0
+    """Bound of reading one engine's /metrics."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Prometheus and health endpoint of the connector; 0 turns it off."""
     forward_session_ids: bool = False
+    """Keep the engines' session ids in the records: they are user data, so it is off."""
 
 
 class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the replica agent keeps state and writes tables."""
 
     checkpoint_seconds: Seconds = 1.0
+    """Interval of writing tables and committing state; also how fresh the tables are."""
     state_directory: str = ""
     """Scratch space of Faust; a temporary directory when empty."""
     clear_scope: Literal["gpu", "all"] = "gpu"
@@ -92,19 +107,28 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stall_seconds: Seconds = 60.0
     """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """Prometheus and health endpoint of the worker; 0 turns it off."""
 
 
 class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One engine deployment: `dp_ranks` event streams, rank r on port + r."""
 
     id: Name
+    """Unique name; the Kafka key and the `replica` column of every table."""
     model: Name
+    """Model name as it shall appear in the tables; part of the hash domain."""
     endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")]
+    """The engine's ZMQ publisher of KV events, rank 0."""
     replay_endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")] | None = None
+    """The engine's ZMQ replay socket, rank 0; without it gaps cannot be filled."""
     metrics_url: Annotated[str, Meta(pattern="^https?://")] | None = None
+    """The engine's Prometheus page; gives capacity and the engine's own hit counters."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
+    """Data-parallel ranks, each an event stream of its own."""
     tenant: Name = "default"
+    """Stamped on every record; part of the hash domain."""
     hash_scheme: Name = "vllm-sha256-int64"
+    """How the engine hashes blocks; part of the hash domain, inside which hashes compare."""
     topic: str = ""
     """ZMQ subscription prefix; empty takes every topic."""
 
