@@ -1,0 +1,1 @@
+"""Engine side: ZMQ event streams in, normalised runs of batches out to Kafka."""

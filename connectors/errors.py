@@ -1,0 +1,21 @@
+"""Why a frame or an event could not be understood, as exceptions that carry the bounded reason."""
+
+from __future__ import annotations
+
+from schemas.reasons import UndecodableReason
+
+
+class InputError(Exception):
+    """Input that is skipped and counted under `reason`."""
+
+    def __init__(self, reason: UndecodableReason) -> None:
+        super().__init__(reason)
+        self.reason: UndecodableReason = reason
+
+
+class FrameError(InputError):
+    """Nothing of a frame is usable."""
+
+
+class EventError(InputError):
+    """One event of a batch is not usable; its neighbours are."""
