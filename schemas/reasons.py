@@ -5,34 +5,39 @@ from typing import Literal
 UndecodableReason = Literal[
     "frame_count",  # not topic, sequence, payload
     "bad_seq",  # sequence frame is not eight bytes
-    "frame_too_large",
+    "frame_too_large",  # payload beyond `connector.max_frame_bytes`
     "not_msgpack",  # payload is no valid MessagePack, or not one value
     "not_an_envelope",  # neither [ts, events, ...] nor {"ts":, "events":}
-    "bad_timestamp",
+    "bad_timestamp",  # the envelope's time is no finite number
     "missing_type",  # an event without a type
-    "type_not_string",
-    "unknown_type",
+    "type_not_string",  # an event whose type is no text
+    "unknown_type",  # an event of a type we do not know
     "truncated_tuple",  # an array event shorter than its required fields
-    "missing_field",
+    "missing_field",  # a map event without a required field
     "bad_block_hashes",  # not a list
-    "nil_hash",
-    "bad_hash_type",
-    "bad_hash_length",
-    "bad_parent_hash",
-    "bad_block_size",
-    "bad_medium",
-    "bad_group",
+    "nil_hash",  # a block hash that is null
+    "bad_hash_type",  # a block hash that is neither integer nor bytes
+    "bad_hash_length",  # a bytes hash of odd length or shorter than eight
+    "bad_parent_hash",  # likewise, or a wrong type, of the parent
+    "bad_block_size",  # negative, or no integer
+    "bad_medium",  # no text
+    "bad_group",  # negative, or no integer
     "bad_field_type",  # any other field of a wrong type
-    "invalid_utf8",
+    "invalid_utf8",  # a text that is not UTF-8
 ]
 
 GapReason = Literal[
-    "replay_not_configured",
-    "replay_not_attempted",
-    "replay_truncated",
-    "replay_holes",
-    "replay_timeout",
-    "hand_over_full",
+    "replay_not_configured",  # the replica has no replay endpoint
+    "replay_not_attempted",  # the connector did not ask for a replay
+    "replay_truncated",  # the engine's buffer does not reach back so far
+    "replay_holes",  # the replay itself lacked batches
+    "replay_timeout",  # the engine did not answer in time
+    "hand_over_full",  # received faster than Kafka took them, beyond `connector.hand_over_bytes`
 ]
 
-ClosedReason = Literal["restarted", "removed", "shutdown", "silent"]
+ClosedReason = Literal[
+    "restarted",  # the engine began a new life
+    "removed",  # the replica is no longer configured or discovered
+    "shutdown",  # the connector stopped; the engine lives on
+    "silent",  # nothing was heard for too long
+]
