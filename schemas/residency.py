@@ -6,8 +6,6 @@ packed so that a reader can apply a record with one vector operation per column.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from schemas.trust import Trust
@@ -58,13 +56,10 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """Life of the engine in which the changes happened."""
     shard: int
     """Number of the shard, equal to the partition of this record."""
-    source_offset: int
+    next_offset: int
     """Offset in the events topic up to which (exclusive) changes are included."""
     trust: Trust
     """What is known about the completeness of the source."""
     changes: list[ResidencyChanges]
     """One entry per medium and group."""
-    lost_incarnation: int | None = None
-    """All blocks of this earlier incarnation are gone; applies before `changes`."""
-    loss: Literal["cleared", "closed"] | None = None
     """Why the blocks of `lost_incarnation` are gone."""

@@ -1,0 +1,1 @@
+"""What is resident where: pure state of the replica agent, from normalised events to rows."""

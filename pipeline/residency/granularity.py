@@ -1,0 +1,358 @@
+"""A group announced at two granularities: coarse physical blocks and fine blocks that overlap them.
+
+Hybrid Mamba and attention models inflate the physical block (for example to 2,176 tokens). Some engines
+then also announce the attention group's blocks at the hash granularity (for example 64 tokens), with
+hashes of their own and without ever removing them (vLLM pull request 43258). Here
+
+- a token counts once: a fine block that a resident coarse block covers is not counted by itself;
+- a covered fine block leaves with the coarse block; an uncovered one leaves by age, clear or restart;
+- fine blocks are a set (an engine that never removes cannot be reference counted), coarse blocks keep
+  reference counts.
+
+Which coarse block covers which fine blocks is nowhere on the wire. Both chains describe the same tokens,
+so the coarse block that ends at token n * coarse of its chain covers the fine blocks before the fine
+block that ends at the same token of the fine chain. An engine announces both chains of a request in the
+same step: a coarse store is paired with the nearest recent fine store that contains the boundary, is not
+covered yet, and continues the fine chain that the coarse parent was paired with.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from pipeline.residency import histogram
+from pipeline.residency.changes import Changes
+from pipeline.residency.flow import Flow
+from pipeline.residency.pool import Pool
+from pipeline.residency.table import hashes_of
+from schemas.hashes import unpack_hashes
+from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
+
+RECENT = 64
+"""Stores of either granularity that wait to be paired."""
+
+
+class Coarse(msgspec.Struct, array_like=True, gc=False):
+    """A resident physical block."""
+
+    copies: int
+    birth: float
+    tail: int | None = None
+    """The last fine block it covers, once known."""
+
+
+class Fine(msgspec.Struct, array_like=True, gc=False):
+    """A fine block that was announced."""
+
+    parent: int | None
+    depth: int | None
+    """Fine blocks from the start of the sequence up to and including this one; None when unknown."""
+    birth: float
+    seen: float
+    cover: int | None = None
+
+
+class FineStore(NamedTuple):
+    """A recent fine store, at its place among the stores of the pool."""
+
+    place: int
+    hashes: tuple[int, ...]
+
+
+class CoarseStore(NamedTuple):
+    """A coarse store not yet paired."""
+
+    place: int
+    hashes: tuple[int, ...]
+    parent: int | None
+
+
+class _Saved(msgspec.Struct, array_like=True):
+    coarse_size: int
+    fine_size: int
+    coarse: dict[int, Coarse]
+    fine: dict[int, Fine]
+    place: int
+    fine_stores: list[FineStore]
+    coarse_stores: list[CoarseStore]
+
+
+class GranularPool:
+    """Resident blocks of one medium and group that has two granularities."""
+
+    def __init__(self, medium: str, group_idx: int, coarse_size: int, fine_size: int, age: float) -> None:
+        self.medium = medium
+        self.group_idx = group_idx
+        self.coarse_size = coarse_size
+        self.fine_size = fine_size
+        self.flow = Flow()
+        self.changes: list[Changes] = []
+        self.coarse: dict[int, Coarse] = {}
+        self.fine: dict[int, Fine] = {}
+        self._age = age
+        self._per_block = coarse_size // fine_size
+        self._coarse_entries = 0
+        self._covered = 0
+        self._place = 0
+        self._fine_stores: list[FineStore] = []
+        self._coarse_stores: list[CoarseStore] = []
+        self._log: list[tuple[int, int, float, int]] = []
+
+    @classmethod
+    def adopted(cls, pool: Pool, coarse_size: int, fine_size: int, age: float) -> GranularPool:
+        """Return a pool that continues one whose second granularity has just appeared."""
+        pool.settle()
+        granular = cls(pool.medium, pool.group_idx, coarse_size, fine_size, age)
+        granular.flow, granular.changes = pool.flow, pool.changes
+        live = pool.table.live()
+        sizes = np.array(pool.block_sizes)[pool.table.size_codes[live]]
+        blocks = zip(
+            hashes_of(pool.table.keys[live]).tolist(),
+            pool.table.copies[live].tolist(),
+            pool.table.births[live].tolist(),
+            sizes.tolist(),
+            strict=True,
+        )
+        for block, copies, birth, size in blocks:
+            if size == fine_size:
+                granular.fine[block] = Fine(None, None, birth, birth)
+            else:
+                granular.coarse[block] = Coarse(copies, birth)
+                granular._coarse_entries += copies
+        for parent, packed in pool.early_stores:
+            granular._chained(unpack_hashes(packed), int.from_bytes(parent, "big") if parent else None)
+        return granular
+
+    def _chained(self, hashes: tuple[int, ...], parent: int | None) -> None:
+        """Give known fine blocks without a place in a chain theirs."""
+        before = self.fine.get(parent) if parent is not None else None
+        depth = 0 if parent is None else before.depth if before is not None else None
+        for block in hashes:
+            depth = depth + 1 if depth is not None else None
+            fine = self.fine.get(block)
+            if fine is not None and fine.depth is None:
+                fine.parent, fine.depth = parent, depth
+            parent = block
+
+    def occupancy(self, at: float) -> list[tuple[int, int, int, int, int]]:
+        """Return (block_size, entries, blocks, tokens, covered blocks) per granularity at event time `at`."""
+        blocks = len(self.coarse)
+        alone = sum(1 for fine in self.fine.values() if fine.cover is None and fine.seen > at - self._age)
+        return [
+            (self.coarse_size, self._coarse_entries, blocks, blocks * self.coarse_size, 0),
+            (self.fine_size, alone, alone, alone * self.fine_size, self._covered),
+        ]
+
+    def store(self, packed: bytes, at: float, block_size: int, parent: int | None) -> None:
+        """Blocks came; call `batch_ended` after the last event of the batch."""
+        hashes = unpack_hashes(packed)
+        self._place += 1
+        if block_size == self.fine_size:
+            self._store_fine(hashes, at, parent)
+            self._fine_stores.append(FineStore(self._place, hashes))
+            return
+        for block in hashes:
+            known = self.coarse.get(block)
+            if known is None:
+                self.coarse[block] = Coarse(1, at)
+                self.flow.filled_blocks += 1
+                self._log.append((block, FILLED, at, self.coarse_size))
+            else:
+                known.copies += 1
+        self._coarse_entries += len(hashes)
+        self.flow.stored_blocks += len(hashes)
+        self.flow.stored_tokens += len(hashes) * self.coarse_size
+        self._coarse_stores.append(CoarseStore(self._place, hashes, parent))
+
+    def _store_fine(self, hashes: tuple[int, ...], at: float, parent: int | None) -> None:
+        for block in hashes:
+            known = self.fine.get(block)
+            if known is None:
+                self.fine[block] = Fine(None, None, at, at)
+                self.flow.stored_blocks += 1
+                self.flow.stored_tokens += self.fine_size
+                self.flow.filled_blocks += 1
+                self._log.append((block, FILLED, at, self.fine_size))
+            else:
+                known.seen = at
+                self.flow.reannounced_blocks += 1
+        self._chained(hashes, parent)
+
+    def remove(self, packed: bytes, at: float) -> None:
+        """A copy of each hash left."""
+        for block in unpack_hashes(packed):
+            coarse = self.coarse.get(block)
+            fine = self.fine.get(block)
+            if coarse is not None:
+                self.flow.removed_blocks += 1
+                self._coarse_entries -= 1
+                coarse.copies -= 1
+                if coarse.copies == 0:
+                    self._evicted(block, at, coarse.birth, self.coarse_size)
+                    del self.coarse[block]
+                    self._uncover(block, coarse)
+            elif fine is not None:
+                self.flow.removed_blocks += 1
+                if fine.cover is None:
+                    self._evicted(block, at, fine.birth, self.fine_size)
+                else:
+                    self._covered -= 1
+                del self.fine[block]
+            else:
+                self.flow.unknown_removed_blocks += 1
+
+    def _evicted(self, block: int, at: float, birth: float, block_size: int) -> None:
+        self.flow.evicted_blocks += 1
+        self.flow.evicted_tokens += block_size
+        self.flow.lifetimes += histogram.count(np.array([at - birth]))
+        self._log.append((block, EVICTED, at, block_size))
+
+    def _uncover(self, block: int, coarse: Coarse) -> None:
+        """The fine blocks under a coarse block that left are gone with it."""
+        at = coarse.tail
+        for _ in range(self._per_block):
+            fine = self.fine.get(at) if at is not None else None
+            if at is None or fine is None or fine.cover != block:
+                break
+            del self.fine[at]
+            self._covered -= 1
+            at = fine.parent
+
+    def clear(self, at: float) -> None:
+        """Everything is gone: cleared, not evicted."""
+        alone = [block for block, fine in self.fine.items() if fine.cover is None]
+        self.flow.cleared_blocks += self._coarse_entries + len(alone)
+        self._log += [(block, CLEARED, at, self.coarse_size) for block in self.coarse]
+        self._log += [(block, CLEARED, at, self.fine_size) for block in alone]
+        self.coarse.clear()
+        self.fine.clear()
+        self._fine_stores.clear()
+        self._coarse_stores.clear()
+        self._coarse_entries = self._covered = 0
+
+    def expire(self, at: float) -> None:
+        """Drop uncovered fine blocks not announced for the configured age before event time `at`."""
+        old = [
+            block for block, fine in self.fine.items() if fine.cover is None and fine.seen <= at - self._age
+        ]
+        for block in old:
+            del self.fine[block]
+            self._log.append((block, EXPIRED, at, self.fine_size))
+        self.flow.expired_blocks += len(old)
+
+    def batch_ended(self, at: float) -> None:
+        """Pair the coarse stores that can be paired by now."""
+        self._coarse_stores = [store for store in self._coarse_stores if not self._paired(store, at)][
+            -RECENT:
+        ]
+        del self._fine_stores[:-RECENT]
+
+    def _paired(self, store: CoarseStore, at: float) -> bool:
+        parent = self.coarse.get(store.parent) if store.parent is not None else None
+        tails = self._known_tails(store)
+        nearest = sorted(self._fine_stores, key=lambda fine: (abs(fine.place - store.place), -fine.place))
+        for fine_store in nearest:
+            if tails:
+                break
+            tails = self._tails(store, fine_store, parent.tail if parent is not None else None)
+        for block, tail in zip(store.hashes, tails, strict=False):
+            coarse = self.coarse.get(block)
+            if coarse is not None:
+                coarse.tail = tail
+                self._cover(block, tail, at)
+        return bool(tails)
+
+    def _known_tails(self, store: CoarseStore) -> list[int]:
+        """Return the tails of another copy's pairing, or the blocks themselves where they are fine too."""
+        tails = []
+        for block in store.hashes:
+            coarse = self.coarse.get(block)
+            tail = block if block in self.fine else coarse.tail if coarse is not None else None
+            if tail is None or self._chain(tail, self._per_block) is None:
+                return []
+            tails.append(tail)
+        return tails
+
+    def _tails(self, store: CoarseStore, fine_store: FineStore, before: int | None) -> list[int]:
+        """Return the fine block that ends each coarse block, empty if this cannot be the store's chain."""
+        length = len(store.hashes) * self._per_block
+        base = self.fine.get(before) if before is not None else None
+        for candidate in reversed(fine_store.hashes):
+            fine = self.fine.get(candidate)
+            if fine is None or fine.depth is None or fine.depth % self._per_block or fine.cover is not None:
+                continue
+            if store.parent is None and fine.depth != length:
+                continue
+            if base is not None and base.depth is not None and fine.depth != base.depth + length:
+                continue
+            chain = self._chain(candidate, length)
+            if chain is None or (base is not None and self.fine[chain[-1]].parent != before):
+                continue
+            return chain[:: self._per_block][::-1]
+        return []
+
+    def _chain(self, tail: int, length: int) -> list[int] | None:
+        """Return `length` fine blocks from `tail` backwards, None if one of them is not known."""
+        chain: list[int] = []
+        at: int | None = tail
+        while len(chain) < length:
+            fine = self.fine.get(at) if at is not None else None
+            if at is None or fine is None:
+                return None
+            chain.append(at)
+            at = fine.parent
+        return chain
+
+    def _cover(self, block: int, tail: int, at: float) -> None:
+        for fine_block in self._chain(tail, self._per_block) or ():
+            fine = self.fine[fine_block]
+            if fine.cover is None:
+                fine.cover = block
+                self._covered += 1
+                # The same tokens were counted when the fine block came.
+                self.flow.stored_tokens -= self.fine_size
+                self._log.append((fine_block, SUBSUMED, at, self.fine_size))
+
+    def settle(self) -> None:
+        """Move the changes found so far to `changes`."""
+        if self._log:
+            blocks, kinds, times, sizes = zip(*self._log, strict=True)
+            self._log = []
+            self.changes.append(
+                Changes(
+                    self.medium,
+                    self.group_idx,
+                    np.array(blocks, np.uint64),
+                    np.array(kinds, np.uint8),
+                    np.array(times, np.float64),
+                    np.array(sizes, np.uint32),
+                )
+            )
+
+    def saved(self) -> bytes:
+        """Return everything, for a checkpoint; `restored` is the inverse."""
+        return msgspec.msgpack.encode(
+            _Saved(
+                self.coarse_size,
+                self.fine_size,
+                self.coarse,
+                self.fine,
+                self._place,
+                self._fine_stores,
+                self._coarse_stores,
+            )
+        )
+
+    @classmethod
+    def restored(cls, medium: str, group_idx: int, saved: bytes, age: float) -> GranularPool:
+        """Return the pool that `saved` described."""
+        state = msgspec.msgpack.decode(saved, type=_Saved)
+        pool = cls(medium, group_idx, state.coarse_size, state.fine_size, age)
+        pool.coarse, pool.fine, pool._place = state.coarse, state.fine, state.place
+        pool._fine_stores, pool._coarse_stores = state.fine_stores, state.coarse_stores
+        pool._coarse_entries = sum(block.copies for block in state.coarse.values())
+        pool._covered = sum(1 for block in state.fine.values() if block.cover is not None)
+        return pool

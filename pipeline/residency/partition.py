@@ -1,0 +1,127 @@
+"""State of one partition of the events topic: all its sources, and what a checkpoint of them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pipeline.residency.changes import by_shard
+from pipeline.residency.snapshot import SourceSnapshots, restore
+from pipeline.residency.source import SourceResidency
+from schemas.checkpoints import HEAD, META_KEY, PartitionMeta
+from schemas.events import EventsRecord
+from schemas.residency import ResidencyRecord
+from schemas.rows import Row
+from schemas.settings import Worker
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One consistent checkpoint: everything that follows from the records before `next_offset`."""
+
+    next_offset: int
+    dirty: bool
+    """False when there is nothing to write: neither rows nor a new offset."""
+    rows: list[Row] = field(default_factory=list)
+    checkpoints: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """(key, value) for the checkpoint topic, same partition number."""
+    residency: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    """(shard, key, value) for the residency topic."""
+
+
+class PartitionState:
+    """Applies events records in offset order and cuts checkpoints.
+
+    Reads no clock and does no IO: `now` is given, and the same records give the same rows however often
+    the process was restarted between them.
+    """
+
+    def __init__(self, partition: int, settings: Worker, *, shards: int) -> None:
+        self.partition = partition
+        self.next_offset = 0
+        self.sources: dict[tuple[str, int], SourceResidency] = {}
+        self._settings = settings
+        self._shards = shards
+        self._snapshots: dict[tuple[str, int], SourceSnapshots] = {}
+        self._saved_offset = 0
+
+    def apply(self, offset: int, record: EventsRecord) -> None:
+        """Apply the record at `offset`."""
+        key = (record.replica, record.dp_rank)
+        source = self.sources.get(key)
+        if source is None:
+            source = self.sources[key] = SourceResidency(record.replica, record.dp_rank, self._settings)
+            self._snapshots[key] = SourceSnapshots(source)
+        source.apply(record, offset)
+        self.next_offset = offset + 1
+
+    def skip(self, offset: int) -> None:
+        """Leave out the record at `offset`, which could not be decoded."""
+        self.next_offset = offset + 1
+
+    def cut(self, now: float) -> Cut:
+        """Return what must be saved; from here on it counts as saved.
+
+        Rows go to the tables first; then checkpoints, residency and offset commit together. If that
+        fails, this state must be dropped.
+        """
+        rows: list[Row] = []
+        checkpoints: list[tuple[bytes, bytes]] = []
+        residency: list[tuple[int, bytes, bytes]] = []
+        for key, source in self.sources.items():
+            source_rows = source.rows.take(now)
+            rows += source_rows
+            if not source.dirty and not source_rows:
+                continue
+            residency += self._residency(source)
+            checkpoints += self._snapshots[key].cut()
+            source.dirty = False
+        if not checkpoints and self.next_offset == self._saved_offset:
+            return Cut(self.next_offset, dirty=False)
+        self._saved_offset = self.next_offset
+        checkpoints.append((META_KEY, _encode(PartitionMeta(self.next_offset))))
+        return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints, residency=residency)
+
+    def _residency(self, source: SourceResidency) -> list[tuple[int, bytes, bytes]]:
+        key = f"{source.replica}/{source.dp_rank}".encode()
+        records = []
+        for life in source.take_changes():
+            for shard, changes in by_shard(life.changes, self._shards):
+                record = ResidencyRecord(
+                    replica=source.replica,
+                    model=source.model,
+                    hash_domain=source.hash_domain,
+                    dp_rank=source.dp_rank,
+                    incarnation=life.incarnation,
+                    shard=shard,
+                    next_offset=self.next_offset,
+                    trust=life.trust,
+                    changes=changes,
+                )
+                records.append((shard, key, _encode(record)))
+        return records
+
+    @classmethod
+    def restore(
+        cls, partition: int, settings: Worker, *, shards: int, latest: Mapping[bytes, bytes]
+    ) -> PartitionState:
+        """Return the state that the last checkpoint saved; a new one when there is none.
+
+        `latest` holds the last committed value of every key of the checkpoint partition. Raises
+        CheckpointCorrupt when records are missing.
+        """
+        state = cls(partition, settings, shards=shards)
+        meta = latest.get(META_KEY)
+        if meta is None:
+            return state
+        state.next_offset = state._saved_offset = msgspec.msgpack.decode(meta, type=PartitionMeta).next_offset
+        for key, value in latest.items():
+            if key != META_KEY and msgspec.msgpack.decode(key)[2] == HEAD:
+                source, snapshots = restore(value, latest, settings)
+                state.sources[source.replica, source.dp_rank] = source
+                state._snapshots[source.replica, source.dp_rank] = snapshots
+        return state

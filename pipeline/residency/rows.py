@@ -1,0 +1,220 @@
+"""Rows of one source: its windows as they fill, close, and are carried forward while it is idle."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from pipeline.residency import histogram, windows
+from schemas.events import EngineCounters
+from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, Row, SourceRow, StreamHealthRow
+
+if TYPE_CHECKING:
+    from pipeline.residency.source import SourceResidency
+
+CARRY_LIMIT = 360
+"""Windows carried forward per checkpoint and source; the rest follows at the next checkpoint."""
+
+
+def timestamp(at: float) -> datetime:
+    """Return seconds since the epoch as UTC, to the millisecond that tables keep."""
+    return datetime.fromtimestamp(int(at * 1000) / 1000, timezone.utc)
+
+
+class SourceRows:
+    """Collects the rows of a source between checkpoints.
+
+    A row's version is the offset of the last record of the source that it rests on, so writing the same
+    log again, in other portions, ends in the same rows.
+    """
+
+    def __init__(self, source: SourceResidency) -> None:
+        self._source = source
+        self._waiting: list[Row] = []
+        self.carried_to: int | None = None
+        """Last window for which rows were handed out."""
+
+    def counted(self, event: EngineCounters, at: float) -> None:
+        """Note a scrape of the engine's own counters."""
+        source = self._source
+        self._waiting.append(
+            EngineCountersRow(
+                time=timestamp(at),
+                model=source.model,
+                replica=source.replica,
+                dp_rank=source.dp_rank,
+                prefix_cache_queries=event.prefix_cache_queries,
+                prefix_cache_hits=event.prefix_cache_hits,
+                external_queries=event.external_queries,
+                external_hits=event.external_hits,
+                capacity_blocks=event.capacity_blocks,
+                block_size=event.block_size,
+                kv_cache_usage=event.kv_cache_usage,
+                version=source.version,
+            )
+        )
+
+    def window_closed(self, following: int) -> None:
+        """Note the final rows of the open window and of the empty ones up to `following`, exclusive."""
+        source = self._source
+        if source.window is None:
+            return
+        self._waiting += self._window_rows(source.window)
+        first_empty = max(source.window + 1, following - CARRY_LIMIT)
+        for window in range(first_empty, following):
+            self._waiting += self._carried_rows(window)
+        self.carried_to = following - 1
+
+    def life_ended(self) -> None:
+        """Note the last row of an incarnation that a new one replaces."""
+        source = self._source
+        if source.closed_at is None:
+            source.closed_at, source.closed_reason = source.opened_at, "restarted"
+            if source.window is not None:
+                source.closed_at = windows.window_start(source.window).timestamp()
+        self._waiting.append(self._source_row())
+
+    def take(self, now: float) -> list[Row]:
+        """Return the rows to write at wall clock `now`: closed windows, the open one, and carried ones."""
+        source = self._source
+        rows, self._waiting = self._waiting, []
+        if source.rows_changed:
+            source.rows_changed = False
+            if source.window is not None:
+                rows += self._window_rows(source.window)
+                self.carried_to = source.window
+            if source.incarnation:
+                rows.append(self._source_row())
+        elif source.window is not None and source.closed_at is None:
+            rows += self._carry(source.window, now)
+        return rows
+
+    def _carry(self, window: int, now: float) -> list[Row]:
+        source = self._source
+        last = min(
+            windows.window_of(now),
+            window + int(source.settings.idle_carry_seconds // windows.WINDOW_SECONDS),
+        )
+        first = max(window, self.carried_to if self.carried_to is not None else window) + 1
+        rows: list[Row] = []
+        for idle in range(first, min(last, first + CARRY_LIMIT - 1) + 1):
+            rows += self._carried_rows(idle)
+            self.carried_to = idle
+        return rows
+
+    def _window_rows(self, window: int) -> list[Row]:
+        return [*self._occupancy_rows(window), *self._flow_rows(window), self._health_row(window)]
+
+    def _carried_rows(self, window: int) -> list[Row]:
+        return [*self._occupancy_rows(window), self._health_row(window, idle=True)]
+
+    def _occupancy_rows(self, window: int) -> list[Row]:
+        source = self._source
+        start = windows.window_start(window)
+        rows: list[Row] = []
+        for part in source.occupancy(windows.window_end(window)):
+            trust, since = source.trust.of(part.medium)
+            rows.append(
+                OccupancyRow(
+                    window=start,
+                    model=source.model,
+                    replica=source.replica,
+                    dp_rank=source.dp_rank,
+                    medium=part.medium,
+                    group_idx=part.group_idx,
+                    block_size=part.block_size,
+                    entries=part.entries,
+                    blocks=part.blocks,
+                    tokens=part.tokens,
+                    covered_blocks=part.covered_blocks,
+                    capacity_blocks=source.capacity_blocks if part.medium == "gpu" else 0,
+                    store_only=part.store_only,
+                    trust=trust,
+                    trust_since=timestamp(since),
+                    version=source.version,
+                )
+            )
+        return rows
+
+    def _flow_rows(self, window: int) -> list[Row]:
+        source = self._source
+        start = windows.window_start(window)
+        rows: list[Row] = []
+        for (medium, group_idx), pool in source.pools.items():
+            pool.settle()
+            flow = pool.flow
+            if not any(flow.counts()):
+                continue
+            trust, since = source.trust.of(medium)
+            rows.append(
+                FlowRow(
+                    window=start,
+                    model=source.model,
+                    replica=source.replica,
+                    dp_rank=source.dp_rank,
+                    medium=medium,
+                    group_idx=group_idx,
+                    stored_blocks=flow.stored_blocks,
+                    stored_tokens=flow.stored_tokens,
+                    filled_blocks=flow.filled_blocks,
+                    removed_blocks=flow.removed_blocks,
+                    evicted_blocks=flow.evicted_blocks,
+                    evicted_tokens=flow.evicted_tokens,
+                    cleared_blocks=flow.cleared_blocks,
+                    expired_blocks=flow.expired_blocks,
+                    reannounced_blocks=flow.reannounced_blocks,
+                    unknown_removed_blocks=flow.unknown_removed_blocks,
+                    lifetime_hist=histogram.trimmed(flow.lifetimes),
+                    trust=trust,
+                    trust_since=timestamp(since),
+                    version=source.version,
+                )
+            )
+        return rows
+
+    def _health_row(self, window: int, *, idle: bool = False) -> Row:
+        source = self._source
+        health = type(source.health)() if idle else source.health
+        trust, since = source.overall_trust()
+        return StreamHealthRow(
+            window=windows.window_start(window),
+            model=source.model,
+            replica=source.replica,
+            dp_rank=source.dp_rank,
+            batches=health.batches,
+            events=health.events,
+            duplicate_batches=health.duplicate_batches,
+            gap_batches=health.gap_batches,
+            replayed_batches=health.replayed_batches,
+            lost_batches=health.lost_batches,
+            undecodable_events=health.undecodable_events,
+            restarts=health.restarts,
+            incarnation=source.incarnation,
+            last_seq=source.last_seq,
+            lag_seconds=health.lag_seconds,
+            trust=trust,
+            trust_since=timestamp(since),
+            version=source.version,
+        )
+
+    def _source_row(self) -> Row:
+        source = self._source
+        trust, since = source.overall_trust()
+        return SourceRow(
+            model=source.model,
+            replica=source.replica,
+            dp_rank=source.dp_rank,
+            incarnation=source.incarnation,
+            opened_at=timestamp(source.opened_at),
+            closed_at=timestamp(source.closed_at) if source.closed_at is not None else None,
+            closed_reason=source.closed_reason,
+            engine=source.engine,
+            wire_era=source.wire_era,
+            hash_domain=source.hash_domain,
+            tenant=source.tenant,
+            first_seq=source.first_seq,
+            last_seq=source.last_seq,
+            trust=trust,
+            trust_since=timestamp(since),
+            version=source.version,
+        )

@@ -1,0 +1,236 @@
+"""The state of a source as checkpoint records, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.residency import histogram
+from pipeline.residency.flow import Flow
+from pipeline.residency.granularity import GranularPool
+from pipeline.residency.health import Health
+from pipeline.residency.pool import Pool
+from pipeline.residency.source import SourceResidency
+from pipeline.residency.table import ABSENT, hashes_of, keys_of
+from pipeline.residency.trust import Since, SourceTrust
+from schemas.checkpoints import (
+    BASE,
+    DELTA_SLOTS,
+    HEAD,
+    FlowState,
+    PoolEntries,
+    PoolHead,
+    PoolsRecord,
+    SourceHead,
+    TrustState,
+    slot_key,
+)
+from schemas.settings import Worker
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(SourceHead).decode
+_decode_pools = msgspec.msgpack.Decoder(PoolsRecord).decode
+
+
+class CheckpointCorrupt(Exception):
+    """The checkpoint topic does not hold the records that a head refers to."""
+
+    def __init__(self, replica: str, dp_rank: int, missing: str) -> None:
+        super().__init__(replica, dp_rank, missing)
+        self.replica = replica
+        self.dp_rank = dp_rank
+        self.missing = missing
+
+
+class SourceSnapshots:
+    """Writes the checkpoints of one source: a base now and then, deltas between."""
+
+    def __init__(self, source: SourceResidency, *, epoch: int = 0, deltas: int = 0) -> None:
+        self._source = source
+        self._epoch = epoch
+        self._deltas = deltas
+        self._delta_entries = 0
+
+    def cut(self) -> list[tuple[bytes, bytes]]:
+        """Return the (key, value) records that bring the checkpoint up to date."""
+        source = self._source
+        source.settle()
+        records: list[tuple[bytes, bytes]] = []
+        changed = [pool for pool in source.pools.values() if isinstance(pool, Pool) and pool.touched]
+        touched = sum(len(keys) for pool in changed for keys in pool.touched)
+        resident = sum(sum(pool.blocks) for pool in source.pools.values() if isinstance(pool, Pool))
+        if (
+            source.needs_base
+            or self._deltas >= DELTA_SLOTS
+            or self._delta_entries + touched > resident // 2 + 4096
+        ):
+            self._epoch += 1
+            self._deltas = self._delta_entries = 0
+            source.needs_base = False
+            records.append((self._key(BASE), _encode(PoolsRecord(self._epoch, self._all_entries()))))
+        elif changed:
+            self._deltas += 1
+            self._delta_entries += touched
+            pools = [_entries(pool, np.unique(np.concatenate(pool.touched))) for pool in changed]
+            records.append((self._key(self._deltas), _encode(PoolsRecord(self._epoch, pools))))
+        for pool in changed:
+            pool.touched = []
+        records.append((self._key(HEAD), _encode(self._head())))
+        return records
+
+    def _key(self, slot: str | int) -> bytes:
+        return slot_key(self._source.replica, self._source.dp_rank, slot)
+
+    def _all_entries(self) -> list[PoolEntries]:
+        return [
+            _entries(pool, pool.table.keys[pool.table.live()])
+            for pool in self._source.pools.values()
+            if isinstance(pool, Pool)
+        ]
+
+    def _head(self) -> SourceHead:
+        source = self._source
+        return SourceHead(
+            replica=source.replica,
+            dp_rank=source.dp_rank,
+            model=source.model,
+            hash_domain=source.hash_domain,
+            tenant=source.tenant,
+            incarnation=source.incarnation,
+            epoch=self._epoch,
+            deltas=self._deltas,
+            first_seq=source.first_seq,
+            last_seq=source.last_seq,
+            opened_at=source.opened_at,
+            closed_at=source.closed_at,
+            closed_reason=source.closed_reason,
+            engine=source.engine,
+            wire_era=source.wire_era,
+            trust=TrustState(*source.trust.general),
+            trust_by_medium={medium: TrustState(*since) for medium, since in source.trust.by_medium.items()},
+            window=source.window,
+            carried_to=source.rows.carried_to,
+            version=source.version,
+            health=source.health,
+            capacity_blocks=source.capacity_blocks,
+            pools=[_pool_head(pool) for pool in source.pools.values()],
+        )
+
+
+def restore(
+    head: bytes, latest: Mapping[bytes, bytes], settings: Worker
+) -> tuple[SourceResidency, SourceSnapshots]:
+    """Return a source as it was when `head` was cut; `latest` holds the last record of every key.
+
+    Raises CheckpointCorrupt when a record that the head refers to is missing or of another epoch.
+    """
+    state = _decode_head(head)
+    source = SourceResidency(state.replica, state.dp_rank, settings)
+    for name in (
+        "model",
+        "hash_domain",
+        "tenant",
+        "incarnation",
+        "first_seq",
+        "last_seq",
+        "opened_at",
+        "closed_at",
+        "closed_reason",
+        "engine",
+        "wire_era",
+        "window",
+        "version",
+        "capacity_blocks",
+    ):
+        setattr(source, name, getattr(state, name))
+    source.trust = SourceTrust(_since(state.trust))
+    source.trust.by_medium = {medium: _since(trust) for medium, trust in state.trust_by_medium.items()}
+    source.rows.carried_to = state.carried_to
+    source.health = Health(**msgspec.structs.asdict(state.health))
+    source.needs_base = False
+    for pool_head in state.pools:
+        _restore_pool(source, pool_head, settings)
+    for slot in (BASE, *range(1, state.deltas + 1)):
+        value = latest.get(slot_key(state.replica, state.dp_rank, slot))
+        record = _decode_pools(value) if value is not None else None
+        if record is None or record.epoch != state.epoch:
+            raise CheckpointCorrupt(state.replica, state.dp_rank, str(slot))
+        for entries in record.pools:
+            pool = source.pools[entries.medium, entries.group_idx]
+            if isinstance(pool, Pool):
+                _restore_entries(pool, entries)
+    return source, SourceSnapshots(source, epoch=state.epoch, deltas=state.deltas)
+
+
+def _since(state: TrustState) -> Since:
+    return Since(msgspec.convert(state.trust, type=Since.__annotations__["trust"]), state.since)
+
+
+def _pool_head(pool: Pool | GranularPool) -> PoolHead:
+    flow = FlowState(pool.flow.counts(), histogram.trimmed(pool.flow.lifetimes))
+    if isinstance(pool, GranularPool):
+        return PoolHead(pool.medium, pool.group_idx, [], [], [], [], [], flow, granular=pool.saved())
+    return PoolHead(
+        pool.medium,
+        pool.group_idx,
+        pool.block_sizes,
+        pool.entries,
+        pool.blocks,
+        pool.removed,
+        pool.several_hashes,
+        flow,
+        store_only=pool.store_only,
+        removes=pool.removes,
+        early_stores=pool.early_stores,
+        other_sizes=pool.other_sizes(),
+    )
+
+
+def _restore_pool(source: SourceResidency, head: PoolHead, settings: Worker) -> None:
+    pool: Pool | GranularPool
+    if head.granular:
+        pool = GranularPool.restored(
+            head.medium, head.group_idx, head.granular, settings.fine_block_age_seconds
+        )
+        source.granular.append(pool)
+    else:
+        pool = Pool(head.medium, head.group_idx)
+        for size, several in zip(head.block_sizes, head.several_hashes, strict=True):
+            pool.note(size, several=several)
+        pool.entries, pool.blocks, pool.removed = head.entries, head.blocks, head.removed
+        pool.store_only, pool.removes, pool.early_stores = head.store_only, head.removes, head.early_stores
+        pool.restore_other_sizes(head.other_sizes)
+    pool.flow = Flow.restored(head.flow.counts, head.flow.lifetimes)
+    source.pools[head.medium, head.group_idx] = pool
+
+
+def _entries(pool: Pool, keys: npt.NDArray[np.uint64]) -> PoolEntries:
+    """Return the current entries of these keys, with zero copies for those that left."""
+    table = pool.table
+    slots = table.find(keys) if len(keys) else np.empty(0, np.intp)
+    resident = slots != ABSENT
+    sizes = np.array(pool.block_sizes or [0], np.uint32)
+    return PoolEntries(
+        pool.medium,
+        pool.group_idx,
+        hashes_of(keys).astype("<u8").tobytes(),
+        np.where(resident, table.copies[slots], 0).astype("<i4").tobytes(),
+        np.where(resident, table.births[slots], 0.0).astype("<f8").tobytes(),
+        np.where(resident, sizes[np.where(resident, table.size_codes[slots], 0)], 0).astype("<u4").tobytes(),
+    )
+
+
+def _restore_entries(pool: Pool, entries: PoolEntries) -> None:
+    keys = keys_of(np.frombuffer(entries.hashes, "<u8"))
+    order = np.argsort(keys)
+    keys = keys[order]
+    copies = np.frombuffer(entries.copies, "<i4")[order]
+    births = np.frombuffer(entries.births, "<f8")[order]
+    sizes = np.frombuffer(entries.block_sizes, "<u4")[order]
+    codes = np.zeros(len(keys), np.uint16)
+    for code, size in enumerate(pool.block_sizes):
+        codes[sizes == size] = code
+    pool.put(keys, copies, births, codes)

@@ -1,0 +1,137 @@
+"""A hash table of resident blocks in numpy columns: about 40 bytes a block, looked up by the thousand.
+
+Buckets of eight slots; a key lives in its own bucket or, when that was full, in the next one that had
+room. A slot that was used once never counts as unused again, so a search may stop at the first bucket
+with a slot that was never used. The bucket of a key is its high bits: sorted keys walk memory in order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Keys = npt.NDArray[np.uint64]
+Copies = npt.NDArray[np.int32]
+Slots = npt.NDArray[np.intp]
+
+WIDTH: Final = 8
+FILL_AFTER_REBUILD: Final = 0.55
+FILL_LIMIT: Final = 0.8
+UNUSED: Final = -1
+ABSENT: Final = -1
+_HIGH = np.uint64(32)
+_SPREAD = 0x9E3779B97F4A7C15
+"""2**64 divided by the golden ratio: odd, so multiplying by it is a bijection (Knuth 6.4)."""
+_GATHER = pow(_SPREAD, -1, 1 << 64)
+
+
+def keys_of(hashes: npt.NDArray[np.uint64]) -> Keys:
+    """Return the keys of block hashes: as many, evenly spread whatever the engine's hashes look like."""
+    keys: Keys = hashes * np.uint64(_SPREAD)
+    return keys
+
+
+def hashes_of(keys: Keys) -> npt.NDArray[np.uint64]:
+    """Return the block hashes of keys."""
+    hashes: npt.NDArray[np.uint64] = keys * np.uint64(_GATHER)
+    return hashes
+
+
+class BlockTable:
+    """Columns indexed by slot. `copies` is UNUSED for a slot never used, 0 for a block that left."""
+
+    def __init__(self, blocks: int = 0) -> None:
+        self._allocate(blocks)
+
+    def _allocate(self, blocks: int) -> None:
+        self._buckets = max(1, int(blocks / (WIDTH * FILL_AFTER_REBUILD)) + 1)
+        slots = self._buckets * WIDTH
+        self.keys: Keys = np.zeros(slots, np.uint64)
+        self.copies: Copies = np.full(slots, UNUSED, np.int32)
+        self.births: npt.NDArray[np.float64] = np.zeros(slots, np.float64)
+        self.size_codes: npt.NDArray[np.uint16] = np.zeros(slots, np.uint16)
+        self._used = 0
+
+    @property
+    def bytes_allocated(self) -> int:
+        """Return the size of the columns in bytes."""
+        return self.keys.nbytes + self.copies.nbytes + self.births.nbytes + self.size_codes.nbytes
+
+    def live(self) -> Slots:
+        """Return the slots of all resident blocks."""
+        return np.flatnonzero(self.copies > 0)
+
+    def _home(self, keys: Keys) -> Slots:
+        home: Slots = (((keys >> _HIGH) * np.uint64(self._buckets)) >> _HIGH).astype(np.intp)
+        return home
+
+    def find(self, keys: Keys) -> Slots:
+        """Return the slot of each resident key, ABSENT for the others. Fast when keys are sorted."""
+        bucket = self._home(keys)
+        rows, held = self.keys.reshape(-1, WIDTH), self.copies.reshape(-1, WIDTH)
+        result, going = self._look(rows, held, bucket, keys)
+        pending = np.flatnonzero(going)
+        while len(pending):
+            bucket = (bucket[going] + 1) % self._buckets
+            keys = keys[going]
+            slots, going = self._look(rows, held, bucket, keys)
+            result[pending] = slots
+            pending = pending[going]
+        return result
+
+    @staticmethod
+    def _look(rows: Keys, held: Copies, bucket: Slots, keys: Keys) -> tuple[Slots, npt.NDArray[np.bool_]]:
+        """Return where each key is in its bucket, and whether the search must go on to the next one."""
+        here = held.take(bucket, axis=0)
+        same = rows.take(bucket, axis=0) == keys[:, None]
+        same &= here > 0
+        column = same.argmax(axis=1)
+        found = same[np.arange(len(keys)), column]
+        slots = np.where(found, bucket * WIDTH + column, ABSENT)
+        # A bucket fills from the left, so it is full when its last slot is used.
+        return slots, (here[:, WIDTH - 1] != UNUSED) & ~found
+
+    def insert(self, keys: Keys) -> Slots:
+        """Give each of the sorted, distinct, absent keys a slot with one copy and return the slots.
+
+        May move every other slot: slots returned earlier are void afterwards.
+        """
+        if self._used + len(keys) > FILL_LIMIT * self._buckets * WIDTH:
+            self._rebuild(len(keys))
+        held = self.copies.reshape(-1, WIDTH)
+        result = np.empty(len(keys), np.intp)
+        pending = np.arange(len(keys))
+        bucket = self._home(keys)
+        while len(pending):
+            rank = _rank_in_run(bucket)
+            nth_free = (held.take(bucket, axis=0) <= 0).cumsum(axis=1, dtype=np.int8)
+            column = (nth_free == (rank + 1)[:, None]).argmax(axis=1)
+            placed = rank < nth_free[:, WIDTH - 1]
+            slots = (bucket * WIDTH + column)[placed]
+            self._used += int(np.count_nonzero(self.copies[slots] == UNUSED))
+            self.keys[slots] = keys[pending[placed]]
+            self.copies[slots] = 1
+            result[pending[placed]] = slots
+            pending = pending[~placed]
+            bucket = (bucket[~placed] + 1) % self._buckets
+            order = np.argsort(bucket, kind="stable")
+            pending, bucket = pending[order], bucket[order]
+        return result
+
+    def _rebuild(self, coming: int) -> None:
+        live = self.live()
+        live = live[np.argsort(self.keys[live])]
+        keys, copies = self.keys[live], self.copies[live]
+        births, size_codes = self.births[live], self.size_codes[live]
+        self._allocate(len(live) + coming)
+        slots = self.insert(keys)
+        self.copies[slots], self.births[slots], self.size_codes[slots] = copies, births, size_codes
+
+
+def _rank_in_run(sorted_values: Slots) -> Slots:
+    """Return 0, 1, 2, ... within each run of equal values."""
+    index = np.arange(len(sorted_values))
+    starts = np.concatenate(([True], sorted_values[1:] != sorted_values[:-1]))
+    return index - np.maximum.accumulate(np.where(starts, index, 0))

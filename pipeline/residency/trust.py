@@ -1,0 +1,56 @@
+"""How complete the knowledge of a source is, per medium, and since when."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.trust import TRUST_ORDER, Trust
+
+
+class Since(NamedTuple):
+    """A trust and the event time at which it began."""
+
+    trust: Trust
+    at: float
+
+
+class SourceTrust:
+    """Trust of every medium of one source incarnation; media not named share one value."""
+
+    def __init__(self, initial: Since) -> None:
+        self.general = initial
+        self.by_medium: dict[str, Since] = {}
+
+    def of(self, medium: str) -> Since:
+        """Return the trust of one medium."""
+        return self.by_medium.get(medium, self.general)
+
+    def worst(self, media: set[str]) -> Since:
+        """Return the worst trust among the given media, or the general one when there are none."""
+        return max((self.of(medium) for medium in sorted(media)), key=_badness, default=self.general)
+
+    def degraded(self, at: float) -> None:
+        """Something is missing: no medium can be complete, those already degraded stay so."""
+        self.general = _worse(self.general, at)
+        self.by_medium = {medium: _worse(since, at) for medium, since in self.by_medium.items()}
+
+    def cleared(self, media: set[str] | None, at: float) -> None:
+        """These media (None: all) are known to be empty, so from here on they are complete."""
+        if media is None:
+            self.by_medium.clear()
+            self.general = _complete(self.general, at)
+        else:
+            for medium in media:
+                self.by_medium[medium] = _complete(self.of(medium), at)
+
+
+def _badness(since: Since) -> int:
+    return TRUST_ORDER.index(since.trust)
+
+
+def _worse(since: Since, at: float) -> Since:
+    return since if since.trust == "degraded" else Since("degraded", at)
+
+
+def _complete(since: Since, at: float) -> Since:
+    return since if since.trust == "complete" else Since("complete", at)

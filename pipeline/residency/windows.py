@@ -1,0 +1,33 @@
+"""Windows of event time, and what to believe of an engine's clock."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+WINDOW_SECONDS = 10
+
+
+def window_of(at: float) -> int:
+    """Return the number of the window that holds `at` (seconds since the epoch)."""
+    return int(at // WINDOW_SECONDS)
+
+
+def window_end(window: int) -> float:
+    """Return the first second after a window."""
+    return float((window + 1) * WINDOW_SECONDS)
+
+
+def window_start(window: int) -> datetime:
+    """Return a window as the timestamp its rows carry."""
+    return datetime.fromtimestamp(window * WINDOW_SECONDS, timezone.utc)
+
+
+def event_time(ts: float, received_at: float, *, ahead: float, behind: float) -> float:
+    """Return the engine's timestamp, or the time of receipt where the engine's clock must be off.
+
+    A batch cannot have been published after it was received (`ahead` seconds of tolerance); one that
+    claims to be more than `behind` seconds old is no replay but a clock that was never set.
+    """
+    if ts > received_at + ahead or ts < received_at - behind:
+        return received_at
+    return ts
