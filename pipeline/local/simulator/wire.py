@@ -12,6 +12,9 @@ from pipeline.local.simulator.eras import Era
 from pipeline.local.simulator.events import Cleared, Event, Removed, Stored
 from pipeline.local.simulator.hashing import HashForm, rendered
 
+FIXMAP_MAX = 15
+"""Pairs, the tag included, that MessagePack's one-byte map header can count."""
+
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -109,4 +112,9 @@ def _shaped(era: Era, tag: str, fields: tuple[str, ...], values: dict[str, Any])
         value = values.get(field)
         if value is not None or (field in era.required and tag == "BlockStored"):
             shaped[field] = value
-    return shaped
+    return _with_wide_header(shaped) if len(fields) > FIXMAP_MAX - 1 else shaped
+
+
+def _with_wide_header(shaped: dict[str, Any]) -> msgspec.Raw:
+    """Encode a map as msgspec does a struct of more than 15 fields, even when few of them are present."""
+    return msgspec.Raw(b"\xde" + len(shaped).to_bytes(2, "big") + _encoder.encode(shaped)[1:])
