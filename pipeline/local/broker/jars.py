@@ -1,0 +1,140 @@
+"""The broker's jars: fetched by jgo from their Maven coordinates, and verified against the lock before every start."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from jgo.config import GlobalSettings
+from jgo.constants import MAVEN_CENTRAL_URL
+from jgo.maven import MavenContext, PythonResolver
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LOCK = Path(__file__).with_name("kafka.lock.toml")
+_DOWNLOADS = 6
+
+
+class Jar(msgspec.Struct, frozen=True):
+    """One locked jar: Maven coordinates and the sha256 of its content (hex)."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def path(self) -> Path:
+        """Where a Maven repository keeps it."""
+        return Path(*self.group.split("."), self.artifact, self.version, self.file_name)
+
+
+class Lock(msgspec.Struct, frozen=True):
+    """The lock file: `endpoint` is what was resolved, `jars` everything it takes to run."""
+
+    endpoint: str
+    jars: list[Jar]
+
+
+class JarsUnavailable(Exception):
+    """A jar could not be fetched, or what was fetched is not what the lock says."""
+
+    def __init__(self, jar: str, reason: str) -> None:
+        super().__init__(jar, reason)
+        self.jar = jar
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"cannot get {self.jar} for the embedded broker: {self.reason}; check the network "
+            "(or name a Maven mirror in jgo's config file), or use a broker of your own"
+        )
+
+
+def read_lock(path: Path = LOCK) -> Lock:
+    return msgspec.convert(tomllib.loads(path.read_text()), Lock)
+
+
+def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -> list[Path]:
+    """Paths of all jars, each with the locked content; the missing ones are downloaded first.
+
+    They live in the user's Maven repository (jgo's settings and M2_REPO are honoured), or below `fallback` where
+    that cannot be written. `progress` gets one line for each download. Raises JarsUnavailable.
+    """
+    settings = GlobalSettings.load()
+    repository = settings.repo_cache
+    missing = [jar for jar in lock.jars if not _matches(repository / jar.path, jar)]
+    if missing and not _writable(repository):
+        repository = fallback
+        missing = [jar for jar in lock.jars if not _matches(repository / jar.path, jar)]
+    if missing:
+        repository.mkdir(parents=True, exist_ok=True)
+        progress(f"fetching {len(missing)} of the broker's {len(lock.jars)} jars (first start only)")
+        # A jar is fetched aside, verified, then moved into place: a download cut short, or another start
+        # of ours at the same time, never leaves half a jar in the user's repository.
+        with (
+            tempfile.TemporaryDirectory(prefix=".kvlens-", dir=repository) as aside,
+            _quiet_executor() as pool,
+        ):
+            context = MavenContext(
+                resolver=PythonResolver(),
+                repo_cache=Path(aside),
+                remote_repos={"central": MAVEN_CENTRAL_URL, **settings.repositories},
+                timeout=30,
+            )
+            for number, jar in enumerate(pool.map(lambda jar: _fetch(context, jar, repository), missing), 1):
+                progress(f"fetched {number}/{len(missing)} {jar.file_name}")
+    return [repository / jar.path for jar in lock.jars]
+
+
+def _fetch(context: MavenContext, jar: Jar, repository: Path) -> Jar:
+    try:
+        component = context.project(jar.group, jar.artifact).at_version(jar.version)
+        fetched = Path(component.artifact().resolve())
+    except Exception as error:  # jgo lets requests, urllib3 and its own errors through
+        raise JarsUnavailable(jar.file_name, str(error)) from error
+    if not _matches(fetched, jar):
+        raise JarsUnavailable(jar.file_name, "the content differs from the lock")
+    place = repository / jar.path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(fetched, place)
+    return jar
+
+
+@contextmanager
+def _quiet_executor() -> Iterator[ThreadPoolExecutor]:
+    """An executor whose waiting downloads are dropped at the first error."""
+    pool = ThreadPoolExecutor(_DOWNLOADS)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _matches(path: Path, jar: Jar) -> bool:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() == jar.sha256
+    except OSError:
+        return False
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK)

@@ -1,0 +1,157 @@
+"""One embedded part as a child process: started, watched until it is ready, stopped in bounded time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_LOG_ROTATE_BYTES = 16 << 20
+_LOG_TAIL_LINES = 15
+_POLL_SECONDS = 0.05
+_GONE_SECONDS = 5.0
+
+
+class PartFailed(Exception):
+    """A part did not start or died; `log` is its log file and `tail` its last lines."""
+
+    def __init__(self, name: str, reason: str, advice: str, log: Path | None = None) -> None:
+        super().__init__(name, reason, advice, log)
+        self.name = name
+        self.reason = reason
+        self.advice = advice
+        self.log = log
+        self.tail = _tail(log) if log is not None else ""
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.reason}; {self.advice}"
+        if self.tail:
+            text += f"\n--- last lines of {self.log}\n{self.tail}"
+        return text
+
+
+class PortInUse(PartFailed):
+    """Something else listens on the port a part was given."""
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        super().__init__(
+            name, f"port {port} on {host} is in use", "stop what listens there or choose another port"
+        )
+        self.port = port
+
+
+class Part:
+    """A child process in a group of its own behind a lifeline, so that it ends when its starter does."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: int | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended, 128 + n for signal n; None while it runs or before it was spawned."""
+        return None if self._process is None else self._process.poll()
+
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        if self.log.exists() and self.log.stat().st_size > _LOG_ROTATE_BYTES:
+            self.log.replace(self.log.with_suffix(self.log.suffix + ".1"))
+        root = Path(__file__).resolve().parents[2]
+        python_path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
+        # Nothing is written here: the read end tells when the last process that inherited the write end is gone,
+        # and with it its ports and file locks, which waiting for the lifeline alone does not.
+        self._end, held = os.pipe()
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline.local.lifeline", *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C in a terminal reaches the starter only, which stops its parts in order.
+                start_new_session=True,
+                pass_fds=[held],
+                env={**os.environ, **(environment or {}), "PYTHONPATH": python_path},
+            )
+        os.close(held)
+
+    def wait_ready(self, ready: Callable[[], bool], seconds: float, advice: str) -> None:
+        """Poll `ready` until it holds; raises PartFailed when the process ends first or time is up."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            code = self.exit_code
+            if code is not None:
+                raise PartFailed(self.name, f"ended with code {code} while starting", advice, self.log)
+            if time.monotonic() > deadline:
+                self.kill()
+                raise PartFailed(self.name, f"not ready after {seconds:.0f} s", advice, self.log)
+            time.sleep(_POLL_SECONDS)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the whole group (SIGSTOP and SIGCONT in tests)."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def stop(self, seconds: float) -> None:
+        """Ask to end, wait, then kill."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        self.kill()
+
+    def kill(self) -> None:
+        """End at once, as a crash would."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+        if self._end is not None:
+            select.select([self._end], [], [], _GONE_SECONDS)
+            os.close(self._end)
+            self._end = None
+
+
+def require_free_port(name: str, host: str, port: int) -> None:
+    """Raises PortInUse, before a part fails on the port with a page of its own words."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            raise PortInUse(name, host, port) from None
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as lines:
+            lines.seek(max(0, log.stat().st_size - 16384))
+            return "\n".join(lines.read().decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""ClickHouse's engine in one process behind an HTTP front."""

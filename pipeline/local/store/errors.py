@@ -1,0 +1,86 @@
+"""Engine errors as a ClickHouse server reports them: code, text and HTTP status."""
+
+from __future__ import annotations
+
+import re
+
+_CODE = re.compile(r"Code: (\d+)\. ")
+_VERSION_SUFFIX = re.compile(r" \(version [^)]*\)\s*$")
+
+ACCESS_READONLY = 164
+AUTHENTICATION_FAILED = 516
+NOT_IMPLEMENTED = 48
+SESSION_NOT_FOUND = 372
+SESSION_IS_LOCKED = 373
+SYNTAX_ERROR = 62
+UNKNOWN_COMPRESSION_METHOD = 89
+CANNOT_DECOMPRESS = 271
+CANNOT_READ_ALL_DATA = 33
+_UNKNOWN_EXCEPTION = 1002
+
+# Codes a server does not answer with 500, by its own table of HTTP statuses.
+_STATUS = {
+    **dict.fromkeys((192, 193, 497, 512, AUTHENTICATION_FAILED), 403),
+    194: 401,
+    **dict.fromkeys(
+        (
+            *(
+                6,
+                26,
+                27,
+                33,
+                36,
+                38,
+                41,
+                43,
+                44,
+                53,
+                62,
+                69,
+                70,
+                72,
+                89,
+                117,
+                130,
+                131,
+                190,
+                271,
+                321,
+                349,
+                386,
+            ),
+            *(395, 456, 457),
+        ),
+        400,
+    ),
+    **dict.fromkeys((46, 47, 50, 56, 60, 63, 73, 78, 81, 115, 336, 372), 404),
+    159: 408,
+    NOT_IMPLEMENTED: 501,
+}
+
+
+class StoreError(Exception):
+    """`code` is ClickHouse's error code; the text is what the client gets to read."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    @property
+    def status(self) -> int:
+        """The HTTP status a ClickHouse server gives this code."""
+        return _STATUS.get(self.code, 500)
+
+    def __str__(self) -> str:
+        return f"Code: {self.code}. DB::Exception: {self.message}"
+
+
+def from_engine(error: BaseException, version: str) -> StoreError:
+    """The engine's Python errors carry `Code: N. DB::Exception: ...` somewhere in their text."""
+    text = str(error)
+    match = _CODE.search(text)
+    if match is None:
+        return StoreError(_UNKNOWN_EXCEPTION, f"{text} (version {version})")
+    message = text[match.end() :].removeprefix("DB::Exception: ")
+    return StoreError(int(match[1]), f"{_VERSION_SUFFIX.sub('', message)} (version {version})")

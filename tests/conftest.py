@@ -1,0 +1,62 @@
+"""The embedded broker and store, one of each for the whole run, and a fresh database for each test that asks."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+
+import clickhouse_connect
+import pytest
+from clickhouse_connect.driver.client import Client
+
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.store.embedded import EmbeddedStore
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    """A function that gives a port nobody listens on."""
+    return _free_port
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A running Kafka; use topics and groups of your own names. Tests that stop or kill one start their own."""
+    part = EmbeddedBroker(tmp_path_factory.mktemp("broker"), _free_port())
+    part.start()
+    yield part
+    part.kill()
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStore]:
+    """A running ClickHouse; use the `database` fixture. Tests that stop or kill one start their own."""
+    part = EmbeddedStore(tmp_path_factory.mktemp("store"), _free_port())
+    part.start()
+    yield part
+    part.kill()
+
+
+@pytest.fixture
+def store_client(store: EmbeddedStore) -> Iterator[Client]:
+    """An ordinary clickhouse-connect client (no session, so it may be used from several threads)."""
+    client = clickhouse_connect.get_client(dsn=store.url, autogenerate_session_id=False)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def database(store_client: Client) -> Iterator[str]:
+    """The name of a fresh database, dropped afterwards."""
+    name = f"test_{secrets.token_hex(4)}"
+    store_client.command(f"CREATE DATABASE {name}")
+    yield name
+    store_client.command(f"DROP DATABASE {name} SYNC")
