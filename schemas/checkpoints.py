@@ -26,6 +26,7 @@ class PartitionMeta(msgspec.Struct, omit_defaults=True, gc=False):
     """Where a partition stands."""
 
     next_offset: int
+    """Offset of the first events record that is not yet in the state."""
 
 
 class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
@@ -36,25 +37,35 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     """
 
     medium: str
+    """Canonical medium, e.g. `gpu`, `cpu`."""
     group_idx: int
+    """KV-cache group of a hybrid engine; 0 where there is only one."""
     hashes: bytes
+    """m little-endian u64."""
     copies: bytes
+    """m little-endian i32: physical copies; 0 in a delta: gone."""
     births: bytes
+    """m little-endian f64: seconds since the epoch when the first copy came."""
     block_sizes: bytes
+    """m little-endian u32: tokens per block."""
 
 
 class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """The base or one delta of a source."""
 
     epoch: int
+    """That of the head it belongs to."""
     pools: list[PoolEntries]
+    """One entry per medium and group."""
 
 
 class FlowState(msgspec.Struct, array_like=True, gc=False):
     """Counters and lifetimes of the open window of one pool (`pipeline.residency.flow`)."""
 
     counts: list[int]
+    """In the order of the columns of `flow_10s`, `stored_blocks` to `unknown_removed_blocks`."""
     lifetimes: list[int]
+    """As `lifetime_hist` of `flow_10s`."""
 
 
 class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
@@ -63,6 +74,7 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     medium: str
     group_idx: int
     block_sizes: list[int]
+    """Tokens per block of each granularity seen."""
     entries: list[int]
     """Physical copies per block size."""
     blocks: list[int]
@@ -72,8 +84,11 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     several_hashes: list[bool]
     """Whether one event announced several blocks, per block size."""
     flow: FlowState
+    """Of the open window."""
     store_only: bool = False
+    """The engine never announces removals on this medium."""
     removes: bool = False
+    """Whether a removal was ever seen."""
     early_stores: list[tuple[bytes | None, bytes]] = []
     """(parent, hashes) of the first stores of a pool nothing was removed from yet."""
     other_sizes: dict[int, list[int]] = {}
@@ -86,43 +101,71 @@ class TrustState(msgspec.Struct, array_like=True, gc=False):
     """A trust and the event time since when."""
 
     trust: str
+    """complete, partial or degraded."""
     since: float
+    """Seconds since the epoch."""
 
 
 class HealthState(msgspec.Struct, omit_defaults=True, gc=False):
     """Stream health of the open window."""
 
     batches: int = 0
+    """Batches applied."""
     events: int = 0
+    """Engine events in them."""
     duplicate_batches: int = 0
+    """Batches that came again and were ignored."""
     gap_batches: int = 0
+    """Batches missing when they were due."""
     replayed_batches: int = 0
+    """Batches that came by replay."""
     lost_batches: int = 0
+    """Batches that will never come."""
     undecodable_events: int = 0
+    """Events, or whole frames, that could not be understood."""
     restarts: int = 0
+    """Engine restarts seen."""
     lag_seconds: float = 0.0
+    """Largest received_at - ts of live batches."""
 
 
 class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Everything about one source but its entries."""
 
     replica: str
+    """Replica id."""
     dp_rank: int
+    """Data-parallel rank."""
     model: str
+    """Model name."""
     hash_domain: str
+    """model/hash scheme/tenant."""
     tenant: str
+    """From the replica's configuration."""
     incarnation: int
+    """Present life of the engine."""
     epoch: int
+    """Number of the base that holds the entries."""
     deltas: int
+    """How many deltas belong to that base."""
     first_seq: int
+    """First sequence number of this life; -1 before the first batch."""
     last_seq: int
+    """Last sequence number applied; -1 before the first batch."""
     opened_at: float
+    """Seconds since the epoch."""
     closed_at: float | None
+    """Seconds since the epoch; None while it lives."""
     closed_reason: str
+    """Empty while it lives."""
     engine: str
+    """`vllm`, `sglang`, or empty."""
     wire_era: str
+    """How the engine encodes."""
     trust: TrustState
+    """Of all media that `trust_by_medium` does not name."""
     trust_by_medium: dict[str, TrustState]
+    """Where a medium differs."""
     window: int | None
     """Number of the open window; None before the first batch."""
     carried_to: int | None
@@ -130,5 +173,8 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     version: int
     """Offset of the last events record of this source."""
     health: HealthState
+    """Of the open window."""
     capacity_blocks: int
+    """GPU blocks the engine reported; 0 when unknown."""
     pools: list[PoolHead]
+    """One entry per medium and group."""

@@ -62,4 +62,3 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """What is known about the completeness of the source."""
     changes: list[ResidencyChanges]
     """One entry per medium and group."""
-    """Why the blocks of `lost_incarnation` are gone."""
