@@ -21,6 +21,8 @@ from connectors.wire import (
     ALL_BLOCKS_CLEARED,
     BLOCK_REMOVED,
     BLOCK_STORED,
+    MAX_BLOCK_SIZE,
+    MAX_GROUP_IDX,
     REMOVED_REQUIRED,
     STORED_REQUIRED,
     EnvelopeArray,
@@ -32,8 +34,6 @@ from schemas.reasons import UndecodableReason
 
 MAX_EVENTS = 1 << 20
 """Events in one batch; more are no batch of an engine, whose events have tens of bytes each."""
-MAX_BLOCK_SIZE = (1 << 32) - 1
-MAX_GROUP_IDX = (1 << 16) - 1
 
 T = TypeVar("T")
 

@@ -16,6 +16,10 @@ from schemas.hashes import HASH_BYTES
 _WORD = struct.Struct(">Q")
 _WORD_MASK = (1 << 64) - 1
 
+_PRECOMPILED = 257
+_UNSIGNED = tuple(struct.Struct(f">{n}Q").pack for n in range(_PRECOMPILED))
+_SIGNED = tuple(struct.Struct(f">{n}q").pack for n in range(_PRECOMPILED))
+
 
 def pack_hash(value: int | bytes) -> bytes:
     """Return the eight bytes of one hash.
@@ -34,7 +38,29 @@ def pack_hashes(values: Sequence[int | bytes]) -> bytes:
 
     Raises EventError(bad_hash_length) as `pack_hash` does.
     """
-    try:
-        return struct.pack(f">{len(values)}Q", *values)
-    except struct.error:  # a negative integer or bytes among them
-        return b"".join([pack_hash(value) for value in values])
+    return b"".join([pack_hash(value) for value in values])
+
+
+class HashPacker:
+    """`pack_hashes` for one stream: remembers whether its integers are signed, and packs them in one call."""
+
+    def __init__(self) -> None:
+        self._packers, self._others = _UNSIGNED, _SIGNED
+
+    def pack(self, values: Sequence[int | bytes]) -> bytes:
+        """Return the same as `pack_hashes`, or raise the same."""
+        try:
+            return self._packers[len(values)](*values)
+        except (struct.error, IndexError):
+            return self._pack_unlike_the_last(values)
+
+    def _pack_unlike_the_last(self, values: Sequence[int | bytes]) -> bytes:
+        """Try the other signedness; bytes, mixtures and very long lists go hash by hash."""
+        if type(values[0]) is bytes:
+            return pack_hashes(values)
+        try:
+            packed = self._others[len(values)](*values)
+        except (struct.error, IndexError):
+            return pack_hashes(values)
+        self._packers, self._others = self._others, self._packers
+        return packed

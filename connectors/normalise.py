@@ -5,7 +5,14 @@ from __future__ import annotations
 from connectors.careful import decode_batch
 from connectors.eras import StreamEra
 from connectors.errors import FrameError
+from connectors.typed import TypedDecoder
 from schemas.events import Batch, Undecodable
+from schemas.reasons import UndecodableReason
+
+FIRST_LOOKS = 32
+"""Batches of a stream whose engine is not known yet that are looked at event by event to find out."""
+LOOK_EVERY = 1024
+"""Of later batches, one in so many is, because an engine may be replaced by one of another version."""
 
 
 class Normaliser:
@@ -14,7 +21,10 @@ class Normaliser:
     def __init__(self, *, max_frame_bytes: int, forward_session_ids: bool = False) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._forward_session_ids = forward_session_ids
+        self._typed = TypedDecoder(forward_session_ids=forward_session_ids)
         self._era = StreamEra()
+        self._until_look = 0
+        self._first_looks = FIRST_LOOKS
 
     @property
     def engine(self) -> str:
@@ -32,9 +42,18 @@ class Normaliser:
         Never raises for what an engine sends: bad events are Undecodable in their places, and a bad
         frame is a batch of one Undecodable at `received_at`.
         """
+        if len(payload) > self._max_frame_bytes:
+            return self._rejected("frame_too_large", seq, received_at, replayed)
+        if self._until_look:
+            self._until_look -= 1
+            batch = self._typed.decode_batch(payload, seq, received_at, replayed)
+            if batch is not None:
+                return batch
+        elif self._first_looks and not self._era.known:
+            self._first_looks -= 1
+        else:
+            self._until_look = LOOK_EVERY - 1
         try:
-            if len(payload) > self._max_frame_bytes:
-                raise FrameError("frame_too_large")
             return decode_batch(
                 payload,
                 seq=seq,
@@ -43,5 +62,9 @@ class Normaliser:
                 forward_session_ids=self._forward_session_ids,
                 era=self._era,
             )
-        except FrameError as rejected:
-            return Batch(seq, received_at, received_at, [Undecodable(rejected.reason, seq)], 0, replayed)
+        except FrameError as error:
+            return self._rejected(error.reason, seq, received_at, replayed)
+
+    @staticmethod
+    def _rejected(reason: UndecodableReason, seq: int, received_at: float, replayed: bool) -> Batch:
+        return Batch(seq, received_at, received_at, [Undecodable(reason, seq)], 0, replayed)

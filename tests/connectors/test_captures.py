@@ -102,7 +102,7 @@ def test_engine_events_are_counted_before_removals_are_merged(name: str) -> None
             isinstance(one, Removed)
             and isinstance(two, Removed)
             and (one.medium, one.raw_medium, one.group_idx) == (two.medium, two.raw_medium, two.group_idx)
-            for one, two in zip(batch.events, batch.events[1:])
+            for one, two in zip(batch.events, batch.events[1:], strict=False)
         )
 
 
@@ -139,16 +139,28 @@ def flat(batch: Batch) -> Iterator[tuple[object, ...]]:
 
 
 ARRAY_FIELDS = (
-    "type block_hashes parent_block_hash token_ids block_size lora_id medium lora_name extra_keys group_idx "
-    "kv_cache_spec_kind kv_cache_spec_sliding_window"
-).split()
+    "type",
+    "block_hashes",
+    "parent_block_hash",
+    "token_ids",
+    "block_size",
+    "lora_id",
+    "medium",
+    "lora_name",
+    "extra_keys",
+    "group_idx",
+    "kv_cache_spec_kind",
+    "kv_cache_spec_sliding_window",
+)
 REMOVED_FIELDS = ("type", "block_hashes", "medium", "group_idx")
 
 
 def plain(engine_events: list[Any]) -> Iterator[tuple[object, ...]]:
     for event in engine_events:
         if isinstance(event, list):
-            event = dict(zip(ARRAY_FIELDS if event[0] == "BlockStored" else REMOVED_FIELDS, event))
+            event = dict(
+                zip(ARRAY_FIELDS if event[0] == "BlockStored" else REMOVED_FIELDS, event, strict=False)
+            )
         medium = (event.get("medium") or "gpu").lower()
         group_idx = event.get("group_idx") or 0
         hashes = tuple(
