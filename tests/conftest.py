@@ -1,4 +1,4 @@
-"""The embedded broker and store, one of each for the whole run, and a fresh database for each test that asks."""
+"""The embedded broker and store, one of each for the whole run, and a fresh database for a test that asks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def free_port() -> Callable[[], int]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A running Kafka; use topics and groups of your own names. Tests that stop or kill one start their own."""
+    """A running Kafka; use topics and groups of your own. A test that stops or kills one starts its own."""
     part = EmbeddedBroker(tmp_path_factory.mktemp("broker"), _free_port())
     part.start()
     yield part

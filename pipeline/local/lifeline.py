@@ -1,8 +1,8 @@
-"""Runs a command that must not outlive the process which started it: `python -m pipeline.local.lifeline COMMAND ...`.
+"""Runs a command that must not outlive its starter: `python -m pipeline.local.lifeline COMMAND ...`.
 
-Standard input is the lifeline: the starter holds the other end of the pipe, the kernel closes it when the starter
-ends, even by kill -9, and the command is then killed. A death signal on the command alone would not do: Linux sends
-it when the *thread* that forked ends, and a supervisor may start its parts from a short-lived thread.
+Standard input is the lifeline: the starter holds the other end of the pipe, the kernel closes it when the
+starter ends, even by kill -9, and the command is then killed. A death signal on the command alone would not
+do: Linux sends it when the *thread* that forked ends, and a supervisor may start its parts from a thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """What the command's process calls before exec to die with this one; None where the kernel has no such call."""
+    """What the command's process calls before exec to die with this one; None where no kernel call does."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl

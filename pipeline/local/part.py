@@ -71,8 +71,8 @@ class Part:
             self.log.replace(self.log.with_suffix(self.log.suffix + ".1"))
         root = Path(__file__).resolve().parents[2]
         python_path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
-        # Nothing is written here: the read end tells when the last process that inherited the write end is gone,
-        # and with it its ports and file locks, which waiting for the lifeline alone does not.
+        # Nothing is written here: the read end tells when the last process that inherited the write end is
+        # gone, and with it its ports and file locks, which waiting for the lifeline alone does not.
         self._end, held = os.pipe()
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(

@@ -34,7 +34,7 @@ _ADVICE = (
 
 
 class EmbeddedBroker:
-    """Apache Kafka (KRaft, one node) on loopback; its data live in `directory` and survive stop, kill and restart."""
+    """Apache Kafka (KRaft, one node) on loopback; its data in `directory` survive stop, kill and restart."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class EmbeddedBroker:
         log: Path | None = None,
         progress: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`log` defaults to broker.log beside the data; `progress` gets a line for each slow first-time step."""
+        """`log` defaults to broker.log beside the data; `progress` gets a line for each slow first step."""
         self.directory = Path(directory).resolve()
         self.port = port
         self.bootstrap_servers = f"{_HOST}:{port}"

@@ -1,4 +1,4 @@
-"""The broker's jars: fetched by jgo from their Maven coordinates, and verified against the lock before every start."""
+"""The broker's jars: fetched by jgo from Maven coordinates, verified against the lock before every start."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def read_lock(path: Path = LOCK) -> Lock:
 def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -> list[Path]:
     """Paths of all jars, each with the locked content; the missing ones are downloaded first.
 
-    They live in the user's Maven repository (jgo's settings and M2_REPO are honoured), or below `fallback` where
-    that cannot be written. `progress` gets one line for each download. Raises JarsUnavailable.
+    They live in the user's Maven repository (jgo's settings and M2_REPO are honoured), or below `fallback`
+    where that cannot be written. `progress` gets one line for each download. Raises JarsUnavailable.
     """
     settings = GlobalSettings.load()
     repository = settings.repo_cache

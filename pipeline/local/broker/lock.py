@@ -1,4 +1,4 @@
-"""Makes the jar lock anew: `python -m pipeline.local.broker.lock ENDPOINT`, for instance to move to another Kafka."""
+"""Makes the jar lock anew, to move to another Kafka: `python -m pipeline.local.broker.lock ENDPOINT`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def server_properties(data: Path, host: str, port: int, controller_port: int) ->
         "share.coordinator.state.topic.min.isr": "1",
         # One consumer alone need not wait for others to join its group.
         "group.initial.rebalance.delay.ms": "0",
-        # After a kill -9 the controller, which remembers the dead process, keeps its successor out for one session.
+        # After a kill -9 the controller remembers the dead process and keeps its successor out for a session.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "group.min.session.timeout.ms": "1000",

@@ -14,6 +14,7 @@ from aiohttp import web
 from pipeline.local.store.accounts import Account
 from pipeline.local.store.engine import Engine
 from pipeline.local.store.front import Front
+from pipeline.local.store.reach import LOOPBACK
 
 _LONGEST_LINE = 1 << 20  # statements in the URL
 _SHUTDOWN_SECONDS = 5.0
@@ -39,7 +40,7 @@ def accounts_from(environment: os._Environ[str]) -> list[Account]:
 
 async def serve(engine: Engine, host: str, port: int) -> None:
     """Answer until SIGTERM or SIGINT; requests under way get a few seconds to end."""
-    front = Front(engine, accounts_from(os.environ))
+    front = Front(engine, accounts_from(os.environ), loopback=host in LOOPBACK)
     runner = web.AppRunner(
         front.application(),
         access_log=None,

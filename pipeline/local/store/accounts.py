@@ -17,6 +17,10 @@ class Account(NamedTuple):
     readonly: bool
 
 
+DEFAULT_ACCOUNT = Account("default", "", readonly=False)
+"""What a ClickHouse server has when nobody configured users."""
+
+
 def authenticate(
     accounts: Sequence[Account], headers: Mapping[str, str], query: Mapping[str, str]
 ) -> Account:

@@ -51,7 +51,7 @@ class Reply:
         return web.Response(body=body, headers=headers)
 
     async def streamed(self, blocks: AsyncIterator[bytes], output_format: str) -> web.StreamResponse:
-        """A result sent block by block; an error after the first block is written into the body, marked by a tag.
+        """A result sent block by block; an error after the first block goes into the body, marked by a tag.
 
         The caller has made sure that the first block is there, so that an early error has its own status.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from typing import Protocol
+from typing import Protocol, cast
 
 import lz4.frame
 
@@ -74,10 +74,9 @@ class Decoder:
 
     def _new_frame(self) -> _FrameDecompressor:
         if self._coding == "zstd":
-            return ZstdDecompressor()
+            return cast(_FrameDecompressor, ZstdDecompressor())
         if self._coding == "lz4":
-            frame: _FrameDecompressor = lz4.frame.LZ4FrameDecompressor()
-            return frame
+            return cast(_FrameDecompressor, lz4.frame.LZ4FrameDecompressor())
         return zlib.decompressobj(_GZIP_OR_ZLIB)
 
 
@@ -115,10 +114,10 @@ class _Zstd:
         self._compressor = ZstdCompressor(level=_ZSTD_LEVEL)
 
     def feed(self, data: bytes) -> bytes:
-        return self._compressor.compress(data, ZstdCompressor.FLUSH_BLOCK)
+        return cast(bytes, self._compressor.compress(data, ZstdCompressor.FLUSH_BLOCK))
 
     def finish(self) -> bytes:
-        return self._compressor.flush()
+        return cast(bytes, self._compressor.flush())
 
 
 class _Lz4:
@@ -129,10 +128,10 @@ class _Lz4:
     def feed(self, data: bytes) -> bytes:
         head = b"" if self._begun else self._compressor.begin()
         self._begun = True
-        return bytes(head + self._compressor.compress(data))
+        return cast(bytes, head + self._compressor.compress(data))
 
     def finish(self) -> bytes:
-        return (b"" if self._begun else self.feed(b"")) + bytes(self._compressor.flush())
+        return (b"" if self._begun else self.feed(b"")) + cast(bytes, self._compressor.flush())
 
 
 class _Zlib:

@@ -8,7 +8,7 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from pipeline.local.part import Part, require_free_port
-from pipeline.local.store.accounts import Account
+from pipeline.local.store.accounts import DEFAULT_ACCOUNT, Account
 
 _NAME = "embedded store"
 _HOST = "127.0.0.1"
@@ -21,7 +21,7 @@ _ADVICE = (
 
 
 class EmbeddedStore:
-    """ClickHouse's engine on loopback over HTTP; its data live in `directory` and survive stop, kill and restart."""
+    """ClickHouse's engine on loopback over HTTP; its data in `directory` survive stop, kill and restart."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class EmbeddedStore:
         port: int,
         *,
         log: Path | None = None,
-        writer: Account = Account("default", "", readonly=False),
+        writer: Account = DEFAULT_ACCOUNT,
         reader: Account | None = None,
     ) -> None:
         """`log` defaults to store.log beside the data; `reader` is an account that cannot write."""

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 from chdb.state.sqlitelike import Connection
 
 from pipeline.local.store.errors import (
-    ACCESS_READONLY,
+    ACCESS_DENIED,
+    READONLY,
     SESSION_IS_LOCKED,
     SESSION_NOT_FOUND,
     SYNTAX_ERROR,
     StoreError,
     from_engine,
 )
+from pipeline.local.store.reach import outside_reach
 
 
 class Answer(NamedTuple):
@@ -40,7 +42,7 @@ class EngineConnection:
         self._version = version
 
     def prepare(self, database: str, settings: Mapping[str, str], readonly: bool) -> None:
-        """Apply what came with a request: current database, settings and `param_x` values, then the read-only mode."""
+        """Apply what came with a request: database, settings and `param_x` values, then read-only mode."""
         if database:
             self.query(f"USE {quoted_name(database)}")
         if settings:
@@ -56,13 +58,18 @@ class EngineConnection:
         if names:
             self.query("SET " + ", ".join(f"{name}=DEFAULT" for name in names))
 
-    def check(self, statement: str, readonly: bool) -> None:
-        """Refuse several statements in one request, and writing ones where only reading is allowed."""
+    def check(self, statement: str, only_reading: bool) -> None:
+        """Refuse what reaches outside the store, several statements in one, and writing where not allowed."""
+        reached = outside_reach(statement.encode())
+        if reached is not None:
+            raise StoreError(
+                ACCESS_DENIED, f"{reached} reaches outside the embedded store and is refused. (ACCESS_DENIED)"
+            )
         verdict = self._connection._conn.classify_query(statement)
         if verdict["statement_count"] > 1:
             raise StoreError(SYNTAX_ERROR, "Syntax error (Multi-statements are not allowed). (SYNTAX_ERROR)")
-        if readonly and verdict["query_class"].name == "MUTATING":
-            raise StoreError(ACCESS_READONLY, "Cannot execute query in readonly mode. (READONLY)")
+        if only_reading and verdict["query_class"].name != "READ_ONLY":
+            raise StoreError(READONLY, "Cannot execute query in readonly mode. (READONLY)")
 
     def query(self, statement: str, output_format: str = "TabSeparated") -> Answer:
         try:
@@ -98,7 +105,7 @@ class EngineConnection:
 
 
 class Insertion:
-    """An INSERT that is fed its data in pieces; nothing of the last, unfinished block is written before `finish`."""
+    """An INSERT that is fed its data in pieces; the last, unfinished block is written by `finish` only."""
 
     def __init__(self, inserter: Any, version: str) -> None:
         self._inserter = inserter
@@ -130,7 +137,7 @@ class _Session:
 
 
 class Engine:
-    """The open store. A path has one engine, an engine one process: a second is refused when it opens the path."""
+    """The open store. A path has one engine in one process: a second is refused when it opens the path."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -149,15 +156,17 @@ class Engine:
     def connect(self) -> EngineConnection:
         return EngineConnection(Connection(self._path), self.version)
 
-    def enter_session(self, user: str, name: str, must_exist: bool) -> EngineConnection:
-        """The session's connection, for this request alone; raises StoreError 372 (unknown) and 373 (busy)."""
+    def enter_session(self, user: str, name: str, must_exist: bool, readonly: bool) -> EngineConnection:
+        """The session's connection, for this request alone; raises StoreError 372 (unknown), 373 (busy)."""
         with self._lock:
             self._expire()
             session = self._sessions.get((user, name))
             if session is None:
                 if must_exist:
                     raise StoreError(SESSION_NOT_FOUND, f"Session {name} not found. (SESSION_NOT_FOUND)")
-                session = self._sessions[user, name] = _Session(self.connect())
+                connection = self.connect()
+                connection.prepare("", {}, readonly)
+                session = self._sessions[user, name] = _Session(connection)
             if session.busy:
                 raise StoreError(
                     SESSION_IS_LOCKED, f"Session {name} is locked by a concurrent client. (SESSION_IS_LOCKED)"

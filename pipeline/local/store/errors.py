@@ -7,7 +7,8 @@ import re
 _CODE = re.compile(r"Code: (\d+)\. ")
 _VERSION_SUFFIX = re.compile(r" \(version [^)]*\)\s*$")
 
-ACCESS_READONLY = 164
+ACCESS_DENIED = 497
+READONLY = 164
 AUTHENTICATION_FAILED = 516
 NOT_IMPLEMENTED = 48
 SESSION_NOT_FOUND = 372
@@ -20,7 +21,7 @@ _UNKNOWN_EXCEPTION = 1002
 
 # Codes a server does not answer with 500, by its own table of HTTP statuses.
 _STATUS = {
-    **dict.fromkeys((192, 193, 497, 512, AUTHENTICATION_FAILED), 403),
+    **dict.fromkeys((192, 193, 512, ACCESS_DENIED, AUTHENTICATION_FAILED), 403),
     194: 401,
     **dict.fromkeys(
         (

@@ -13,6 +13,7 @@ from pipeline.local.store.accounts import Account, authenticate
 from pipeline.local.store.answer import Reply, failed
 from pipeline.local.store.engine import Answer, Engine, EngineConnection, quoted_name
 from pipeline.local.store.errors import NOT_IMPLEMENTED, StoreError
+from pipeline.local.store.reach import refuse_foreign_pages
 from pipeline.local.store.request import Request, read_request, split_statement
 from pipeline.local.store.statements import (
     DEFAULT_FORMAT,
@@ -30,10 +31,12 @@ _T = TypeVar("_T")
 
 
 class Front:
-    """Handlers for `/`, `/ping`; engine calls block, so each runs in a thread while the loop serves others."""
+    """Handlers for `/` and `/ping`; engine calls block, so each runs in a thread, the loop serves others."""
 
-    def __init__(self, engine: Engine, accounts: Sequence[Account]) -> None:
+    def __init__(self, engine: Engine, accounts: Sequence[Account], loopback: bool) -> None:
+        """`loopback` when it listens there only; `Host` must then be a loopback name."""
         self._engine = engine
+        self._loopback = loopback
         self._accounts = accounts
         self._threads = ThreadPoolExecutor(_ENGINE_THREADS, thread_name_prefix="engine")
 
@@ -52,38 +55,40 @@ class Front:
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
         try:
+            refuse_foreign_pages(http.headers, self._loopback)
             account = authenticate(self._accounts, http.headers, http.query)
             request = await read_request(http)
             if http.method == "GET" and not request.query.get("query"):
                 return web.Response(text="Ok.\n")
             reply = Reply(http, request, self._engine.timezone)
-            readonly = account.readonly or request.readonly
             session = request.query.get("session_id")
             if session:
-                return await self._in_session(request, reply, account, session, readonly)
+                return await self._in_session(request, reply, account, session)
             connection = await self._run(self._engine.connect)
             try:
                 await self._run(connection.prepare, request.database, request.settings, False)
                 await self._load_external(connection, request)
-                if readonly:
+                if account.readonly or request.readonly:
                     await self._run(connection.prepare, "", {}, True)
-                return await self._execute(connection, request, reply, readonly)
+                return await self._execute(connection, request, reply, False)
             finally:
                 await self._run(connection.close)
         except StoreError as error:
             return failed(error)
 
     async def _in_session(
-        self, request: Request, reply: Reply, account: Account, name: str, readonly: bool
+        self, request: Request, reply: Reply, account: Account, name: str
     ) -> web.StreamResponse:
         must_exist = request.query.get("session_check", "0") == "1"
-        connection = await self._run(self._engine.enter_session, account.name, name, must_exist)
+        connection = await self._run(
+            self._engine.enter_session, account.name, name, must_exist, account.readonly
+        )
         try:
-            # The read-only mode of a connection cannot be left again: here the statement's kind is checked instead.
+            # A connection cannot leave its read-only mode: for a GET the statement's kind is checked instead.
             await self._run(connection.prepare, request.database, request.settings, False)
             try:
                 await self._load_external(connection, request)
-                return await self._execute(connection, request, reply, readonly)
+                return await self._execute(connection, request, reply, request.readonly)
             finally:
                 await self._run(connection.reset, request.settings)
                 for table in request.external:
@@ -96,13 +101,15 @@ class Front:
     async def _load_external(self, connection: EngineConnection, request: Request) -> None:
         for table in request.external:
             name = quoted_name(table.name)
-            await self._run(connection.query, f"CREATE TEMPORARY TABLE {name} ({table.columns})")
+            create = f"CREATE TEMPORARY TABLE {name} ({table.columns})"
+            await self._run(connection.check, create, False)
+            await self._run(connection.query, create)
             insertion = await self._run(connection.insert, f"INSERT INTO {name}", table.format)
             await self._run(insertion.append, table.data)
             await self._run(insertion.finish)
 
     async def _execute(
-        self, connection: EngineConnection, request: Request, reply: Reply, readonly: bool
+        self, connection: EngineConnection, request: Request, reply: Reply, only_reading: bool
     ) -> web.StreamResponse:
         head, text, rest = await split_statement(request)
         if head.verdict is Verdict.INSERT_INPUT:
@@ -111,11 +118,11 @@ class Front:
                 "INSERT ... SELECT with data (input()) is not supported by the embedded store",
             )
         if head.verdict is Verdict.INSERT:
-            await self._run(connection.check, head.head.decode() + " FORMAT Null", readonly)
+            await self._run(connection.check, head.head.decode() + " FORMAT Null", only_reading)
             written = await self._insert(connection, head, text[head.data_at :], rest)
             return reply.whole(Answer(b"", 0, 0, 0), None, written)
         statement = text.decode()
-        await self._run(connection.check, statement, readonly)
+        await self._run(connection.check, statement, only_reading)
         named = output_format(text)
         chosen = named or request.default_format or DEFAULT_FORMAT
         wait = request.query.get("wait_end_of_query", "0") == "1"

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from aiohttp import BodyPartReader, ClientPayloadError, web
 
 from pipeline.local.store.compression import Decoder
-from pipeline.local.store.errors import CANNOT_READ_ALL_DATA, NOT_IMPLEMENTED, StoreError
+from pipeline.local.store.errors import CANNOT_READ_ALL_DATA, NOT_IMPLEMENTED, SYNTAX_ERROR, StoreError
 from pipeline.local.store.statements import Head, Verdict, read_head
 
-# What is for the HTTP interface and not for the engine. The last line: settings the engine has, which act on an
-# interface it has not got here.
+# What is for the HTTP interface and not for the engine. The last two lines: settings that the engine has, but
+# which act on an interface it has not got here.
 _NOT_SETTINGS = frozenset(
     (
         *(
@@ -34,7 +34,7 @@ _NOT_SETTINGS = frozenset(
 )
 _EXTERNAL_SUFFIXES = ("_format", "_structure", "_types")
 _READ_BYTES = 1 << 18
-_LONGEST_HEAD = 1 << 20
+_LONGEST_STATEMENT = 4 << 20  # without the data of an INSERT
 
 
 class ExternalTable(NamedTuple):
@@ -80,7 +80,7 @@ async def read_request(http: web.Request) -> Request:
     if query.get("compress", "0") != "0" or query.get("decompress", "0") != "0":
         raise StoreError(
             NOT_IMPLEMENTED,
-            "The embedded store does not speak ClickHouse's own block compression (compress=1, decompress=1); "
+            "The embedded store does not speak ClickHouse's own block compression (compress, decompress); "
             "use Accept-Encoding and Content-Encoding with gzip, deflate, lz4 or zstd",
         )
     external: list[ExternalTable] = []
@@ -103,8 +103,8 @@ async def read_request(http: web.Request) -> Request:
 async def split_statement(request: Request) -> tuple[Head, bytes, AsyncIterator[bytes]]:
     """The statement's head, the input read to find it, and the rest of the input.
 
-    As on a server, the input is the `query` parameter followed by the body. For an INSERT the data are what is in
-    the second from `head.data_at` on, then the third; otherwise the second is the whole statement.
+    As on a server, the input is the `query` parameter followed by the body. For an INSERT the data are the
+    second from `head.data_at` on, then the third; otherwise the second is the whole statement.
     """
     text = request.query.get("query", "").encode()
     if text and not request.external:
@@ -119,8 +119,10 @@ async def split_statement(request: Request) -> tuple[Head, bytes, AsyncIterator[
         more = await _next(request.body)
         complete = more is None
         text += more or b""
-        if head.verdict is Verdict.UNDECIDED and len(text) > _LONGEST_HEAD:
-            complete = True
+        if len(text) > _LONGEST_STATEMENT:
+            raise StoreError(
+                SYNTAX_ERROR, f"Max query size exceeded: a statement has at most {_LONGEST_STATEMENT} bytes"
+            )
 
 
 async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
@@ -141,8 +143,9 @@ async def _decoded(http: web.Request) -> AsyncIterator[bytes]:
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""
+    nothing: tuple[bytes, ...] = ()
+    for piece in nothing:
+        yield piece
 
 
 def _external(name: str, data: bytes, query: Mapping[str, str]) -> ExternalTable:

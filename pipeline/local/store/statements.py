@@ -1,4 +1,4 @@
-"""What a statement is, as far as the front must know: an INSERT that carries data, or a SELECT that may be streamed."""
+"""What a statement is, as far as the front must know: an INSERT with data, a SELECT that may be streamed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Verdict(Enum):
 
 
 class Head(NamedTuple):
-    """`head` is the INSERT without FORMAT, `format` its format, `data_at` the offset of the first data byte."""
+    """`head` is the INSERT without FORMAT, `format` its format, `data_at` the offset where data begin."""
 
     verdict: Verdict
     head: bytes = b""
@@ -61,19 +61,19 @@ def read_head(data: bytes, complete: bool) -> Head:
         return Head(Verdict.PLAIN if complete else Verdict.UNDECIDED)
     if first.text != b"INSERT":
         return Head(Verdict.PLAIN)
-    selects = False
     for word in words:
-        ends_here = word.end == len(data) and not complete
-        if word.text == b"VALUES" and not ends_here and not selects:
+        if word.end == len(data) and not complete:
+            break
+        if word.text == b"VALUES":
             return Head(Verdict.INSERT, data[: word.start], "Values", word.end)
-        if word.text in (b"SELECT", b"WITH") and not ends_here:
-            selects = True
+        if word.text in (b"SELECT", b"WITH") and complete:
+            return Head(Verdict.INSERT_INPUT if "input" in calls(data) else Verdict.PLAIN)
+        if word.text in (b"SELECT", b"WITH"):
+            break
         if word.text == b"FORMAT":
             name = next(words, None)
             if name is None or (name.end == len(data) and not complete):
                 break
-            if selects:
-                return Head(Verdict.INSERT_INPUT)
             return Head(
                 Verdict.INSERT,
                 data[: word.start],
@@ -96,6 +96,27 @@ def is_select(statement: bytes) -> bool:
     """Whether the engine's streaming call takes it; it refuses SHOW, DESCRIBE, EXPLAIN and the like."""
     first = next(_words(statement), None)
     return first is not None and first.text in (b"SELECT", b"WITH")
+
+
+def calls(statement: bytes) -> set[str]:
+    """Lower-case names followed by an opening bracket: functions, table functions, engines, sources."""
+    names = set()
+    name = ""
+    for token in _TOKEN.finditer(statement):
+        if token.lastgroup == "open" and token[0] == b"(" and name:
+            names.add(name)
+        if token.lastgroup == "word":
+            name = token[0].decode().lower()
+        elif token.lastgroup == "quoted":
+            name = token[0][1:-1].decode(errors="replace").lower()
+        elif token.lastgroup != "space":
+            name = ""
+    return names
+
+
+def bare_words(statement: bytes) -> set[str]:
+    """Upper-case words outside of brackets, quotes and comments."""
+    return {word.text.decode() for word in _words(statement)}
 
 
 def _words(data: bytes) -> Iterator[_Word]:
