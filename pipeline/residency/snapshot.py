@@ -29,6 +29,7 @@ from schemas.checkpoints import (
     slot_key,
 )
 from schemas.settings import Worker
+from schemas.trust import Trust
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(SourceHead).decode
@@ -166,7 +167,7 @@ def restore(
 
 
 def _since(state: TrustState) -> Since:
-    return Since(msgspec.convert(state.trust, type=Since.__annotations__["trust"]), state.since)
+    return Since(msgspec.convert(state.trust, type=Trust), state.since)
 
 
 def _pool_head(pool: Pool | GranularPool) -> PoolHead:
