@@ -1,0 +1,90 @@
+"""All generated files: what they should hold, and how a checkout differs from that."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.generated.asyncapi import asyncapi_document
+from pipeline.generated.example_files import EXAMPLES_DIRECTORY, example_files
+from pipeline.generated.json_schema import record_schema
+from pipeline.generated.records import RECORDS, as_json
+from pipeline.generated.settings_page import settings_page
+from pipeline.generated.tables_page import tables_page
+from pipeline.generated.topics_file import load_topics
+from pipeline.generated.topics_page import topics_page
+
+SCHEMAS_DIRECTORY = "schemas/generated"
+DIFF_LINES = 6
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A generated file that is missing, differs, or should not be there."""
+
+    path: str
+    summary: str
+    """One line, followed by the first changed lines of a text."""
+
+
+def render() -> dict[str, bytes]:
+    """Return {path relative to the checkout: content} of every generated file."""
+    schemas = {
+        f"{SCHEMAS_DIRECTORY}/{record.__name__}.schema.json": record_schema(record) for record in RECORDS
+    }
+    return {
+        **{path: as_json(schema) for path, schema in schemas.items()},
+        f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
+        **example_files(),
+        "docs/configuration.md": settings_page(),
+        "docs/tables.md": tables_page(),
+        "docs/topics.md": topics_page(),
+    }
+
+
+def compare(root: Path, files: dict[str, bytes]) -> list[Difference]:
+    """Return how the checkout at `root` differs from `files`; empty when it does not."""
+    differences = []
+    for path, content in files.items():
+        place = root / path
+        if not place.exists():
+            differences.append(Difference(path, f"missing: {path}"))
+        elif (found := place.read_bytes()) != content:
+            differences.append(Difference(path, f"differs: {path}{_first_lines(found, content)}"))
+    for directory in _wholly_generated():
+        for place in sorted((root / directory).glob("*")):
+            path = place.relative_to(root).as_posix()
+            if path not in files:
+                differences.append(Difference(path, f"no longer generated: {path}"))
+    return differences
+
+
+def write(root: Path, files: dict[str, bytes], differences: Sequence[Difference]) -> None:
+    """Make the files that differ equal to `files`; those no longer generated are deleted."""
+    for difference in differences:
+        place = root / difference.path
+        if difference.path in files:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(files[difference.path])
+        else:
+            place.unlink()
+
+
+def _wholly_generated() -> list[str]:
+    return [SCHEMAS_DIRECTORY, *(f"{EXAMPLES_DIRECTORY}/{topic.name}" for topic in load_topics().values())]
+
+
+def _first_lines(found: bytes, content: bytes) -> str:
+    try:
+        before, after = found.decode().splitlines(), content.decode().splitlines()
+    except UnicodeDecodeError:
+        return f" ({len(found)} bytes instead of {len(content)})"
+    changed = [
+        line
+        for line in difflib.unified_diff(before, after, lineterm="", n=0)
+        if line[:1] in "+-" and not line.startswith(("+++", "---"))
+    ]
+    more = [f"    ... {len(changed) - DIFF_LINES} more lines"] if len(changed) > DIFF_LINES else []
+    return "".join(f"\n    {line}" for line in changed[:DIFF_LINES]) + "".join(f"\n{line}" for line in more)

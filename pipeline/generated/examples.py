@@ -1,0 +1,16 @@
+"""Example records of every topic."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pipeline.generated.example_checkpoints import checkpoint_examples
+from pipeline.generated.example_events import events_examples
+from pipeline.generated.example_residency import residency_examples
+
+EXAMPLES: dict[str, dict[str, msgspec.Struct]] = {
+    "events": dict(events_examples()),
+    "residency": dict(residency_examples()),
+    "checkpoints_replica": checkpoint_examples(),
+}
+"""Table of `topics.toml` -> name of the example -> record."""

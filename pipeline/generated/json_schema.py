@@ -1,0 +1,55 @@
+"""JSON Schema (draft 2020-12) of each Kafka record.
+
+The schema describes the JSON form. The MessagePack form is the same except that byte strings, base64 in
+JSON, are binary.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+import msgspec
+
+import schemas.reasons
+from pipeline.generated.records import Record, field_docs
+from pipeline.generated.source_docs import one_line
+
+REASON_REFERENCE = re.compile(r"see `schemas\.reasons\.(\w+)`")
+
+
+def record_schema(record: Record) -> dict[str, Any]:
+    """Return the schema of one record; the structs it uses are in `$defs`, sorted by name."""
+    _, components = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
+    for name, component in components.items():
+        _describe(component, field_docs(name))
+    top = components.pop(record.__name__)
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:kvlens:schema:{record.__name__}",
+        **top,
+    }
+    if components:
+        schema["$defs"] = {name: components[name] for name in sorted(components)}
+    return schema
+
+
+def with_reasons(meaning: str) -> str:
+    """Return the meaning with a reference to a type of reasons replaced by its values."""
+    return REASON_REFERENCE.sub(_one_of, meaning)
+
+
+def _one_of(reference: re.Match[str]) -> str:
+    reasons = get_args(getattr(schemas.reasons, reference[1]))
+    return "one of " + ", ".join(f"`{reason}`" for reason in reasons)
+
+
+def _describe(component: dict[str, Any], docs: dict[str, str]) -> None:
+    if "description" in component:
+        component["description"] = one_line(component["description"])
+    for name, meaning in docs.items():
+        if meaning and name in component.get("properties", {}):
+            component["properties"][name]["description"] = with_reasons(meaning)
+    if "prefixItems" in component:  # a struct encoded as an array: its fields have a place, not a name
+        for item, (name, meaning) in zip(component["prefixItems"], docs.items(), strict=True):
+            item |= {"title": name, "description": with_reasons(meaning)}

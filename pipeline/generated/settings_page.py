@@ -1,0 +1,133 @@
+"""docs/configuration.md: every key, its type, bounds, default, environment variable and meaning."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+from msgspec import inspect as types
+
+import schemas.settings
+from pipeline.configuration import variable_of
+from pipeline.generated.markdown import code, fenced, page, table
+from pipeline.generated.source_docs import attribute_docs, one_line
+from schemas.settings import SECRET_KEYS, Replica, Settings
+
+DOCS = attribute_docs(schemas.settings)
+
+INTRODUCTION = """\
+kvlens reads one TOML file, `kvlens.toml`. Every key has a default except those of a replica, so the smallest
+useful file names the engines:"""
+
+SMALLEST = """\
+[[replicas]]
+id = "vllm-0"
+model = "qwen3-32b"
+endpoint = "tcp://127.0.0.1:5557"
+"""
+
+RULES = """\
+- **Environment.** Every key can come from the environment, which wins over the file: `KVLENS_`, the section,
+  two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`.
+  All replicas together come as one JSON array in `KVLENS_REPLICAS`. `KVLENS_CONFIG` names the file.
+- **Secrets** (marked below) can also be read from a file: add `_FILE` to the variable and give the path.
+  `kvlens config show` hides them.
+- **Mistakes are refused.** An unknown key or a value outside its bounds stops the command, with the path of
+  the key.
+- **In doubt** `kvlens config show` prints what a process would use."""
+
+REPLICAS_INTRODUCTION = """\
+One `[[replicas]]` block for each engine deployment."""
+
+
+def settings_page() -> bytes:
+    """Return the page."""
+    info = types.type_info(Settings)
+    assert isinstance(info, types.StructType)
+    blocks = [INTRODUCTION, fenced("toml", SMALLEST), RULES]
+    for section in info.fields:
+        if isinstance(section.type, types.StructType):
+            blocks += [
+                f"## [{section.name}]",
+                one_line(section.type.cls.__doc__),
+                _section(section.name, section.type),
+            ]
+    replica = types.type_info(Replica)
+    assert isinstance(replica, types.StructType)
+    blocks += ["## [[replicas]]", f"{one_line(Replica.__doc__)} {REPLICAS_INTRODUCTION}", _replicas(replica)]
+    return page("Configuration", "`schemas/settings.py`", *blocks)
+
+
+def _section(name: str, struct: types.StructType) -> str:
+    rows = []
+    for field in struct.fields:
+        secret = (name, field.name) in SECRET_KEYS
+        variable = variable_of(name, field.name)
+        meaning = DOCS[struct.cls.__name__][field.name]
+        rows.append(
+            (
+                code(field.name),
+                allowed(field.type),
+                default(field),
+                code(variable) + (f", {code(variable + '_FILE')}" if secret else ""),
+                f"**Secret**{meaning.removeprefix('Secret')}" if secret else meaning,
+            )
+        )
+    return table(("Key", "Allowed", "Default", "Environment", "Meaning"), rows)
+
+
+def _replicas(struct: types.StructType) -> str:
+    rows = (
+        (code(field.name), allowed(field.type), default(field), DOCS["Replica"][field.name])
+        for field in struct.fields
+    )
+    return table(("Key", "Allowed", "Default", "Meaning"), rows)
+
+
+def allowed(kind: types.Type) -> str:
+    """Return what values a type takes, in words."""
+    match kind:
+        case types.IntType() | types.FloatType():
+            return _number(kind)
+        case types.StrType(pattern=str(pattern)):
+            return f"text like {code(pattern)}"
+        case types.StrType(min_length=int(), max_length=int(most)):
+            return f"text of 1 to {most} characters"
+        case types.StrType(min_length=int()):
+            return "text, not empty"
+        case types.StrType():
+            return "text"
+        case types.BoolType():
+            return "`true` or `false`"
+        case types.LiteralType(values=values):
+            return ", ".join(code(json.dumps(value)) for value in values)
+        case types.UnionType(types=parts):
+            return ", ".join(allowed(part) for part in parts if not isinstance(part, types.NoneType))
+    raise TypeError(f"no words for {kind}")
+
+
+def default(field: types.Field) -> str:
+    """Return the default as TOML writes it."""
+    if field.required:
+        return "**required**"
+    if field.default is None:
+        return "not set"
+    shown = code(msgspec.json.encode(field.default).decode())
+    binary = _binary_size(field.default) if field.name.endswith("_bytes") else ""
+    return f"{shown} ({binary})" if binary else shown
+
+
+def _number(kind: types.IntType | types.FloatType) -> str:
+    word = "integer" if isinstance(kind, types.IntType) else "number"
+    if kind.ge is not None and kind.le is not None:
+        return f"{word}, {kind.ge} to {kind.le}"
+    if kind.ge is not None:
+        return f"{word} ≥ {kind.ge}"
+    return f"{word} > {kind.gt}" if kind.gt is not None else word
+
+
+def _binary_size(size: int) -> str:
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << power and size % (1 << power) == 0:
+            return f"{size >> power} {unit}"
+    return ""
