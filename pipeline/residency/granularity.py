@@ -159,7 +159,8 @@ class GranularPool:
             if known is None:
                 self.coarse[block] = Coarse(1, at)
                 self.flow.filled_blocks += 1
-                self._log.append((block, FILLED, at, self.coarse_size))
+                if block not in self.fine:
+                    self._log.append((block, FILLED, at, self.coarse_size))
             else:
                 known.copies += 1
         self._coarse_entries += len(hashes)
@@ -175,7 +176,8 @@ class GranularPool:
                 self.flow.stored_blocks += 1
                 self.flow.stored_tokens += self.fine_size
                 self.flow.filled_blocks += 1
-                self._log.append((block, FILLED, at, self.fine_size))
+                if block not in self.coarse:
+                    self._log.append((block, FILLED, at, self.fine_size))
             else:
                 known.seen = at
                 self.flow.reannounced_blocks += 1
@@ -191,16 +193,16 @@ class GranularPool:
                 self._coarse_entries -= 1
                 coarse.copies -= 1
                 if coarse.copies == 0:
-                    self._evicted(block, at, coarse.birth, self.coarse_size)
                     del self.coarse[block]
                     self._uncover(block, coarse)
+                    self._evicted(block, at, coarse.birth, self.coarse_size)
             elif fine is not None:
                 self.flow.removed_blocks += 1
+                del self.fine[block]
                 if fine.cover is None:
                     self._evicted(block, at, fine.birth, self.fine_size)
                 else:
                     self._covered -= 1
-                del self.fine[block]
             else:
                 self.flow.unknown_removed_blocks += 1
 
@@ -208,7 +210,13 @@ class GranularPool:
         self.flow.evicted_blocks += 1
         self.flow.evicted_tokens += block_size
         self.flow.lifetimes += histogram.count(np.array([at - birth]))
-        self._log.append((block, EVICTED, at, block_size))
+        if not self._resident(block):
+            self._log.append((block, EVICTED, at, block_size))
+
+    def _resident(self, block: int) -> bool:
+        """Return whether the block is there at either granularity; some engines share hashes between them."""
+        fine = self.fine.get(block)
+        return block in self.coarse or (fine is not None and fine.cover is None)
 
     def _uncover(self, block: int, coarse: Coarse) -> None:
         """The fine blocks under a coarse block that left are gone with it."""
@@ -226,7 +234,7 @@ class GranularPool:
         alone = [block for block, fine in self.fine.items() if fine.cover is None]
         self.flow.cleared_blocks += self._coarse_entries + len(alone)
         self._log += [(block, CLEARED, at, self.coarse_size) for block in self.coarse]
-        self._log += [(block, CLEARED, at, self.fine_size) for block in alone]
+        self._log += [(block, CLEARED, at, self.fine_size) for block in alone if block not in self.coarse]
         self.coarse.clear()
         self.fine.clear()
         self._fine_stores.clear()
@@ -240,7 +248,8 @@ class GranularPool:
         ]
         for block in old:
             del self.fine[block]
-            self._log.append((block, EXPIRED, at, self.fine_size))
+            if block not in self.coarse:
+                self._log.append((block, EXPIRED, at, self.fine_size))
         self.flow.expired_blocks += len(old)
 
     def batch_ended(self, at: float) -> None:
@@ -314,7 +323,8 @@ class GranularPool:
                 self._covered += 1
                 # The same tokens were counted when the fine block came.
                 self.flow.stored_tokens -= self.fine_size
-                self._log.append((fine_block, SUBSUMED, at, self.fine_size))
+                if fine_block not in self.coarse:
+                    self._log.append((fine_block, SUBSUMED, at, self.fine_size))
 
     def settle(self) -> None:
         """Move the changes found so far to `changes`."""

@@ -94,11 +94,13 @@ class SourceResidency:
         """Apply one record of this source; repeated batches and past incarnations change nothing."""
         self.dirty = True
         if record.incarnation < self.incarnation:
+            self._rows_change(offset)
             self.health.duplicate_batches += sum(batch.seq is not None for batch in record.batches)
             return
         if record.incarnation > self.incarnation:
             self._begin(record)
-        self.version = offset
+        if not self._only_counters(record):
+            self._rows_change(offset)
         self.engine = record.engine or self.engine
         self.wire_era = record.wire_era or self.wire_era
         self.health.duplicate_batches += record.duplicates
@@ -122,7 +124,6 @@ class SourceResidency:
                 self.health.duplicate_batches += 1
                 continue
             last_seq = seq
-            self.rows_changed = True
             at = windows.event_time(batch.ts, batch.received_at, ahead=ahead, behind=behind)
             window = windows.window_of(at)
             if window != self.window:
@@ -130,6 +131,22 @@ class SourceResidency:
             self.health.applied(batch.engine_events, batch.received_at - batch.ts, replayed=batch.replayed)
             self._apply_events(batch.events, at)
         self.last_seq = last_seq
+
+    def _rows_change(self, offset: int) -> None:
+        self.rows_changed = True
+        self.version = offset
+
+    def _only_counters(self, record: EventsRecord) -> bool:
+        """Return whether a record changes nothing that rows of windows show."""
+        events = [event for batch in record.batches if batch.seq is None for event in batch.events]
+        return (
+            len(events) == len(record.batches)
+            and not record.duplicates
+            and all(
+                isinstance(event, EngineCounters) and event.capacity_blocks in (None, self.capacity_blocks)
+                for event in events
+            )
+        )
 
     def _apply_events(self, events: list[Event], at: float) -> None:
         pools = self.pools
@@ -213,8 +230,6 @@ class SourceResidency:
 
     def _noticed(self, event: Event, batch: Batch) -> None:
         at = batch.ts
-        if not isinstance(event, EngineCounters):
-            self.rows_changed = True
         if isinstance(event, Opened):
             if self.first_seq == NEVER:
                 self.first_seq = event.first_seq
@@ -225,9 +240,8 @@ class SourceResidency:
                 self.last_seq = event.last
                 self.trust.degraded(at)
         elif isinstance(event, EngineCounters):
-            if event.capacity_blocks is not None and event.capacity_blocks != self.capacity_blocks:
+            if event.capacity_blocks is not None:
                 self.capacity_blocks = event.capacity_blocks
-                self.rows_changed = True
             self.rows.counted(event, at)
         elif isinstance(event, Closed):
             self._closed(event, at)
