@@ -31,10 +31,11 @@ EVENTS_HEADERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "ce_specversion": ({"const": "1.0"}, "Version of CloudEvents."),
     "ce_type": ({"const": "kvlens.events.v1"}, "What the value is."),
-    "ce_source": ({"pattern": "^[^/]+/[0-9]+$"}, "The source: replica/dp_rank."),
+    "ce_source": ({"pattern": "^.+/[0-9]+$"}, "The source: replica/dp_rank."),
     "ce_id": (
-        {"pattern": "^.+/[0-9]+/[0-9]+/.*$"},
-        "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice.",
+        {"pattern": "^.+/[0-9]+/[0-9]+/n?[0-9]+$"},
+        "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. A record without "
+        "batches of the engine has `n` and a time in microseconds instead of first_seq.",
     ),
 }
 """CloudEvents in Kafka's binary mode."""

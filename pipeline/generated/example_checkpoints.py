@@ -27,7 +27,7 @@ SLOTS: dict[str, tuple[bytes, type[msgspec.Struct]]] = {
 
 
 def checkpoint_examples() -> dict[str, msgspec.Struct]:
-    """Return {name: record}: base after the first batch, then a delta, head and meta as they are at the end."""
+    """Return {name: record}: base after the first batch, then delta, head and meta as they are at the end."""
     run = events_examples()["run"]
     state = PartitionState(0, Worker(), shards=SHARDS)
     latest: dict[bytes, bytes] = {}

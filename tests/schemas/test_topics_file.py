@@ -11,8 +11,11 @@ import jsonschema
 import msgspec
 import pytest
 
+from connectors.topics import CONTENT_TYPES, record_headers
+from pipeline.generated.examples import EXAMPLES
 from pipeline.generated.records import RECORDS, RECORDS_OF_TOPIC
 from pipeline.generated.topics_file import load_topics
+from schemas.events import EventsRecord
 from schemas.settings import Kafka
 
 ROOT = Path(__file__).parents[2]
@@ -155,18 +158,18 @@ def test_messages_have_content_type_key_payload_and_valid_examples() -> None:
             jsonschema.Draft202012Validator(schema).validate(example["payload"])
 
 
-def test_event_records_carry_cloudevents_headers() -> None:
-    headers = DOCUMENT["components"]["messages"]["EventsRecord"]["headers"]
-    jsonschema.Draft202012Validator(headers).validate(
-        {
-            "content-type": "application/msgpack",
-            "ce_specversion": "1.0",
-            "ce_type": "kvlens.events.v1",
-            "ce_source": "vllm-0/1",
-            "ce_id": "vllm-0/1/1767225600000000/41",
-        }
-    )
-    assert headers["required"] == ["content-type", "ce_specversion", "ce_type", "ce_source", "ce_id"]
+@pytest.mark.parametrize("name", EXAMPLES["events"])
+def test_the_connector_sends_the_headers_that_the_document_promises(name: str) -> None:
+    record = EXAMPLES["events"][name]
+    assert isinstance(record, EventsRecord)
+    schema = DOCUMENT["components"]["messages"]["EventsRecord"]["headers"]
+    for content_type in CONTENT_TYPES.values():
+        headers = {key: value.decode() for key, value in record_headers(record, content_type)}
+        jsonschema.Draft202012Validator(schema).validate(headers)
+        assert list(headers) == schema["required"]
+    assert headers["ce_id"].startswith(f"vllm-0/0/{record.incarnation}/")
+    if record.first_seq is not None:
+        assert headers["ce_id"].endswith(f"/{record.first_seq}")
 
 
 def test_every_field_of_every_record_is_explained() -> None:

@@ -1,0 +1,161 @@
+"""The documentation names what exists: settings, tables, topics, metrics, files and commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from pipeline.cli.main import kvlens
+from pipeline.configuration import section_types, variable_of
+from pipeline.generated.tables_page import read_migrations
+from pipeline.generated.topics_file import load_topics
+from schemas.settings import SECRET_KEYS, Replica, Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "deploy/**/*.md", "schemas/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.S | re.M)
+SHELL = {"", "sh", "shell", "console", "bash", "text"}
+PROMPT = re.compile(
+    r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:(?:uv run|sudo|exec|\.venv/bin/)\s*)*(?=kvlens(?:\s|$))"
+)
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
+
+
+def anchors(text: str) -> set[str]:
+    """The fragment of every heading, as renderers of Markdown make them."""
+    headings = re.findall(r"^#{1,6} (.+?)\s*$", FENCE.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """Every `kvlens ...` command line that a code block of the page shows."""
+    for language, block in FENCE.findall(text):
+        if language not in SHELL:
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            if found := PROMPT.match(line):
+                yield line[found.end() :]
+
+
+def shown_command_lines() -> Iterator[tuple[str, str]]:
+    """(page, command line) of all pages."""
+    for path in PAGES:
+        for line in command_lines(path.read_text("utf-8")):
+            yield str(path.relative_to(ROOT)), line
+
+
+def unparsable(line: str) -> str | None:
+    """Why the command line is refused before anything runs; None when it is not."""
+    words = shlex.split(line, comments=True)
+    for number, word in enumerate(words):
+        if word in {"|", "&", "&&", ";", ">", ">>", "2>"}:
+            words = words[:number]
+            break
+    command: click.Command = kvlens
+    arguments = words[1:]
+    name = "kvlens"
+    parent: click.Context | None = None
+    try:
+        while True:
+            context = command.make_context(name, list(arguments), parent=parent)
+            if not isinstance(command, click.Group):
+                return None
+            remaining = [*context._protected_args, *context.args]
+            name, found, arguments = command.resolve_command(context, remaining)
+            assert found is not None
+            command, parent = found, context
+    except click.exceptions.Exit:
+        return None  # --help or --version
+    except click.BadParameter as error:
+        # A file of the example need not exist here.
+        return None if "does not exist" in error.format_message() else error.format_message()
+    except click.ClickException as error:
+        return error.format_message()
+
+
+def test_every_setting_is_documented() -> None:
+    text = page("configuration.md")
+    for section, kind in section_types().items():
+        _, _, rest = text.partition(f"## [{section}]\n")
+        body, _, _ = rest.partition("\n## ")
+        for key in kind.__struct_fields__:
+            (row,) = [line for line in body.splitlines() if line.startswith(f"| `{key}` |")]
+            assert f"`{variable_of(section, key)}`" in row
+            assert row.rsplit("|", 2)[1].strip(), f"{section}.{key} has no meaning"
+            assert ("**Secret**" in row) == ((section, key) in SECRET_KEYS)
+    body = text.partition("## [[replicas]]\n")[2]
+    for key in Replica.__struct_fields__:
+        (row,) = [line for line in body.splitlines() if line.startswith(f"| `{key}` |")]
+        assert row.rsplit("|", 2)[1].strip(), f"replicas.{key} has no meaning"
+    assert set(section_types()) | {"replicas"} == set(Settings.__struct_fields__)
+
+
+def test_documented_defaults_are_those_of_the_code() -> None:
+    text = page("configuration.md")
+    for section, kind in section_types().items():
+        body = text.partition(f"## [{section}]\n")[2].partition("\n## ")[0]
+        for field in msgspec.structs.fields(kind):
+            (row,) = [line for line in body.splitlines() if line.startswith(f"| `{field.name}` |")]
+            shown = re.split(r"(?<!\\)\|", row)[3].strip().split("`")[1]
+            assert msgspec.json.decode(shown.encode()) == field.default, f"{section}.{field.name}"
+
+
+def test_every_table_and_view_is_documented() -> None:
+    text = page("tables.md")
+    tables, views = read_migrations()
+    for name, definition in tables.items():
+        assert f"`{name}`" in text
+        assert all(f"| `{column}` |" in text for column in definition.columns), name
+    for name, view in views.items():
+        assert f"`{name}({', '.join(view.parameters)})`" in text
+
+
+def test_every_topic_is_documented() -> None:
+    text = page("topics.md")
+    assert all(f"\n## {topic.name}\n" in text for topic in load_topics().values())
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_resolve(path: Path) -> None:
+    text = path.read_text("utf-8")
+    for match in LINK.finditer(FENCE.sub("", text)):
+        target = match[1] or match[2]
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, fragment = target.partition("#")
+        place = (path.parent / file).resolve() if file else path
+        assert place.exists(), target
+        assert place.is_relative_to(ROOT), target
+        if fragment and place.suffix == ".md":
+            assert fragment in anchors(place.read_text("utf-8")), target
+
+
+def test_shown_command_lines_are_accepted() -> None:
+    refused = {line: problem for line in shown_command_lines() if (problem := unparsable(line[1]))}
+    assert refused == {}
+
+
+def test_a_command_line_that_does_not_exist_is_noticed() -> None:
+    assert "No such command" in str(unparsable("kvlens fly"))
+    assert "No such option" in str(unparsable("kvlens version --no-such-option"))
+    assert unparsable("kvlens --help") is None
+    assert list(
+        command_lines("```sh\n$ kvlens a \\\n  --b\nmake demo\nuv run kvlens c\n```\n`kvlens d`")
+    ) == [
+        "kvlens a    --b",
+        "kvlens c",
+    ]
