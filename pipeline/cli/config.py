@@ -1,0 +1,57 @@
+"""`kvlens config show`: the effective settings as TOML, each with where it came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from pipeline.cli.options import config_option, load_settings
+from pipeline.configuration import DEFAULT, LoadedSettings, section_types
+from schemas.settings import SECRET_KEYS
+
+HIDDEN = "********"
+
+
+@click.group
+def config() -> None:
+    """Show the effective settings."""
+
+
+@config.command
+@config_option
+def show(config: Path | None) -> None:
+    """Print the effective settings as TOML; secrets are hidden, a comment names where a value came from."""
+    click.echo(as_toml(load_settings(config)), nl=False)
+
+
+def as_toml(loaded: LoadedSettings) -> str:
+    """The settings as the text of a kvlens.toml. Settings that are None are left out, as TOML has no null."""
+    lines: list[str] = []
+    for section in section_types():
+        lines.append(f"[{section}]")
+        for key, value in msgspec.structs.asdict(getattr(loaded.settings, section)).items():
+            if (section, key) in SECRET_KEYS and value:
+                value = HIDDEN
+            lines.append(_line(key, value, loaded.origin(section, key)))
+        lines.append("")
+    for replica in loaded.settings.replicas:
+        lines.append(f"[[replicas]]{_comment(loaded.origin('replicas'))}")
+        for key, value in msgspec.structs.asdict(replica).items():
+            if value is not None:
+                lines.append(_line(key, value, DEFAULT))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _line(key: str, value: Any, origin: str) -> str:
+    # A JSON string is a TOML basic string but for DEL, which TOML wants escaped; numbers and booleans agree.
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"{key} = {text}{_comment(origin)}"
+
+
+def _comment(origin: str) -> str:
+    return "" if origin == DEFAULT else f"  # {origin}"

@@ -1,0 +1,39 @@
+"""`kvlens connect`: engines -> Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+
+from pipeline.cli.options import config_option, load_settings
+from pipeline.configuration import ConfigurationError
+from schemas.settings import Settings
+
+
+@click.command
+@config_option
+def connect(config: Path | None) -> None:
+    """Publish the event streams of the configured engines to Kafka, until told to stop.
+
+    SIGINT or SIGTERM stop it gracefully: what was received is published first, for at most
+    connector.drain_seconds.
+    """
+    settings = load_settings(config).settings
+    if not settings.replicas:
+        raise ConfigurationError("settings", "no engine to read; add [[replicas]] or set KVLENS_REPLICAS")
+    import uvloop
+
+    uvloop.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    from connectors.connector import run
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await run(settings, stop=stop)

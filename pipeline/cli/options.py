@@ -1,0 +1,59 @@
+"""What the commands have in common: `--config` and reading the settings it names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipeline.configuration import CONFIG_VARIABLE, ConfigurationError, LoadedSettings, load
+
+DEFAULT_FILE = Path("kvlens.toml")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def config_option(command: Command) -> Command:
+    """Adds `--config`, passed as `config: Path | None`."""
+    return click.option(
+        "--config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar=CONFIG_VARIABLE,
+        metavar="FILE",
+        help=f"Settings file; {DEFAULT_FILE} of the working directory if that exists.",
+    )(command)
+
+
+def data_directory_option(command: Command) -> Command:
+    """Adds `--data-dir`, passed as `data_dir: Path`."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path(".kvlens"),
+        show_default=True,
+        help="Directory of the embedded broker, the embedded store, their data and all logs.",
+    )(command)
+
+
+def load_settings(config: Path | None, environment: Mapping[str, str] | None = None) -> LoadedSettings:
+    """Read the file (the default one only if it exists) and the environment; raises ConfigurationError."""
+    path = config
+    if path is None and DEFAULT_FILE.is_file():
+        path = DEFAULT_FILE
+    document = None
+    if path is not None:
+        try:
+            document = path.read_text("utf-8")
+        except OSError as error:
+            raise ConfigurationError(str(path), f"cannot read it: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(str(path), "not UTF-8 text") from error
+    return load(
+        document,
+        str(path),
+        os.environ if environment is None else environment,
+        lambda name: Path(name).read_text("utf-8"),
+    )
