@@ -47,7 +47,7 @@ from pipeline.local.simulator.workload import WorkloadSettings
     "--hybrid",
     type=click.IntRange(0),
     default=0,
-    help="So many of the replicas are hybrid Mamba and attention engines, which announce two granularities.",
+    help="So many of the replicas are hybrid Mamba and attention engines, announcing two granularities.",
 )
 @click.option(
     "--hybrid-blocks", type=click.IntRange(2), default=64, help="Blocks of 2176 tokens of a hybrid."
@@ -68,7 +68,9 @@ from pipeline.local.simulator.workload import WorkloadSettings
 @click.option("--topic", default="", help="ZMQ topic.")
 @click.option("--wait-subscribers", type=float, metavar="SECONDS", help="Publish once every source is read.")
 @click.option(
-    "--truth-dir", type=click.Path(file_okay=False, path_type=Path), help="Write engines' truth here."
+    "--truth-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write engines' truth here at the end; keeps a row for each batch until then.",
 )
 @click.option(
     "--write-config",

@@ -59,6 +59,11 @@ class Era:
         return None if self.as_map else len(self.stored_fields) + 1
 
     @property
+    def media_known(self) -> bool:
+        """Whether the era can tell the GPU from other tiers."""
+        return "medium" in self.stored_fields
+
+    @property
     def groups_known(self) -> bool:
         """Whether the era can tell KV cache groups apart (needed by hybrid engines)."""
         return "group_idx" in self.stored_fields

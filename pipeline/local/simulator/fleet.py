@@ -42,8 +42,10 @@ class FleetSettings:
     hash_form: HashForm | None = None
     """Overrides each era's own form."""
     engine: EngineSettings = field(default_factory=EngineSettings)
+    """An era without media has no CPU tier."""
     hybrid_replicas: int = 0
-    """So many of the last replicas are hybrid Mamba and attention engines, with blocks of 2176 tokens."""
+    """So many of the last replicas are hybrid Mamba and attention engines, with blocks of 2176 tokens; where
+    their era has no groups, the default one is taken."""
     hybrid_blocks: int = 64
     random_hash_seeds: bool = False
     """Every rank hashes with a seed of its own, as engines without a fixed PYTHONHASHSEED."""
@@ -126,7 +128,8 @@ class Fleet:
         period = 1 / self.settings.steps_per_second
         start = due = time.monotonic()
         while duration_seconds is None or due - start < duration_seconds:
-            due += period
+            # After a pause of the process the steps missed are not made up for, but for one second's.
+            due = max(due + period, time.monotonic() - 1.0)
             if self._stopped.wait(max(0.0, due - time.monotonic())):
                 return
             self.advance(period, clock())
@@ -157,7 +160,7 @@ class Fleet:
         settings = self.settings
         hybrid = number >= settings.replicas - settings.hybrid_replicas
         era = self._era(number, hybrid)
-        engine = settings.engine
+        engine = settings.engine if era.media_known else replace(settings.engine, cpu_blocks=0)
         if hybrid:
             engine = replace(
                 engine,

@@ -83,7 +83,7 @@ def arrivals(settings: WorkloadSettings) -> Iterator[tuple[float, Request]]:
         yield now, request
         if conversation.turns_left:
             pause = rng.expovariate(1 / settings.mean_think_seconds)
-            heapq.heappush(due, (now + pause, number, conversation))
+            heapq.heappush(due, (now + pause, -number, conversation))  # no two entries compare equal
 
 
 def _turn(rng: random.Random, settings: WorkloadSettings, conversation: _Conversation) -> Request | None:

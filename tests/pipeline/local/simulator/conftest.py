@@ -11,10 +11,19 @@ import pytest
 
 # By length of the array, tag included: names of the positions after the tag.
 STORED_NAMES = (
-    "block_hashes parent_block_hash token_ids block_size lora_id medium lora_name extra_keys group_idx "
-    "kv_cache_spec_kind kv_cache_spec_sliding_window"
-).split()
-REMOVED_NAMES = "block_hashes medium group_idx".split()
+    "block_hashes",
+    "parent_block_hash",
+    "token_ids",
+    "block_size",
+    "lora_id",
+    "medium",
+    "lora_name",
+    "extra_keys",
+    "group_idx",
+    "kv_cache_spec_kind",
+    "kv_cache_spec_sliding_window",
+)
+REMOVED_NAMES = ("block_hashes", "medium", "group_idx")
 
 
 def events_of(payload: bytes) -> list[dict[str, Any]]:
@@ -25,7 +34,7 @@ def events_of(payload: bytes) -> list[dict[str, Any]]:
             named.append(event)
         else:
             names = REMOVED_NAMES if event[0] == "BlockRemoved" else STORED_NAMES
-            named.append({"type": event[0], **dict(zip(names, event[1:]))})
+            named.append({"type": event[0], **dict(zip(names, event[1:], strict=False))})
     return named
 
 

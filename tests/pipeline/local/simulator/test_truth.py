@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import pytest
@@ -72,7 +72,7 @@ def _compared_at_every_batch(
 @pytest.mark.parametrize("era", ERAS)
 def test_reference_counts_agree_in_every_era(era: str, reference_counts: Callable[[], Any]) -> None:
     requests = [request for _, request in islice(arrivals(TRAFFIC), 60)]
-    engine = Engine(replace(SETTINGS, cpu_blocks=90 if "medium" in ERAS[era].stored_fields else 0))
+    engine = Engine(replace(SETTINGS, cpu_blocks=90 if ERAS[era].media_known else 0))
     assert _compared_at_every_batch(engine, era, reference_counts(), requests) > 100
     counters = engine.counters
     assert counters.evicted_blocks > 100
@@ -142,7 +142,7 @@ def test_a_hybrid_engine_announces_no_live_fine_block_twice(
             wired = read_events(encoded_batch(ERAS["vllm-0.33"], 0.0, events)) if events else []
             evicted = any(event["type"] == "BlockRemoved" for event in wired)
             stored = [event for event in wired if event["type"] == "BlockStored"]
-            for event, follower in zip(stored, stored[1:]):
+            for event, follower in pairwise(stored):
                 if (event["group_idx"], event["block_size"]) == (0, 128):
                     followers[follower["group_idx"], follower["block_size"]] += 1
             for event in stored:

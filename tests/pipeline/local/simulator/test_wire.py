@@ -37,10 +37,19 @@ ARRAY_LENGTHS = {
     "sglang-0.5.6": (6, 2),
     "sglang-0.5.15": (7, 3),
 }
-VLLM_MAP_KEYS = (
-    "type block_hashes parent_block_hash token_ids block_size lora_id medium lora_name extra_keys group_idx "
-    "kv_cache_spec_kind"
-).split()
+VLLM_MAP_KEYS = [
+    "type",
+    "block_hashes",
+    "parent_block_hash",
+    "token_ids",
+    "block_size",
+    "lora_id",
+    "medium",
+    "lora_name",
+    "extra_keys",
+    "group_idx",
+    "kv_cache_spec_kind",
+]
 
 DIGESTS = tuple(bytes([number]) * 32 for number in (0x90, 0x91))
 STORED = Stored(DIGESTS, None, tuple(range(8)), 4, session="session-1")
