@@ -1,0 +1,32 @@
+"""Kafka record values to structs, by their `content-type` header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from schemas.events import EventsRecord
+
+MSGPACK = b"application/msgpack"
+JSON = b"application/json"
+
+_from_msgpack = msgspec.msgpack.Decoder(EventsRecord)
+_from_json = msgspec.json.Decoder(EventsRecord)
+
+
+class RecordUndecodable(Exception):
+    """A record's value is not what its header says."""
+
+
+def decode_events(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> EventsRecord:
+    """Return the record; MessagePack unless the header says JSON. Raises RecordUndecodable."""
+    if value is None:
+        raise RecordUndecodable("no value")
+    try:
+        for name, content in headers:
+            if name == "content-type" and content == JSON:
+                return _from_json.decode(value)
+        return _from_msgpack.decode(value)
+    except msgspec.DecodeError as error:
+        raise RecordUndecodable(str(error)) from error

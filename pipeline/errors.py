@@ -1,0 +1,154 @@
+"""What can stop a step of the pipeline: each error carries its data and says what to do in one line."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """Something the operator has to know; `str()` is one line."""
+
+
+class KafkaUnavailable(PipelineError):
+    """No broker answered, or it refused us."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, reason)
+        self.address = address
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"Kafka at {self.address} cannot be used: {self.reason}; check kafka.bootstrap_servers and that it runs"
+
+
+class StoreUnavailable(PipelineError):
+    """ClickHouse did not answer, or refused what we asked."""
+
+    def __init__(
+        self, url: str, reason: str, *, advice: str = "check clickhouse.url and that it runs"
+    ) -> None:
+        super().__init__(url, reason)
+        self.url = url
+        self.reason = reason
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"ClickHouse at {self.url} cannot be used: {self.reason}; {self.advice}"
+
+
+class TopicMissing(PipelineError):
+    """A topic the pipeline needs does not exist."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} does not exist; run `kvlens topics apply`"
+
+
+class TopicMismatch(PipelineError):
+    """A topic exists with a partition count that the state kept for it does not fit."""
+
+    def __init__(self, topic: str, found: int, wanted: int, why: str) -> None:
+        super().__init__(topic, found, wanted, why)
+        self.topic = topic
+        self.found = found
+        self.wanted = wanted
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic} has {self.found} partitions but {self.wanted} are needed ({self.why}); "
+            "state is bound to partition numbers: use another kafka.topic_prefix or delete the topic"
+        )
+
+
+class TopicRefused(PipelineError):
+    """The broker did not create a topic."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(topic, reason)
+        self.topic = topic
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} could not be created: {self.reason}"
+
+
+class MigrationChanged(PipelineError):
+    """An applied migration file is not what it was when it was applied."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"migration {self.name} was changed after it had been applied; restore it and add a new file"
+
+
+class MigrationRefused(PipelineError):
+    """ClickHouse refused a statement of a migration."""
+
+    def __init__(self, name: str, statement: int, reason: str) -> None:
+        super().__init__(name, statement, reason)
+        self.name = name
+        self.statement = statement
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"migration {self.name}, statement {self.statement}, was refused: {self.reason}"
+
+
+class CheckpointFailed(PipelineError):
+    """A checkpoint transaction did not commit; the state in memory is void."""
+
+    def __init__(self, topic: str, partition: int, reason: str, *, fenced: bool) -> None:
+        super().__init__(topic, partition, reason)
+        self.topic = topic
+        self.partition = partition
+        self.reason = reason
+        self.fenced = fenced
+
+    def __str__(self) -> str:
+        if self.fenced:
+            return (
+                f"partition {self.partition} of {self.topic} has another owner now ({self.reason}); "
+                "this worker ends and may be restarted"
+            )
+        return (
+            f"the checkpoint of partition {self.partition} of {self.topic} did not commit ({self.reason}); "
+            "this worker ends, a restart continues from the last checkpoint"
+        )
+
+
+class OffsetGap(PipelineError):
+    """Records of a topic that never has holes are missing."""
+
+    def __init__(self, topic: str, partition: int, expected: int, found: int) -> None:
+        super().__init__(topic, partition, expected, found)
+        self.topic = topic
+        self.partition = partition
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return (
+            f"records {self.expected}..{self.found - 1} of {self.topic}[{self.partition}] were not delivered; "
+            "this worker ends, a restart reads them again"
+        )
+
+
+class Stalled(PipelineError):
+    """Records wait but none is applied."""
+
+    def __init__(self, topic: str, partition: int, lag: int, seconds: float) -> None:
+        super().__init__(topic, partition, lag, seconds)
+        self.topic = topic
+        self.partition = partition
+        self.lag = lag
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}[{self.partition}] has {self.lag} records waiting and none was applied for "
+            f"{self.seconds:.0f} s; this worker ends, to be restarted"
+        )

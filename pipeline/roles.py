@@ -1,0 +1,34 @@
+"""The agents a worker can run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.checkpoints import Record
+from pipeline.decoding import decode_events
+from pipeline.partition import Role
+from pipeline.residency.partition import Cut, PartitionState
+from pipeline.topics import topic_name
+from schemas.settings import Settings
+
+
+def replica_agent(settings: Settings, *, shards: int) -> Role:
+    """Return the agent that keeps residency per source; `shards` is the partition count of its output."""
+    residency = topic_name(settings.kafka, "residency")
+
+    def restore(partition: int, latest: Mapping[bytes, bytes]) -> PartitionState:
+        return PartitionState.restore(partition, settings.worker, shards=shards, latest=latest)
+
+    def outputs(cut: Cut) -> list[Record]:
+        return [Record(residency, shard, key, value) for shard, key, value in cut.residency]
+
+    return Role(
+        name="replica",
+        source=topic_name(settings.kafka, "events"),
+        checkpoints=topic_name(settings.kafka, "checkpoints_replica"),
+        contiguous=True,
+        committed=False,
+        decode=decode_events,
+        restore=restore,
+        outputs=outputs,
+    )

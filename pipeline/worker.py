@@ -1,0 +1,192 @@
+"""The worker process: starts the agent, keeps it saved and watched, and ends in one of a few ways."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+from typing import Any, NoReturn
+
+import structlog
+import uvloop
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from pipeline import topics
+from pipeline.agent import Agent
+from pipeline.errors import (
+    CheckpointFailed,
+    KafkaUnavailable,
+    OffsetGap,
+    PipelineError,
+    Stalled,
+    StoreUnavailable,
+    TopicMissing,
+)
+from pipeline.kafka_security import client_options
+from pipeline.roles import replica_agent
+from pipeline.rollups import Rollups
+from pipeline.saving import Saving
+from pipeline.tables import Tables
+from pipeline.telemetry import HealthPages, WorkerMetrics
+from pipeline.watchdog import Standing, Watchdog
+from schemas.settings import Settings, Worker
+
+_STOP_SECONDS = 10.0
+_WATCH_SECONDS = 5.0
+_HOLD_CHECKPOINTS = 2.0
+
+_log = structlog.get_logger(__name__)
+
+
+class ExitCode(enum.IntEnum):
+    """How a worker ends; a supervisor restarts it on anything but OK."""
+
+    OK = 0
+    INTERNAL = 70
+    UNAVAILABLE = 69
+    """Kafka cannot be reached or lacks a topic."""
+    RESTART = 75
+    """The state in memory is void: fenced, a failed transaction, a gap, a stall. The next start continues."""
+
+
+def exit_code(error: BaseException) -> ExitCode:
+    """Return how the process ends because of `error`."""
+    if isinstance(error, (CheckpointFailed, OffsetGap, Stalled)):
+        return ExitCode.RESTART
+    if isinstance(error, PipelineError):
+        return ExitCode.UNAVAILABLE
+    return ExitCode.INTERNAL
+
+
+def run(settings: Settings) -> None:
+    """Run the replica agent until SIGTERM or SIGINT, then save and return.
+
+    Raises KafkaUnavailable, TopicMissing or TopicMismatch when it cannot start. Whatever makes the state in memory
+    void ends the process at once with an ExitCode, without unwinding: nothing may be written any more.
+    """
+    # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
+    uvloop.install()
+    asyncio.run(_run(settings))
+
+
+def fatal(error: BaseException) -> NoReturn:
+    """End the process now."""
+    code = exit_code(error)
+    if code is ExitCode.INTERNAL:
+        _log.critical("worker ends", exc_info=error)
+    else:
+        _log.critical("worker ends", reason=str(error))
+    logging.shutdown()
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+async def _run(settings: Settings) -> None:
+    found = {topic.key: topic for topic in await topics.describe(settings)}
+    for topic in found.values():
+        if not topic.partitions:
+            raise TopicMissing(topic.name)
+    topics.check(list(found.values()))
+    metrics = WorkerMetrics()
+    tables = Tables(settings.clickhouse)
+    rollups = Rollups(settings.clickhouse, metrics)
+    saving = Saving(tables, rollups, metrics, hold_seconds=_hold_seconds(settings.worker))
+    role = replica_agent(settings, shards=found["residency"].partitions)
+    agent = Agent(settings, role, saving, metrics, fatal=fatal)
+    pages = HealthPages(metrics.registry, lambda: agent.ready)
+    if settings.worker.metrics_port:
+        await pages.start(settings.worker.metrics_port)
+    stop = _stop_signal()
+    try:
+        await agent.app.start()
+    except (KafkaError, OSError) as error:
+        raise KafkaUnavailable(settings.kafka.bootstrap_servers, str(error)) from error
+    tasks = [
+        _watched(agent.checkpoint_every(settings.worker.checkpoint_seconds)),
+        _watched(rollups.run(settings.worker.rollup_seconds)),
+        _watched(_watch(settings, agent, saving, metrics)),
+        _watched(_crashed(agent)),
+    ]
+    await stop.wait()
+    _log.info("stopping")
+    for task in tasks[1:]:
+        task.cancel()
+    try:
+        await agent.stop()
+    except PipelineError as error:
+        fatal(error)
+    tasks[0].cancel()
+    with contextlib.suppress(StoreUnavailable, asyncio.TimeoutError):
+        await asyncio.wait_for(rollups.run_once(), _STOP_SECONDS)
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(agent.app.stop(), _STOP_SECONDS)
+    await pages.stop()
+    tables.close()
+    _log.info("stopped")
+
+
+def _hold_seconds(worker: Worker) -> float:
+    return max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
+
+
+def _stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task whose failure ends the process."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            fatal(error)
+
+    task = asyncio.create_task(work)
+    task.add_done_callback(ended)
+    return task
+
+
+async def _crashed(agent: Agent) -> None:
+    """Raise what crashed a service of Faust, which would otherwise go on half alive."""
+    while not agent.app.crashed:
+        await asyncio.sleep(0.5)
+    raise agent.app.crash_reason or RuntimeError("Faust stopped without a reason")
+
+
+async def _watch(settings: Settings, agent: Agent, saving: Saving, metrics: WorkerMetrics) -> None:
+    """Ask the broker, with a client of our own, how much waits, and end a worker that stands still."""
+    role = agent.role
+    watchdog = Watchdog(role.source, settings.worker.stall_seconds)
+    every = min(_WATCH_SECONDS, settings.worker.stall_seconds / 4)
+    async with AIOKafkaConsumer(
+        isolation_level="read_committed" if role.committed else "read_uncommitted",
+        **client_options(settings.kafka),
+    ) as client:
+        while True:
+            await asyncio.sleep(every)
+            partitions = [TopicPartition(role.source, number) for number in agent.owned]
+            try:
+                ends = await asyncio.wait_for(client.end_offsets(partitions), _WATCH_SECONDS)
+            except (KafkaError, OSError, asyncio.TimeoutError):
+                ends = {}
+            standings = {
+                partition.partition: Standing(agent.owned[partition.partition].state.next_offset, end)
+                for partition, end in ends.items()
+                if partition.partition in agent.owned
+            }
+            for number, standing in standings.items():
+                lag = max(0, standing.end - standing.next_offset)
+                metrics.lag.labels(role.name, str(number)).set(lag)
+            excused = agent.rebalancing or saving.holding
+            watchdog.observe(time.monotonic(), standings, excused=excused)

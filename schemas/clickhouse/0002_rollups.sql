@@ -1,0 +1,177 @@
+-- The same columns per minute and per hour, recomputed from the finer table by the statements in rollups/:
+-- gauges are those of the last window, *_max the largest, flows are sums, trust is the worst;
+-- `windows` counts the ten-second windows behind a row; `version` is when it was computed (us).
+
+CREATE TABLE IF NOT EXISTS {database}.occupancy_1m
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    replica LowCardinality(String) CODEC(ZSTD(1)),
+    dp_rank UInt16 CODEC(ZSTD(1)),
+    medium LowCardinality(String) CODEC(ZSTD(1)),
+    group_idx UInt16 CODEC(ZSTD(1)),
+    block_size UInt32 CODEC(ZSTD(1)),
+    entries UInt64 CODEC(Delta, ZSTD(1)),
+    blocks UInt64 CODEC(Delta, ZSTD(1)),
+    tokens UInt64 CODEC(T64, ZSTD(1)),
+    covered_blocks UInt64 CODEC(T64, ZSTD(1)),
+    capacity_blocks UInt64 CODEC(Delta, ZSTD(1)),
+    store_only Bool,
+    entries_max UInt64 CODEC(Delta, ZSTD(1)),
+    blocks_max UInt64 CODEC(Delta, ZSTD(1)),
+    tokens_max UInt64 CODEC(T64, ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+    windows UInt32 CODEC(T64, ZSTD(1)),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMM(window)
+ORDER BY (toStartOfDay(window), model, replica, dp_rank, medium, group_idx, block_size, window)
+TTL window + INTERVAL 60 DAY DELETE
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS {database}.occupancy_1h
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    replica LowCardinality(String) CODEC(ZSTD(1)),
+    dp_rank UInt16 CODEC(ZSTD(1)),
+    medium LowCardinality(String) CODEC(ZSTD(1)),
+    group_idx UInt16 CODEC(ZSTD(1)),
+    block_size UInt32 CODEC(ZSTD(1)),
+    entries UInt64 CODEC(Delta, ZSTD(1)),
+    blocks UInt64 CODEC(Delta, ZSTD(1)),
+    tokens UInt64 CODEC(T64, ZSTD(1)),
+    covered_blocks UInt64 CODEC(T64, ZSTD(1)),
+    capacity_blocks UInt64 CODEC(Delta, ZSTD(1)),
+    store_only Bool,
+    entries_max UInt64 CODEC(Delta, ZSTD(1)),
+    blocks_max UInt64 CODEC(Delta, ZSTD(1)),
+    tokens_max UInt64 CODEC(T64, ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+    windows UInt32 CODEC(T64, ZSTD(1)),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMM(window)
+ORDER BY (toStartOfMonth(window), model, replica, dp_rank, medium, group_idx, block_size, window)
+TTL window + INTERVAL 2 YEAR DELETE
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS {database}.flow_1m
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    replica LowCardinality(String) CODEC(ZSTD(1)),
+    dp_rank UInt16 CODEC(ZSTD(1)),
+    medium LowCardinality(String) CODEC(ZSTD(1)),
+    group_idx UInt16 CODEC(ZSTD(1)),
+    stored_blocks UInt64 CODEC(T64, ZSTD(1)),
+    stored_tokens UInt64 CODEC(T64, ZSTD(1)),
+    filled_blocks UInt64 CODEC(T64, ZSTD(1)),
+    removed_blocks UInt64 CODEC(T64, ZSTD(1)),
+    evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
+    evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
+    cleared_blocks UInt64 CODEC(T64, ZSTD(1)),
+    expired_blocks UInt64 CODEC(T64, ZSTD(1)),
+    reannounced_blocks UInt64 CODEC(T64, ZSTD(1)),
+    unknown_removed_blocks UInt64 CODEC(T64, ZSTD(1)),
+    lifetime_hist Array(UInt64) CODEC(T64, ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+    windows UInt32 CODEC(T64, ZSTD(1)),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMM(window)
+ORDER BY (toStartOfDay(window), model, replica, dp_rank, medium, group_idx, window)
+TTL window + INTERVAL 60 DAY DELETE
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS {database}.flow_1h
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    replica LowCardinality(String) CODEC(ZSTD(1)),
+    dp_rank UInt16 CODEC(ZSTD(1)),
+    medium LowCardinality(String) CODEC(ZSTD(1)),
+    group_idx UInt16 CODEC(ZSTD(1)),
+    stored_blocks UInt64 CODEC(T64, ZSTD(1)),
+    stored_tokens UInt64 CODEC(T64, ZSTD(1)),
+    filled_blocks UInt64 CODEC(T64, ZSTD(1)),
+    removed_blocks UInt64 CODEC(T64, ZSTD(1)),
+    evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
+    evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
+    cleared_blocks UInt64 CODEC(T64, ZSTD(1)),
+    expired_blocks UInt64 CODEC(T64, ZSTD(1)),
+    reannounced_blocks UInt64 CODEC(T64, ZSTD(1)),
+    unknown_removed_blocks UInt64 CODEC(T64, ZSTD(1)),
+    lifetime_hist Array(UInt64) CODEC(T64, ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+    windows UInt32 CODEC(T64, ZSTD(1)),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMM(window)
+ORDER BY (toStartOfMonth(window), model, replica, dp_rank, medium, group_idx, window)
+TTL window + INTERVAL 2 YEAR DELETE
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS {database}.stream_health_1m
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    replica LowCardinality(String) CODEC(ZSTD(1)),
+    dp_rank UInt16 CODEC(ZSTD(1)),
+    batches UInt64 CODEC(T64, ZSTD(1)),
+    events UInt64 CODEC(T64, ZSTD(1)),
+    duplicate_batches UInt64 CODEC(T64, ZSTD(1)),
+    gap_batches UInt64 CODEC(T64, ZSTD(1)),
+    replayed_batches UInt64 CODEC(T64, ZSTD(1)),
+    lost_batches UInt64 CODEC(T64, ZSTD(1)),
+    undecodable_events UInt64 CODEC(T64, ZSTD(1)),
+    restarts UInt64 CODEC(T64, ZSTD(1)),
+    incarnation UInt64 CODEC(Delta, ZSTD(1)),
+    last_seq Int64 CODEC(Delta, ZSTD(1)),
+    lag_seconds Float64 CODEC(ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+    windows UInt32 CODEC(T64, ZSTD(1)),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMM(window)
+ORDER BY (toStartOfDay(window), model, replica, dp_rank, window)
+TTL window + INTERVAL 60 DAY DELETE
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS {database}.stream_health_1h
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    replica LowCardinality(String) CODEC(ZSTD(1)),
+    dp_rank UInt16 CODEC(ZSTD(1)),
+    batches UInt64 CODEC(T64, ZSTD(1)),
+    events UInt64 CODEC(T64, ZSTD(1)),
+    duplicate_batches UInt64 CODEC(T64, ZSTD(1)),
+    gap_batches UInt64 CODEC(T64, ZSTD(1)),
+    replayed_batches UInt64 CODEC(T64, ZSTD(1)),
+    lost_batches UInt64 CODEC(T64, ZSTD(1)),
+    undecodable_events UInt64 CODEC(T64, ZSTD(1)),
+    restarts UInt64 CODEC(T64, ZSTD(1)),
+    incarnation UInt64 CODEC(Delta, ZSTD(1)),
+    last_seq Int64 CODEC(Delta, ZSTD(1)),
+    lag_seconds Float64 CODEC(ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+    windows UInt32 CODEC(T64, ZSTD(1)),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMM(window)
+ORDER BY (toStartOfMonth(window), model, replica, dp_rank, window)
+TTL window + INTERVAL 2 YEAR DELETE
+SETTINGS ttl_only_drop_parts = 1;

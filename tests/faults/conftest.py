@@ -1,0 +1,235 @@
+"""A laboratory for workers: generated events, worker processes to hurt, and tables to compare."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import clickhouse_connect
+import msgspec
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from pipeline import migrations, topics
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.store.embedded import EmbeddedStore
+from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
+from schemas.settings import ClickHouse, Kafka, Settings, Worker
+
+ROOT = Path(__file__).resolve().parents[2]
+FINE = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
+ROLLED_UP = tuple(f"{name}_{per}" for name in ("occupancy", "flow", "stream_health") for per in ("1m", "1h"))
+PARTITIONS = 8
+
+
+def pack(hashes: Iterable[int]) -> bytes:
+    return b"".join(value.to_bytes(8, "big") for value in hashes)
+
+
+def generated_log(seed: int, *, replicas: int, rounds: int, began: float) -> list[EventsRecord]:
+    """Random walks of sources: stores, repeated copies and removals, ten batches a record, 4 s of time each."""
+    rng = random.Random(seed)
+    resident: dict[tuple[int, str], list[int]] = {}
+    log = []
+    for turn in range(rounds):
+        for number in range(replicas):
+            batches = []
+            if not turn:
+                batches.append(Batch(None, began, began, [Opened(first_seq=0, complete=True)]))
+            for step in range(10):
+                seq = turn * 10 + step
+                at = began + turn * 4 + step * 0.4 + number * 0.01
+                events: list[Any] = []
+                for medium in ("gpu", "cpu"):
+                    blocks = resident.setdefault((number, medium), [])
+                    fresh = [rng.getrandbits(64) for _ in range(rng.randint(1, 6))]
+                    again = rng.sample(blocks, min(len(blocks), rng.randint(0, 2)))
+                    for block in [*fresh, *again]:
+                        events.append(Stored(pack([block]), 16, 16, medium=medium))
+                        blocks.append(block)
+                    if len(blocks) > 60:
+                        rng.shuffle(blocks)
+                        gone = [blocks.pop() for _ in range(rng.randint(1, 8))]
+                        events.append(Removed(pack(gone), medium=medium))
+                batches.append(Batch(seq, at, at + 0.02, events, engine_events=len(events)))
+            log.append(
+                EventsRecord(
+                    replica=f"replica-{number}",
+                    model="m",
+                    hash_domain="m/x/default",
+                    dp_rank=0,
+                    incarnation=1,
+                    batches=batches,
+                    first_seq=turn * 10,
+                    last_seq=turn * 10 + 9,
+                )
+            )
+    return log
+
+
+@dataclass
+class WorkerProcess:
+    """A worker in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def stop(self, seconds: float = 30.0) -> int:
+        """SIGTERM; return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+
+@dataclass
+class Laboratory:
+    """One topic prefix, one group and one database on a broker and a store."""
+
+    settings: Settings
+    directory: Path
+    workers: list[WorkerProcess] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        asyncio.run(topics.apply(self.settings))
+        migrations.apply(self.settings)
+
+    def worker(self, **changes: Any) -> WorkerProcess:
+        settings = self.settings
+        if changes:
+            settings = msgspec.structs.replace(
+                settings, worker=msgspec.structs.replace(settings.worker, **changes)
+            )
+        log = self.directory / f"worker-{len(self.workers)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("worker_process.py"))],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(settings))
+        process.stdin.close()
+        worker = WorkerProcess(process, log)
+        self.workers.append(worker)
+        return worker
+
+    def produce(self, log: Sequence[EventsRecord], *, over_seconds: float = 0.0, json: bool = False) -> None:
+        """Append the records in order, spread over a time."""
+        asyncio.run(self._produce(log, over_seconds, json))
+
+    async def _produce(self, log: Sequence[EventsRecord], over_seconds: float, json: bool) -> None:
+        encode = msgspec.json.encode if json else msgspec.msgpack.encode
+        kind = b"application/json" if json else b"application/msgpack"
+        topic = topics.topic_name(self.settings.kafka, "events")
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_idempotence=True
+        )
+        async with producer:
+            for record in log:
+                partition = zlib.crc32(record.replica.encode()) % PARTITIONS
+                await producer.send(
+                    topic,
+                    encode(record),
+                    key=record.replica.encode(),
+                    partition=partition,
+                    headers=[("content-type", kind)],
+                )
+                if over_seconds:
+                    await asyncio.sleep(over_seconds / len(log))
+            await producer.flush()
+
+    def committed(self) -> int:
+        """Events records that are covered by commits of the group."""
+        return asyncio.run(self._committed())
+
+    async def _committed(self) -> int:
+        topic = topics.topic_name(self.settings.kafka, "events")
+        async with AIOKafkaConsumer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers,
+            group_id=f"{self.settings.kafka.group}.replica",
+            enable_auto_commit=False,
+        ) as consumer:
+            offsets = [await consumer.committed(TopicPartition(topic, n)) for n in range(PARTITIONS)]
+        return sum(offset or 0 for offset in offsets)
+
+    def wait_applied(self, records: int, seconds: float = 60.0) -> None:
+        """Return when so many records are covered by committed offsets."""
+        deadline = time.monotonic() + seconds
+        while (committed := self.committed()) < records:
+            if time.monotonic() > deadline:
+                tails = "\n".join(f"{w.log.name}:\n{w.log.read_text()[-3000:]}" for w in self.workers[-2:])
+                raise AssertionError(f"{committed} of {records} records applied after {seconds} s\n{tails}")
+            time.sleep(0.2)
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        client = clickhouse_connect.get_client(
+            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
+        )
+        rows = [tuple(row) for row in client.query(statement).result_rows]
+        client.close()
+        return rows
+
+    def table(self, name: str) -> list[tuple[Any, ...]]:
+        """All rows FINAL, in the order of all columns; without the version where it is a clock."""
+        columns = "* EXCEPT (version)" if name in ROLLED_UP else "*"
+        return self.query(
+            f"SELECT {columns} FROM {self.settings.clickhouse.database}.{name} FINAL ORDER BY ALL"
+        )
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.process.poll() is None:
+                worker.kill()
+
+
+@pytest.fixture
+def new_laboratory(tmp_path: Path) -> Iterator[Callable[..., Laboratory]]:
+    """A function that sets up topics and tables of fresh names on a broker and a store."""
+    made: list[Laboratory] = []
+
+    def make(broker: EmbeddedBroker, store: EmbeddedStore, **worker: Any) -> Laboratory:
+        name = f"lab_{secrets.token_hex(4)}"
+        options = {"checkpoint_seconds": 0.3, "rollup_seconds": 1.0, "idle_carry_seconds": 0.001, **worker}
+        directory = tmp_path / name
+        directory.mkdir()
+        laboratory = Laboratory(
+            Settings(
+                kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+                clickhouse=ClickHouse(url=store.url, database=name),
+                worker=Worker(state_directory=str(directory / "faust"), **options),
+            ),
+            directory,
+        )
+        laboratory.prepare()
+        made.append(laboratory)
+        return laboratory
+
+    yield make
+    for laboratory in made:
+        laboratory.close()
+
+
+@pytest.fixture(scope="session")
+def generated() -> Callable[..., list[EventsRecord]]:
+    return generated_log
