@@ -1,0 +1,167 @@
+"""The connector: subscriber, streams and publisher put together, run until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Iterable
+
+from connectors.discovery.static import list_sources
+from connectors.health import HealthEndpoint
+from connectors.publisher import Publisher
+from connectors.scrape import Scraper
+from connectors.source import Source, SourceKey, SourceStream
+from connectors.subscriber import Subscriber
+from connectors.telemetry import Telemetry
+from schemas.events import EngineCounters, EventsRecord
+from schemas.settings import Settings
+
+MIN_TICK_SECONDS = 0.005
+"""Runs are looked at for their age this often at most."""
+GC_THRESHOLD = 50_000
+"""Allocations between collections: records are made of structs that hold no cycles."""
+STOP_SHARE = 0.25
+"""Part of the drain budget for taking what the sockets hold; the rest is for Kafka's acknowledgements."""
+
+
+async def run(settings: Settings, *, stop: asyncio.Event, partitions: int | None = None) -> None:
+    """Read the sources of the settings until `stop` is set, then publish what was received and return.
+
+    Raises at the start ReplicaInvalid, BrokerUnreachable, TopicMissing, CertificateUnreadable,
+    PortUnavailable; each says in one line what to do.
+    """
+    sources = list_sources(settings.replicas)
+    connector = Connector(settings)
+    await connector.start(partitions)
+    try:
+        for source in sources:
+            connector.add(source)
+        await connector.run_until(stop)
+    finally:
+        await connector.stop()
+
+
+class Connector:
+    """The parts of one connector process; sources may be added at any time between start and stop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.connector
+        self.telemetry = Telemetry()
+        self.streams: dict[SourceKey, SourceStream] = {}
+        self._publisher = Publisher(settings, self.telemetry)
+        self._subscriber = Subscriber(
+            hand_over_bytes=settings.connector.hand_over_bytes, refused=self.telemetry.endpoint_refused
+        )
+        self._scraper = Scraper(
+            interval_seconds=settings.connector.scrape_seconds,
+            timeout_seconds=settings.connector.scrape_timeout_seconds,
+            deliver=self._note_counters,
+            telemetry=self.telemetry,
+        )
+        self._health: HealthEndpoint | None = None
+        if settings.connector.metrics_port:
+            self._health = HealthEndpoint(
+                settings.connector.metrics_port, self.telemetry.registry, lambda: not self._publisher.full
+            )
+        self._pump: asyncio.Task[None] | None = None
+        self._ticker: asyncio.Task[None] | None = None
+
+    async def start(self, partitions: int | None = None) -> None:
+        """Connect to Kafka and begin to receive; see `run` for what it raises."""
+        # aiokafka logs every attempt on every connection; the publisher says it once, with the address.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 20, 50)
+        self.telemetry.watch(
+            self.streams,
+            {
+                "kvlens_connector_unacknowledged_bytes": lambda: self._publisher.unacknowledged_bytes,
+                "kvlens_connector_hand_over_bytes": lambda: self._subscriber.waiting_bytes,
+            },
+        )
+        if self._health is not None:
+            await self._health.start()
+        try:
+            await self._publisher.start(partitions)
+        except BaseException:
+            if self._health is not None:
+                await self._health.stop()
+            raise
+        self._subscriber.start()
+        self._pump = asyncio.create_task(self._pump_messages(), name="pump")
+        self._ticker = asyncio.create_task(self._tick(), name="ticker")
+
+    def add(self, source: Source) -> None:
+        """Begin to read a source."""
+        self.streams[source.key] = SourceStream(
+            source, self._settings, time.time, observe=self.telemetry.stream_event
+        )
+        self._subscriber.add(source.key, source.endpoint, source.topic)
+        if source.metrics_url is not None:
+            self._scraper.add(source.replica, source.metrics_url)
+
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Wait for `stop`; raises what ended a part that should have run."""
+        self.telemetry.started(len(self.streams), self._publisher.topic)
+        stopped = asyncio.create_task(stop.wait())
+        parts = [task for task in (self._pump, self._ticker) if task is not None]
+        try:
+            done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        for task in done:
+            if task is not stopped:
+                task.result()
+
+    async def stop(self) -> None:
+        """Publish what was received, within the drain budget, then let go of everything."""
+        deadline = time.monotonic() + self._settings.drain_seconds
+        await self._scraper.stop()
+        self._subscriber.stop(self._settings.drain_seconds * STOP_SHARE)
+        if self._pump is not None:
+            # It ends by itself when the subscriber has handed over the last message.
+            await asyncio.wait({self._pump}, timeout=max(0.0, deadline - time.monotonic()))
+            self._pump.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for stream in self.streams.values():
+            self._publish(stream.close("shutdown", blocks_lost=False))
+        abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
+        await self._publisher.stop()
+        await self._subscriber.join(1.0)
+        if self._health is not None:
+            await self._health.stop()
+        self.telemetry.stopped(abandoned)
+
+    async def _pump_messages(self) -> None:
+        """Feed what the subscriber hands over to the streams, and their records to the publisher."""
+        while (received := await self._subscriber.receive()) is not None:
+            for part in received:
+                stream = self.streams.get(part.source)
+                if stream is not None:
+                    self._publish(stream.feed_all(part.messages, part.received_at))
+                self._subscriber.release(part.size)
+                # Lets the producer and the timers run between sources, and waits while Kafka is behind.
+                await asyncio.sleep(0)
+                await self._publisher.room()
+
+    async def _tick(self) -> None:
+        """Publish the runs that are old enough."""
+        pause = max(self._settings.linger_seconds / 4, MIN_TICK_SECONDS)
+        while True:
+            await asyncio.sleep(pause)
+            now = time.time()
+            for stream in self.streams.values():
+                self._publish(stream.due(now))
+
+    def _note_counters(self, replica: str, dp_rank: int, counters: EngineCounters) -> None:
+        stream = self.streams.get((replica, dp_rank))
+        if stream is not None:
+            self._publish(stream.note(counters, time.time()))
+
+    def _publish(self, records: Iterable[EventsRecord]) -> None:
+        for record in records:
+            self._publisher.add(record)

@@ -1,0 +1,1 @@
+"""Where the sources come from."""

@@ -1,0 +1,65 @@
+"""The sources that the settings list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from connectors.source import Source
+from schemas.settings import Replica, hash_domain
+
+MAX_PORT = 65535
+
+
+class ReplicaInvalid(ValueError):
+    """A `[[replicas]]` entry makes no sense."""
+
+    def __init__(self, replica: str, reason: str) -> None:
+        super().__init__(replica, reason)
+        self.replica = replica
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"replica {self.replica!r}: {self.reason}"
+
+
+def list_sources(replicas: Sequence[Replica]) -> list[Source]:
+    """Return the sources of all replicas, rank r on port + r.
+
+    Raises ReplicaInvalid for a repeated id, ranks of an endpoint without a port, and ports beyond 65535.
+    """
+    for replica, times in Counter(replica.id for replica in replicas).items():
+        if times > 1:
+            raise ReplicaInvalid(replica, f"listed {times} times; ids must be unique")
+    return [_source(replica, rank) for replica in replicas for rank in range(replica.dp_ranks)]
+
+
+def _source(replica: Replica, rank: int) -> Source:
+    replay = replica.replay_endpoint
+    return Source(
+        replica=replica.id,
+        dp_rank=rank,
+        model=replica.model,
+        tenant=replica.tenant,
+        hash_domain=hash_domain(replica.model, replica.hash_scheme, replica.tenant),
+        endpoint=_endpoint(replica, replica.endpoint, rank),
+        replay_endpoint=None if replay is None else _endpoint(replica, replay, rank),
+        topic=replica.topic,
+        metrics_url=replica.metrics_url,
+    )
+
+
+def _endpoint(replica: Replica, endpoint: str, rank: int) -> str:
+    if not endpoint.startswith("tcp://"):
+        if replica.dp_ranks > 1:
+            raise ReplicaInvalid(
+                replica.id, f"{endpoint} has no port for {replica.dp_ranks} ranks; use tcp or dp_ranks = 1"
+            )
+        return endpoint
+    host, _, port = endpoint.rpartition(":")
+    if not (port.isascii() and port.isdigit()) or not host.removeprefix("tcp:"):
+        raise ReplicaInvalid(replica.id, f"{endpoint} is not tcp://host:port")
+    number = int(port) + rank
+    if not 0 < number <= MAX_PORT:
+        raise ReplicaInvalid(replica.id, f"rank {rank} of {endpoint} would need port {number}")
+    return f"{host}:{number}"

@@ -1,0 +1,297 @@
+"""Publish records to Kafka: idempotent, acknowledged by all replicas, in order per engine replica."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from connectors.security import client_arguments
+from connectors.topics import (
+    CONTENT_TYPES,
+    Headers,
+    events_topic,
+    partition_of,
+    record_encoder,
+    record_headers,
+)
+from schemas.events import EventsRecord
+from schemas.settings import Settings
+
+MAX_UNACKNOWLEDGED_BYTES = 32 << 20
+"""Encoded records waiting for acknowledgement; beyond it `room` waits."""
+MAX_REQUEST_BYTES = 8 << 20
+"""The events topic's max.message.bytes."""
+BATCH_BYTES = 512 << 10
+"""Records of a partition that wait together are sent together up to this size."""
+START_SECONDS = 30.0
+"""How long a start looks for the broker before it gives up."""
+STOP_SECONDS = 5.0
+DELAY_REPORT_SECONDS = 5.0
+"""A batch unacknowledged for this long is reported, and again each time it passes."""
+RETRY_SECONDS = 0.25
+RETRY_MAX_SECONDS = 10.0
+
+
+class BrokerUnreachable(Exception):
+    """No broker answered in time."""
+
+    def __init__(self, bootstrap_servers: str, seconds: float, reason: str) -> None:
+        super().__init__(bootstrap_servers, seconds, reason)
+        self.bootstrap_servers = bootstrap_servers
+        self.seconds = seconds
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"no Kafka broker answers at {self.bootstrap_servers} after {self.seconds:.0f} s "
+            f"({self.reason}); start it or correct kafka.bootstrap_servers"
+        )
+
+
+class TopicMissing(Exception):
+    """The events topic has not been created."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} does not exist: run `kvlens topics apply`"
+
+
+class PublisherTelemetry(Protocol):
+    """Where the publisher tells what happens."""
+
+    def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None: ...
+    def published(self, records: int, size: int) -> None: ...
+    def publish_delayed(self, partition: int, seconds: float, waiting_bytes: int) -> None: ...
+    def publish_failed(self, partition: int, reason: str) -> None: ...
+    def records_abandoned(self, records: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+class Publisher:
+    """Sends what `add` takes, one batch in flight per partition, the same one until it is acknowledged.
+
+    aiokafka itself repeats a batch with its sequence numbers until the broker has it, so a broker that is
+    away costs neither loss nor repetition. Only where a producer itself breaks down is the batch sent anew
+    by another one, and may then be in the log twice: readers tell by (incarnation, seq).
+    """
+
+    def __init__(self, settings: Settings, telemetry: PublisherTelemetry) -> None:
+        self._kafka = settings.kafka
+        self._send_timeout_seconds = settings.connector.send_timeout_seconds
+        self._telemetry = telemetry
+        self.topic = events_topic(settings.kafka)
+        self._encode = record_encoder(settings.kafka).encode
+        self._content_type = CONTENT_TYPES[settings.kafka.record_format]
+        self._lanes: list[_Lane] = []
+        self._producer: AIOKafkaProducer | None = None
+        self._replacing = asyncio.Lock()
+        self._unacknowledged_bytes = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        return self._unacknowledged_bytes
+
+    @property
+    def unacknowledged_records(self) -> int:
+        return sum(len(lane.waiting) for lane in self._lanes)
+
+    @property
+    def full(self) -> bool:
+        return self._unacknowledged_bytes >= MAX_UNACKNOWLEDGED_BYTES
+
+    async def start(self, partitions: int | None = None) -> None:
+        """Connect; `partitions` skips asking the broker.
+
+        Raises BrokerUnreachable after START_SECONDS, TopicMissing, CertificateUnreadable.
+        """
+        arguments = client_arguments(self._kafka)
+        deadline = asyncio.get_running_loop().time() + START_SECONDS
+        while True:
+            try:
+                self._producer = await self._connected(arguments, deadline)
+                if partitions is None:
+                    partitions = await self._partitions(self._producer)
+                break
+            except (KafkaError, OSError, asyncio.TimeoutError) as error:
+                reason = _reason(error)
+                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, reason)
+                if asyncio.get_running_loop().time() + RETRY_SECONDS > deadline:
+                    raise BrokerUnreachable(self._kafka.bootstrap_servers, START_SECONDS, reason) from error
+                await asyncio.sleep(RETRY_SECONDS * 4)
+        self._lanes = [_Lane(partition) for partition in range(partitions)]
+        for lane in self._lanes:
+            lane.task = asyncio.create_task(self._run(lane), name=f"publish-{lane.partition}")
+
+    def add(self, record: EventsRecord) -> None:
+        """Take a record; it keeps its place behind all earlier ones of its replica.
+
+        Never waits: call `room` between additions, so that what waits stays bounded.
+        """
+        lane = self._lanes[partition_of(record.replica, len(self._lanes))]
+        value = self._encode(record)
+        lane.waiting.append(
+            _Outgoing(record.replica.encode(), value, record_headers(record, self._content_type))
+        )
+        self._unacknowledged_bytes += len(value)
+        lane.some.set()
+
+    async def room(self) -> None:
+        """Wait until less than MAX_UNACKNOWLEDGED_BYTES wait."""
+        while self.full:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def drain(self, seconds: float) -> int:
+        """Wait until everything is acknowledged; return the records that were not in time."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._empty(), seconds)
+        left = self.unacknowledged_records
+        if left:
+            self._telemetry.records_abandoned(left)
+        return left
+
+    async def stop(self) -> None:
+        """End within STOP_SECONDS; what is not acknowledged by now is given up (see `drain`)."""
+        tasks = [lane.task for lane in self._lanes if lane.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._producer is not None:
+            await _stopped(self._producer)
+
+    async def _empty(self) -> None:
+        while self._unacknowledged_bytes:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _connected(self, arguments: dict[str, Any], deadline: float) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(
+            **arguments,
+            acks="all",
+            enable_idempotence=True,
+            compression_type=None if self._kafka.compression == "none" else self._kafka.compression,
+            max_batch_size=BATCH_BYTES,
+            max_request_size=MAX_REQUEST_BYTES,
+            request_timeout_ms=int(self._send_timeout_seconds * 1000),
+        )
+        try:
+            left = deadline - asyncio.get_running_loop().time()
+            await asyncio.wait_for(producer.start(), max(left, RETRY_SECONDS))
+        except BaseException:
+            await _stopped(producer)
+            raise
+        return producer
+
+    async def _partitions(self, producer: AIOKafkaProducer) -> int:
+        cluster = await producer.client.fetch_all_metadata()
+        partitions = cluster.partitions_for_topic(self.topic)
+        if not partitions:
+            await _stopped(producer)
+            raise TopicMissing(self.topic)
+        return len(partitions)
+
+    async def _run(self, lane: _Lane) -> None:
+        pause = RETRY_SECONDS
+        while True:
+            while not lane.waiting:
+                lane.some.clear()
+                await lane.some.wait()
+            producer = self._producer
+            try:
+                if producer is None:
+                    raise ConnectionError("no producer")
+                count, size = await self._send(producer, lane)
+            except (KafkaError, OSError, asyncio.TimeoutError) as error:
+                self._telemetry.publish_failed(lane.partition, _reason(error))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, RETRY_MAX_SECONDS)
+                await self._replace(producer)
+                continue
+            pause = RETRY_SECONDS
+            for _ in range(count):
+                lane.waiting.popleft()
+            self._unacknowledged_bytes -= size
+            self._changed.set()
+            self._telemetry.published(count, size)
+
+    async def _send(self, producer: AIOKafkaProducer, lane: _Lane) -> tuple[int, int]:
+        """Send the first records of a lane as one batch; return their (number, bytes) once acknowledged."""
+        batch = producer.create_batch()
+        count = size = 0
+        for record in lane.waiting:
+            added = batch.append(timestamp=None, key=record.key, value=record.value, headers=record.headers)
+            if added is None:
+                break
+            count += 1
+            size += len(record.value)
+        batch.close()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        sending = asyncio.ensure_future(self._acknowledged(producer, batch, lane.partition))
+        try:
+            while True:
+                done, _ = await asyncio.wait({sending}, timeout=DELAY_REPORT_SECONDS)
+                if done:
+                    break
+                self._telemetry.publish_delayed(
+                    lane.partition, loop.time() - began, self._unacknowledged_bytes
+                )
+        except asyncio.CancelledError:
+            sending.cancel()
+            raise
+        sending.result()
+        return count, size
+
+    async def _acknowledged(self, producer: AIOKafkaProducer, batch: Any, partition: int) -> None:
+        future = await producer.send_batch(batch, self.topic, partition=partition)
+        await future
+
+    async def _replace(self, broken: AIOKafkaProducer | None) -> None:
+        """Take a new producer instead of `broken`, unless another lane has done so."""
+        async with self._replacing:
+            if self._producer is not broken:
+                return
+            self._producer = None
+            if broken is not None:
+                await _stopped(broken)
+            deadline = asyncio.get_running_loop().time() + START_SECONDS
+            try:
+                self._producer = await self._connected(client_arguments(self._kafka), deadline)
+            except (KafkaError, OSError, asyncio.TimeoutError) as error:
+                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, _reason(error))
+
+
+class _Lane:
+    """What waits for one partition; the first records stay in `waiting` until they are acknowledged."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.waiting: deque[_Outgoing] = deque()
+        self.some = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+async def _stopped(producer: AIOKafkaProducer) -> None:
+    """Stop a producer without waiting for what it may never get rid of."""
+    with contextlib.suppress(KafkaError, OSError, asyncio.TimeoutError):
+        await asyncio.wait_for(producer.stop(), STOP_SECONDS)
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

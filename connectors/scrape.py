@@ -1,0 +1,106 @@
+"""Fetch the engines' metrics pages at intervals and turn them into notices of their streams."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import aiohttp
+
+from connectors.engine_metrics import PageUnreadable, parse_engine_metrics
+from schemas.events import EngineCounters
+
+MIN_INTERVAL_SECONDS = 0.5
+"""Shorter intervals are raised to this: a page of an engine takes milliseconds to make and to parse."""
+MAX_PAGE_BYTES = 8 << 20
+
+
+class ScrapeTelemetry(Protocol):
+    """Where scrapes are counted."""
+
+    def scraped(self, replica: str) -> None: ...
+    def scrape_failed(self, replica: str, url: str, reason: str) -> None: ...
+
+
+Deliver = Callable[[str, int, EngineCounters], None]
+"""Called with replica id, data-parallel rank and what its engine says."""
+
+
+class Scraper:
+    """One task per replica, so that a page that hangs or fails costs nobody else."""
+
+    def __init__(
+        self,
+        *,
+        interval_seconds: float,
+        timeout_seconds: float,
+        deliver: Deliver,
+        telemetry: ScrapeTelemetry,
+    ) -> None:
+        self._interval_seconds = max(interval_seconds, MIN_INTERVAL_SECONDS)
+        self._timeout_seconds = timeout_seconds
+        self._deliver = deliver
+        self._telemetry = telemetry
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    def add(self, replica: str, url: str) -> None:
+        """Begin to read the page of a replica; the first time at once."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
+                connector=aiohttp.TCPConnector(limit=0),
+            )
+        if replica not in self._tasks:
+            self._tasks[replica] = asyncio.create_task(
+                self._run(self._session, replica, url), name=f"scrape-{replica}"
+            )
+
+    def remove(self, replica: str) -> None:
+        task = self._tasks.pop(replica, None)
+        if task is not None:
+            task.cancel()
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _run(self, session: aiohttp.ClientSession, replica: str, url: str) -> None:
+        while True:
+            began = time.monotonic()
+            await self._scrape(session, replica, url)
+            await asyncio.sleep(max(0.0, began + self._interval_seconds - time.monotonic()))
+
+    async def _scrape(self, session: aiohttp.ClientSession, replica: str, url: str) -> None:
+        try:
+            async with session.get(url) as response:
+                response.raise_for_status()
+                page = await _text(response)
+            ranks = parse_engine_metrics(page)
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, PageUnreadable, PageTooLarge) as error:
+            self._telemetry.scrape_failed(replica, url, str(error) or type(error).__name__)
+            return
+        for rank, counters in ranks.items():
+            self._deliver(replica, rank, counters)
+        self._telemetry.scraped(replica)
+
+
+class PageTooLarge(Exception):
+    """A page is longer than MAX_PAGE_BYTES."""
+
+
+async def _text(response: aiohttp.ClientResponse) -> str:
+    page = bytearray()
+    async for piece in response.content.iter_any():
+        page += piece
+        if len(page) > MAX_PAGE_BYTES:
+            raise PageTooLarge(f"more than {MAX_PAGE_BYTES} bytes")
+    return page.decode(errors="replace")

@@ -1,0 +1,231 @@
+"""What the connector tells its operators: each event is one call that logs and counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from connectors.source import Source, SourceKey, SourceStream
+from connectors.subscriber import EndpointRefused
+from schemas.events import Closed, Event, Gap, Opened, Undecodable
+
+LOG_SECONDS = 10.0
+"""An event of a replica is logged once in this time; the next line says how many were left out."""
+LOG_KEYS = 10_000
+"""Distinct (event, replica) pairs that are remembered for that."""
+
+CounterName = Literal[
+    "kvlens_connector_records_total",  # records acknowledged by Kafka
+    "kvlens_connector_record_bytes_total",  # their encoded size
+    "kvlens_connector_publish_delays_total",  # times a batch waited too long for its acknowledgement
+    "kvlens_connector_publish_failures_total",  # produce calls that failed; the batch is sent again
+    "kvlens_connector_abandoned_records_total",  # records given up when a stop ran out of time
+    "kvlens_connector_refused_endpoints_total",  # endpoints that ZMQ cannot use
+    "kvlens_connector_scrapes_total",  # metrics pages read
+    "kvlens_connector_scrape_failures_total",  # metrics pages that could not be read
+]
+GaugeName = Literal[
+    "kvlens_connector_unacknowledged_bytes",  # encoded records waiting for Kafka
+    "kvlens_connector_hand_over_bytes",  # received frames waiting to be decoded
+]
+StreamMetricName = Literal[
+    "kvlens_connector_batches_total",  # batches taken, by replica
+    "kvlens_connector_engine_events_total",  # events in them, as the engine counts
+    "kvlens_connector_payload_bytes_total",  # their payloads
+    "kvlens_connector_duplicate_batches_total",  # repeated batches dropped
+    "kvlens_connector_lost_batches_total",  # sequence numbers that never came
+    "kvlens_connector_gaps_total",  # gaps those are in
+    "kvlens_connector_restarts_total",  # new lives of an engine
+    "kvlens_connector_undecodable_total",  # events or frames skipped, by reason
+    "kvlens_connector_last_batch_timestamp_seconds",  # when the last batch came, by replica
+]
+
+
+class Telemetry:
+    """Metrics of one connector process in a registry of their own, and its log."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.registry = CollectorRegistry()
+        self._log = structlog.get_logger("kvlens.connector")
+        self._limiter = LogLimiter(clock)
+        self._counters: dict[CounterName, Counter] = {}
+
+    def watch(
+        self,
+        streams: Mapping[SourceKey, SourceStream],
+        gauges: Mapping[GaugeName, Callable[[], float]],
+    ) -> None:
+        """Export the counts of the streams, and the gauges, as they are at each scrape."""
+        self.registry.register(_StreamCollector(streams))
+        for name, read in gauges.items():
+            Gauge(name, _HELP[name], registry=self.registry).set_function(read)
+
+    def stream_event(self, source: Source, event: Event) -> None:
+        """Log a notice of a stream; the stream itself counts it."""
+        place: dict[str, Any] = {"replica": source.replica, "dp_rank": source.dp_rank}
+        if isinstance(event, Opened):
+            self._say("source_opened", source.replica, seq=event.first_seq, complete=event.complete, **place)
+        elif isinstance(event, Gap):
+            self._warn(
+                "batches_lost",
+                source.replica,
+                first=event.first,
+                last=event.last,
+                reason=event.reason,
+                **place,
+            )
+        elif isinstance(event, Undecodable):
+            self._warn(
+                "events_undecodable",
+                source.replica,
+                reason=event.reason,
+                seq=event.seq,
+                count=event.count,
+                **place,
+            )
+        elif isinstance(event, Closed):
+            self._say("source_closed", source.replica, reason=event.reason, **place)
+
+    def endpoint_refused(self, refusal: EndpointRefused) -> None:
+        self._count("kvlens_connector_refused_endpoints_total")
+        self._warn("endpoint_refused", refusal.source[0], message=str(refusal))
+
+    def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None:
+        self._warn("broker_unreachable", "", bootstrap_servers=bootstrap_servers, reason=reason)
+
+    def published(self, records: int, size: int) -> None:
+        self._count("kvlens_connector_records_total", records)
+        self._count("kvlens_connector_record_bytes_total", size)
+
+    def publish_delayed(self, partition: int, seconds: float, waiting_bytes: int) -> None:
+        self._count("kvlens_connector_publish_delays_total")
+        self._warn("publish_delayed", "", partition=partition, seconds=seconds, waiting_bytes=waiting_bytes)
+
+    def publish_failed(self, partition: int, reason: str) -> None:
+        self._count("kvlens_connector_publish_failures_total")
+        self._warn("publish_failed", "", partition=partition, reason=reason)
+
+    def records_abandoned(self, records: int) -> None:
+        self._count("kvlens_connector_abandoned_records_total", records)
+        self._log.error("records_abandoned", records=records)
+
+    def scraped(self, replica: str) -> None:
+        self._count("kvlens_connector_scrapes_total")
+
+    def scrape_failed(self, replica: str, url: str, reason: str) -> None:
+        self._count("kvlens_connector_scrape_failures_total")
+        self._warn("scrape_failed", replica, replica=replica, url=url, reason=reason)
+
+    def started(self, sources: int, topic: str) -> None:
+        self._log.info("connector_started", sources=sources, topic=topic)
+
+    def stopped(self, abandoned: int) -> None:
+        self._log.info("connector_stopped", abandoned_records=abandoned)
+
+    def _count(self, name: CounterName, amount: float = 1) -> None:
+        counter = self._counters.get(name)
+        if counter is None:
+            counter = self._counters[name] = Counter(name, _HELP[name], registry=self.registry)
+        counter.inc(amount)
+
+    def _say(self, event: str, of: str, **values: Any) -> None:
+        suppressed = self._limiter.admit((event, of))
+        if suppressed is not None:
+            self._log.info(event, **values, **_left_out(suppressed))
+
+    def _warn(self, event: str, of: str, **values: Any) -> None:
+        suppressed = self._limiter.admit((event, of))
+        if suppressed is not None:
+            self._log.warning(event, **values, **_left_out(suppressed))
+
+
+class LogLimiter:
+    """Lets one line per key through in LOG_SECONDS."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def admit(self, key: tuple[str, str]) -> int | None:
+        """Return how many lines of this key were left out before this one; None to leave it out too."""
+        now = self._clock()
+        last, suppressed = self._seen.get(key, (float("-inf"), 0))
+        if now - last < LOG_SECONDS:
+            self._seen[key] = (last, suppressed + 1)
+            return None
+        if len(self._seen) >= LOG_KEYS:
+            self._seen.clear()
+        self._seen[key] = (now, 0)
+        return suppressed
+
+
+def _left_out(suppressed: int) -> dict[str, int]:
+    return {"suppressed": suppressed} if suppressed else {}
+
+
+class _StreamCollector(Collector):
+    """Reads the streams' own counts when Prometheus asks, so that counting costs the hot path nothing."""
+
+    def __init__(self, streams: Mapping[SourceKey, SourceStream]) -> None:
+        self._streams = streams
+
+    def collect(self) -> Iterable[Metric]:
+        replicas: dict[str, list[SourceStream]] = {}
+        for stream in self._streams.values():
+            replicas.setdefault(stream.source.replica, []).append(stream)
+        for name, attribute in _STREAM_COUNTS.items():
+            family = CounterMetricFamily(name, _HELP[name], labels=["replica"])
+            for replica, streams in replicas.items():
+                family.add_metric([replica], sum(getattr(stream.counts, attribute) for stream in streams))
+            yield family
+        undecodable: StreamMetricName = "kvlens_connector_undecodable_total"
+        family = CounterMetricFamily(undecodable, _HELP[undecodable], labels=["replica", "reason"])
+        for replica, streams in replicas.items():
+            for reason in sorted({reason for stream in streams for reason in stream.counts.undecodable}):
+                count = sum(stream.counts.undecodable[reason] for stream in streams)
+                family.add_metric([replica, reason], count)
+        yield family
+        last: StreamMetricName = "kvlens_connector_last_batch_timestamp_seconds"
+        gauge = GaugeMetricFamily(last, _HELP[last], labels=["replica"])
+        for replica, streams in replicas.items():
+            gauge.add_metric([replica], max(stream.counts.last_received_at for stream in streams))
+        yield gauge
+
+
+_STREAM_COUNTS: dict[StreamMetricName, str] = {
+    "kvlens_connector_batches_total": "batches",
+    "kvlens_connector_engine_events_total": "engine_events",
+    "kvlens_connector_payload_bytes_total": "payload_bytes",
+    "kvlens_connector_duplicate_batches_total": "duplicates",
+    "kvlens_connector_lost_batches_total": "lost_batches",
+    "kvlens_connector_gaps_total": "gaps",
+    "kvlens_connector_restarts_total": "restarts",
+}
+
+_HELP: dict[CounterName | GaugeName | StreamMetricName, str] = {
+    "kvlens_connector_records_total": "Records acknowledged by Kafka.",
+    "kvlens_connector_record_bytes_total": "Encoded size of the records acknowledged by Kafka.",
+    "kvlens_connector_publish_delays_total": "Times a batch of records waited long for its acknowledgement.",
+    "kvlens_connector_publish_failures_total": "Produce calls that failed; their records are sent again.",
+    "kvlens_connector_abandoned_records_total": "Records given up when a stop ran out of time.",
+    "kvlens_connector_refused_endpoints_total": "Endpoints that ZMQ cannot use.",
+    "kvlens_connector_scrapes_total": "Metrics pages of engines read.",
+    "kvlens_connector_scrape_failures_total": "Metrics pages of engines that could not be read.",
+    "kvlens_connector_unacknowledged_bytes": "Encoded records waiting for Kafka.",
+    "kvlens_connector_hand_over_bytes": "Received frames waiting to be decoded.",
+    "kvlens_connector_batches_total": "Batches taken.",
+    "kvlens_connector_engine_events_total": "Events in the batches, as the engine counts them.",
+    "kvlens_connector_payload_bytes_total": "Payload bytes of the batches.",
+    "kvlens_connector_duplicate_batches_total": "Repeated batches dropped.",
+    "kvlens_connector_lost_batches_total": "Sequence numbers that never came.",
+    "kvlens_connector_gaps_total": "Gaps in the sequence numbers.",
+    "kvlens_connector_restarts_total": "New lives of an engine.",
+    "kvlens_connector_undecodable_total": "Events or frames skipped because they could not be understood.",
+    "kvlens_connector_last_batch_timestamp_seconds": "When the last batch was received.",
+}
