@@ -10,6 +10,7 @@ from pathlib import Path
 from pipeline.generated.asyncapi import asyncapi_document
 from pipeline.generated.example_files import EXAMPLES_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
+from pipeline.generated.metrics_page import metrics_page
 from pipeline.generated.records import RECORDS, as_json
 from pipeline.generated.settings_page import settings_page
 from pipeline.generated.tables_page import tables_page
@@ -39,6 +40,7 @@ def render() -> dict[str, bytes]:
         f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
         **example_files(),
         "docs/configuration.md": settings_page(),
+        "docs/metrics.md": metrics_page(),
         "docs/tables.md": tables_page(),
         "docs/topics.md": topics_page(),
     }

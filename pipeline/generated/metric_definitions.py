@@ -9,12 +9,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-KINDS = {name: name.lower() for name in ("Counter", "Gauge", "Histogram", "Info", "Summary")}
+KINDS = {
+    **{name: name.lower() for name in ("Counter", "Gauge", "Histogram")},
+    **{f"{name}MetricFamily": name.lower() for name in ("Counter", "Gauge", "Histogram")},
+}
 """Class of prometheus_client -> type in the exposition format."""
-
-
-_NAMED = ("name", "documentation", "labelnames")
-"""Arguments that a catalogue needs, in the order of the constructors."""
+PREFIX = "kvlens_"
 
 
 @dataclass(frozen=True)
@@ -28,37 +28,82 @@ class Metric:
 
 
 def metrics_in(source: str) -> list[Metric]:
-    """Return the metrics that a module's source constructs, in order.
+    """Return the metrics that a module defines, by name.
 
-    Raises ValueError when a name, meaning or label is not written out in the module.
+    A metric is constructed with its name and meaning written out, or with a name that a table of meanings
+    (`{name: meaning}`) explains.
     """
-    return sorted(_found(ast.parse(source)), key=lambda metric: metric.name)
+    tree = ast.parse(source)
+    values = _assigned(tree)
+    metrics = {metric.name: metric for metric in _of_tables(values)}
+    for call, kind, in_scope in _constructions(tree, values):
+        metrics |= {metric.name: metric for metric in _constructed(call, kind, in_scope, metrics)}
+    return [metrics[name] for name in sorted(metrics)]
 
 
-def _found(tree: ast.Module) -> Iterator[Metric]:
-    constants = {
-        target.id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+def _of_tables(values: dict[str, ast.expr]) -> Iterator[Metric]:
+    for value in values.values():
+        table = _literal(value)
+        if isinstance(table, dict) and all(_is_meaning(name, meaning) for name, meaning in table.items()):
+            for name, meaning in table.items():
+                yield Metric(name, "counter" if name.endswith("_total") else "gauge", meaning, ())
+
+
+def _is_meaning(name: object, meaning: object) -> bool:
+    return str(name).startswith(PREFIX) and " " in str(meaning)
+
+
+def _constructions(
+    node: ast.AST, values: dict[str, ast.expr]
+) -> Iterator[tuple[ast.Call, str, dict[str, ast.expr]]]:
+    """Yield the calls that construct metrics, their type, and what names stand for there."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in KINDS:
+            yield node, KINDS[name], values
+        case ast.For(
+            target=ast.Tuple(elts=[ast.Name(id=key), *_]), iter=ast.Call(func=ast.Attribute(value=table))
+        ):
+            values = {**values, key: table}
+    for child in ast.iter_child_nodes(node):
+        yield from _constructions(child, values)
+
+
+def _constructed(
+    call: ast.Call, kind: str, values: dict[str, ast.expr], known: dict[str, Metric]
+) -> Iterator[Metric]:
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    given = call.args[2] if len(call.args) > 2 else keywords.get("labels", keywords.get("labelnames"))
+    labels = _texts(given, values) if given is not None else ()
+    meaning = _literal(call.args[1])
+    for name in _texts(call.args[0], values):
+        exposed = f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
+        yield Metric(exposed, kind, str(meaning) if meaning else known[exposed].meaning, labels)
+
+
+def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return {name: value} of all assignments of the module."""
+    values: dict[str, ast.expr] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS:
-            arguments = dict(zip(_NAMED, node.args, strict=False))
-            arguments |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg in _NAMED}
-            name, meaning, labels = (_value(arguments.get(name), constants) for name in _NAMED)
-            kind = KINDS[node.func.id]
-            yield Metric(_exposed(str(name), kind), kind, " ".join(str(meaning).split()), tuple(labels or ()))
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                values[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                values[name] = value
+    return values
 
 
-def _value(node: ast.expr | None, constants: dict[str, ast.expr]) -> str | tuple[str, ...] | None:
-    if isinstance(node, ast.Name):
-        return _value(constants.get(node.id), constants)
-    return None if node is None else ast.literal_eval(node)
+def _texts(node: ast.expr, values: dict[str, ast.expr]) -> tuple[str, ...]:
+    """Return the text or the texts that an expression stands for; of a table its keys; else nothing."""
+    while isinstance(node, ast.Name) and node.id in values:
+        node = values[node.id]
+    value = _literal(node)
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, value)) if isinstance(value, (tuple, list, dict)) else ()
 
 
-def _exposed(name: str, kind: str) -> str:
-    """Return the name in the exposition format, where a counter ends in `_total` and an info in `_info`."""
-    suffix = {"counter": "_total", "info": "_info"}.get(kind, "")
-    return name if name.endswith(suffix) else name + suffix
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None

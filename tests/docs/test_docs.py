@@ -6,15 +6,21 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
 
+import connectors.telemetry
 from pipeline.cli.main import kvlens
 from pipeline.configuration import section_types, variable_of
+from pipeline.generated.metrics_page import catalogues
 from pipeline.generated.tables_page import read_migrations
 from pipeline.generated.topics_file import load_topics
+from pipeline.telemetry import WorkerMetrics
 from schemas.settings import SECRET_KEYS, Replica, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +133,42 @@ def test_every_table_and_view_is_documented() -> None:
 def test_every_topic_is_documented() -> None:
     text = page("topics.md")
     assert all(f"\n## {topic.name}\n" in text for topic in load_topics().values())
+
+
+def exposed(registry: CollectorRegistry) -> dict[str, tuple[str, str]]:
+    """{metric: (type, meaning)} as a registry exposes them."""
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): (family.type, family.documentation)
+        for family in registry.collect()
+    }
+
+
+def documented() -> dict[str, tuple[str, str]]:
+    rows = re.findall(r"^\| `(kvlens_\w+)` \| (\w+) \| .*? \| (.*) \|$", page("metrics.md"), re.M)
+    return {name: (kind, meaning) for name, kind, meaning in rows}
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    connector = connectors.telemetry.Telemetry(clock=lambda: 0.0)
+    connector.watch({}, {name: lambda: 0.0 for name in get_args(connectors.telemetry.GaugeName)})
+    for name in get_args(connectors.telemetry.CounterName):
+        connector._count(name)
+    defined = exposed(connector.registry) | exposed(WorkerMetrics().registry)
+    names = get_args(connectors.telemetry.StreamMetricName)
+    assert set(names) <= set(defined)
+    assert documented() == defined
+
+
+def test_documented_labels_are_those_of_the_catalogues() -> None:
+    labels = {metric.name: metric.labels for metrics in catalogues().values() for metric in metrics}
+    for family in WorkerMetrics().__dict__.values():
+        if isinstance(family, MetricWrapperBase):
+            (description,) = family.describe()
+            name = description.name + ("_total" if description.type == "counter" else "")
+            assert labels[name] == family._labelnames
+    assert labels["kvlens_connector_batches_total"] == ("replica",)
+    assert labels["kvlens_connector_undecodable_total"] == ("replica", "reason")
+    assert not {"hash", "token", "session"} & {label for names in labels.values() for label in names}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
