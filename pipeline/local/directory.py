@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 
 _LOCK_FILE = "owner.lock"
+_POLL_SECONDS = 0.05
 
 
 class DirectoryInUse(Exception):
@@ -23,15 +25,56 @@ class DirectoryInUse(Exception):
         return f"directory {self.path} is in use by {owner}; stop it or choose another --data-dir"
 
 
-class DataDirectory:
-    """One directory for broker data, store data and logs, with one owning process at a time.
+class DirectoryLock:
+    """One owner of one directory.
 
-    The lock is an flock: the kernel drops it when the owner ends, however it ends, so none is ever stale.
+    An flock: the kernel drops it when the owner ends, however it ends, so none is ever stale; processes that
+    inherit `descriptor` keep it until the last of them ends.
     """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    @property
+    def descriptor(self) -> int:
+        """The open lock file, for a child process to inherit; raises RuntimeError when not acquired."""
+        if self._descriptor is None:
+            raise RuntimeError(f"the lock of {self.path} is not held")
+        return self._descriptor
+
+    def acquire(self, patience: float = 0.0) -> None:
+        """Create the directory and own it; raises DirectoryInUse after `patience` seconds."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    owner = _owner(lock)
+                    os.close(lock)
+                    raise DirectoryInUse(self.path, owner) from None
+                time.sleep(_POLL_SECONDS)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = lock
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            # The file stays: removing it would let two owners lock two different files of one name.
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class DataDirectory:
+    """One directory for broker data, store data and logs, with one owning process at a time."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).expanduser().resolve()
-        self._lock: int | None = None
+        self._lock = DirectoryLock(self.path)
 
     @property
     def broker(self) -> Path:
@@ -46,26 +89,13 @@ class DataDirectory:
         return self.path / "logs"
 
     def acquire(self) -> None:
-        """Create the directory and own it; raises DirectoryInUse."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = _owner(lock)
-            os.close(lock)
-            raise DirectoryInUse(self.path, owner) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        self._lock = lock
+        """Create the directory and its parts and own it; raises DirectoryInUse."""
+        self._lock.acquire()
         for part in (self.broker, self.store, self.logs):
             part.mkdir(exist_ok=True)
 
     def release(self) -> None:
-        if self._lock is not None:
-            # The file stays: removing it would let two owners lock two different files of one name.
-            os.close(self._lock)
-            self._lock = None
+        self._lock.release()
 
     def __enter__(self) -> DataDirectory:
         self.acquire()

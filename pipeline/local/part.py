@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pipeline.local.directory import DirectoryLock
+
 _LOG_ROTATE_BYTES = 16 << 20
 _LOG_TAIL_LINES = 15
 _POLL_SECONDS = 0.05
@@ -50,9 +52,11 @@ class PortInUse(PartFailed):
 class Part:
     """A child process in a group of its own behind a lifeline, so that it ends when its starter does."""
 
-    def __init__(self, name: str, log: Path) -> None:
+    def __init__(self, name: str, directory: Path, log: Path) -> None:
+        """`directory` is the part's alone: the lock on it is held until its last process is gone."""
         self.name = name
         self.log = log
+        self._lock = DirectoryLock(directory)
         self._process: subprocess.Popen[bytes] | None = None
         self._end: int | None = None
 
@@ -65,7 +69,15 @@ class Part:
         """How the process ended, 128 + n for signal n; None while it runs or before it was spawned."""
         return None if self._process is None else self._process.poll()
 
+    def claim(self) -> None:
+        """Own the directory; raises DirectoryInUse.
+
+        Patient for a moment: the parts of a starter that was killed end a little later than it.
+        """
+        self._lock.acquire(patience=_GONE_SECONDS)
+
     def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start the command; `claim` comes before."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > _LOG_ROTATE_BYTES:
             self.log.replace(self.log.with_suffix(self.log.suffix + ".1"))
@@ -82,7 +94,7 @@ class Part:
                 stderr=output,
                 # Ctrl-C in a terminal reaches the starter only, which stops its parts in order.
                 start_new_session=True,
-                pass_fds=[held],
+                pass_fds=[held, self._lock.descriptor],
                 env={**os.environ, **(environment or {}), "PYTHONPATH": python_path},
             )
         os.close(held)
@@ -93,6 +105,7 @@ class Part:
         while not ready():
             code = self.exit_code
             if code is not None:
+                self.kill()
                 raise PartFailed(self.name, f"ended with code {code} while starting", advice, self.log)
             if time.monotonic() > deadline:
                 self.kill()
@@ -107,18 +120,20 @@ class Part:
 
     def stop(self, seconds: float) -> None:
         """Ask to end, wait, then kill."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
         self.kill()
 
     def kill(self) -> None:
         """End at once, as a crash would."""
         process, self._process = self._process, None
-        if process is None:
-            return
+        if process is not None:
+            self._end_group(process)
+        self._lock.release()
+
+    def _end_group(self, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -49,7 +49,7 @@ class EmbeddedBroker:
         self.port = port
         self.bootstrap_servers = f"{_HOST}:{port}"
         self._progress = progress
-        self._part = Part(_NAME, log or self.directory / "broker.log")
+        self._part = Part(_NAME, self.directory, log or self.directory / "broker.log")
 
     @property
     def running(self) -> bool:
@@ -63,10 +63,18 @@ class EmbeddedBroker:
         """Block until the broker answers metadata requests.
 
         The first start downloads about 45 MB and formats the storage; later ones take 2 to 3 s.
-        Raises PortInUse, PartFailed, JarsUnavailable.
+        Raises DirectoryInUse, PortInUse, PartFailed, JarsUnavailable.
         """
+        # Kafka itself would notice a second owner only after it has begun to replay the metadata log.
+        self._part.claim()
+        try:
+            self._start()
+        except BaseException:
+            self._part.kill()
+            raise
+
+    def _start(self) -> None:
         require_free_port(_NAME, _HOST, self.port)
-        self.directory.mkdir(parents=True, exist_ok=True)
         jars = verified_jars(read_lock(), self.directory / "jars", self._progress)
         java = self._java(jars)
         data = self.directory / "data"

@@ -38,7 +38,7 @@ class EmbeddedStore:
         self.url = f"http://{_HOST}:{port}"
         self._writer = writer
         self._reader = reader
-        self._part = Part(_NAME, log or self.directory / "store.log")
+        self._part = Part(_NAME, self.directory, log or self.directory / "store.log")
 
     @property
     def running(self) -> bool:
@@ -49,9 +49,16 @@ class EmbeddedStore:
         return self._part.log
 
     def start(self) -> None:
-        """Block until it answers /ping, about 1 s; raises PortInUse, PartFailed."""
+        """Block until it answers /ping, about 1 s; raises DirectoryInUse, PortInUse, PartFailed."""
+        self._part.claim()
+        try:
+            self._start()
+        except BaseException:
+            self._part.kill()
+            raise
+
+    def _start(self) -> None:
         require_free_port(_NAME, _HOST, self.port)
-        self.directory.mkdir(parents=True, exist_ok=True)
         environment = {
             "EMBEDDED_STORE_USER": self._writer.name,
             "EMBEDDED_STORE_PASSWORD": self._writer.password,

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.local.directory import DirectoryInUse
+from pipeline.local.part import Part, PartFailed
+
+_SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+_DEAF = [
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)",
+]
+_STARTER = """
+import sys, threading, time
+from pathlib import Path
+from pipeline.local.part import Part
+part = Part("sleeper", Path(sys.argv[1]), Path(sys.argv[1]) / "log")
+def start():
+    part.claim()
+    part.spawn([sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"])
+# From a thread that ends: its end must not take the part with it.
+starting = threading.Thread(target=start)
+starting.start()
+starting.join()
+time.sleep(0.5)
+print(part.running, flush=True)
+time.sleep(60)
+"""
+
+
+def _spawned(directory: Path, command: list[str]) -> Part:
+    part = Part("sleeper", directory, directory / "log")
+    part.claim()
+    part.spawn(command)
+    part.wait_ready(lambda: "up" in part.log.read_text(), 20, "nothing to do")
+    return part
+
+
+def test_stop_asks_first_and_frees_the_directory(tmp_path: Path) -> None:
+    part = _spawned(tmp_path, _SLEEPER)
+    stopping = time.monotonic()
+    part.stop(20)
+    assert time.monotonic() - stopping < 10
+    assert not part.running
+    _spawned(tmp_path, _SLEEPER).kill()
+
+
+def test_stop_is_bounded_for_a_process_that_ignores_it(tmp_path: Path) -> None:
+    part = _spawned(tmp_path, _DEAF)
+    stopping = time.monotonic()
+    part.stop(0.3)
+    assert 0.3 <= time.monotonic() - stopping < 5
+    assert not part.running
+
+
+def test_a_process_that_ends_while_starting_is_reported_with_its_last_lines(tmp_path: Path) -> None:
+    part = Part("thing", tmp_path, tmp_path / "log")
+    part.claim()
+    part.spawn([sys.executable, "-c", "print('the reason'); raise SystemExit(7)"])
+    with pytest.raises(PartFailed) as failed:
+        part.wait_ready(lambda: False, 20, "do this")
+    text = str(failed.value)
+    assert text.startswith("thing: ended with code 7 while starting; do this\n")
+    assert text.endswith("the reason")
+
+
+def test_a_part_outlives_the_thread_but_not_the_process_that_started_it(tmp_path: Path) -> None:
+    starter = subprocess.Popen([sys.executable, "-c", _STARTER, str(tmp_path)], stdout=subprocess.PIPE)
+    assert starter.stdout is not None
+    try:
+        assert starter.stdout.readline() == b"True\n"
+        child = int((tmp_path / "log").read_text())
+        os.kill(child, 0)
+    finally:
+        starter.send_signal(signal.SIGKILL)
+        starter.wait()
+        starter.stdout.close()
+    # The lock is held by the child too: to own the directory is to know that it is gone.
+    part = Part("next", tmp_path, tmp_path / "log")
+    part.claim()
+    part.kill()
+
+
+def test_the_command_dies_with_a_killed_lifeline(tmp_path: Path) -> None:
+    code = "import os, time; print('up', os.getpid(), flush=True); time.sleep(60)"
+    part = _spawned(tmp_path, [sys.executable, "-c", code])
+    child = int(part.log.read_text().split()[1])
+    lifeline = os.getpgid(child)
+    assert lifeline != child
+    os.kill(lifeline, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{child}").exists() and "\nState:\tZ" not in Path(f"/proc/{child}/status").read_text():
+        assert time.monotonic() < deadline, "the command outlived its lifeline"
+        time.sleep(0.02)
+    part.kill()
+
+
+def test_two_parts_do_not_share_a_directory(tmp_path: Path) -> None:
+    first = _spawned(tmp_path, _SLEEPER)
+    with pytest.raises(DirectoryInUse):
+        Part("second", tmp_path, tmp_path / "log2").claim()
+    first.kill()
