@@ -1,0 +1,43 @@
+# Every target that needs packages makes .venv first, from deploy/locks/dev.txt: all it takes is a Python >= 3.10.
+#   make demo ARGS="--seconds 60"      make test ARGS="tests/schemas -x"      make test PYTHON=python3.12
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv/bin
+COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-version 3.10 \
+	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test bench lint lock clean
+
+help: ## say what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-6s  %s\n' "$$name" "$$text"; done
+
+venv: ## make .venv from the lock (nothing to do if it fits)
+	@$(PYTHON) deploy/bootstrap/bootstrap.py
+
+demo: venv ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
+	@$(VENV)/kvlens demo $(ARGS)
+
+test: venv ## all tests
+	$(VENV)/python -m pytest $(ARGS)
+
+bench: venv ## speed and memory; figures go to build/bench.json
+	$(VENV)/python tests/bench/run.py $(ARGS)
+
+lint: venv ## style, types, import rules, generated files
+	$(VENV)/ruff check
+	$(VENV)/ruff format --check
+	$(VENV)/mypy
+	$(VENV)/lint-imports --no-cache
+	$(VENV)/python -m pipeline.generated --check
+
+lock: venv ## resolve pyproject.toml anew; ARGS="--upgrade" or ARGS="--upgrade-package NAME" for newer versions
+	$(COMPILE_LOCK) $(ARGS) --output-file deploy/locks/runtime.txt
+	$(COMPILE_LOCK) $(ARGS) --extra local --group dev --output-file deploy/locks/dev.txt
+
+clean: ## remove what was made, .venv included; data of the demo (.kvlens) stays
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find connectors pipeline schemas tests deploy -name __pycache__ -prune -exec rm -rf {} +
