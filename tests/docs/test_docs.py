@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import get_args
 
@@ -31,7 +32,7 @@ PAGES = sorted(
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.S | re.M)
-SHELL = {"", "sh", "shell", "console", "bash", "text"}
+SHELL = {"bash", "sh", "shell"}
 PROMPT = re.compile(
     r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:(?:uv run|sudo|exec|\.venv/bin/)\s*)*(?=kvlens(?:\s|$))"
 )
@@ -48,12 +49,13 @@ def anchors(text: str) -> set[str]:
 
 
 def command_lines(text: str) -> Iterator[str]:
-    """Every `kvlens ...` command line that a code block of the page shows."""
+    """Every `kvlens ...` command line that a code block of the page shows.
+
+    In shell blocks each line is a command, in others only what follows a `$` is.
+    """
     for language, block in FENCE.findall(text):
-        if language not in SHELL:
-            continue
         for line in block.replace("\\\n", " ").splitlines():
-            if found := PROMPT.match(line):
+            if (language in SHELL or line.lstrip().startswith("$ ")) and (found := PROMPT.match(line)):
                 yield line[found.end() :]
 
 
@@ -66,11 +68,9 @@ def shown_command_lines() -> Iterator[tuple[str, str]]:
 
 def unparsable(line: str) -> str | None:
     """Why the command line is refused before anything runs; None when it is not."""
-    words = shlex.split(line, comments=True)
-    for number, word in enumerate(words):
-        if word in {"|", "&", "&&", ";", ">", ">>", "2>"}:
-            words = words[:number]
-            break
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(takewhile(lambda word: not set(word) <= set("();<>|&"), lexer))
     command: click.Command = kvlens
     arguments = words[1:]
     name = "kvlens"
@@ -194,10 +194,9 @@ def test_shown_command_lines_are_accepted() -> None:
 def test_a_command_line_that_does_not_exist_is_noticed() -> None:
     assert "No such command" in str(unparsable("kvlens fly"))
     assert "No such option" in str(unparsable("kvlens version --no-such-option"))
-    assert unparsable("kvlens --help") is None
-    assert list(
-        command_lines("```sh\n$ kvlens a \\\n  --b\nmake demo\nuv run kvlens c\n```\n`kvlens d`")
-    ) == [
-        "kvlens a    --b",
-        "kvlens c",
-    ]
+    assert unparsable("kvlens --help | less # a comment") is None
+    page_text = (
+        "```sh\n$ kvlens a \\\n  --b\nmake demo\nuv run kvlens c\n```\n"
+        "`kvlens d`\n```\n$ kvlens e\nkvlens 0.1\n```\n"
+    )
+    assert list(command_lines(page_text)) == ["kvlens a    --b", "kvlens c", "kvlens e"]
