@@ -5,7 +5,8 @@ then also announce the attention group's blocks at the hash granularity (for exa
 hashes of their own and without ever removing them (vLLM pull request 43258). Here
 
 - a token counts once: a fine block that a resident coarse block covers is not counted by itself;
-- a covered fine block leaves with the coarse block; an uncovered one leaves by age, clear or restart;
+- a covered fine block leaves with the last coarse block that covers it; an uncovered one by age, clear or
+  restart;
 - fine blocks are a set (an engine that never removes cannot be reference counted), coarse blocks keep
   reference counts.
 
@@ -49,10 +50,11 @@ class Fine(msgspec.Struct, array_like=True, gc=False):
 
     parent: int | None
     depth: int | None
-    """Fine blocks from the start of the sequence up to and including this one; None when unknown."""
+    """Fine blocks from the start of the sequence up to and including this one; None until looked up."""
     birth: float
     seen: float
-    cover: int | None = None
+    covers: list[int] = []
+    """Resident coarse blocks that hold its tokens: several when prompts share less than a coarse block."""
 
 
 class FineStore(NamedTuple):
@@ -122,25 +124,57 @@ class GranularPool:
             else:
                 granular.coarse[block] = Coarse(copies, birth)
                 granular._coarse_entries += copies
-        for parent, packed in pool.early_stores:
-            granular._chained(unpack_hashes(packed), int.from_bytes(parent, "big") if parent else None)
+        for packed_parent, packed in pool.early_stores:
+            granular._stored_early(
+                unpack_hashes(packed), int.from_bytes(packed_parent, "big") if packed_parent else None
+            )
         return granular
 
+    def _stored_early(self, hashes: tuple[int, ...], parent: int | None) -> None:
+        self._place += 1
+        if any(block in self.fine for block in hashes):
+            self._chained(hashes, parent)
+            self._fine_stores.append(FineStore(self._place, hashes))
+        else:
+            self._coarse_stores.append(CoarseStore(self._place, hashes, parent))
+
     def _chained(self, hashes: tuple[int, ...], parent: int | None) -> None:
-        """Give known fine blocks without a place in a chain theirs."""
-        before = self.fine.get(parent) if parent is not None else None
-        depth = 0 if parent is None else before.depth if before is not None else None
+        """Note the parents of fine blocks that stand in a chain after `parent`."""
         for block in hashes:
-            depth = depth + 1 if depth is not None else None
             fine = self.fine.get(block)
             if fine is not None and fine.depth is None:
-                fine.parent, fine.depth = parent, depth
+                fine.parent = parent
+                fine.depth = 1 if parent is None else None
             parent = block
+
+    def _depth(self, block: int) -> int | None:
+        """Return how many fine blocks the sequence has up to and including this one, if that is known.
+
+        A parent may be announced (again) after its child, so depths are looked up when they are needed.
+        """
+        path: list[Fine] = []
+        at: int | None = block
+        depth: int | None = None
+        while at is not None:
+            fine = self.fine.get(at)
+            if fine is None:
+                return None
+            if fine.depth is not None:
+                depth = fine.depth
+                break
+            path.append(fine)
+            at = fine.parent
+        if depth is None:
+            return None
+        for fine in reversed(path):
+            depth += 1
+            fine.depth = depth
+        return depth
 
     def occupancy(self, at: float) -> list[tuple[int, int, int, int, int]]:
         """Return (block_size, entries, blocks, tokens, covered blocks) per granularity at event time `at`."""
         blocks = len(self.coarse)
-        alone = sum(1 for fine in self.fine.values() if fine.cover is None and fine.seen > at - self._age)
+        alone = sum(1 for fine in self.fine.values() if not fine.covers and fine.seen > at - self._age)
         return [
             (self.coarse_size, self._coarse_entries, blocks, blocks * self.coarse_size, 0),
             (self.fine_size, alone, alone, alone * self.fine_size, self._covered),
@@ -199,7 +233,7 @@ class GranularPool:
             elif fine is not None:
                 self.flow.removed_blocks += 1
                 del self.fine[block]
-                if fine.cover is None:
+                if not fine.covers:
                     self._evicted(block, at, fine.birth, self.fine_size)
                 else:
                     self._covered -= 1
@@ -216,22 +250,22 @@ class GranularPool:
     def _resident(self, block: int) -> bool:
         """Return whether the block is there at either granularity; some engines share hashes between them."""
         fine = self.fine.get(block)
-        return block in self.coarse or (fine is not None and fine.cover is None)
+        return block in self.coarse or (fine is not None and not fine.covers)
 
     def _uncover(self, block: int, coarse: Coarse) -> None:
-        """The fine blocks under a coarse block that left are gone with it."""
-        at = coarse.tail
-        for _ in range(self._per_block):
-            fine = self.fine.get(at) if at is not None else None
-            if at is None or fine is None or fine.cover != block:
-                break
-            del self.fine[at]
-            self._covered -= 1
-            at = fine.parent
+        """Fine blocks that only a coarse block that left covered are gone with it."""
+        chain = self._chain(coarse.tail, self._per_block) if coarse.tail is not None else None
+        for fine_block in chain or ():
+            fine = self.fine[fine_block]
+            if block in fine.covers:
+                fine.covers.remove(block)
+                if not fine.covers:
+                    del self.fine[fine_block]
+                    self._covered -= 1
 
     def clear(self, at: float) -> None:
         """Everything is gone: cleared, not evicted."""
-        alone = [block for block, fine in self.fine.items() if fine.cover is None]
+        alone = [block for block, fine in self.fine.items() if not fine.covers]
         self.flow.cleared_blocks += self._coarse_entries + len(alone)
         self._log += [(block, CLEARED, at, self.coarse_size) for block in self.coarse]
         self._log += [(block, CLEARED, at, self.fine_size) for block in alone if block not in self.coarse]
@@ -243,9 +277,7 @@ class GranularPool:
 
     def expire(self, at: float) -> None:
         """Drop uncovered fine blocks not announced for the configured age before event time `at`."""
-        old = [
-            block for block, fine in self.fine.items() if fine.cover is None and fine.seen <= at - self._age
-        ]
+        old = [block for block, fine in self.fine.items() if not fine.covers and fine.seen <= at - self._age]
         for block in old:
             del self.fine[block]
             if block not in self.coarse:
@@ -288,14 +320,15 @@ class GranularPool:
     def _tails(self, store: CoarseStore, fine_store: FineStore, before: int | None) -> list[int]:
         """Return the fine block that ends each coarse block, empty if this cannot be the store's chain."""
         length = len(store.hashes) * self._per_block
-        base = self.fine.get(before) if before is not None else None
+        base = self._depth(before) if before is not None else None
         for candidate in reversed(fine_store.hashes):
             fine = self.fine.get(candidate)
-            if fine is None or fine.depth is None or fine.depth % self._per_block or fine.cover is not None:
+            depth = self._depth(candidate)
+            if fine is None or fine.covers or depth is None or depth % self._per_block:
                 continue
-            if store.parent is None and fine.depth != length:
+            if store.parent is None and depth != length:
                 continue
-            if base is not None and base.depth is not None and fine.depth != base.depth + length:
+            if base is not None and depth != base + length:
                 continue
             chain = self._chain(candidate, length)
             if chain is None or (base is not None and self.fine[chain[-1]].parent != before):
@@ -318,8 +351,10 @@ class GranularPool:
     def _cover(self, block: int, tail: int, at: float) -> None:
         for fine_block in self._chain(tail, self._per_block) or ():
             fine = self.fine[fine_block]
-            if fine.cover is None:
-                fine.cover = block
+            if block in fine.covers:
+                continue
+            fine.covers.append(block)
+            if len(fine.covers) == 1:
                 self._covered += 1
                 # The same tokens were counted when the fine block came.
                 self.flow.stored_tokens -= self.fine_size
@@ -364,5 +399,5 @@ class GranularPool:
         pool.coarse, pool.fine, pool._place = state.coarse, state.fine, state.place
         pool._fine_stores, pool._coarse_stores = state.fine_stores, state.coarse_stores
         pool._coarse_entries = sum(block.copies for block in state.coarse.values())
-        pool._covered = sum(1 for block in state.fine.values() if block.cover is not None)
+        pool._covered = sum(1 for block in state.fine.values() if block.covers)
         return pool

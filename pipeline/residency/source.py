@@ -281,14 +281,14 @@ class SourceResidency:
             self.window = window
         elif window > self.window:
             self.settle()
-            for granular in self.granular:
-                granular.expire(windows.window_end(self.window))
             self.rows.window_closed(window)
             for key, pool in self.pools.items():
                 self._flow_before.setdefault(key, Flow()).add(pool.flow)
                 pool.flow = Flow()
             self.health = Health()
             self.window = window
+            for granular in self.granular:
+                granular.expire(windows.window_end(window - 1))
 
     def settle(self) -> None:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
