@@ -7,6 +7,7 @@ A batch is three frames: topic, sequence number (8 bytes, big-endian, from 0), p
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections import deque
@@ -224,5 +225,6 @@ def _opened(socket: zmq.Socket[bytes], endpoint: str, bind: bool) -> str:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         socket.close(0)
-        raise OSError(error.errno, f"cannot listen on {endpoint}: {error.strerror}") from error
+        code = error.errno or 0
+        raise OSError(code, f"cannot listen on {endpoint}: {os.strerror(code)}") from error
     return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()

@@ -21,8 +21,8 @@ from pipeline.local.simulator.routing import Router, Routing
 TRACE_BLOCK_SIZE = 512
 """Tokens of one hash id."""
 
-# What the tokens are does not matter to anyone, only that an engine sends as many.
-_BLOCK_TOKENS = tuple(token * 241 % 151_936 for token in range(TRACE_BLOCK_SIZE))
+# An engine sends token ids, whatever they are; half of these are small numbers, as a tokenizer's frequent ones.
+_BLOCK_TOKENS = tuple(int(151_936 ** (i * 0.618 % 1)) for i in range(TRACE_BLOCK_SIZE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import heapq
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from pipeline.local.simulator.requests import Lora, Request
 
@@ -59,31 +60,36 @@ def arrivals(settings: WorkloadSettings) -> Iterator[tuple[float, Request]]:
     ]
     # A start is one canned request or a conversation of mean_turns requests; both shares are of starts.
     per_start = settings.canned_share + (1 - settings.canned_share) * settings.mean_turns
-    due: list[tuple[float, int, _Conversation | None]] = [(0.0, 0, None)]
-    number = 0
+    sessions = (f"session-{number}" for number in count(1))
+
+    def begun() -> _Conversation:
+        system = rng.choices(systems, weights)[0]
+        turns = 1 + int(rng.expovariate(1 / max(settings.mean_turns - 0.5, 0.5)))
+        return _Conversation(next(sessions), system, _adapter(rng, settings), turns)
+
+    # A service in operation has so many conversations paused at any time; numbers keep equal times in order.
+    numbers = count()
+    pausing = int(settings.rate * settings.mean_think_seconds * (1 - 1 / per_start))
+    due: list[tuple[float, int, _Conversation | None]] = [(0.0, next(numbers), None)]
+    due += [(rng.uniform(0, settings.mean_think_seconds), next(numbers), begun()) for _ in range(pausing)]
+    heapq.heapify(due)
     while True:
         now, _, conversation = heapq.heappop(due)
-        number += 1
         if conversation is None:
-            heapq.heappush(due, (now + rng.expovariate(settings.rate / per_start), number, None))
-            session = f"session-{number}"
+            pause = rng.expovariate(settings.rate / per_start)
+            heapq.heappush(due, (now + pause, next(numbers), None))
             if canned and rng.random() < settings.canned_share:
                 question = rng.choice(canned)
-                yield now, Request(session, question.prompt, question.output)
+                yield now, Request(next(sessions), question.prompt, question.output)
                 continue
-            conversation = _Conversation(
-                session,
-                rng.choices(systems, weights)[0],
-                _adapter(rng, settings),
-                turns_left=1 + int(rng.expovariate(1 / max(settings.mean_turns - 0.5, 0.5))),
-            )
+            conversation = begun()
         request = _turn(rng, settings, conversation)
         if request is None:
             continue
         yield now, request
         if conversation.turns_left:
             pause = rng.expovariate(1 / settings.mean_think_seconds)
-            heapq.heappush(due, (now + pause, -number, conversation))  # no two entries compare equal
+            heapq.heappush(due, (now + pause, next(numbers), conversation))
 
 
 def _turn(rng: random.Random, settings: WorkloadSettings, conversation: _Conversation) -> Request | None:

@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-c", "from pipeline.cli.simulate import simulate; si
 
 
 def test_it_says_when_it_is_ready_and_stops_on_a_signal_with_its_truth(tmp_path: Path) -> None:
-    port = random.randrange(20_000, 60_000, 400)
+    port = random.randrange(20_000, 32_000, 400)
     options = ["--replicas", "2", "--base-port", str(port), "--metrics-port", "0", "--rate", "30"]
     files = ["--truth-dir", str(tmp_path / "truth"), "--write-config", str(tmp_path / "kvlens.toml")]
     process = subprocess.Popen([*COMMAND, *options, *files], stdout=subprocess.PIPE, text=True)

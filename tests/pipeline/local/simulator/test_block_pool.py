@@ -46,7 +46,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(operations, st.integers(2, 12))
 def test_random_walks_agree_with_a_recount(walk: list[tuple[str, int, str]], num_blocks: int) -> None:
     pool: BlockPool[str] = BlockPool(num_blocks)

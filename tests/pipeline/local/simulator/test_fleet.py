@@ -54,7 +54,7 @@ def _opened(settings: FleetSettings) -> Iterator[Fleet]:
     """Open a fleet on ports of its own; tries again when another process was faster."""
     if settings.addresses.base_port:
         for _ in range(20):
-            base = random.randrange(20_000, 60_000, 400)
+            base = random.randrange(20_000, 32_000, 400)
             try:
                 fleet = Fleet(replace(settings, addresses=replace(settings.addresses, base_port=base)))
             except OSError:
