@@ -21,7 +21,7 @@ from pipeline.local.simulator.routing import Router, Routing
 TRACE_BLOCK_SIZE = 512
 """Tokens of one hash id."""
 
-# An engine sends token ids, whatever they are; half of these are small numbers, as a tokenizer's frequent ones.
+# An engine sends token ids, whatever they are; many of these are small, as a tokenizer's frequent ones.
 _BLOCK_TOKENS = tuple(int(151_936 ** (i * 0.618 % 1)) for i in range(TRACE_BLOCK_SIZE))
 
 
