@@ -29,57 +29,72 @@ class RunBuilder:
         self._opened_at = 0.0
         self._first_seq: int | None = None
         self._last_seq: int | None = None
-        self.incarnation = 0
+        self._closed: list[EventsRecord] = []
+        self._incarnation = 0
         self.duplicates = 0
         """Batches dropped as repeated, to be told in the next record."""
+
+    @property
+    def incarnation(self) -> int:
+        """What the open run belongs to; 0 until set."""
+        return self._incarnation
+
+    @incarnation.setter
+    def incarnation(self, incarnation: int) -> None:
+        self.flush()
+        self._incarnation = incarnation
 
     @property
     def deadline(self) -> float | None:
         """When the open run is due; None when there is none."""
         return self._opened_at + self._linger_seconds if self._batches else None
 
-    def add(self, batch: Batch, size: int, now: float) -> list[EventsRecord]:
-        """Append a batch or notice of about `size` packed bytes; return the runs that this closes."""
-        closed = []
+    def add(self, batch: Batch, size: int, now: float) -> None:
+        """Append a batch or notice of about `size` packed bytes."""
         if self._bytes and self._bytes + size > MAX_RUN_BYTES:
-            closed = self.flush()
+            self.flush()
         if not self._batches:
             self._opened_at = now
         self._batches.append(batch)
         self._bytes += size
-        if batch.seq is not None:
+        seq = batch.seq
+        if seq is not None:
             if self._first_seq is None:
-                self._first_seq = batch.seq
-            self._last_seq = batch.seq
+                self._first_seq = seq
+            self._last_seq = seq
         if self._bytes >= self._record_bytes:
-            closed += self.flush()
-        return closed
+            self.flush()
 
-    def due(self, now: float) -> list[EventsRecord]:
-        """Return the run whose time has come; a clock that was set back does not make it wait longer."""
+    def close_due(self, now: float) -> None:
+        """Close the run whose time has come; a clock that was set back does not make it wait longer."""
         if self._batches and not self._opened_at <= now < self._opened_at + self._linger_seconds:
-            return self.flush()
-        return []
+            self.flush()
 
-    def flush(self) -> list[EventsRecord]:
+    def flush(self) -> None:
         """Close the open run, if there is one."""
         if not self._batches:
-            return []
+            return
         source = self._source
-        record = EventsRecord(
-            replica=source.replica,
-            model=source.model,
-            hash_domain=source.hash_domain,
-            dp_rank=source.dp_rank,
-            incarnation=self.incarnation,
-            batches=self._batches,
-            first_seq=self._first_seq,
-            last_seq=self._last_seq,
-            tenant=source.tenant,
-            duplicates=self.duplicates,
+        self._closed.append(
+            EventsRecord(
+                replica=source.replica,
+                model=source.model,
+                hash_domain=source.hash_domain,
+                dp_rank=source.dp_rank,
+                incarnation=self._incarnation,
+                batches=self._batches,
+                first_seq=self._first_seq,
+                last_seq=self._last_seq,
+                tenant=source.tenant,
+                duplicates=self.duplicates,
+            )
         )
         self._batches = []
         self._bytes = 0
         self._first_seq = self._last_seq = None
         self.duplicates = 0
-        return [record]
+
+    def take_closed(self) -> list[EventsRecord]:
+        """Return the runs closed since the last call, in order."""
+        closed, self._closed = self._closed, []
+        return closed

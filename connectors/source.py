@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from connectors.framing import SEQUENCE_BYTES
 from connectors.normalise import Normaliser
 from connectors.runs import RunBuilder
 from connectors.sequence import MAX_SEQUENCE, Duplicate, SequencePosition, decide, fingerprint
 from connectors.sequence import Gap as SequenceGap
 from schemas.events import Batch, Closed, Event, EventsRecord, Gap, Opened, Removed, Stored, Undecodable
-from schemas.reasons import ClosedReason, UndecodableReason
+from schemas.reasons import ClosedReason, GapReason
 from schemas.settings import Connector
 
 MAX_BATCH_BYTES = 3 << 20
@@ -97,6 +98,9 @@ class SourceStream:
             source, record_bytes=settings.record_bytes, linger_seconds=settings.linger_seconds
         )
         self._position: SequencePosition | None = None
+        self._gap_reason: GapReason = (
+            "replay_not_configured" if source.replay_endpoint is None else "replay_not_attempted"
+        )
 
     @property
     def position(self) -> SequencePosition | None:
@@ -123,17 +127,18 @@ class SourceStream:
         Never raises for what an engine sends. A message that nobody can understand moves the position only
         if its number was the one that was due.
         """
-        closed: list[EventsRecord] = []
         normalise = self._normaliser.normalise
+        add = self._runs.add
         position = self._position
+        batches = engine_events = payload_bytes = 0
         for frames in messages:
             if len(frames) != 3:
-                closed += self._reject("frame_count", None, received_at)
+                self._notice(Undecodable("frame_count"), received_at)
                 continue
-            number, payload = frames[1], frames[2]
+            _, number, payload = frames
             seq = int.from_bytes(number, "big")
-            if len(number) != 8 or seq >= MAX_SEQUENCE:
-                closed += self._reject("bad_seq", None, received_at)
+            if len(number) != SEQUENCE_BYTES or seq >= MAX_SEQUENCE:
+                self._notice(Undecodable("bad_seq"), received_at)
                 continue
             mark = fingerprint(payload)
             if position is not None and seq == position.last + 1:
@@ -145,99 +150,103 @@ class SourceStream:
                     self._runs.duplicates += 1
                     continue
                 batch = normalise(payload, seq=seq, received_at=received_at)
-                if not batch.engine_events and len(batch.events) == 1:
-                    only = batch.events[0]
-                    if isinstance(only, Undecodable) and only.reason != "bad_timestamp":
-                        closed += self._notice(only, received_at)
-                        continue
-                closed += self._place(seq, mark, received_at)
-                position = self._position
-            closed += self._take(batch, len(payload))
-        return self._stamped(closed)
+                if not _understood(batch):
+                    self._notice(batch.events[0], received_at)
+                    continue
+                position = self._place(seq, mark, received_at)
+            batches += 1
+            engine_events += batch.engine_events
+            payload_bytes += len(payload)
+            add(batch, self._size(batch, len(payload)), received_at)
+        if batches:
+            counts = self.counts
+            counts.batches += batches
+            counts.engine_events += engine_events
+            counts.payload_bytes += payload_bytes
+            counts.last_received_at = received_at
+        return self._taken()
 
     def note(self, event: Event, at: float) -> list[EventsRecord]:
         """Put a notice of the connector's own into the stream."""
-        return self._stamped(self._notice(event, at))
+        self._notice(event, at)
+        return self._taken()
 
     def due(self, now: float) -> list[EventsRecord]:
         """Return the open run if its time has come."""
-        return self._stamped(self._runs.due(now))
+        self._runs.close_due(now)
+        return self._taken()
 
     def flush(self) -> list[EventsRecord]:
         """Return the open run."""
-        return self._stamped(self._runs.flush())
+        self._runs.flush()
+        return self._taken()
 
     def close(self, reason: ClosedReason, *, blocks_lost: bool = True) -> list[EventsRecord]:
         """End the incarnation, if there is one, with a `Closed`; the next batch would begin another."""
-        if not self.incarnation:
-            return []
-        closed = self._end(reason, blocks_lost, self._clock())
-        return self._stamped(closed)
+        if self.incarnation:
+            self._end(reason, blocks_lost, self._clock())
+        return self._taken()
 
-    def _place(self, seq: int, mark: int, now: float) -> list[EventsRecord]:
+    def _place(self, seq: int, mark: int, now: float) -> SequencePosition:
         """Move to a batch that is not the next one: first contact, gap or restart."""
-        closed: list[EventsRecord] = []
         if self._position is not None:
             decision = decide(self._position, seq, mark)
             if isinstance(decision, SequenceGap):
                 self.counts.gaps += 1
                 self.counts.lost_batches += decision.last - decision.first + 1
-                reason = "replay_not_attempted" if self.source.replay_endpoint else "replay_not_configured"
                 self._position.advance(seq, mark)
-                return self._notice(Gap(decision.first, decision.last, reason), now)
+                self._notice(Gap(decision.first, decision.last, self._gap_reason), now)
+                return self._position
             self.counts.restarts += 1
-            closed = self._end("restarted", True, now)
+            self._end("restarted", True, now)
         self._position = SequencePosition(seq, mark)
-        return closed + self._notice(Opened(seq, seq == 0, self.source.endpoint), now)
+        self._notice(Opened(seq, seq == 0, self.source.endpoint), now)
+        return self._position
 
-    def _end(self, reason: ClosedReason, blocks_lost: bool, now: float) -> list[EventsRecord]:
-        closed = self._notice(Closed(reason, blocks_lost), now) + self._runs.flush()
+    def _end(self, reason: ClosedReason, blocks_lost: bool, now: float) -> None:
+        self._notice(Closed(reason, blocks_lost), now)
         self._position = None
         # What comes next belongs to a life that began later, even if the clock was set back.
         self._runs.incarnation = max(int(now * 1e6), self._runs.incarnation + 1)
-        return closed
 
-    def _reject(self, reason: UndecodableReason, seq: int | None, now: float) -> list[EventsRecord]:
-        return self._notice(Undecodable(reason, seq), now)
-
-    def _notice(self, event: Event, now: float) -> list[EventsRecord]:
+    def _notice(self, event: Event, now: float) -> None:
         if not self._runs.incarnation:
             self._runs.incarnation = max(int(now * 1e6), 1)
         if isinstance(event, Undecodable):
             self.counts.undecodable[event.reason] += event.count
         if self._observe is not None:
             self._observe(self.source, event)
-        return self._runs.add(Batch(None, now, now, [event]), _NOTICE_BYTES, now)
+        self._runs.add(Batch(None, now, now, [event]), _BATCH_BYTES + _NOTICE_BYTES, now)
 
-    def _take(self, batch: Batch, payload_bytes: int) -> list[EventsRecord]:
-        if payload_bytes > _LARGE_PAYLOAD_BYTES:
-            size = len(_encode(batch))
-            if size > MAX_BATCH_BYTES:
-                batch.events = [Undecodable("frame_too_large", batch.seq)]
-                size = _BATCH_BYTES
-        else:
-            size = _BATCH_BYTES
+    def _size(self, batch: Batch, payload_bytes: int) -> int:
+        """Return about how many bytes a batch takes in a record; counts its Undecodables by the way."""
+        if payload_bytes > _LARGE_PAYLOAD_BYTES and len(_encode(batch)) > MAX_BATCH_BYTES:
+            batch.events = [Undecodable("frame_too_large", batch.seq)]
+        size = _BATCH_BYTES
         for event in batch.events:
-            kind = type(event)
-            if kind is Removed:
-                size += _REMOVED_BYTES + len(event.hashes)  # type: ignore[union-attr] # by its type
-            elif kind is Stored:
-                size += _STORED_BYTES + len(event.hashes)  # type: ignore[union-attr] # by its type
+            if isinstance(event, Removed):
+                size += _REMOVED_BYTES + len(event.hashes)
+            elif isinstance(event, Stored):
+                size += _STORED_BYTES + len(event.hashes)
             else:
                 size += _NOTICE_BYTES
-                if kind is Undecodable:
-                    self.counts.undecodable[event.reason] += event.count  # type: ignore[union-attr]
+                if isinstance(event, Undecodable):
+                    self.counts.undecodable[event.reason] += event.count
                     if self._observe is not None:
                         self._observe(self.source, event)
-        counts = self.counts
-        counts.batches += 1
-        counts.engine_events += batch.engine_events
-        counts.payload_bytes += payload_bytes
-        counts.last_received_at = batch.received_at
-        return self._runs.add(batch, size, batch.received_at)
+        return size
 
-    def _stamped(self, closed: list[EventsRecord]) -> list[EventsRecord]:
+    def _taken(self) -> list[EventsRecord]:
+        closed = self._runs.take_closed()
         for record in closed:
             record.engine = self._normaliser.engine
             record.wire_era = self._normaliser.wire_era
         return closed
+
+
+def _understood(batch: Batch) -> bool:
+    """Tell whether a payload was a batch at all, however bad its events."""
+    if batch.engine_events or len(batch.events) != 1:
+        return True
+    only = batch.events[0]
+    return not isinstance(only, Undecodable) or only.reason == "bad_timestamp"

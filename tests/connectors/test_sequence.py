@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.sequence import (
+    RECENT_BATCHES,
+    Duplicate,
+    Gap,
+    New,
+    Restart,
+    SequencePosition,
+    decide,
+    fingerprint,
+)
+
+
+def test_next_number_is_new() -> None:
+    assert decide(SequencePosition(7, 1), 8, 99) == New()
+
+
+def test_numbers_left_out_are_a_gap_of_exactly_those() -> None:
+    assert decide(SequencePosition(7, 1), 12, 99) == Gap(8, 11)
+    assert decide(SequencePosition(7, 1), 9, 99) == Gap(8, 8)
+
+
+def test_same_batch_again_is_a_duplicate() -> None:
+    assert decide(SequencePosition(7, 1), 7, 1) == Duplicate()
+
+
+def test_same_number_with_other_content_is_a_restart() -> None:
+    """An engine that published only batch 0, died, and publishes batch 0 of its next life."""
+    assert decide(SequencePosition(0, 1), 0, 2) == Restart()
+
+
+def test_smaller_number_never_seen_is_a_restart() -> None:
+    assert decide(SequencePosition(5000, 1), 0, 2) == Restart()
+    assert decide(SequencePosition(5000, 1), 3, 2) == Restart()
+
+
+def test_batch_is_recognised_within_the_window_only() -> None:
+    position = SequencePosition(0, 1000)
+    for seq in range(1, RECENT_BATCHES + 1):
+        position.advance(seq, 1000 + seq)
+    assert decide(position, 1, 1001) == Duplicate()
+    assert decide(position, 0, 1000) == Restart()
+
+
+def test_recent_is_exported_in_order() -> None:
+    position = SequencePosition(3, 30)
+    position.advance(4, 40)
+    position.advance(9, 90)
+    assert position.recent == [(3, 30), (4, 40), (9, 90)]
+
+
+def test_fingerprint_tells_lives_apart_by_their_timestamps() -> None:
+    first = b"\x93\xcbA\xda\xc0@\xa2u\xb4_" + b"x" * 2000
+    second = b"\x93\xcbA\xda\xc0@\xa2u\xb4\x60" + b"x" * 2000
+    assert fingerprint(first) == fingerprint(bytes(first))
+    assert fingerprint(first) != fingerprint(second)
+    assert fingerprint(first) != fingerprint(first + b"x")
+    assert fingerprint(b"") != fingerprint(b"\0")
+
+
+@given(
+    last=st.integers(0, 1 << 48),
+    seq=st.integers(0, (1 << 64) - 1),
+    mark=st.integers(0, (1 << 32) - 1),
+)
+def test_every_number_gets_a_decision_and_moves_nothing(last: int, seq: int, mark: int) -> None:
+    position = SequencePosition(last, 5)
+    decision = decide(position, seq, mark)
+    assert position.last == last
+    if isinstance(decision, New):
+        assert seq == last + 1
+    elif isinstance(decision, Gap):
+        assert (decision.first, decision.last) == (last + 1, seq - 1)
+        assert decision.first <= decision.last
+    else:
+        assert seq <= last
+        assert isinstance(decision, Duplicate) == ((seq, mark) == (last, 5))
+
+
+@st.composite
+def _engine_and_network(draw: st.DrawFn) -> list[tuple[int, int, bool]]:
+    """What arrives, as (life, seq, is a repetition); short of RECENT_BATCHES, so that none is forgotten.
+
+    The engine counts 0, 1, 2... and starts anew with a restart; the network drops batches and repeats
+    recent ones. A batch's content is (life, seq).
+    """
+    arrived: list[tuple[int, int, bool]] = []
+    life = seq = 0
+    of_life: list[int] = []
+    actions = st.sampled_from(["send", "send", "send", "drop", "repeat", "restart"])
+    for action in draw(st.lists(actions, max_size=60)):
+        if action == "send":
+            arrived.append((life, seq, False))
+            of_life.append(seq)
+            seq += 1
+        elif action == "drop":
+            seq += 1
+        elif action == "repeat" and of_life:
+            arrived.append((life, draw(st.sampled_from(of_life)), True))
+        elif action == "restart":
+            life, seq, of_life = life + 1, 0, []
+    return arrived
+
+
+@given(_engine_and_network())
+def test_decisions_agree_with_a_list_of_all_that_arrived(arrived: list[tuple[int, int, bool]]) -> None:
+    """The oracle keeps every batch for ever; a new life that is already further on looks like a gap."""
+    position: SequencePosition | None = None
+    ours: list[tuple[int, int]] = []
+    for life, seq, repeated in arrived:
+        mark = life * 1_000_000 + seq
+        if position is None:
+            position = SequencePosition(seq, mark)
+            ours = [(life, seq)]
+            continue
+        last = ours[-1][1]
+        decision = decide(position, seq, mark)
+        if repeated and (life, seq) in ours:
+            assert decision == Duplicate()
+            continue
+        if seq == last + 1:
+            assert decision == New()
+        elif seq > last:
+            assert decision == Gap(last + 1, seq - 1)
+        else:
+            assert decision == Restart()
+            position = SequencePosition(seq, mark)
+            ours = [(life, seq)]
+            continue
+        position.advance(seq, mark)
+        ours.append((life, seq))
+    if position is not None:
+        assert position.recent == [(seq, life * 1_000_000 + seq) for life, seq in ours]
