@@ -44,7 +44,7 @@ _OUTSIDE = frozenset(
     )
 )
 _OUTSIDE_PREFIXES = ("s3", "hdfs", "azure", "iceberg", "deltalake", "hudi", "paimon")
-_OUTSIDE_WORDS = frozenset(("OUTFILE", "INFILE", "KAFKA"))
+_OUTSIDE_WORDS = frozenset(("OUTFILE", "INFILE"))
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
 
@@ -54,7 +54,13 @@ def outside_reach(statement: bytes) -> str | None:
         # An escape in a quoted name could spell any of them.
         if name in _OUTSIDE or name.startswith(_OUTSIDE_PREFIXES) or "\\" in name:
             return f"{name}()"
-    return next(iter(sorted(bare_words(statement) & _OUTSIDE_WORDS)), None)
+    words = bare_words(statement)
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        if word in _OUTSIDE_WORDS:
+            return word
+        if word == "ENGINE" and following.lower() in _OUTSIDE:
+            return f"ENGINE = {following}"
+    return None
 
 
 def refuse_foreign_pages(headers: Mapping[str, str], loopback: bool) -> None:

@@ -27,7 +27,7 @@ _NOT_SETTINGS = frozenset(
             "stacktrace",
         ),
         *("session_id", "session_timeout", "session_check", "close_session", "compress", "decompress"),
-        *("wait_end_of_query", "buffer_size", "client_protocol_version"),
+        *("wait_end_of_query", "buffer_size", "client_protocol_version", "readonly"),
         *("enable_http_compression", "http_zlib_compression_level", "send_progress_in_http_headers"),
         *("http_headers_progress_interval_ms", "cancel_http_readonly_queries_on_client_close"),
     )
@@ -97,7 +97,9 @@ async def read_request(http: web.Request) -> Request:
                     files[part.name] = content
         external = [_external(name, data, query) for name, data in files.items()]
         body = _nothing()
-    return Request(query, http.headers, body, external, readonly=http.method in ("GET", "HEAD"))
+    # Asked for, or implied by the method, as on a server; a client cannot ask for less than its account has.
+    readonly = http.method in ("GET", "HEAD") or query.get("readonly", "0") != "0"
+    return Request(query, http.headers, body, external, readonly)
 
 
 async def split_statement(request: Request) -> tuple[Head, bytes, AsyncIterator[bytes]]:

@@ -17,6 +17,7 @@ _TOKEN = re.compile(
     rb"""
     (?P<space>\s+ | --[^\n]*(?:\n|\Z) | \#[ !][^\n]*(?:\n|\Z) | /\*.*?\*/)
     | (?P<quoted>'(?:[^'\\]|\\.|'')*' | `(?:[^`\\]|\\.)*` | "(?:[^"\\]|\\.)*")
+    | (?P<unfinished>/\*.* | ['`"].*)
     | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<open>[(\[{]) | (?P<close>[)\]}])
     | (?P<other>.)
@@ -86,8 +87,11 @@ def read_head(data: bytes, complete: bool) -> Head:
 def output_format(statement: bytes) -> str | None:
     """The FORMAT a statement names for its result, if any."""
     words = list(_words(statement))
-    for word, name in zip(reversed(words[:-1]), reversed(words[1:]), strict=True):
-        if word.text == b"FORMAT":
+    for at in range(len(words) - 2, -1, -1):
+        name = words[at + 1]
+        rest = (token for token in _TOKEN.finditer(statement, name.end) if token.lastgroup != "space")
+        following = next(rest, None)
+        if words[at].text == b"FORMAT" and (following is None or following[0].upper() in (b";", b"SETTINGS")):
             return statement[name.start : name.end].decode()
     return None
 
@@ -114,9 +118,9 @@ def calls(statement: bytes) -> set[str]:
     return names
 
 
-def bare_words(statement: bytes) -> set[str]:
-    """Upper-case words outside of brackets, quotes and comments."""
-    return {word.text.decode() for word in _words(statement)}
+def bare_words(statement: bytes) -> list[str]:
+    """Upper-case words outside of brackets, quotes and comments, in order."""
+    return [word.text.decode() for word in _words(statement)]
 
 
 def _words(data: bytes) -> Iterator[_Word]:
