@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from faust.sensors.monitor import Monitor
 from faust.types import TP
 from yarl import URL
 
-from pipeline.checkpoints import CheckpointLog, Loaded
+from pipeline.checkpoints import CheckpointLog, Loaded, load
 from pipeline.errors import CheckpointFailed
 from pipeline.kafka_security import faust_credentials
 from pipeline.partition import OwnedPartition, Role
@@ -28,7 +28,6 @@ REBALANCE_SECONDS = 30.0
 FINAL_SECONDS = 12.0
 """Budget of the last checkpoint before partitions go to another worker."""
 _SESSION_SECONDS = 10.0
-_LOADS = 4
 _BUFFERED_RECORDS = 256
 
 _log = structlog.get_logger(__name__)
@@ -122,8 +121,7 @@ class Agent:
                 numbers = sorted(
                     tp.partition for tp in app.consumer.assignment() if tp.topic == self.role.source
                 )
-                slots = asyncio.Semaphore(_LOADS)
-                loaded = await asyncio.gather(*(self._load(number, slots) for number in numbers))
+                loaded = await self._load(numbers)
                 if app.consumer_generation_id != generation:
                     # Assigned anew meanwhile: the call for that assignment follows and loads again.
                     await asyncio.gather(*(owned.log.close() for owned in loaded))
@@ -160,16 +158,23 @@ class Agent:
             numbers = [owned.partition for owned in leaving]
             _log.info("partitions given up", agent=self.role.name, partitions=numbers, why=why)
 
-    async def _load(self, number: int, slots: asyncio.Semaphore) -> OwnedPartition:
+    async def _load(self, numbers: Sequence[int]) -> list[OwnedPartition]:
         role = self.role
-        log = CheckpointLog(
-            self._kafka, group=self.group, source=role.source, checkpoints=role.checkpoints, partition=number
-        )
-        async with slots:
-            loaded = await log.open()
+        logs = [
+            CheckpointLog(self._kafka, group=self.group, source=role.source, partition=number)
+            for number in numbers
+        ]
+        # All former owners are fenced before anything is read: what is read then is the last word.
+        await asyncio.gather(*(log.open() for log in logs))
+        by_number = dict(zip(numbers, logs, strict=True))
+        owned = []
+        async for number, loaded in load(
+            self._kafka, source=role.source, checkpoints=role.checkpoints, partitions=numbers
+        ):
             state = role.restore(number, loaded.latest)
-        self._skip_removed(state, number, loaded)
-        return OwnedPartition(role, log, state, self._metrics)
+            self._skip_removed(state, number, loaded)
+            owned.append(OwnedPartition(role, by_number[number], state, self._metrics))
+        return owned
 
     def _skip_removed(self, state: Any, number: int, loaded: Loaded) -> None:
         """Begin at the oldest record there is; say what retention removed since the last checkpoint."""
@@ -225,7 +230,7 @@ def faust_app(settings: Settings, group: str) -> Any:
         broker_session_timeout=_SESSION_SECONDS,
         broker_heartbeat_interval=2.0,
         broker_rebalance_timeout=REBALANCE_SECONDS,
-        # Not applying while ClickHouse is away is no reason to leave the group; the watchdog sees a real stall.
+        # Waiting for ClickHouse is no reason to leave the group; the watchdog sees a real stall.
         broker_max_poll_interval=86400.0,
         # Faust itself never commits.
         broker_commit_livelock_soft_timeout=1e9,

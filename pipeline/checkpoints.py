@@ -1,14 +1,14 @@
-"""One partition's checkpoints in Kafka: fenced on opening, read back whole, written in one transaction each.
+"""Checkpoints in Kafka: a fenced writer per partition, one transaction a checkpoint, and reading them back.
 
 The transactional id is bound to the source partition. Opening it makes the broker abort what a former owner
-left open and refuse whatever it tries later, so a partition has one writer however late a frozen process wakes up.
-A transaction holds the outputs, the checkpoint records and the source offset; either all of them count or none.
+left open and refuse whatever that tries later, so a partition has one writer however late a frozen process
+wakes up. A transaction holds outputs, checkpoint records and the source offset: all of them count or none.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -19,7 +19,7 @@ from pipeline.kafka_security import client_options
 from schemas.settings import Kafka
 
 TRANSACTION_TIMEOUT_MS = 12_000
-"""The broker aborts a transaction left open for so long; readers of committed records wait for it meanwhile."""
+"""The broker aborts a transaction left open for so long; until then readers of committed records wait."""
 _REQUEST_TIMEOUT_MS = 10_000
 _COMMIT_SECONDS = 30.0
 _MAX_RECORD_BYTES = 8 << 20
@@ -38,48 +38,45 @@ class Record:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What opening found."""
+    """What loading found."""
 
     latest: Mapping[bytes, bytes]
     """The last committed value of each key; empty at the very first start."""
     beginning: int
     """Oldest offset that the source partition still has."""
-    end: int
-    """Offset after its newest record."""
-    checkpoint_bytes: int
 
 
 class CheckpointLog:
-    """Owns the checkpoints of (group, source topic, partition)."""
+    """The transactional writer of (group, source topic, partition)."""
 
-    def __init__(self, kafka: Kafka, *, group: str, source: str, checkpoints: str, partition: int) -> None:
+    def __init__(self, kafka: Kafka, *, group: str, source: str, partition: int) -> None:
         self.partition = partition
         self.source = source
         self._kafka = kafka
         self._group = group
-        self._checkpoints = checkpoints
         self._producer: AIOKafkaProducer | None = None
 
-    async def open(self) -> Loaded:
-        """Fence former owners, then read every checkpoint record. Raises KafkaUnavailable, TopicMissing."""
-        options = client_options(self._kafka)
+    async def open(self) -> None:
+        """Fence former owners; what they left open is aborted. Raises KafkaUnavailable."""
         producer = AIOKafkaProducer(
             transactional_id=f"{self._group}-{self.source}-{self.partition}",
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            # Brokers refuse for a moment what follows closely on the transaction before.
+            retry_backoff_ms=20,
             max_request_size=_MAX_RECORD_BYTES,
             max_batch_size=1 << 20,
             linger_ms=0,
             # Packed hashes hardly compress; the time is better spent elsewhere.
             compression_type=None,
-            **options,
+            **client_options(self._kafka),
         )
         try:
             await producer.start()
-            self._producer = producer
-            return await self._load()
         except (KafkaError, OSError) as error:
+            await producer.stop()
             raise KafkaUnavailable(self._kafka.bootstrap_servers, _reason(error)) from error
+        self._producer = producer
 
     async def commit(self, next_offset: int, records: Sequence[Record]) -> None:
         """Commit the records and the offset together.
@@ -119,45 +116,55 @@ class CheckpointLog:
         if producer is not None:
             await producer.stop()
 
-    async def _load(self) -> Loaded:
-        consumer = AIOKafkaConsumer(
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            max_partition_fetch_bytes=_FETCH_BYTES,
-            request_timeout_ms=_REQUEST_TIMEOUT_MS,
-            **client_options(self._kafka),
-        )
+
+async def load(
+    kafka: Kafka, *, source: str, checkpoints: str, partitions: Sequence[int]
+) -> AsyncIterator[tuple[int, Loaded]]:
+    """Yield what each partition's last checkpoint saved, one partition after the other.
+
+    Call it when the partitions' logs are open. Raises KafkaUnavailable, TopicMissing.
+    """
+    consumer = AIOKafkaConsumer(
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        request_timeout_ms=_REQUEST_TIMEOUT_MS,
+        **client_options(kafka),
+    )
+    try:
         await consumer.start()
-        try:
-            checkpoints = TopicPartition(self._checkpoints, self.partition)
-            source = TopicPartition(self.source, self.partition)
-            existing = await consumer.topics()
-            for topic in (checkpoints.topic, source.topic):
-                if topic not in existing:
-                    raise TopicMissing(topic)
-            consumer.assign([checkpoints])
-            beginning = await consumer.beginning_offsets([checkpoints, source])
-            end = await consumer.end_offsets([checkpoints, source])
-            latest, size = await _read(consumer, checkpoints, beginning[checkpoints], end[checkpoints])
-            return Loaded(latest, beginning[source], end[source], size)
-        finally:
-            await consumer.stop()
+        existing = await consumer.topics()
+        for topic in (checkpoints, source):
+            if topic not in existing:
+                raise TopicMissing(topic)
+        saved = [TopicPartition(checkpoints, number) for number in partitions]
+        begins = await consumer.beginning_offsets(
+            [*saved, *(TopicPartition(source, number) for number in partitions)]
+        )
+        ends = await consumer.end_offsets(saved)
+        for topic_partition in saved:
+            number = topic_partition.partition
+            latest = await _read(consumer, topic_partition, begins[topic_partition], ends[topic_partition])
+            yield number, Loaded(latest, begins[TopicPartition(source, number)])
+    except (KafkaError, OSError) as error:
+        raise KafkaUnavailable(kafka.bootstrap_servers, _reason(error)) from error
+    finally:
+        await consumer.stop()
 
 
 async def _read(
     consumer: AIOKafkaConsumer, partition: TopicPartition, beginning: int, end: int
-) -> tuple[dict[bytes, bytes], int]:
-    """Return the last value of each key before `end`, and how many bytes were read."""
+) -> dict[bytes, bytes]:
+    """Return the last value of each key before `end`."""
     latest: dict[bytes, bytes] = {}
-    size = 0
+    consumer.assign([partition])
     consumer.seek(partition, beginning)
     # The position passes the markers of transactions, which take offsets but are never delivered.
     while await consumer.position(partition) < end:
         batches = await consumer.getmany(partition, timeout_ms=500)
         for record in batches.get(partition, ()):
             latest[record.key] = record.value
-            size += len(record.value)
-    return latest, size
+    return latest
 
 
 def _reason(error: BaseException) -> str:

@@ -16,7 +16,10 @@ class KafkaUnavailable(PipelineError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"Kafka at {self.address} cannot be used: {self.reason}; check kafka.bootstrap_servers and that it runs"
+        return (
+            f"Kafka at {self.address} cannot be used: {self.reason}; "
+            "check kafka.bootstrap_servers and that it runs"
+        )
 
 
 class StoreUnavailable(PipelineError):
@@ -132,7 +135,7 @@ class OffsetGap(PipelineError):
 
     def __str__(self) -> str:
         return (
-            f"records {self.expected}..{self.found - 1} of {self.topic}[{self.partition}] were not delivered; "
+            f"records {self.expected}..{self.found - 1} of {self.topic}[{self.partition}] did not come; "
             "this worker ends, a restart reads them again"
         )
 

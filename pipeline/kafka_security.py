@@ -42,11 +42,10 @@ def faust_credentials(kafka: Kafka) -> Credentials | None:
     """Return the same settings as Faust's `broker_credentials`; None for plain text without login."""
     context = _ssl_context(kafka)
     if kafka.security_protocol.startswith("SASL"):
-        credentials = SASLCredentials(
+        return SASLCredentials(
             username=kafka.sasl_username,
             password=kafka.sasl_password,
             mechanism=kafka.sasl_mechanism,
             ssl_context=context,
         )
-        return credentials
     return SSLCredentials(context) if context is not None else None

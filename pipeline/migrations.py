@@ -53,7 +53,7 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
 
 
 def statements(text: str, database: str) -> list[str]:
-    """Split `text` at semicolons outside strings and comments, and fill in `{database}` and `{engine:...}`."""
+    """Split at semicolons outside strings and comments; fill in `{database}` and `{engine:...}`."""
     pieces, start = [], 0
     for token in _TOKEN.finditer(text):
         if token[1]:

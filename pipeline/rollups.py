@@ -1,8 +1,9 @@
 """Keeps the minute and hour tables equal to a recount of the ten-second ones.
 
-Whoever writes ten-second rows marks their minutes; a run recomputes exactly those minutes, then their hours. A run is a
-pure function of the finer table, so it may be repeated, and two workers may recompute the same minute: the version
-is the server's time before the statement read anything, so whichever row wins has seen all that was marked.
+Whoever writes ten-second rows marks their minutes; a run recomputes exactly those minutes, then their hours.
+A run is a pure function of the finer table, so it may be repeated, and two workers may recompute the same
+minute: the version is the server's time before the statement read anything, so whichever row wins has seen
+all that was marked before.
 """
 
 from __future__ import annotations

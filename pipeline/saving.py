@@ -1,7 +1,8 @@
 """A checkpoint round: cut every partition, write all rows, then commit each partition's transaction.
 
-Rows of several partitions share one insert per table, so that ClickHouse gets few parts however many partitions
-a worker owns. Rows are written before anything commits: after a crash they are written again, equal or newer.
+Rows of several partitions share one insert per table, so that ClickHouse gets few parts however many
+partitions a worker owns. Rows are written before anything commits: after a crash they are written again,
+equal or newer.
 """
 
 from __future__ import annotations

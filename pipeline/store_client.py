@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import clickhouse_connect
+from clickhouse_connect.driver import options
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
@@ -31,6 +32,11 @@ def connect(store: ClickHouse) -> Client:
             # Retrying is decided where the call is made.
             query_retries=0,
         )
+
+
+def without_pandas() -> None:
+    """Keep clickhouse-connect from importing pandas at the first insert: seconds, and we give it lists."""
+    vars(options).update(pd=None, pd_time_test=None)
 
 
 @contextmanager

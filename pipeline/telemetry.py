@@ -84,7 +84,7 @@ class HealthPages:
     """Serves the pages; answering at all shows that the loop turns."""
 
     def __init__(self, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
-        """`ready` tells whether partitions are assigned; ClickHouse is left out, the backlog is safe in Kafka."""
+        """`ready`: partitions are assigned. ClickHouse is left out, the backlog is safe in Kafka."""
         self._registry = registry
         self._ready = ready
         self._runner: web.AppRunner | None = None

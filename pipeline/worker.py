@@ -33,6 +33,7 @@ from pipeline.kafka_security import client_options
 from pipeline.roles import replica_agent
 from pipeline.rollups import Rollups
 from pipeline.saving import Saving
+from pipeline.store_client import without_pandas
 from pipeline.tables import Tables
 from pipeline.telemetry import HealthPages, WorkerMetrics
 from pipeline.watchdog import Standing, Watchdog
@@ -68,11 +69,12 @@ def exit_code(error: BaseException) -> ExitCode:
 def run(settings: Settings) -> None:
     """Run the replica agent until SIGTERM or SIGINT, then save and return.
 
-    Raises KafkaUnavailable, TopicMissing or TopicMismatch when it cannot start. Whatever makes the state in memory
-    void ends the process at once with an ExitCode, without unwinding: nothing may be written any more.
+    Raises KafkaUnavailable, TopicMissing or TopicMismatch when it cannot start. Whatever makes the state in
+    memory void ends the process at once with an ExitCode, without unwinding: nothing may be written then.
     """
     # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
     uvloop.install()
+    without_pandas()
     asyncio.run(_run(settings))
 
 
@@ -159,7 +161,7 @@ def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 async def _crashed(agent: Agent) -> None:
     """Raise what crashed a service of Faust, which would otherwise go on half alive."""
-    while not agent.app.crashed:
+    while not agent.app.crashed:  # noqa: ASYNC110 - Faust tells by a property only
         await asyncio.sleep(0.5)
     raise agent.app.crash_reason or RuntimeError("Faust stopped without a reason")
 

@@ -38,7 +38,7 @@ def pack(hashes: Iterable[int]) -> bytes:
 
 
 def generated_log(seed: int, *, replicas: int, rounds: int, began: float) -> list[EventsRecord]:
-    """Random walks of sources: stores, repeated copies and removals, ten batches a record, 4 s of time each."""
+    """Random walks of sources: stores, repeated copies, removals; ten batches and 4 s a record."""
     rng = random.Random(seed)
     resident: dict[tuple[int, str], list[int]] = {}
     log = []
