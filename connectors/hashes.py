@@ -41,6 +41,15 @@ def pack_hashes(values: Sequence[int | bytes]) -> bytes:
     return b"".join([pack_hash(value) for value in values])
 
 
+def _pack_digests(values: Sequence[int | bytes]) -> bytes:
+    """Do the same where the first hash is bytes, and mostly all are."""
+    digests = [value for value in values if isinstance(value, bytes)]
+    lengths = set(map(len, digests))
+    if len(digests) < len(values) or any(length < HASH_BYTES or length % 2 for length in lengths):
+        return pack_hashes(values)
+    return b"".join([digest[-HASH_BYTES:] for digest in digests])
+
+
 class HashPacker:
     """`pack_hashes` for one stream: remembers whether its integers are signed, and packs them in one call."""
 
@@ -57,7 +66,7 @@ class HashPacker:
     def _pack_unlike_the_last(self, values: Sequence[int | bytes]) -> bytes:
         """Try the other signedness; bytes, mixtures and very long lists go hash by hash."""
         if type(values[0]) is bytes:
-            return pack_hashes(values)
+            return _pack_digests(values)
         try:
             packed = self._others[len(values)](*values)
         except (struct.error, IndexError):
