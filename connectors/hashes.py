@@ -54,12 +54,13 @@ class HashPacker:
     """`pack_hashes` for one stream: remembers whether its integers are signed, and packs them in one call."""
 
     def __init__(self) -> None:
-        self._packers, self._others = _UNSIGNED, _SIGNED
+        self.words, self._others = _UNSIGNED, _SIGNED
+        """`words[n]` packs n integers of the signedness last seen, or raises struct.error."""
 
     def pack(self, values: Sequence[int | bytes]) -> bytes:
         """Return the same as `pack_hashes`, or raise the same."""
         try:
-            return self._packers[len(values)](*values)
+            return self.words[len(values)](*values)
         except (struct.error, IndexError):
             return self._pack_unlike_the_last(values)
 
@@ -71,5 +72,5 @@ class HashPacker:
             packed = self._others[len(values)](*values)
         except (struct.error, IndexError):
             return pack_hashes(values)
-        self._packers, self._others = self._others, self._packers
+        self.words, self._others = self._others, self.words
         return packed

@@ -6,6 +6,7 @@ both return the same.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from math import isfinite
 
@@ -35,7 +36,6 @@ WireBatch = ArrayBatch | MapBatch | MapBatchWithSessions
 WireRemoved = RemovedArray | RemovedMap
 WireStored = StoredArray | StoredMap | StoredMapWithSession
 WireEvent = WireStored | WireRemoved | ClearedArray | ClearedMap
-Pack = Callable[[Sequence[Hash]], bytes]
 
 
 class TypedDecoder:
@@ -46,7 +46,7 @@ class TypedDecoder:
         self._decode_other: Callable[[bytes], WireBatch] = (
             Decoder(MapBatchWithSessions).decode if forward_session_ids else Decoder(MapBatch).decode
         )
-        self._pack = HashPacker().pack
+        self._packer = HashPacker()
 
     def decode_batch(self, payload: bytes, seq: int, received_at: float, replayed: bool) -> Batch | None:
         """Return the batch, or None when anything in it is not well-formed or both encodings are mixed."""
@@ -58,13 +58,13 @@ class TypedDecoder:
                 self._decode, self._decode_other = self._decode_other, self._decode
             if not isfinite(wire.ts):
                 return None
-            events = _normalised(wire.events, self._pack)
+            events = _normalised(wire.events, self._packer)
         except (DecodeError, UnicodeDecodeError, RecursionError, EventError):
             return None
         return Batch(seq, wire.ts, received_at, events, len(wire.events), replayed)
 
 
-def _normalised(wire_events: Sequence[WireEvent], pack: Pack) -> list[Event]:
+def _normalised(wire_events: Sequence[WireEvent], packer: HashPacker) -> list[Event]:
     """Return the events in order, adjacent removals of one medium and group merged."""
     events: list[Event] = []
     run: WireRemoved | None = None  # takes the hashes of the removals that follow it
@@ -77,19 +77,19 @@ def _normalised(wire_events: Sequence[WireEvent], pack: Pack) -> list[Event]:
                 if same or _of_one_place(event, run):
                     hashes += event.block_hashes
                     continue
-                events.append(_removed(run, pack))
+                events.append(_removed(run, packer))
             run = event
             hashes = event.block_hashes
             continue
         if run is not None:
-            events.append(_removed(run, pack))
+            events.append(_removed(run, packer))
             run = None
         if type(event) is StoredMap or type(event) is StoredArray or type(event) is StoredMapWithSession:
-            events.append(_stored(event, pack))
+            events.append(_stored(event, packer))
         else:
             events.append(Cleared())
     if run is not None:
-        events.append(_removed(run, pack))
+        events.append(_removed(run, packer))
     return events
 
 
@@ -100,24 +100,31 @@ def _of_one_place(one: WireRemoved, other: WireRemoved) -> bool:
     ) == canonical_medium(other.medium)
 
 
-def _removed(run: WireRemoved, pack: Pack) -> Removed:
+def _removed(run: WireRemoved, packer: HashPacker) -> Removed:
     medium, raw_medium = canonical_medium(run.medium)
-    return Removed(pack(run.block_hashes), medium, raw_medium, run.group_idx or 0)
+    return Removed(packer.pack(run.block_hashes), medium, raw_medium, run.group_idx or 0)
 
 
-def _stored(event: WireStored, pack: Pack) -> Stored:
+def _stored(event: WireStored, packer: HashPacker) -> Stored:
     hashes = event.block_hashes
-    block_size = event.block_size
     parent = event.parent_block_hash
+    try:  # without a call in between, for a store is mostly of one hash
+        words = packer.words
+        packed = words[len(hashes)](*hashes)
+        packed_parent = None if parent is None else words[1](parent)
+    except (struct.error, IndexError):
+        packed = packer.pack(hashes)
+        packed_parent = None if parent is None else packer.pack((parent,))
+    block_size = event.block_size
     lora = event.lora_name
     if lora is None or isinstance(lora, Metadata):
         lora = None if event.lora_id is None else str(event.lora_id)
     medium, raw_medium = canonical_medium(event.medium)
     return Stored(
-        pack(hashes),
+        packed,
         block_size,
         len(hashes) * block_size,
-        None if parent is None else pack((parent,)),
+        packed_parent,
         medium,
         raw_medium,
         event.group_idx or 0,
