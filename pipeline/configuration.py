@@ -136,8 +136,6 @@ def _from_environment(
     for variable, text in sorted(environment.items()):
         if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
             continue
-        if _SERVICE_LINK.fullmatch(variable):
-            continue
         if variable == _REPLICAS_VARIABLE:
             yield variable, (_REPLICAS,), _replicas_from_json(text)
         elif variable in secrets:
@@ -155,7 +153,7 @@ def _from_environment(
                 yield variable, (section, key), msgspec.convert(text, hint, strict=False)
             except msgspec.ValidationError as error:
                 raise ConfigurationError(variable, str(error)) from error
-        else:
+        elif not _SERVICE_LINK.fullmatch(variable):
             raise ConfigurationError(variable, "no such setting; `kvlens config show` lists all of them")
 
 

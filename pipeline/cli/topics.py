@@ -23,3 +23,19 @@ def apply_topics(config: Path | None) -> None:
     from pipeline.topics import apply
 
     asyncio.run(apply(settings, click.echo))
+
+
+@topics.command("list")
+@config_option
+def list_topics(config: Path | None) -> None:
+    """Print the topics and what the cluster has of them."""
+    settings = load_settings(config).settings
+    from pipeline.topics import describe
+
+    for topic in asyncio.run(describe(settings)):
+        state = f"{topic.partitions} partitions, {topic.replication_factor} replicas"
+        if not topic.partitions:
+            state = "does not exist; `kvlens topics apply` creates it"
+        elif topic.partitions != topic.wanted_partitions:
+            state += f" ({topic.wanted_partitions} partitions are wanted)"
+        click.echo(f"{topic.name}  {state}")

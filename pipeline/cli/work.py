@@ -17,6 +17,8 @@ def work(config: Path | None) -> None:
     Several workers share the partitions of the log.
     """
     settings = load_settings(config).settings
+    from pipeline.cli.logs import configure_logs
     from pipeline.worker import run
 
+    configure_logs()
     run(settings)

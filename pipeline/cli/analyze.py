@@ -1,0 +1,79 @@
+"""`kvlens analyze`: what the engines of a recording held, offline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.cli.failures import Failure
+
+_COLUMNS = (
+    "source",
+    "medium",
+    "group",
+    "entries",
+    "blocks",
+    "tokens",
+    "stored",
+    "removed",
+    "cleared",
+    "trust",
+)
+
+
+@click.command
+@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="A JSON array of the rows instead of a table.")
+@click.option("--every-batch", is_flag=True, help="One JSON line per sequence number: entries and blocks.")
+def analyze(files: tuple[Path, ...], as_json: bool, every_batch: bool) -> None:
+    """Apply recordings (or capture files) as connector and worker would, without Kafka.
+
+    Per source, medium and group: physical entries, distinct blocks, tokens, and what was stored, removed
+    and cleared, in physical blocks.
+    """
+    if as_json and every_batch:
+        raise click.UsageError("--every-batch prints JSON lines already; leave out --json")
+    from pipeline.local.analysis import Analysis
+
+    analyses: list[Analysis] = []
+    for file in files:
+        try:
+            analysis = Analysis(file)
+            for line in analysis.every_batch() if every_batch else ():
+                click.echo(json.dumps(line))
+            analysis.finish()
+        except OSError as error:
+            raise Failure(f"{file}: {error.strerror}") from error
+        if analysis.torn:
+            click.echo(f"kvlens: {file}: ends within a frame; all before it was read", err=True)
+        analyses.append(analysis)
+    if every_batch:
+        return
+    if as_json:
+        click.echo(json.dumps([row for analysis in analyses for row in analysis.summary()], indent=2))
+    else:
+        _print_table(row for analysis in analyses for row in analysis.summary())
+
+
+def _print_table(pools: Iterable[dict[str, Any]]) -> None:
+    rows = [
+        (
+            f"{pool['replica']}/{pool['dp_rank']}",
+            pool["medium"],
+            str(pool["group_idx"]),
+            *(f"{pool[key]:,}" for key in ("physical", "distinct", "tokens", "stored", "removed", "cleared")),
+            pool["trust"],
+        )
+        for pool in pools
+    ]
+    widths = [max(len(cell) for cell in column) for column in zip(_COLUMNS, *rows, strict=True)]
+    for row in (_COLUMNS, *rows):
+        cells = (
+            cell.rjust(width) if 3 <= place <= 8 else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        click.echo("  ".join(cells).rstrip())

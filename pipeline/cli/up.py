@@ -1,0 +1,58 @@
+"""`kvlens up`: everything for the configured engines on this machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from pipeline.cli.failures import stopped_by_signals
+from pipeline.cli.options import DEFAULT_FILE, config_option, data_directory_option, load_settings
+from pipeline.configuration import ConfigurationError
+
+_CHECK_SECONDS = 0.2
+
+
+@click.command
+@config_option
+@data_directory_option
+def up(config: Path | None, data_dir: Path) -> None:
+    """Run connector and worker for the configured engines, until interrupted.
+
+    Where the settings name no kafka.bootstrap_servers, an embedded broker is run; where they name no
+    clickhouse.url, an embedded store. Processes that die are restarted. Logs are in DIRECTORY/logs.
+    """
+    loaded = load_settings(config)
+    if not loaded.settings.replicas:
+        raise ConfigurationError("settings", "no engine to read; add [[replicas]] or set KVLENS_REPLICAS")
+    if config is None and DEFAULT_FILE.is_file():
+        config = DEFAULT_FILE
+    from pipeline.local.directory import DataDirectory
+    from pipeline.local.stack import Stack
+    from pipeline.local.supervisor import Supervisor
+
+    stopping = False
+
+    def stop() -> None:
+        nonlocal stopping
+        stopping = True
+
+    with DataDirectory(data_dir) as directory:
+        supervisor = Supervisor(click.echo)
+        try:
+            stack = Stack(loaded, config, directory, supervisor, click.echo)
+            stack.start_storage()
+            stack.start_worker()
+            stack.start_connector()
+            for name, url in stack.urls.items():
+                click.echo(f"  {name}: {url}")
+            click.echo(f"  logs: {directory.logs}")
+            click.echo("running; Ctrl-C stops it")
+            with stopped_by_signals(stop):
+                while not stopping:
+                    time.sleep(_CHECK_SECONDS)
+                    supervisor.check()
+            click.echo("stopping")
+        finally:
+            supervisor.stop()

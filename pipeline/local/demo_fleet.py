@@ -1,0 +1,129 @@
+"""The simulated fleet of `kvlens demo`: small engines of different kinds, full within seconds."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipeline.local.directory import DataDirectory
+from pipeline.local.part import PortInUse, require_free_port
+from pipeline.local.process import CommandProcess
+from pipeline.local.simulator.config_file import ReplicaAddress, replicas_toml
+from pipeline.local.supervisor import Supervisor
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MODEL = "demo-8b"
+HYBRID_MODEL = "demo-hybrid"
+_START_SECONDS = 30.0
+_STOP_SECONDS = 5.0
+_WAIT_SUBSCRIBERS_SECONDS = 3600
+"""The engines publish once the connector listens, which may have to wait for a first download."""
+_REPLAY_OFFSET = 10
+_METRICS_OFFSET = 20
+_PORTS = 21
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Engines of one `kvlens simulate` process and the names they get."""
+
+    name: str
+    replicas: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+_COMMON = ("--steps-per-second", "10", "--system-prompt-tokens", "256", "--max-prompt-tokens", "3000")
+_GROUPS = (
+    _Group(
+        "fleet-tiered",
+        ("vllm-0.14-cpu", "vllm-0.33-cpu"),
+        (
+            *("--replicas", "2", "--era", "vllm-0.14", "--era", "vllm-0.33", "--model", MODEL),
+            *("--blocks", "500", "--cpu-blocks", "900", "--rate", "4", "--seed", "1", "--lora-share", "0.1"),
+        ),
+    ),
+    _Group(
+        "fleet-ranks",
+        ("vllm-0.24-dp2",),
+        (
+            *("--replicas", "1", "--dp-ranks", "2", "--era", "vllm-0.24", "--model", MODEL),
+            *("--blocks", "400", "--rate", "4", "--seed", "2", "--routing", "sticky"),
+        ),
+    ),
+    _Group(
+        "fleet-hybrid",
+        ("vllm-0.33-hybrid",),
+        (
+            *("--replicas", "1", "--hybrid", "1", "--era", "vllm-0.33", "--model", HYBRID_MODEL),
+            *("--hybrid-blocks", "40", "--rate", "2", "--seed", "3"),
+        ),
+    ),
+)
+
+
+def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
+    """Start the engines and return the kvlens.toml that points at them; raises PartFailed, DirectoryInUse."""
+    replicas: list[ReplicaAddress] = []
+    for group in _GROUPS:
+        written = directory.path / f"{group.name}.toml"
+        written.unlink(missing_ok=True)
+        base = _free_ports(_PORTS)
+        addresses = (
+            *("--base-port", str(base), "--replay-base-port", str(base + _REPLAY_OFFSET)),
+            *("--metrics-port", str(base + _METRICS_OFFSET), "--write-config", str(written)),
+            *("--wait-subscribers", str(_WAIT_SUBSCRIBERS_SECONDS)),
+        )
+        process = CommandProcess(
+            group.name,
+            ("simulate", *group.options, *_COMMON, *addresses),
+            directory.path / group.name,
+            directory.logs,
+            environment={},
+            ready=_listed(written, len(group.replicas)),
+            start_seconds=_START_SECONDS,
+            stop_seconds=_STOP_SECONDS,
+        )
+        supervisor.start(group.name, process)
+        for name, replica in zip(group.replicas, _tables(written), strict=True):
+            replicas.append(msgspec.convert({**replica, "id": name}, ReplicaAddress))
+    config = directory.path / "demo.toml"
+    config.write_text(replicas_toml(replicas))
+    return config
+
+
+def _listed(written: Path, replicas: int) -> Callable[[], bool]:
+    """The engines listen once they have written where."""
+    return lambda: len(_tables(written)) == replicas
+
+
+def _tables(written: Path) -> list[dict[str, Any]]:
+    """The `[[replicas]]` of the file; none while it is not there or not complete."""
+    try:
+        tables: list[dict[str, Any]] = tomllib.loads(written.read_text()).get("replicas", [])
+    except (FileNotFoundError, tomllib.TOMLDecodeError):
+        return []
+    # The last key of a table is written last.
+    return tables if all("hash_scheme" in table for table in tables) else []
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many consecutive ports that nobody listens on at this moment."""
+    while True:
+        # Below the range from which systems take ports for outgoing connections.
+        first = random.randint(20_000, 32_000 - count)
+        try:
+            for port in range(first, first + count):
+                require_free_port("", "127.0.0.1", port)
+        except PortInUse:
+            continue
+        return first

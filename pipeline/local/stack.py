@@ -1,0 +1,135 @@
+"""Everything `kvlens up` runs for one data directory: broker and store unless given, worker, connector."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pipeline import migrations, topics
+from pipeline.configuration import DEFAULT, LoadedSettings, load, variable_of
+from pipeline.local.directory import DataDirectory
+from pipeline.local.part import PortInUse, free_port, require_free_port
+from pipeline.local.process import CommandProcess, page_answers
+from pipeline.local.supervisor import Supervisor
+from schemas.settings import Settings
+
+DEFAULT_BROKER_PORT = 9092
+DEFAULT_STORE_PORT = 8123
+_START_SECONDS = 60.0
+_WORKER_STOP_SECONDS = 30.0
+_MARGIN_SECONDS = 5.0
+
+
+class Stack:
+    """Starts the parts under a supervisor; a broker or store whose address is configured is not embedded.
+
+    `settings` are the effective ones, with the addresses of the embedded parts.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedSettings,
+        config: Path | None,
+        directory: DataDirectory,
+        supervisor: Supervisor,
+        tell: Callable[[str], None],
+    ) -> None:
+        """`config` is the file `loaded` came from, for the processes to read."""
+        self.settings = loaded.settings
+        self.urls: dict[str, str] = {}
+        self._loaded = loaded
+        self._config = config
+        self._directory = directory
+        self._supervisor = supervisor
+        self._tell = tell
+        self._environment: dict[str, str] = {}
+
+    def start_storage(self) -> None:
+        """Start broker and store, create what topics and tables are missing."""
+        if self._loaded.origin("kafka", "bootstrap_servers") == DEFAULT:
+            self._start_broker()
+        if self._loaded.origin("clickhouse", "url") == DEFAULT:
+            self._start_store()
+        # What the processes will read is what we go on with.
+        self.settings = self._read(self._environment)
+        self.urls |= {
+            "kafka": self.settings.kafka.bootstrap_servers,
+            "clickhouse": self.settings.clickhouse.url,
+        }
+        asyncio.run(topics.apply(self.settings))
+        migrations.apply(self.settings)
+        self._tell("topics and tables are in place")
+
+    def start_worker(self) -> None:
+        """Start `kvlens work`."""
+        self._start_process("worker", "work", _WORKER_STOP_SECONDS)
+
+    def start_connector(self) -> None:
+        """Start `kvlens connect`."""
+        self._start_process("connector", "connect", self.settings.connector.drain_seconds + _MARGIN_SECONDS)
+
+    def _start_broker(self) -> None:
+        from pipeline.local.broker.embedded import EmbeddedBroker
+
+        port = _port(DEFAULT_BROKER_PORT)
+        log = self._directory.logs / "broker.log"
+        broker = EmbeddedBroker(self._directory.broker, port, log=log, progress=self._tell)
+        self._supervisor.start("broker", broker)
+        self._environment[variable_of("kafka", "bootstrap_servers")] = broker.bootstrap_servers
+        self._tell(f"Kafka listens on {broker.bootstrap_servers}")
+
+    def _start_store(self) -> None:
+        from pipeline.local.store.accounts import Account
+        from pipeline.local.store.embedded import EmbeddedStore
+
+        given = self.settings.clickhouse
+        store = EmbeddedStore(
+            self._directory.store,
+            _port(DEFAULT_STORE_PORT),
+            log=self._directory.logs / "store.log",
+            writer=Account(given.username, given.password, readonly=False),
+        )
+        self._supervisor.start("store", store)
+        self._environment[variable_of("clickhouse", "url")] = store.url
+        self._tell(f"ClickHouse listens on {store.url}")
+
+    def _start_process(self, name: str, command: str, stop_seconds: float) -> None:
+        """`name` is also that of the process's section in the settings."""
+        environment = dict(self._environment)
+        port = getattr(self.settings, name).metrics_port
+        if not port:
+            # Its health page tells when it is ready.
+            port = free_port()
+            environment[variable_of(name, "metrics_port")] = str(port)
+        own = self._directory.path / name
+        if name == "worker" and not self.settings.worker.state_directory:
+            environment[variable_of("worker", "state_directory")] = str(own / "scratch")
+        arguments = [command, *(("--config", str(self._config)) if self._config else ())]
+        process = CommandProcess(
+            name,
+            arguments,
+            own,
+            self._directory.logs,
+            environment=environment,
+            ready=lambda: page_answers(f"http://127.0.0.1:{port}/readyz"),
+            start_seconds=_START_SECONDS,
+            stop_seconds=stop_seconds,
+        )
+        self._supervisor.start(name, process)
+        self.urls[f"{name}_metrics"] = f"http://127.0.0.1:{port}/metrics"
+        self._tell(f"{name} is ready")
+
+    def _read(self, environment: Mapping[str, str]) -> Settings:
+        document = None if self._config is None else self._config.read_text("utf-8")
+        merged = {**os.environ, **environment}
+        return load(document, str(self._config), merged, lambda name: Path(name).read_text("utf-8")).settings
+
+
+def _port(preferred: int) -> int:
+    try:
+        require_free_port("", "127.0.0.1", preferred)
+    except PortInUse:
+        return free_port()
+    return preferred
