@@ -6,14 +6,14 @@ batch at once, which `connectors.normalise` tries first.
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TypeVar
 
-from msgspec import DecodeError, Raw, ValidationError
+from msgspec import DecodeError, Raw
 from msgspec.msgpack import Decoder
 
+from connectors.envelope import open_envelope
 from connectors.eras import StreamEra, is_map
-from connectors.errors import EventError, FrameError
+from connectors.errors import EventError
 from connectors.hashes import pack_hash, pack_hashes
 from connectors.media import canonical_medium
 from connectors.wire import (
@@ -25,27 +25,19 @@ from connectors.wire import (
     MAX_GROUP_IDX,
     REMOVED_REQUIRED,
     STORED_REQUIRED,
-    EnvelopeArray,
-    EnvelopeMap,
     EventMap,
 )
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.reasons import UndecodableReason
 
-MAX_EVENTS = 1 << 20
-"""Events in one batch; more are no batch of an engine, whose events have tens of bytes each."""
-
 T = TypeVar("T")
 
-_ENVELOPE_ARRAY = Decoder(EnvelopeArray)
-_ENVELOPE_MAP = Decoder(EnvelopeMap)
 _EVENT_MAP = Decoder(EventMap)
 _ARRAY = Decoder(list[Raw])
 _TEXT = Decoder(str)
 _OPTIONAL_TEXT = Decoder(str | None)
 _INTEGER = Decoder(int)
 _OPTIONAL_INTEGER = Decoder(int | None)
-_NUMBER = Decoder(float)
 _HASHES = Decoder(list[int | bytes])
 _PARENT = Decoder(int | bytes | None)
 _LORA_ID = Decoder(int | str | None)
@@ -62,10 +54,8 @@ def decode_batch(
     A timestamp that is no finite number is replaced by `received_at` and reported before the events.
     Raises FrameError when there are no events to be found.
     """
-    envelope = _envelope(payload)
-    raw_events = _events(envelope.events)
+    ts, raw_events = open_envelope(payload)
     events: list[Event] = []
-    ts = _timestamp(envelope.ts)
     if ts is None:
         ts = received_at
         events.append(Undecodable("bad_timestamp", seq))
@@ -100,50 +90,6 @@ def _complete(last: Event | None, run: list[bytes]) -> None:
     """Give a Removed the hashes of the run it stands for, joined once: runs can be long."""
     if isinstance(last, Removed) and len(run) > 1:
         last.hashes = b"".join(run)
-
-
-def _envelope(payload: bytes) -> EnvelopeArray | EnvelopeMap:
-    try:
-        try:
-            return _ENVELOPE_ARRAY.decode(payload)
-        except ValidationError:
-            return _ENVELOPE_MAP.decode(payload)
-    except ValidationError:
-        raise FrameError(_reason_of_no_envelope(payload)) from None
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        raise FrameError("not_msgpack") from None
-
-
-_ANYTHING = Decoder(Raw)
-
-
-def _reason_of_no_envelope(payload: bytes) -> UndecodableReason:
-    """Tell a wrong shape from bytes that are not one MessagePack value: shape is checked first."""
-    try:
-        _ANYTHING.decode(payload)
-    except (DecodeError, RecursionError):
-        return "not_msgpack"
-    return "not_an_envelope"
-
-
-def _events(raw: Raw) -> list[Raw]:
-    head = bytes(memoryview(raw)[:5])
-    if head[0] == 0xDD and int.from_bytes(head[1:], "big") > MAX_EVENTS:
-        raise FrameError("not_an_envelope")
-    try:
-        return _ARRAY.decode(raw)
-    except DecodeError:
-        raise FrameError("not_an_envelope") from None
-    except RecursionError:
-        raise FrameError("not_msgpack") from None
-
-
-def _timestamp(raw: Raw) -> float | None:
-    try:
-        ts = _NUMBER.decode(raw)
-    except DecodeError:
-        return None
-    return ts if isfinite(ts) else None
 
 
 def _event(raw: Raw, forward_session_ids: bool, era: StreamEra) -> Event:
