@@ -19,6 +19,7 @@ _LOG_ROTATE_BYTES = 16 << 20
 _LOG_TAIL_LINES = 15
 _POLL_SECONDS = 0.05
 _GONE_SECONDS = 5.0
+_CLAIM_SECONDS = 2.0
 
 
 class PartFailed(Exception):
@@ -74,7 +75,7 @@ class Part:
 
         Patient for a moment: the parts of a starter that was killed end a little later than it.
         """
-        self._lock.acquire(patience=_GONE_SECONDS)
+        self._lock.acquire(patience=_CLAIM_SECONDS)
 
     def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Start the command; `claim` comes before."""

@@ -13,6 +13,7 @@ from pipeline.local.store.accounts import Account, authenticate
 from pipeline.local.store.answer import Reply, failed
 from pipeline.local.store.engine import Answer, Engine, EngineConnection, quoted_name
 from pipeline.local.store.errors import NOT_IMPLEMENTED, StoreError
+from pipeline.local.store.hello import hello_block
 from pipeline.local.store.reach import refuse_foreign_pages
 from pipeline.local.store.request import Request, read_request, split_statement
 from pipeline.local.store.statements import (
@@ -125,6 +126,9 @@ class Front:
         await self._run(connection.check, statement, only_reading)
         named = output_format(text)
         chosen = named or request.default_format or DEFAULT_FORMAT
+        hello = hello_block(request.query, text, self._engine.version, self._engine.timezone)
+        if hello is not None:
+            return reply.whole(Answer(hello, 0, 0, 1), "Native")
         wait = request.query.get("wait_end_of_query", "0") == "1"
         if is_select(text) and chosen.lower() in STREAMABLE and not wait:
             blocks = connection.stream(statement, chosen)
