@@ -22,6 +22,8 @@ MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
 GC_THRESHOLD = 50_000
 """Allocations between collections: records are made of structs that hold no cycles."""
+PAUSE_BYTES = 256 << 10
+"""Received bytes that are decoded in one go: some milliseconds."""
 STOP_SHARE = 0.25
 """Part of the drain budget for taking what the sockets hold; the rest is for Kafka's acknowledgements."""
 
@@ -63,7 +65,7 @@ class Connector:
         self._health: HealthEndpoint | None = None
         if settings.connector.metrics_port:
             self._health = HealthEndpoint(
-                settings.connector.metrics_port, self.telemetry.registry, lambda: not self._publisher.full
+                settings.connector.metrics_port, self.telemetry.registry, lambda: self._publisher.keeps_up
             )
         self._pump: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None
@@ -125,6 +127,8 @@ class Connector:
             # It ends by itself when the subscriber has handed over the last message.
             await asyncio.wait({self._pump}, timeout=max(0.0, deadline - time.monotonic()))
             self._pump.cancel()
+            if left := self._subscriber.waiting_messages:
+                self.telemetry.messages_abandoned(left)
         if self._ticker is not None:
             self._ticker.cancel()
         for stream in self.streams.values():
@@ -138,15 +142,18 @@ class Connector:
 
     async def _pump_messages(self) -> None:
         """Feed what the subscriber hands over to the streams, and their records to the publisher."""
+        since_pause = 0
         while (received := await self._subscriber.receive()) is not None:
-            for part in received:
-                stream = self.streams.get(part.source)
-                if stream is not None:
-                    self._publish(stream.feed_all(part.messages, part.received_at))
-                self._subscriber.release(part.size)
-                # Lets the producer and the timers run between sources, and waits while Kafka is behind.
+            stream = self.streams.get(received.source)
+            if stream is not None:
+                self._publish(stream.feed_all(received.messages, received.received_at))
+            self._subscriber.release(received.size)
+            since_pause += received.size
+            if since_pause >= PAUSE_BYTES:
+                # The producer and the timers have to run, too.
+                since_pause = 0
                 await asyncio.sleep(0)
-                await self._publisher.room()
+            await self._publisher.room()
 
     async def _tick(self) -> None:
         """Publish the runs that are old enough."""
@@ -159,7 +166,10 @@ class Connector:
 
     def _note_counters(self, replica: str, dp_rank: int, counters: EngineCounters) -> None:
         stream = self.streams.get((replica, dp_rank))
-        if stream is not None:
+        if self._publisher.full:
+            # The pump waits now, but scrapes would go on filling memory.
+            self.telemetry.counters_skipped(replica)
+        elif stream is not None:
             self._publish(stream.note(counters, time.time()))
 
     def _publish(self, records: Iterable[EventsRecord]) -> None:

@@ -31,7 +31,7 @@ BATCH_BYTES = 512 << 10
 """Records of a partition that wait together are sent together up to this size."""
 START_SECONDS = 30.0
 """How long a start looks for the broker before it gives up."""
-STOP_SECONDS = 5.0
+STOP_SECONDS = 2.0
 DELAY_REPORT_SECONDS = 5.0
 """A batch unacknowledged for this long is reported, and again each time it passes."""
 RETRY_SECONDS = 0.25
@@ -115,24 +115,33 @@ class Publisher:
     def full(self) -> bool:
         return self._unacknowledged_bytes >= MAX_UNACKNOWLEDGED_BYTES
 
-    async def start(self, partitions: int | None = None) -> None:
+    @property
+    def keeps_up(self) -> bool:
+        """False before the start, while `room` would wait, and while Kafka is slow to acknowledge."""
+        return bool(self._lanes) and not self.full and not any(lane.delayed for lane in self._lanes)
+
+    async def start(self, partitions: int | None = None, *, seconds: float = START_SECONDS) -> None:
         """Connect; `partitions` skips asking the broker.
 
-        Raises BrokerUnreachable after START_SECONDS, TopicMissing, CertificateUnreadable.
+        Raises BrokerUnreachable after `seconds`, TopicMissing, CertificateUnreadable.
         """
         arguments = client_arguments(self._kafka)
-        deadline = asyncio.get_running_loop().time() + START_SECONDS
+        deadline = asyncio.get_running_loop().time() + seconds
         while True:
             try:
-                self._producer = await self._connected(arguments, deadline)
-                if partitions is None:
-                    partitions = await self._partitions(self._producer)
+                producer = await self._connected(arguments, deadline)
+                try:
+                    partitions = partitions or await self._partitions(producer)
+                except BaseException:
+                    await _stopped(producer)
+                    raise
+                self._producer = producer
                 break
             except (KafkaError, OSError, asyncio.TimeoutError) as error:
                 reason = _reason(error)
                 self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, reason)
                 if asyncio.get_running_loop().time() + RETRY_SECONDS > deadline:
-                    raise BrokerUnreachable(self._kafka.bootstrap_servers, START_SECONDS, reason) from error
+                    raise BrokerUnreachable(self._kafka.bootstrap_servers, seconds, reason) from error
                 await asyncio.sleep(RETRY_SECONDS * 4)
         self._lanes = [_Lane(partition) for partition in range(partitions)]
         for lane in self._lanes:
@@ -202,7 +211,6 @@ class Publisher:
         cluster = await producer.client.fetch_all_metadata()
         partitions = cluster.partitions_for_topic(self.topic)
         if not partitions:
-            await _stopped(producer)
             raise TopicMissing(self.topic)
         return len(partitions)
 
@@ -249,12 +257,14 @@ class Publisher:
                 done, _ = await asyncio.wait({sending}, timeout=DELAY_REPORT_SECONDS)
                 if done:
                     break
+                lane.delayed = True
                 self._telemetry.publish_delayed(
                     lane.partition, loop.time() - began, self._unacknowledged_bytes
                 )
         except asyncio.CancelledError:
             sending.cancel()
             raise
+        lane.delayed = False
         sending.result()
         return count, size
 
@@ -284,6 +294,7 @@ class _Lane:
         self.partition = partition
         self.waiting: deque[_Outgoing] = deque()
         self.some = asyncio.Event()
+        self.delayed = False
         self.task: asyncio.Task[None] | None = None
 
 

@@ -23,7 +23,7 @@ def fingerprint(payload: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """The batch that was due."""
+    """The batch that was due, or one that had been passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,29 @@ RESTART = Restart()
 class SequencePosition:
     """The last batch taken of one incarnation and the fingerprints of the recent ones."""
 
-    __slots__ = ("_recent", "last")
+    __slots__ = ("_recent", "due", "last")
 
     def __init__(self, seq: int, mark: int) -> None:
         self.last = seq
         """Sequence number of the last batch taken."""
+        self.due = seq + 1
+        """The number to come: `last + 1`, or further where the numbers between were passed over."""
         self._recent: list[tuple[int, int] | None] = [None] * RECENT_BATCHES
         self._recent[seq % RECENT_BATCHES] = (seq, mark)
 
     def advance(self, seq: int, mark: int) -> None:
         """Take batch `seq`, which must be greater than `last`; `mark` is its fingerprint."""
         self.last = seq
+        self.due = seq + 1
         self._recent[seq % RECENT_BATCHES] = (seq, mark)
+
+    def pass_over(self, seq: int) -> None:
+        """Take note that nobody could understand what came as batch `seq`.
+
+        It is no gap if the stream goes on behind it, and new if it comes again and can be understood.
+        """
+        if seq == self.due:
+            self.due += 1
 
     def taken(self, seq: int, mark: int) -> bool:
         """Tell whether this very batch is among the recent ones."""
@@ -83,9 +94,8 @@ def decide(position: SequencePosition, seq: int, mark: int) -> Decision:
     Total: every number gets a decision. A number that is not ahead is a duplicate only if that very batch
     was taken recently; otherwise the engine has started to count anew.
     """
-    last = position.last
-    if seq == last + 1:
+    if seq > position.due:
+        return Gap(position.due, seq - 1)
+    if seq > position.last:
         return NEW
-    if seq > last:
-        return Gap(last + 1, seq - 1)
     return DUPLICATE if position.taken(seq, mark) else RESTART

@@ -11,7 +11,7 @@ import msgspec
 from connectors.framing import SEQUENCE_BYTES
 from connectors.normalise import Normaliser
 from connectors.runs import RunBuilder
-from connectors.sequence import MAX_SEQUENCE, Duplicate, SequencePosition, decide, fingerprint
+from connectors.sequence import MAX_SEQUENCE, Duplicate, Restart, SequencePosition, decide, fingerprint
 from connectors.sequence import Gap as SequenceGap
 from schemas.events import Batch, Closed, Event, EventsRecord, Gap, Opened, Removed, Stored, Undecodable
 from schemas.reasons import ClosedReason, GapReason
@@ -124,8 +124,8 @@ class SourceStream:
     def feed_all(self, messages: Iterable[Frames], received_at: float) -> list[EventsRecord]:
         """Take messages that came together.
 
-        Never raises for what an engine sends. A message that nobody can understand moves the position only
-        if its number was the one that was due.
+        Never raises for what an engine sends. A payload that nobody can understand is a notice in the
+        stream, whatever its number, and decides nothing: neither gap nor restart rests on it.
         """
         normalise = self._normaliser.normalise
         add = self._runs.add
@@ -141,18 +141,20 @@ class SourceStream:
                 self._notice(Undecodable("bad_seq"), received_at)
                 continue
             mark = fingerprint(payload)
-            if position is not None and seq == position.last + 1:
-                batch = normalise(payload, seq=seq, received_at=received_at)
+            due = position is not None and seq == position.due
+            if not due and position is not None and isinstance(decide(position, seq, mark), Duplicate):
+                self.counts.duplicates += 1
+                self._runs.duplicates += 1
+                continue
+            batch = normalise(payload, seq=seq, received_at=received_at)
+            if not batch.engine_events and not _understood(batch):
+                self._notice(batch.events[0], received_at)
+                if position is not None:
+                    position.pass_over(seq)
+                continue
+            if due and position is not None:
                 position.advance(seq, mark)
             else:
-                if position is not None and isinstance(decide(position, seq, mark), Duplicate):
-                    self.counts.duplicates += 1
-                    self._runs.duplicates += 1
-                    continue
-                batch = normalise(payload, seq=seq, received_at=received_at)
-                if not _understood(batch):
-                    self._notice(batch.events[0], received_at)
-                    continue
                 position = self._place(seq, mark, received_at)
             batches += 1
             engine_events += batch.engine_events
@@ -191,11 +193,12 @@ class SourceStream:
         """Move to a batch that is not the next one: first contact, gap or restart."""
         if self._position is not None:
             decision = decide(self._position, seq, mark)
-            if isinstance(decision, SequenceGap):
-                self.counts.gaps += 1
-                self.counts.lost_batches += decision.last - decision.first + 1
+            if not isinstance(decision, Restart):
+                if isinstance(decision, SequenceGap):
+                    self.counts.gaps += 1
+                    self.counts.lost_batches += decision.last - decision.first + 1
+                    self._notice(Gap(decision.first, decision.last, self._gap_reason), now)
                 self._position.advance(seq, mark)
-                self._notice(Gap(decision.first, decision.last, self._gap_reason), now)
                 return self._position
             self.counts.restarts += 1
             self._end("restarted", True, now)

@@ -105,6 +105,7 @@ class Subscriber:
         self._stopping = False
         self._stop_seconds = 0.0
         self._ended = False
+        self._failure: BaseException | None = None
         self._wake_up = self._context.socket(zmq.PAIR)
         self._woken = self._context.socket(zmq.PAIR)
         address = "inproc://subscriber"
@@ -116,6 +117,11 @@ class Subscriber:
     def waiting_bytes(self) -> int:
         """Bytes handed over and not yet released."""
         return self._waiting_bytes
+
+    @property
+    def waiting_messages(self) -> int:
+        """Messages that `receive` has not returned yet."""
+        return sum(len(received.messages) for received in self._arrived)
 
     @property
     def full(self) -> bool:
@@ -135,18 +141,19 @@ class Subscriber:
         """Take what the socket has, then close it."""
         self._command(_Remove(source))
 
-    async def receive(self) -> list[Received] | None:
-        """Wait for messages; None when the subscriber has stopped and everything was handed over."""
+    async def receive(self) -> Received | None:
+        """Wait for messages; None when the subscriber has stopped and everything was handed over.
+
+        Raises what ended the thread before its time.
+        """
         while not self._arrived:
             if self._ended:
+                if self._failure is not None:
+                    raise self._failure
                 return None
             self._some.clear()
             await self._some.wait()
-        received = []
-        with contextlib.suppress(IndexError):
-            while True:
-                received.append(self._arrived.popleft())
-        return received
+        return self._arrived.popleft()
 
     def release(self, size: int) -> None:
         """Give back the bytes of messages that were dealt with."""
@@ -183,34 +190,37 @@ class Subscriber:
 
     def _run(self) -> None:
         sockets: dict[_Socket, SourceKey] = {}
-        everything = zmq.Poller()
-        everything.register(self._woken, zmq.POLLIN)
-        commands_only = zmq.Poller()
-        commands_only.register(self._woken, zmq.POLLIN)
-        rested = True
         try:
-            while not self._stopping:
-                if self._full:
-                    readable = dict(commands_only.poll())
-                elif rested:
-                    readable = dict(everything.poll())
-                else:
-                    readable = dict(commands_only.poll(PAUSE_MILLISECONDS))
-                    rested = True
-                    if not readable:
-                        continue
-                if self._woken in readable:
-                    self._obey(sockets, everything)
-                    del readable[self._woken]
-                if readable:
-                    rested = self._turn(sockets, list(readable))
-            self._empty(sockets, time.monotonic() + self._stop_seconds)
+            self._serve(sockets)
+        except BaseException as error:
+            self._failure = error
         finally:
             for socket in sockets:
                 socket.close(0)
             self._woken.close(0)
             self._ended = True
             self._tell()
+
+    def _serve(self, sockets: dict[_Socket, SourceKey]) -> None:
+        everything = zmq.Poller()
+        everything.register(self._woken, zmq.POLLIN)
+        commands_only = zmq.Poller()
+        commands_only.register(self._woken, zmq.POLLIN)
+        rested = True
+        while not self._stopping:
+            if self._full:
+                readable = dict(commands_only.poll())
+            elif rested:
+                readable = dict(everything.poll())
+            else:
+                readable = dict(commands_only.poll(PAUSE_MILLISECONDS))
+                rested = True
+            if self._woken in readable:
+                self._obey(sockets, everything)
+                del readable[self._woken]
+            if readable:
+                rested = self._turn(sockets, list(readable))
+        self._empty(sockets, time.monotonic() + self._stop_seconds)
 
     def _obey(self, sockets: dict[_Socket, SourceKey], poller: zmq.Poller) -> None:
         with contextlib.suppress(zmq.Again):
@@ -297,38 +307,28 @@ def _drain(socket: _Socket) -> tuple[list[Frames], int]:
     receive = socket.recv
     now = zmq.NOBLOCK
     size = 0
-    first = second = None
+    begun: list[bytes] = []
     try:
         while size < TURN_BYTES and len(messages) < TURN_MESSAGES:
-            first = second = None
+            begun = []
             first = receive(now)
+            begun = [first]
             second = receive(now)
-            third = receive(now)
-            if len(second) != SEQUENCE_BYTES or not second.startswith(SEQUENCE_HEAD):
-                size += _realign(socket, messages, [first, second, third])
+            begun = [first, second]
+            # Only as a frame object it says whether the message goes on.
+            third = receive(now, False)
+            payload = third.bytes
+            if third.more or len(second) != SEQUENCE_BYTES or not second.startswith(SEQUENCE_HEAD):
+                frames = [first, second, payload]
+                while socket.getsockopt(zmq.RCVMORE):
+                    frames.append(receive(now))
+                messages += split_messages(frames)
+                size += sum(map(len, frames))
                 continue
-            messages.append((first, second, third))
-            size += len(third)
+            messages.append((first, second, payload))
+            size += len(payload)
     except zmq.Again:
-        # A message never comes in parts: if it ends here, so did one that had too few frames.
-        begun = [frame for frame in (first, second) if frame is not None]
+        # A message never comes in parts: where it ends, there were too few frames.
         if begun:
-            size += _realign(socket, messages, begun)
-        return messages, size
-    if messages and socket.getsockopt(zmq.RCVMORE):
-        last = messages.pop()
-        size += _realign(socket, messages, list(last)) - len(last[2])
+            messages.append(begun)
     return messages, size
-
-
-def _realign(socket: _Socket, messages: list[Frames], frames: list[bytes]) -> int:
-    """Read to the end of a message and sort out where messages begin; return the bytes added.
-
-    The message before is looked at again: that it ended with its third frame was only assumed.
-    """
-    before = sum(len(frame) for frame in messages[-1]) if messages else 0
-    frames = [*messages.pop(), *frames] if messages else frames
-    while socket.getsockopt(zmq.RCVMORE):
-        frames.append(socket.recv(zmq.NOBLOCK))
-    messages.extend(split_messages(frames))
-    return sum(len(frame) for frame in frames) - before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -26,6 +26,8 @@ CounterName = Literal[
     "kvlens_connector_publish_delays_total",  # times a batch waited too long for its acknowledgement
     "kvlens_connector_publish_failures_total",  # produce calls that failed; the batch is sent again
     "kvlens_connector_abandoned_records_total",  # records given up when a stop ran out of time
+    "kvlens_connector_abandoned_messages_total",  # received messages given up likewise
+    "kvlens_connector_skipped_counters_total",  # engine counters not published because Kafka is behind
     "kvlens_connector_refused_endpoints_total",  # endpoints that ZMQ cannot use
     "kvlens_connector_scrapes_total",  # metrics pages read
     "kvlens_connector_scrape_failures_total",  # metrics pages that could not be read
@@ -54,7 +56,8 @@ class Telemetry:
         self.registry = CollectorRegistry()
         self._log = structlog.get_logger("kvlens.connector")
         self._limiter = LogLimiter(clock)
-        self._counters: dict[CounterName, Counter] = {}
+        names: tuple[CounterName, ...] = get_args(CounterName)
+        self._counters = {name: Counter(name, _HELP[name], registry=self.registry) for name in names}
 
     def watch(
         self,
@@ -115,6 +118,14 @@ class Telemetry:
         self._count("kvlens_connector_abandoned_records_total", records)
         self._log.error("records_abandoned", records=records)
 
+    def messages_abandoned(self, messages: int) -> None:
+        self._count("kvlens_connector_abandoned_messages_total", messages)
+        self._log.error("messages_abandoned", messages=messages)
+
+    def counters_skipped(self, replica: str) -> None:
+        self._count("kvlens_connector_skipped_counters_total")
+        self._warn("counters_skipped", replica, replica=replica)
+
     def scraped(self, replica: str) -> None:
         self._count("kvlens_connector_scrapes_total")
 
@@ -129,10 +140,7 @@ class Telemetry:
         self._log.info("connector_stopped", abandoned_records=abandoned)
 
     def _count(self, name: CounterName, amount: float = 1) -> None:
-        counter = self._counters.get(name)
-        if counter is None:
-            counter = self._counters[name] = Counter(name, _HELP[name], registry=self.registry)
-        counter.inc(amount)
+        self._counters[name].inc(amount)
 
     def _say(self, event: str, of: str, **values: Any) -> None:
         suppressed = self._limiter.admit((event, of))
@@ -214,6 +222,8 @@ _HELP: dict[CounterName | GaugeName | StreamMetricName, str] = {
     "kvlens_connector_publish_delays_total": "Times a batch of records waited long for its acknowledgement.",
     "kvlens_connector_publish_failures_total": "Produce calls that failed; their records are sent again.",
     "kvlens_connector_abandoned_records_total": "Records given up when a stop ran out of time.",
+    "kvlens_connector_abandoned_messages_total": "Received messages given up when a stop ran out of time.",
+    "kvlens_connector_skipped_counters_total": "Engine counters not published because Kafka is behind.",
     "kvlens_connector_refused_endpoints_total": "Endpoints that ZMQ cannot use.",
     "kvlens_connector_scrapes_total": "Metrics pages of engines read.",
     "kvlens_connector_scrape_failures_total": "Metrics pages of engines that could not be read.",

@@ -46,6 +46,18 @@ def test_batch_is_recognised_within_the_window_only() -> None:
     assert decide(position, 0, 1000) == Restart()
 
 
+def test_number_passed_over_is_no_gap_and_may_still_come() -> None:
+    position = SequencePosition(4, 1)
+    position.pass_over(5)
+    position.pass_over(9)
+    assert decide(position, 6, 2) == New()
+    assert decide(position, 5, 2) == New()
+    assert decide(position, 8, 2) == Gap(6, 7)
+    assert decide(position, 4, 1) == Duplicate()
+    position.advance(6, 2)
+    assert decide(position, 5, 2) == Restart()
+
+
 def test_recent_is_exported_in_order() -> None:
     position = SequencePosition(3, 30)
     position.advance(4, 40)

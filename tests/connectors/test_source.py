@@ -178,16 +178,18 @@ def test_bad_frame_between_good_ones_costs_only_itself(name: str) -> None:
 @pytest.mark.parametrize(
     "payload", [b"", b"\xc1", b"\x91", random.Random(3).randbytes(500), b"\x90", b"\xc0"]
 )
-def test_bad_payload_whose_turn_it_is_keeps_its_number(payload: bytes) -> None:
+@pytest.mark.parametrize("comes_again", [False, True])
+def test_bad_payload_whose_turn_it_is_makes_no_gap(payload: bytes, comes_again: bool) -> None:
     stream = _stream()
     bad = (b"t", (1).to_bytes(8, "big"), payload)
-    records = stream.feed_all([_message(0), bad, _message(2)], NOW) + stream.flush()
-    assert _seqs(records) == [0, 1, 2]
-    (event,) = (event for seq, event in _events(records) if seq == 1)
+    good = [_message(1), _message(2)] if comes_again else [_message(2)]
+    records = stream.feed_all([_message(0), bad, *good], NOW) + stream.flush()
+    assert _seqs(records) == ([0, 1, 2] if comes_again else [0, 2])
+    _, (place, event) = [(seq, e) for seq, e in _events(records) if not isinstance(e, Stored)]
     assert isinstance(event, Undecodable)
-    assert event.seq == 1
+    assert (place, event.seq, event.count) == (None, 1, 1)
     assert sum(stream.counts.undecodable.values()) == 1
-    assert len(_notices(records)) == 1
+    assert (stream.counts.gaps, stream.counts.restarts, stream.counts.duplicates) == (0, 0, 0)
 
 
 def test_bad_frames_before_first_contact_are_told_in_the_incarnation_that_follows() -> None:
