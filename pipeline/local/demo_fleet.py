@@ -42,7 +42,8 @@ class _Group:
     options: tuple[str, ...]
 
 
-_COMMON = ("--steps-per-second", "10", "--system-prompt-tokens", "256", "--max-prompt-tokens", "3000")
+_COMMON = ("--steps-per-second", "10")
+_SHORT_CHATS = ("--system-prompt-tokens", "256", "--max-prompt-tokens", "3000")
 _GROUPS = (
     _Group(
         "fleet-tiered",
@@ -50,6 +51,7 @@ _GROUPS = (
         (
             *("--replicas", "2", "--era", "vllm-0.14", "--era", "vllm-0.33", "--model", MODEL),
             *("--blocks", "500", "--cpu-blocks", "900", "--rate", "4", "--seed", "1", "--lora-share", "0.1"),
+            *_SHORT_CHATS,
         ),
     ),
     _Group(
@@ -58,6 +60,7 @@ _GROUPS = (
         (
             *("--replicas", "1", "--dp-ranks", "2", "--era", "vllm-0.24", "--model", MODEL),
             *("--blocks", "400", "--rate", "4", "--seed", "2", "--routing", "sticky"),
+            *_SHORT_CHATS,
         ),
     ),
     _Group(
@@ -65,7 +68,9 @@ _GROUPS = (
         ("vllm-0.33-hybrid",),
         (
             *("--replicas", "1", "--hybrid", "1", "--era", "vllm-0.33", "--model", HYBRID_MODEL),
+            # Long prompts: a block of such an engine has 2176 tokens.
             *("--hybrid-blocks", "40", "--rate", "2", "--seed", "3"),
+            *("--system-prompt-tokens", "2300", "--max-prompt-tokens", "9000", "--user-tokens", "400"),
         ),
     ),
 )
