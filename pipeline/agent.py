@@ -27,7 +27,8 @@ REBALANCE_SECONDS = 30.0
 """All members must have rejoined by then; covers a final checkpoint and loading."""
 FINAL_SECONDS = 12.0
 """Budget of the last checkpoint before partitions go to another worker."""
-_SESSION_SECONDS = 10.0
+SESSION_SECONDS = 6.0
+"""A killed worker's partitions are free after this; brokers allow no less by default."""
 _BUFFERED_RECORDS = 256
 
 _log = structlog.get_logger(__name__)
@@ -227,8 +228,8 @@ def faust_app(settings: Settings, group: str) -> Any:
         stream_recovery_delay=0,
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=4 << 20,
-        broker_session_timeout=_SESSION_SECONDS,
-        broker_heartbeat_interval=2.0,
+        broker_session_timeout=SESSION_SECONDS,
+        broker_heartbeat_interval=SESSION_SECONDS / 4,
         broker_rebalance_timeout=REBALANCE_SECONDS,
         # Waiting for ClickHouse is no reason to leave the group; the watchdog sees a real stall.
         broker_max_poll_interval=86400.0,

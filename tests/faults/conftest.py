@@ -89,6 +89,14 @@ class WorkerProcess:
         self.process.kill()
         self.process.wait(10)
 
+    def wait_assigned(self, seconds: float = 40.0) -> None:
+        """Return when it has loaded its partitions."""
+        deadline = time.monotonic() + seconds
+        while "partitions assigned" not in (text := self.log.read_text()):
+            assert time.monotonic() < deadline, text
+            assert self.process.poll() is None, text
+            time.sleep(0.05)
+
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
@@ -203,16 +211,14 @@ class Laboratory:
                 worker.kill()
 
 
-@pytest.fixture
-def new_laboratory(tmp_path: Path) -> Iterator[Callable[..., Laboratory]]:
+@pytest.fixture(scope="session")
+def laboratories(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Laboratory]:
     """A function that sets up topics and tables of fresh names on a broker and a store."""
-    made: list[Laboratory] = []
 
     def make(broker: EmbeddedBroker, store: EmbeddedStore, **worker: Any) -> Laboratory:
         name = f"lab_{secrets.token_hex(4)}"
         options = {"checkpoint_seconds": 0.3, "rollup_seconds": 1.0, "idle_carry_seconds": 0.001, **worker}
-        directory = tmp_path / name
-        directory.mkdir()
+        directory = tmp_path_factory.mktemp(name)
         laboratory = Laboratory(
             Settings(
                 kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
@@ -222,12 +228,49 @@ def new_laboratory(tmp_path: Path) -> Iterator[Callable[..., Laboratory]]:
             directory,
         )
         laboratory.prepare()
-        made.append(laboratory)
         return laboratory
+
+    return make
+
+
+@pytest.fixture
+def new_laboratory(laboratories: Callable[..., Laboratory]) -> Iterator[Callable[..., Laboratory]]:
+    """The same; workers still running after the test are killed."""
+    made: list[Laboratory] = []
+
+    def make(broker: EmbeddedBroker, store: EmbeddedStore, **worker: Any) -> Laboratory:
+        made.append(laboratories(broker, store, **worker))
+        return made[-1]
 
     yield make
     for laboratory in made:
         laboratory.close()
+
+
+@pytest.fixture
+def new_parts(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> Iterator[Callable[[], tuple[EmbeddedBroker, EmbeddedStore]]]:
+    """A function that starts a broker and a store which the test may kill."""
+    started: list[EmbeddedBroker | EmbeddedStore] = []
+
+    def start() -> tuple[EmbeddedBroker, EmbeddedStore]:
+        broker = EmbeddedBroker(tmp_path / "broker", free_port())
+        store = EmbeddedStore(tmp_path / "store", free_port())
+        for part in (broker, store):
+            part.start()
+            started.append(part)
+        return broker, store
+
+    yield start
+    for part in started:
+        part.kill()
+
+
+@pytest.fixture(scope="session")
+def all_tables() -> Callable[[Laboratory], dict[str, list[tuple[Any, ...]]]]:
+    """A function that returns every table of a laboratory, FINAL and in order."""
+    return lambda laboratory: {name: laboratory.table(name) for name in (*FINE, *ROLLED_UP)}
 
 
 @pytest.fixture(scope="session")

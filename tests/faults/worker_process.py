@@ -4,8 +4,11 @@ import sys
 
 import msgspec
 
+from pipeline import agent
 from pipeline.worker import run
 from schemas.settings import Settings
 
 if __name__ == "__main__":
+    # The embedded broker forgets a killed worker sooner than others may.
+    agent.SESSION_SECONDS = 2.0
     run(msgspec.json.decode(sys.stdin.buffer.read(), type=Settings))
