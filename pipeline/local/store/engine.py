@@ -58,8 +58,11 @@ class EngineConnection:
         if names:
             self.query("SET " + ", ".join(f"{name}=DEFAULT" for name in names))
 
-    def check(self, statement: str, only_reading: bool) -> None:
-        """Refuse what reaches outside the store, several statements in one, and writing where not allowed."""
+    def check(self, statement: str, only_reading: bool) -> bool:
+        """Refuse what reaches outside the store, several statements in one, and writing where not allowed.
+
+        True for a statement that only reads, and so has a result, even if it is empty.
+        """
         reached = outside_reach(statement.encode())
         if reached is not None:
             raise StoreError(
@@ -68,8 +71,10 @@ class EngineConnection:
         verdict = self._connection._conn.classify_query(statement)
         if verdict["statement_count"] > 1:
             raise StoreError(SYNTAX_ERROR, "Syntax error (Multi-statements are not allowed). (SYNTAX_ERROR)")
-        if only_reading and verdict["query_class"].name != "READ_ONLY":
+        reads = bool(verdict["query_class"].name == "READ_ONLY")
+        if only_reading and not reads:
             raise StoreError(READONLY, "Cannot execute query in readonly mode. (READONLY)")
+        return reads
 
     def query(self, statement: str, output_format: str = "TabSeparated") -> Answer:
         try:

@@ -123,7 +123,7 @@ class Front:
             written = await self._insert(connection, head, text[head.data_at :], rest)
             return reply.whole(Answer(b"", 0, 0, 0), None, written)
         statement = text.decode()
-        await self._run(connection.check, statement, only_reading)
+        reads = await self._run(connection.check, statement, only_reading)
         named = output_format(text)
         chosen = named or request.default_format or DEFAULT_FORMAT
         hello = hello_block(request.query, text, self._engine.version, self._engine.timezone)
@@ -136,7 +136,7 @@ class Front:
             first = await self._run(next, blocks, None)
             return await reply.streamed(self._blocks(first, blocks), chosen)
         answer = await self._run(connection.query, statement, chosen)
-        return reply.whole(answer, chosen if answer.data else None)
+        return reply.whole(answer, chosen if reads else None)
 
     async def _insert(
         self, connection: EngineConnection, head: Head, first: bytes, rest: AsyncIterator[bytes]

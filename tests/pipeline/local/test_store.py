@@ -12,6 +12,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
 from clickhouse_connect.driver.external import ExternalData
+from clickhouse_connect.driver.summary import QuerySummary
 
 from pipeline.local.store.accounts import Account
 from pipeline.local.store.embedded import EmbeddedStore
@@ -100,6 +101,16 @@ def test_an_identifier_parameter_and_dates(store_client: Client, database: str) 
     assert [(row[0], _utc(row[1])) for row in answer.result_rows] == [
         ("x", datetime(2026, 1, 2, tzinfo=timezone.utc))
     ]
+
+
+def test_an_empty_result_is_told_from_no_result(store_client: Client, database: str) -> None:
+    assert store_client.command("SELECT 1 WHERE 0") == ""
+    assert store_client.command("SELECT 1 WHERE 0 FORMAT CSVWithNames") == '"1"'
+    assert store_client.command(f"SHOW TABLES FROM {database}") == ""
+    assert store_client.query("SELECT 1 AS a WHERE 0").result_rows == []
+    assert isinstance(
+        store_client.command(f"CREATE TABLE {database}.e (a UInt8) ENGINE = Memory"), QuerySummary
+    )
 
 
 def test_settings_hold_for_one_query(store_client: Client) -> None:
