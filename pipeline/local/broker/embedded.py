@@ -76,15 +76,17 @@ class EmbeddedBroker:
     def _start(self) -> None:
         require_free_port(_NAME, _HOST, self.port)
         jars = verified_jars(read_lock(), self.directory / "jars", self._progress)
-        java = self._java(jars)
+        java = _java_command()
+        # By environment: 46 paths on the command line would hide everything else in a list of processes.
+        environment = {"CLASSPATH": os.pathsep.join(map(str, jars))}
         data = self.directory / "data"
         settings = self.directory / "server.properties"
         # The controller's listener serves this node only, so any port does, a new one each time.
         settings.write_text(properties_text(server_properties(data, _HOST, self.port, free_port(_HOST))))
         if not (data / "meta.properties").exists():
             self._progress("formatting the broker's storage")
-            self._format([*java, "kafka.tools.StorageTool"], settings)
-        self._part.spawn([*java, *_JVM, *_LOGGING, "kafka.Kafka", str(settings)])
+            _format([*java, "kafka.tools.StorageTool"], environment, settings)
+        self._part.spawn([*java, *_JVM, *_LOGGING, "kafka.Kafka", str(settings)], environment)
         self._part.wait_ready(lambda: answers(_HOST, self.port), _START_SECONDS, _ADVICE)
 
     def stop(self) -> None:
@@ -99,30 +101,28 @@ class EmbeddedBroker:
         """Send a signal to the JVM, such as SIGSTOP."""
         self._part.signal(number)
 
-    def _java(self, jars: list[Path]) -> list[str]:
-        java = locate_java(os.environ)
-        command = [str(java), "-cp", os.pathsep.join(map(str, jars))]
-        if (java_version(java) or 0) >= 22:
-            # zstd-jni loads a native library; newer runtimes warn about that unless told it is meant.
-            command.append("--enable-native-access=ALL-UNNAMED")
-        return command
 
-    def _format(self, tool: list[str], settings: Path) -> None:
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        # Kafka's tools refuse an id that begins like an option.
-        cluster = cluster.replace("-", "_")
-        try:
-            subprocess.run(
-                [*tool, "format", "--config", str(settings), "--cluster-id", cluster],
-                capture_output=True,
-                text=True,
-                timeout=_FORMAT_SECONDS,
-                check=True,
-            )
-        except subprocess.CalledProcessError as error:
-            output = (error.stdout + error.stderr).strip().splitlines()
-            raise PartFailed(_NAME, f"formatting its storage failed: {output[-1:]}", _ADVICE) from error
-        except subprocess.TimeoutExpired as error:
-            raise PartFailed(
-                _NAME, f"formatting its storage took over {error.timeout:.0f} s", _ADVICE
-            ) from error
+def _java_command() -> list[str]:
+    java = locate_java(os.environ)
+    # zstd-jni loads a native library; newer runtimes warn about that unless told it is meant.
+    native = ["--enable-native-access=ALL-UNNAMED"] if (java_version(java) or 0) >= 22 else []
+    return [str(java), *native]
+
+
+def _format(tool: list[str], environment: dict[str, str], settings: Path) -> None:
+    # Kafka's tools take an id that begins with a dash for an option.
+    cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
+    try:
+        subprocess.run(
+            [*tool, "format", "--config", str(settings), "--cluster-id", cluster],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=_FORMAT_SECONDS,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        output = (error.stdout + error.stderr).strip().splitlines()
+        raise PartFailed(_NAME, f"formatting its storage failed: {output[-1:]}", _ADVICE) from error
+    except subprocess.TimeoutExpired as error:
+        raise PartFailed(_NAME, f"formatting its storage took over {error.timeout:.0f} s", _ADVICE) from error
