@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ else:
 
 CATALOGUE = Path(schemas.__file__).parent / "topics.toml"
 _REQUEST_TIMEOUT_MS = 15_000
+_VISIBLE_SECONDS = 15.0
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -85,6 +88,7 @@ async def apply(settings: Settings, progress: Callable[[str], None] | None = Non
             elif await _create(admin, topic, settings.kafka.replication_factor):
                 say(f"topic {topic.name} created, {topic.wanted_partitions} partitions")
                 created.append(topic.name)
+        await _visible(admin, settings.kafka)
     return created
 
 
@@ -117,6 +121,15 @@ async def _create(admin: AIOKafkaAdminClient, topic: Found, replication_factor: 
             reason = message[0] if message and message[0] else for_code(code).__name__
             raise TopicRefused(topic.name, reason)
     return True
+
+
+async def _visible(admin: AIOKafkaAdminClient, kafka: Kafka) -> None:
+    """Brokers tell of new topics a moment after the controller made them; whoever comes next needs them."""
+    deadline = time.monotonic() + _VISIBLE_SECONDS
+    while missing := [topic.name for topic in await _found(admin, kafka) if not topic.partitions]:
+        if time.monotonic() > deadline:
+            raise TopicRefused(missing[0], f"not visible {_VISIBLE_SECONDS:.0f} s after it was created")
+        await asyncio.sleep(0.05)
 
 
 async def _found(admin: AIOKafkaAdminClient, kafka: Kafka) -> list[Found]:
