@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ CONFIG_VARIABLE = "KVLENS_CONFIG"
 DEFAULT = "default"
 
 _REPLICAS = "replicas"
+_NOT_FINITE = "Expected a finite number"
 _REPLICAS_VARIABLE = PREFIX + "REPLICAS"
 # Kubernetes gives every pod such variables for each Service; a Service called kvlens must not stop us.
 _SERVICE_LINK = re.compile(
@@ -119,8 +121,11 @@ def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]
     for section, values in tree.items():
         if section == _REPLICAS:
             given.append((_REPLICAS,))
-        else:
-            given.extend((section, key) for key in values)
+            continue
+        for key, value in values.items():
+            given.append((section, key))
+            if not _finite(value):
+                raise ConfigurationError(name, f"{_NOT_FINITE} - at `$.{section}.{key}`")
     return settings, given
 
 
@@ -150,11 +155,18 @@ def _from_environment(
         elif variable in known:
             section, key, hint = known[variable]
             try:
-                yield variable, (section, key), msgspec.convert(text, hint, strict=False)
+                value = msgspec.convert(text, hint, strict=False)
             except msgspec.ValidationError as error:
                 raise ConfigurationError(variable, str(error)) from error
+            if not _finite(value):
+                raise ConfigurationError(variable, _NOT_FINITE)
+            yield variable, (section, key), value
         elif not _SERVICE_LINK.fullmatch(variable):
             raise ConfigurationError(variable, "no such setting; `kvlens config show` lists all of them")
+
+
+def _finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _replicas_from_json(text: str) -> tuple[Replica, ...]:

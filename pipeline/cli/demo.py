@@ -56,11 +56,13 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
                         click.echo(_CLEAR + moment.screen)
                     else:
                         tell(moment.plain)
-            summary = the_demo.summary(ready_seconds)
+            summary = the_demo.summary(ready_seconds) if seconds is not None else None
         finally:
             tell("stopping")
             the_demo.close()
+    if summary is None:
+        return
     if as_json:
         click.echo(json.dumps(summary))
-    if seconds is not None and not summary["events"]:
+    if not summary["rows"]["occupancy_10s"] or not summary["events"]:
         raise Failure(f"no event arrived within {seconds:g} s; see the logs in {directory.logs}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ class Terminated(BaseException):
 def run(command: click.Command, arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and end the process with the exit code of what happened."""
     signal.signal(signal.SIGTERM, _raise_terminated)
+    # Libraries' warnings would come beside the one line; commands that log configure it.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         with _translated():
             result = command.main(arguments, prog_name="kvlens", standalone_mode=False)

@@ -50,7 +50,7 @@ _GROUPS = (
         ("vllm-0.14-cpu", "vllm-0.33-cpu"),
         (
             *("--replicas", "2", "--era", "vllm-0.14", "--era", "vllm-0.33", "--model", MODEL),
-            *("--blocks", "500", "--cpu-blocks", "900", "--rate", "4", "--seed", "1", "--lora-share", "0.1"),
+            *("--blocks", "500", "--cpu-blocks", "600", "--rate", "4", "--seed", "1", "--lora-share", "0.1"),
             *_SHORT_CHATS,
         ),
     ),
@@ -69,7 +69,7 @@ _GROUPS = (
         (
             *("--replicas", "1", "--hybrid", "1", "--era", "vllm-0.33", "--model", HYBRID_MODEL),
             # Long prompts: a block of such an engine has 2176 tokens.
-            *("--hybrid-blocks", "40", "--rate", "2", "--seed", "3"),
+            *("--hybrid-blocks", "24", "--rate", "2", "--seed", "3"),
             *("--system-prompt-tokens", "2300", "--max-prompt-tokens", "9000", "--user-tokens", "400"),
         ),
     ),

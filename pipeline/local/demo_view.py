@@ -79,7 +79,8 @@ def _cells(pool: PoolFigures) -> tuple[str, ...]:
         pool.medium,
         f"{bound}{pool.entries:,} / {capacity}",
         _bar(pool.entries, pool.capacity_blocks) + fine,
-        f"{pool.tokens:,}",
+        # Placeholders of offload tiers do not tell how many tokens they hold.
+        f"{pool.tokens:,}" if pool.tokens or not pool.entries else "?",
         f"{pool.stored_per_second:.1f}",
         "-" if pool.store_only else f"{pool.evicted_per_second:.1f}",
         lifetime,

@@ -35,7 +35,9 @@ class Recorder:
                 socket.connect(endpoint)
             except zmq.ZMQError as error:
                 self.close()
-                raise OSError(error.errno, f"cannot connect to {endpoint}: {error.strerror}") from error
+                raise OSError(
+                    error.errno, f"cannot connect to {endpoint}: {zmq.strerror(error.errno)}"
+                ) from error
 
     def run(
         self,
