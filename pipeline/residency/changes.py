@@ -22,10 +22,10 @@ class Changes(NamedTuple):
     block_sizes: npt.NDArray[np.uint32]
 
 
-def shard_of(hashes: npt.NDArray[np.uint64], shards: int) -> npt.NDArray[np.intp]:
+def shard_of(hashes: npt.NDArray[np.uint64], shards: int) -> npt.NDArray[np.uint16]:
     """Return the shard of each hash: its high bits, scaled to the number of shards."""
     high = hashes >> np.uint64(32)
-    shard: npt.NDArray[np.intp] = ((high * np.uint64(shards)) >> np.uint64(32)).astype(np.intp)
+    shard: npt.NDArray[np.uint16] = ((high * np.uint64(shards)) >> np.uint64(32)).astype(np.uint16)
     return shard
 
 
@@ -34,17 +34,22 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
     parts: dict[int, list[ResidencyChanges]] = {}
     for pool in _joined(changes):
         shard = shard_of(pool.hashes, shards)
-        for number in np.unique(shard).tolist():
-            mine = shard == number
+        order = np.argsort(shard, kind="stable")
+        numbers, starts = np.unique(shard[order], return_index=True)
+        columns = (
+            pool.hashes[order].astype(">u8").tobytes(),
+            pool.kinds[order].tobytes(),
+            pool.times[order].astype("<f8").tobytes(),
+            pool.block_sizes[order].astype("<u4").tobytes(),
+        )
+        ends = [*starts[1:].tolist(), len(order)]
+        for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+            hashes, kinds, times, sizes = (
+                column[start * width : end * width]
+                for column, width in zip(columns, (8, 1, 8, 4), strict=True)
+            )
             parts.setdefault(number, []).append(
-                ResidencyChanges(
-                    medium=pool.medium,
-                    group_idx=pool.group_idx,
-                    hashes=pool.hashes[mine].astype(">u8").tobytes(),
-                    kinds=pool.kinds[mine].tobytes(),
-                    times=pool.times[mine].astype("<f8").tobytes(),
-                    block_sizes=pool.block_sizes[mine].astype("<u4").tobytes(),
-                )
+                ResidencyChanges(pool.medium, pool.group_idx, hashes, kinds, times, sizes)
             )
     yield from sorted(parts.items())
 

@@ -92,6 +92,9 @@ class GranularPool:
         self.fine_size = fine_size
         self.flow = Flow()
         self.changes: list[Changes] = []
+        self.codes_of_one: dict[int, int] = {}
+        self.codes_of_several: dict[int, int] = {}
+        """Empty, unlike those of a `Pool`: every store needs a second look here."""
         self.coarse: dict[int, Coarse] = {}
         self.fine: dict[int, Fine] = {}
         self._age = age
@@ -150,23 +153,24 @@ class GranularPool:
     def _depth(self, block: int) -> int | None:
         """Return how many fine blocks the sequence has up to and including this one, if that is known.
 
-        A parent may be announced (again) after its child, so depths are looked up when they are needed.
+        A parent may be announced (again) after its child, so depths are looked up when they are needed. A
+        chain that bites its own tail, which no engine makes, has no depth.
         """
-        path: list[Fine] = []
+        path: dict[int, Fine] = {}
         at: int | None = block
         depth: int | None = None
         while at is not None:
             fine = self.fine.get(at)
-            if fine is None:
+            if fine is None or at in path:
                 return None
             if fine.depth is not None:
                 depth = fine.depth
                 break
-            path.append(fine)
+            path[at] = fine
             at = fine.parent
         if depth is None:
             return None
-        for fine in reversed(path):
+        for fine in reversed(path.values()):
             depth += 1
             fine.depth = depth
         return depth

@@ -21,11 +21,8 @@ from pipeline.residency.operations import (
 )
 from pipeline.residency.settling import Course, Tally, course_of, merged, settle
 from pipeline.residency.table import ABSENT, BlockTable, hashes_of, keys_of
-from schemas.hashes import HASH_BYTES
 from schemas.residency import CLEARED
 
-SETTLE_AT_BYTES = 8192 * HASH_BYTES
-"""Operations collected before they are applied: enough to make vectors pay, little enough to hold."""
 EARLY_STORES = 256
 
 
@@ -57,28 +54,31 @@ class Pool:
         self.changes: list[Changes] = []
         self.touched: list[npt.NDArray[np.uint64]] = []
         """Keys whose entry changed since the last checkpoint."""
+        self.codes_of_one: dict[int, int] = {}
+        """Block size to code, for sizes that stores of a single hash need no second look at."""
+        self.codes_of_several: dict[int, int] = {}
+        """Likewise for stores of several hashes."""
         self._codes: dict[int, int] = {}
         self._other_sizes: OtherSizes = {}
-        self._pending: list[Pending] = []
-        self._pending_bytes = 0
-        self._repeats: list[int] = []
-        """Indices in `_pending` of stores that do not count if all their hashes are resident."""
-
-    def knows(self, block_size: int, *, several: bool) -> bool:
-        """Return whether the size was announced before, and in this way."""
-        code = self._codes.get(block_size)
-        return code is not None and (not several or self.several_hashes[code])
+        self.pending: list[Pending] = []
+        """Operations collected since the last `settle`."""
+        self.repeats: list[int] = []
+        """Indices in `pending` of stores that do not count if all their hashes are resident."""
 
     def note(self, block_size: int, *, several: bool) -> None:
         """Take note of a block size, or of a new way of announcing it, before the first such store."""
-        if block_size not in self._codes:
-            self._codes[block_size] = len(self.block_sizes)
+        code = self._codes.get(block_size)
+        if code is None:
+            code = self._codes[block_size] = len(self.block_sizes)
             self.block_sizes.append(block_size)
             self.entries.append(0)
             self.blocks.append(0)
             self.removed.append(0)
             self.several_hashes.append(False)
-        self.several_hashes[self._codes[block_size]] |= several
+        self.several_hashes[code] |= several
+        self.codes_of_one[block_size] = code
+        if self.several_hashes[code]:
+            self.codes_of_several[block_size] = code
 
     def note_chain(self, parent: bytes | None, packed: bytes) -> None:
         """Remember a store's place in its chain while the engine has not removed anything yet."""
@@ -88,21 +88,15 @@ class Pool:
     def store(self, packed: bytes, at: float, block_size: int, *, may_repeat: bool = False) -> None:
         """Note that a copy of each hash came. With `may_repeat`, it counts only if one was absent."""
         if may_repeat:
-            self._repeats.append(len(self._pending))
-        self._pending.append((packed, at, self._codes[block_size]))
-        self._pending_bytes += len(packed)
-        if self._pending_bytes >= SETTLE_AT_BYTES:
-            self.settle()
+            self.repeats.append(len(self.pending))
+        self.pending.append((packed, at, self._codes[block_size]))
 
     def remove(self, packed: bytes, at: float) -> None:
         """Note that a copy of each hash left."""
         if not self.removes:
             self.removes = True
             self.early_stores.clear()
-        self._pending.append((packed, at, REMOVAL))
-        self._pending_bytes += len(packed)
-        if self._pending_bytes >= SETTLE_AT_BYTES:
-            self.settle()
+        self.pending.append((packed, at, REMOVAL))
 
     def clear(self, at: float) -> None:
         """Drop every block at event time `at`: cleared, not evicted."""
@@ -121,10 +115,10 @@ class Pool:
 
     def settle(self) -> None:
         """Apply what was collected; afterwards table, counters, flow and changes are up to date."""
-        if not self._pending:
+        if not self.pending:
             return
-        pending, self._pending, self._pending_bytes = self._pending, [], 0
-        repeats, self._repeats = self._repeats, []
+        pending, self.pending = self.pending, []
+        repeats, self.repeats = self.repeats, []
         operations = sorted_operations(pending)
         if operations is None:
             return

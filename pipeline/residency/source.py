@@ -30,6 +30,8 @@ from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker
 from schemas.trust import Trust
 
+SETTLE_AT_BYTES = 8192 * HASH_BYTES
+"""Hashes collected before they are applied: enough to make vectors pay, little enough to hold."""
 NEVER = -1
 """Sequence number before the first batch."""
 
@@ -88,6 +90,8 @@ class SourceResidency:
         """Whether the next checkpoint cannot be a delta."""
         self.granular: list[GranularPool] = []
         self._repeatable = False
+        self._unsettled = 0
+        """Bytes of hashes collected since the last `settle`."""
         self._flow_before: dict[tuple[str, int], Flow] = {}
 
     def apply(self, record: EventsRecord, offset: int) -> None:
@@ -151,19 +155,32 @@ class SourceResidency:
     def _apply_events(self, events: list[Event], at: float) -> None:
         pools = self.pools
         for event in events:
-            if isinstance(event, Removed):
+            if isinstance(event, Stored):
+                packed = event.hashes
+                self._unsettled += len(packed)
+                pool = pools.get((event.medium, event.group_idx))
+                # What follows is `_stored` for the common case: nothing new about the pool.
+                if isinstance(pool, Pool) and pool.removes:
+                    codes = pool.codes_of_several if len(packed) > HASH_BYTES else pool.codes_of_one
+                    code = codes.get(event.block_size)
+                    if code is not None and (event.parent is not None or not self._repeatable):
+                        pool.pending.append((packed, at, code))
+                        continue
+                self._stored(event, at)
+            elif isinstance(event, Removed):
+                self._unsettled += len(event.hashes)
                 pool = pools.get((event.medium, event.group_idx))
                 if pool is None:
                     pool = self._pool(event.medium, event.group_idx)
                 pool.remove(event.hashes, at)
-            elif isinstance(event, Stored):
-                self._stored(event, at)
             elif isinstance(event, Cleared):
                 self._cleared(at)
             elif isinstance(event, Undecodable):
                 self._undecodable(event, at)
         for granular in self.granular:
             granular.batch_ended(at)
+        if self._unsettled >= SETTLE_AT_BYTES:
+            self.settle()
 
     def _stored(self, event: Stored, at: float) -> None:
         pool = self.pools.get((event.medium, event.group_idx))
@@ -176,7 +193,7 @@ class SourceResidency:
             pool.store(packed, at, block_size, parent)
             return
         several = len(packed) > HASH_BYTES
-        if not pool.knows(block_size, several=several):
+        if block_size not in (pool.codes_of_several if several else pool.codes_of_one):
             pool.note(block_size, several=several)
             sizes = self._granularities(pool)
             if sizes is not None:
@@ -292,6 +309,7 @@ class SourceResidency:
 
     def settle(self) -> None:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
+        self._unsettled = 0
         for pool in self.pools.values():
             pool.settle()
 
