@@ -70,7 +70,7 @@ class Demo:
         stack.start_worker()
         self._client = connect(stack.settings.clickhouse)
         stack.start_connector()
-        # After the connector: engines publish once anybody has subscribed, and it is to see their first batch.
+        # After the connector: engines publish once anybody subscribed, and it is to see their first batch.
         self._probe = PublicationProbe(endpoints, self._meter)
 
     def moments(self, seconds: float | None, every: float) -> Iterator[Moment]:

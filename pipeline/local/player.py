@@ -159,5 +159,7 @@ def _listen(socket: zmq.Socket[bytes], endpoint: str) -> str:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         socket.close(0)
-        raise OSError(error.errno, f"cannot listen on {endpoint}: {zmq.strerror(error.errno)}") from error
+        raise OSError(
+            error.errno, f"cannot listen on {endpoint}: {zmq.strerror(error.errno or 0)}"
+        ) from error
     return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()

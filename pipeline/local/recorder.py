@@ -36,7 +36,7 @@ class Recorder:
             except zmq.ZMQError as error:
                 self.close()
                 raise OSError(
-                    error.errno, f"cannot connect to {endpoint}: {zmq.strerror(error.errno)}"
+                    error.errno, f"cannot connect to {endpoint}: {zmq.strerror(error.errno or 0)}"
                 ) from error
 
     def run(

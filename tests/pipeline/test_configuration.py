@@ -81,7 +81,8 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
     [
         (
             "[kafka",
-            "kvlens.toml: not valid TOML: Expected ']' at the end of a table declaration (at end of document)",
+            "kvlens.toml: not valid TOML: "
+            "Expected ']' at the end of a table declaration (at end of document)",
         ),
         ("[kafak]", "kvlens.toml: Object contains unknown field `kafak`"),
         ("[kafka]\ntopic = 1", "kvlens.toml: Object contains unknown field `topic` - at `$.kafka`"),
@@ -128,7 +129,8 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
         ),
         (
             ONE.replace("tcp://127.0.0.1:5557", "ipc:///tmp/a") + "dp_ranks = 2",
-            "kvlens.toml: DP ranks need a tcp endpoint (rank r listens on port + r) - at `$.replicas[0].endpoint`",
+            "kvlens.toml: DP ranks need a tcp endpoint (rank r listens on port + r) "
+            "- at `$.replicas[0].endpoint`",
         ),
     ],
 )

@@ -1,7 +1,8 @@
-"""The supervisor: restart with growing pauses, stop in reverse order, on a real child process and on a clock."""
+"""The supervisor: restarts with growing pauses, stops in reverse, on a clock and on real children."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -57,7 +58,7 @@ def test_pauses_grow_to_a_bound_and_begin_anew_after_a_stable_time():
         if supervisor.restarts["a"] > len(starts):
             starts.append(now)
         now += 0.25
-    pauses = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(starts)]
     assert starts[0] == 0.5
     assert pauses[:6] == [1.0, 2.0, 4.0, 8.0, 16.0, LONGEST_PAUSE_SECONDS]
     assert set(pauses[6:]) == {LONGEST_PAUSE_SECONDS}
