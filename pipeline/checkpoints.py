@@ -8,11 +8,12 @@ wakes up. A transaction holds outputs, checkpoint records and the source offset:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, NotEnoughReplicasError, ProducerFenced
 
 from pipeline.errors import CheckpointFailed, KafkaUnavailable, TopicMissing
 from pipeline.kafka_security import client_options
@@ -91,7 +92,7 @@ class CheckpointLog:
         except (ProducerFenced, InvalidProducerEpoch) as error:
             raise CheckpointFailed(self.source, self.partition, _reason(error), fenced=True) from error
         except asyncio.TimeoutError as error:
-            reason = f"no answer within {_COMMIT_SECONDS:.0f} s"
+            reason = f"no answer within {_COMMIT_SECONDS:.0f} s: brokers away, or too few replicas in sync"
             raise CheckpointFailed(self.source, self.partition, reason, fenced=False) from error
         except (KafkaError, OSError, ValueError) as error:
             raise CheckpointFailed(self.source, self.partition, _reason(error), fenced=False) from error
@@ -165,6 +166,21 @@ async def _read(
         for record in batches.get(partition, ()):
             latest[record.key] = record.value
     return latest
+
+
+class _VerificationRetries(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return NotEnoughReplicasError not in (record.args or ())
+
+
+def without_verification_retries() -> None:
+    """Keep aiokafka from warning at every transaction.
+
+    Brokers that look up whether a partition is part of a transaction (KIP-890) answer its first records with
+    "not enough replicas" until they know, and aiokafka sends them again. If replicas are really missing the
+    commit runs out of time and says so.
+    """
+    logging.getLogger("aiokafka.producer.sender").addFilter(_VerificationRetries())
 
 
 def _reason(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from aiokafka.errors import KafkaError
 
 from pipeline import topics
 from pipeline.agent import Agent
+from pipeline.checkpoints import without_verification_retries
 from pipeline.errors import (
     CheckpointFailed,
     KafkaUnavailable,
@@ -75,6 +76,7 @@ def run(settings: Settings) -> None:
     # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
     uvloop.install()
     without_pandas()
+    without_verification_retries()
     asyncio.run(_run(settings))
 
 

@@ -20,6 +20,7 @@ import clickhouse_connect
 import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from pipeline import migrations, topics
 from pipeline.local.broker.embedded import EmbeddedBroker
@@ -166,6 +167,17 @@ class Laboratory:
                 if over_seconds:
                     await asyncio.sleep(over_seconds / len(log))
             await producer.flush()
+
+    def remove_before(self, replica: str, offset: int) -> None:
+        """Do what retention does: drop the oldest records of a replica's partition."""
+        asyncio.run(self._remove_before(zlib.crc32(replica.encode()) % PARTITIONS, offset))
+
+    async def _remove_before(self, partition: int, offset: int) -> None:
+        topic = topics.topic_name(self.settings.kafka, "events")
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await admin.start()
+        await admin.delete_records({TopicPartition(topic, partition): RecordsToDelete(offset)})
+        await admin.close()
 
     def committed(self) -> int:
         """Events records that are covered by commits of the group."""

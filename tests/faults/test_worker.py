@@ -8,8 +8,6 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-import pytest
-
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
 from schemas.events import EventsRecord, Removed, Stored
@@ -41,13 +39,13 @@ def recount(log: list[EventsRecord]) -> tuple[dict[Any, tuple[int, int]], dict[A
     return occupancy, {key: (stored, removed) for key, (stored, removed) in flow.items()}
 
 
-@pytest.mark.parametrize("json", [False, True])
 def test_tables_equal_a_recount(
-    json: bool, broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make, generated: Make
+    broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make, generated: Make
 ) -> None:
     laboratory = new_laboratory(broker, store)
     log = generated(1, replicas=5, rounds=30, began=time.time() - 600)
-    laboratory.produce(log, json=json)
+    laboratory.produce(log[:70])
+    laboratory.produce(log[70:], json=True)
     worker = laboratory.worker()
     laboratory.wait_applied(len(log))
     assert worker.stop() == 0
@@ -66,3 +64,25 @@ def test_tables_equal_a_recount(
         )
     } == flow
     assert len(laboratory.table("sources")) == 5
+
+
+def test_retention_before_the_first_start_and_ahead_of_a_stopped_worker(
+    broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make, generated: Make
+) -> None:
+    laboratory = new_laboratory(broker, store)
+    log = generated(3, replicas=1, rounds=40, began=time.time() - 600)
+    laboratory.produce(log[:20])
+    laboratory.remove_before(log[0].replica, 5)
+    worker = laboratory.worker()
+    laboratory.wait_applied(20)
+    assert worker.stop() == 0
+    assert "retention" not in worker.log.read_text()
+
+    laboratory.produce(log[20:])
+    laboratory.remove_before(log[0].replica, 30)
+    worker = laboratory.worker()
+    laboratory.wait_applied(40)
+    assert worker.stop() == 0
+    [line] = [line for line in worker.log.read_text().splitlines() if "retention removed records" in line]
+    assert "first=20 last=29" in line
+    assert "records=10" in line
