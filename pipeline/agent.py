@@ -144,20 +144,27 @@ class Agent:
             self._fatal(error)
 
     async def _release(self, why: str) -> None:
-        async with self._handing_over:
-            # Taken out first, so that nothing is applied after the last cut.
-            leaving, self.owned = [*self.owned.values()], {}
-            self._metrics.partitions.labels(self.role.name).set(0)
-            if not leaving:
-                return
-            try:
-                await asyncio.wait_for(self._saving.save(leaving), FINAL_SECONDS)
-            except asyncio.TimeoutError:
-                reason = f"not saved within {FINAL_SECONDS:.0f} s of the {why}"
-                raise CheckpointFailed(self.role.source, leaving[0].partition, reason, fenced=False) from None
-            await asyncio.gather(*(owned.log.close() for owned in leaving))
+        # Taken out first, so that nothing is applied after the last cut.
+        leaving, self.owned = [*self.owned.values()], {}
+        self._metrics.partitions.labels(self.role.name).set(0)
+        try:
+            await asyncio.wait_for(self._hand_over(leaving), FINAL_SECONDS)
+        except asyncio.TimeoutError:
+            reason = f"not saved within {FINAL_SECONDS:.0f} s of the {why}"
+            numbers = [owned.partition for owned in leaving] or [-1]
+            raise CheckpointFailed(self.role.source, numbers[0], reason, fenced=False) from None
+        if leaving:
             numbers = [owned.partition for owned in leaving]
             _log.info("partitions given up", agent=self.role.name, partitions=numbers, why=why)
+
+    async def _hand_over(self, leaving: list[OwnedPartition]) -> None:
+        async with self._handing_over:
+            # A load that was under way has finished now and gave us more.
+            leaving += self.owned.values()
+            self.owned = {}
+            if leaving:
+                await self._saving.save(leaving)
+                await asyncio.gather(*(owned.log.close() for owned in leaving))
 
     async def _load(self, numbers: Sequence[int]) -> list[OwnedPartition]:
         role = self.role

@@ -101,6 +101,18 @@ class MigrationRefused(PipelineError):
         return f"migration {self.name}, statement {self.statement}, was refused: {self.reason}"
 
 
+class PortUnavailable(PipelineError):
+    """The health and metrics pages cannot be served."""
+
+    def __init__(self, port: int, reason: str) -> None:
+        super().__init__(port, reason)
+        self.port = port
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"port {self.port} cannot be used: {self.reason}; change worker.metrics_port"
+
+
 class CheckpointFailed(PipelineError):
     """A checkpoint transaction did not commit; the state in memory is void."""
 

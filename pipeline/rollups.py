@@ -34,7 +34,7 @@ _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 _HORIZON = timedelta(hours=2)
-"""Recomputed after a start: the marks of a worker that was killed died with it."""
+"""Recomputed after a start."""
 _OLDEST = timedelta(days=6)
 """Ten-second rows older than a week expire; a minute is not recomputed from what is left of it."""
 
@@ -75,6 +75,7 @@ class Rollups:
         self._metrics = metrics
         self._marks: Marks = {}
         self._client: Client | None = None
+        self._caught_up = False
 
     def mark(self, rows: Iterable[Row]) -> None:
         """Note rows that were written."""
@@ -84,14 +85,8 @@ class Rollups:
     async def run(self, every_seconds: float) -> None:
         """Recompute what was marked, for ever; what failed stays marked."""
         await asyncio.sleep(min(every_seconds, 1.0))
-        started = False
         while True:
             try:
-                if not started:
-                    recent = await asyncio.to_thread(self._recent)
-                    for family in FAMILIES.values():
-                        self._marks.setdefault(family, set()).update(recent)
-                    started = True
                 await self.run_once()
             except StoreUnavailable as error:
                 self._metrics.store_failures.labels("rollup").inc()
@@ -99,7 +94,15 @@ class Rollups:
             await asyncio.sleep(every_seconds)
 
     async def run_once(self) -> None:
-        """Recompute what is marked now. Raises StoreUnavailable; what is not done stays marked."""
+        """Recompute what is marked now. Raises StoreUnavailable; what is not done stays marked.
+
+        The first run adds the recent past: the marks of a worker that was killed died with it.
+        """
+        if not self._caught_up:
+            recent = await asyncio.to_thread(self._recent)
+            for family in FAMILIES.values():
+                self._marks.setdefault(family, set()).update(recent)
+            self._caught_up = True
         taken, self._marks = self._marks, {}
         began = time.monotonic()
         try:

@@ -26,6 +26,7 @@ from pipeline.errors import (
     KafkaUnavailable,
     OffsetGap,
     PipelineError,
+    PortUnavailable,
     Stalled,
     StoreUnavailable,
     TopicMissing,
@@ -40,7 +41,7 @@ from pipeline.telemetry import HealthPages, WorkerMetrics
 from pipeline.watchdog import Standing, Watchdog
 from schemas.settings import Settings, Worker
 
-_STOP_SECONDS = 10.0
+_STOP_SECONDS = 5.0
 _WATCH_SECONDS = 5.0
 _HOLD_CHECKPOINTS = 2.0
 
@@ -70,8 +71,9 @@ def exit_code(error: BaseException) -> ExitCode:
 def run(settings: Settings) -> None:
     """Run the replica agent until SIGTERM or SIGINT, then save and return.
 
-    Raises KafkaUnavailable, TopicMissing or TopicMismatch when it cannot start. Whatever makes the state in
-    memory void ends the process at once with an ExitCode, without unwinding: nothing may be written then.
+    Raises KafkaUnavailable, TopicMissing, TopicMismatch or PortUnavailable when it cannot start. Whatever
+    makes the state in memory void ends the process at once with an ExitCode, without unwinding: nothing may
+    be written then.
     """
     # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
     uvloop.install()
@@ -87,6 +89,10 @@ def fatal(error: BaseException) -> NoReturn:
         _log.critical("worker ends", exc_info=error)
     else:
         _log.critical("worker ends", reason=str(error))
+    _exit(code)
+
+
+def _exit(code: ExitCode) -> NoReturn:
     logging.shutdown()
     sys.stderr.flush()
     sys.stdout.flush()
@@ -107,17 +113,18 @@ async def _run(settings: Settings) -> None:
     agent = Agent(settings, role, saving, metrics, fatal=fatal)
     pages = HealthPages(metrics.registry, lambda: agent.ready)
     if settings.worker.metrics_port:
-        await pages.start(settings.worker.metrics_port)
+        try:
+            await pages.start(settings.worker.metrics_port)
+        except OSError as error:
+            raise PortUnavailable(settings.worker.metrics_port, str(error)) from error
     stop = _stop_signal()
-    try:
-        await agent.app.start()
-    except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(settings.kafka.bootstrap_servers, str(error)) from error
     tasks = [
         _watched(agent.checkpoint_every(settings.worker.checkpoint_seconds)),
         _watched(rollups.run(settings.worker.rollup_seconds)),
         _watched(_watch(settings, agent, saving, metrics)),
         _watched(_crashed(agent)),
+        # Returns when partitions are assigned, which may take long: a signal must not wait for that.
+        _watched(_start(agent, settings)),
     ]
     await stop.wait()
     _log.info("stopping")
@@ -130,8 +137,12 @@ async def _run(settings: Settings) -> None:
     tasks[0].cancel()
     with contextlib.suppress(StoreUnavailable, asyncio.TimeoutError):
         await asyncio.wait_for(rollups.run_once(), _STOP_SECONDS)
-    with contextlib.suppress(asyncio.TimeoutError):
+    try:
         await asyncio.wait_for(agent.app.stop(), _STOP_SECONDS)
+    except asyncio.TimeoutError:
+        # Its consumer thread would keep the process alive; everything is saved.
+        _log.warning("the consumer did not stop in time")
+        _exit(ExitCode.OK)
     await pages.stop()
     tables.close()
     _log.info("stopped")
@@ -159,6 +170,13 @@ def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     task = asyncio.create_task(work)
     task.add_done_callback(ended)
     return task
+
+
+async def _start(agent: Agent, settings: Settings) -> None:
+    try:
+        await agent.app.start()
+    except (KafkaError, OSError) as error:
+        raise KafkaUnavailable(settings.kafka.bootstrap_servers, str(error)) from error
 
 
 async def _crashed(agent: Agent) -> None:
