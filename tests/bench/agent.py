@@ -1,0 +1,171 @@
+"""The replica agent through Faust, from Kafka to ClickHouse: block operations per second and core."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from figures import Figures
+from payloads import captures
+from processes import cpu_seconds, launched, resident_bytes
+
+from connectors.source import Source, SourceStream
+from pipeline import migrations, topics
+from schemas.events import EventsRecord, Removed, Stored
+from schemas.settings import ClickHouse, Connector, Kafka, Settings, Worker
+
+_encode = msgspec.msgpack.Encoder().encode
+COPIES = 40
+"""How often each capture is played, as different replicas."""
+
+
+def records_of(replica: str, payloads: Sequence[bytes], settings: Connector) -> list[EventsRecord]:
+    """Return the records a connector would publish for these payloads at full rate."""
+    source = Source(replica, 0, "bench", "default", "bench", "tcp://127.0.0.1:1")
+    stream = SourceStream(source, settings, time.time)
+    records: list[EventsRecord] = []
+    for seq, payload in enumerate(payloads):
+        records += stream.feed((b"", seq.to_bytes(8, "big"), payload), time.time())
+    records += stream.flush()
+    # Captured timestamps are moved to now, or every source would be carried forward from then until now.
+    first = next(batch.ts for record in records for batch in record.batches if batch.seq is not None)
+    for record in records:
+        for batch in record.batches:
+            batch.ts += time.time() - first if batch.seq is not None else 0.0
+            batch.received_at = batch.ts
+    return records
+
+
+def block_operations(records: Sequence[EventsRecord]) -> int:
+    return sum(
+        len(event.hashes) // 8
+        for record in records
+        for batch in record.batches
+        for event in batch.events
+        if isinstance(event, (Stored, Removed))
+    )
+
+
+async def _produce(bootstrap: str, topic: str, records: Sequence[EventsRecord], partitions: int) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="zstd", linger_ms=5)
+    await producer.start()
+    try:
+        futures = [
+            await producer.send(
+                topic,
+                _encode(record),
+                key=record.replica.encode(),
+                partition=hash(record.replica) % partitions,
+                headers=[("content-type", b"application/msgpack")],
+            )
+            for record in records
+        ]
+        await asyncio.gather(*futures)
+    finally:
+        await producer.stop()
+
+
+async def _committed(bootstrap: str, topic: str, group: str, partitions: int) -> tuple[int, int]:
+    """Return (offsets committed by the group, offsets in the topic), summed."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        parts = [TopicPartition(topic, number) for number in range(partitions)]
+        consumer.assign(parts)
+        ends = await consumer.end_offsets(parts)
+        done = [await consumer.committed(part) or 0 for part in parts]
+        return sum(done), sum(ends.values())
+    finally:
+        await consumer.stop()
+
+
+async def _bare_loop(bootstrap: str, topic: str, partitions: int) -> float:
+    """Return CPU seconds of reading, decoding and counting references in a dict, without Faust."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    decode = msgspec.msgpack.Decoder(EventsRecord).decode
+    parts = [TopicPartition(topic, number) for number in range(partitions)]
+    consumer.assign(parts)
+    await consumer.seek_to_beginning()
+    ends = await consumer.end_offsets(parts)
+    left = sum(ends.values())
+    counts: dict[tuple[str, str, int, bytes], int] = {}
+    began = time.process_time()
+    while left:
+        for batch in (await consumer.getmany(timeout_ms=1000)).values():
+            left -= len(batch)
+            for message in batch:
+                record = decode(message.value)
+                for engine_batch in record.batches:
+                    for event in engine_batch.events:
+                        if isinstance(event, (Stored, Removed)):
+                            step = 1 if isinstance(event, Stored) else -1
+                            packed = event.hashes
+                            for at in range(0, len(packed), 8):
+                                key = (record.replica, event.medium, event.group_idx, packed[at : at + 8])
+                                count = counts.get(key, 0) + step
+                                if count > 0:
+                                    counts[key] = count
+                                else:
+                                    counts.pop(key, None)
+    used = time.process_time() - began
+    await consumer.stop()
+    return used
+
+
+def run(figures: Figures, bootstrap: str, store_url: str) -> None:
+    """Measure; needs an empty broker and store."""
+    settings = Settings(
+        kafka=Kafka(bootstrap_servers=bootstrap, topic_prefix="bench-agent", group="bench-agent"),
+        clickhouse=ClickHouse(url=store_url, database="bench_agent"),
+        worker=Worker(max_clock_behind_seconds=1e9),
+    )
+    asyncio.run(topics.apply(settings))
+    migrations.apply(settings)
+    records: list[EventsRecord] = []
+    for name, payloads in captures().items():
+        once = records_of("", payloads, settings.connector)
+        for copy in range(COPIES):
+            records += [msgspec.structs.replace(record, replica=f"{name}-{copy}") for record in once]
+    operations = block_operations(records)
+    topic = "bench-agent.events.v1"
+    partitions = 8
+    environment = {
+        **os.environ,
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
+        "KVLENS_KAFKA__TOPIC_PREFIX": settings.kafka.topic_prefix,
+        "KVLENS_KAFKA__GROUP": settings.kafka.group,
+        "KVLENS_CLICKHOUSE__URL": store_url,
+        "KVLENS_CLICKHOUSE__DATABASE": settings.clickhouse.database,
+        "KVLENS_WORKER__MAX_CLOCK_BEHIND_SECONDS": "1e9",
+    }
+    with launched(["work"], environment) as worker:
+        time.sleep(6)
+        idle, memory = cpu_seconds(worker.pid), resident_bytes(worker.pid)
+        began = time.monotonic()
+        asyncio.run(_produce(bootstrap, topic, records, partitions))
+        while True:
+            done, end = asyncio.run(
+                _committed(bootstrap, topic, f"{settings.kafka.group}.replica", partitions)
+            )
+            if done >= end > 0:
+                break
+            if worker.poll() is not None or time.monotonic() - began > 300:
+                raise SystemExit(f"the worker did not finish: {done} of {end} offsets")
+            time.sleep(0.5)
+        wall = time.monotonic() - began
+        used = cpu_seconds(worker.pid) - idle
+        grown = resident_bytes(worker.pid) - memory
+    bare = asyncio.run(_bare_loop(bootstrap, topic, partitions))
+    figures.add("agent: block operations through Faust, Kafka to rows", operations / used, "block-ops/s/core")
+    figures.add("agent: CPU per block operation", used / operations * 1e6, "µs")
+    figures.add("agent: CPU per record of 32 KiB", used / len(records) * 1e6, "µs")
+    figures.add(
+        "agent: wall clock, producer and broker on the same machine", operations / wall, "block-ops/s"
+    )
+    figures.add("limit: bare aiokafka loop with a dict, no tables", operations / bare, "block-ops/s/core")
+    figures.add("agent: memory grown by the run, all state", grown / 1e6, "MB")

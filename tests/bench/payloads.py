@@ -1,0 +1,48 @@
+"""What the benchmarks send: frames of real engines, and vLLM's own publisher benchmark's event."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import msgspec
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+
+
+def captures() -> dict[str, list[bytes]]:
+    """Return the payloads of every capture, in sequence order."""
+    result = {}
+    for path in sorted(CAPTURES.glob("*.frames.msgpack.gz")):
+        frames = msgspec.msgpack.decode(gzip.decompress(path.read_bytes()))
+        result[path.name.removesuffix(".frames.msgpack.gz")] = [payload for _, _, payload in frames]
+    return result
+
+
+def large_events(count: int = 512) -> list[bytes]:
+    """Return batches of one stored event each: 32 blocks of 64 tokens, 2,048 tokens, map encoding."""
+    rng = random.Random(7)
+    payloads = []
+    for number in range(count):
+        event = {
+            "type": "BlockStored",
+            "block_hashes": [rng.getrandbits(64) for _ in range(32)],
+            "parent_block_hash": rng.getrandbits(64),
+            "token_ids": [_token(rng) for _ in range(2048)],
+            "block_size": 64,
+            "lora_id": None,
+            "medium": "GPU",
+            "lora_name": None,
+            "extra_keys": [None] * 32,
+            "group_idx": 0,
+            "kv_cache_spec_kind": "full_attention",
+        }
+        payloads.append(msgspec.msgpack.encode([1_800_000_000.0 + number / 100, [event], 0]))
+    return payloads
+
+
+def _token(rng: random.Random) -> int:
+    """Return a token id of a 151,936-word vocabulary, frequent ones being small: about 2.7 bytes each."""
+    limit = rng.choices((128, 256, 65_536, 151_936), (20, 10, 60, 10))[0]
+    return rng.randrange(limit)

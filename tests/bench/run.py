@@ -1,0 +1,52 @@
+"""`make bench`: measures on this machine, prints figures with units, writes build/bench.json."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import agent
+import connector
+import freshness
+import memory
+from figures import Figures, machine
+from ports import free_port
+
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.store.embedded import EmbeddedStore
+
+PARTS = ("connector", "agent", "memory", "freshness")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "parts", nargs="*", default=[], help="connector, agent, memory, freshness; default: all"
+    )
+    parts = parser.parse_args().parts or ["connector", "agent", "memory", "freshness"]
+    print(f"kvlens bench on {machine()}", flush=True)
+    figures = Figures()
+    with tempfile.TemporaryDirectory(prefix="kvlens-bench-") as directory:
+        broker = EmbeddedBroker(Path(directory) / "broker", free_port())
+        store = EmbeddedStore(Path(directory) / "store", free_port())
+        broker.start()
+        store.start()
+        try:
+            if "connector" in parts:
+                connector.run(figures, broker.bootstrap_servers)
+            if "agent" in parts:
+                agent.run(figures, broker.bootstrap_servers, store.url)
+            if "memory" in parts:
+                memory.run(figures)
+        finally:
+            store.stop()
+            broker.stop()
+    if "freshness" in parts:
+        freshness.run(figures)
+    figures.write(Path("build/bench.json"))
+    print("written to build/bench.json")
+
+
+if __name__ == "__main__":
+    main()
