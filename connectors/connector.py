@@ -65,7 +65,10 @@ class Connector:
         self._health: HealthEndpoint | None = None
         if settings.connector.metrics_port:
             self._health = HealthEndpoint(
-                settings.connector.metrics_port, self.telemetry.registry, lambda: self._publisher.keeps_up
+                settings.connector.metrics_host,
+                settings.connector.metrics_port,
+                self.telemetry.registry,
+                lambda: self._publisher.keeps_up,
             )
         self._pump: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None

@@ -24,7 +24,8 @@ class PortUnavailable(Exception):
 class HealthEndpoint:
     """Serves while the event loop runs, which is what /livez says; /readyz says what `ready` returns."""
 
-    def __init__(self, port: int, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
+        self._host = host
         self._port = port
         self._registry = registry
         self._ready = ready
@@ -43,7 +44,7 @@ class HealthEndpoint:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, port=self._port).start()
+            await web.TCPSite(self._runner, self._host, self._port).start()
         except OSError as error:
             await self.stop()
             raise PortUnavailable(self._port, error.strerror or str(error)) from error

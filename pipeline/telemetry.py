@@ -89,7 +89,7 @@ class HealthPages:
         self._ready = ready
         self._runner: web.AppRunner | None = None
 
-    async def start(self, port: int, host: str = "") -> None:
+    async def start(self, port: int, host: str) -> None:
         """Listen on all interfaces unless told otherwise. Raises OSError when the port is taken."""
         app = web.Application()
         app.router.add_get("/livez", self._livez)
@@ -97,7 +97,7 @@ class HealthPages:
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host or None, port).start()
+        await web.TCPSite(self._runner, host, port).start()
 
     async def stop(self) -> None:
         if self._runner is not None:

@@ -114,7 +114,7 @@ async def _run(settings: Settings) -> None:
     pages = HealthPages(metrics.registry, lambda: agent.ready)
     if settings.worker.metrics_port:
         try:
-            await pages.start(settings.worker.metrics_port)
+            await pages.start(settings.worker.metrics_port, settings.worker.metrics_host)
         except OSError as error:
             raise PortUnavailable(settings.worker.metrics_port, str(error)) from error
     stop = _stop_signal()

@@ -7,7 +7,17 @@ id, a prompt, a salt or a multimodal key.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+BlockSize = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+GroupIdx = Annotated[int, Meta(ge=0, le=2**16 - 1)]
+DpRank = Annotated[int, Meta(ge=0, le=2**16 - 1)]
+Timestamp = Annotated[float, Meta(ge=0, le=1e11)]
+"""Seconds since the epoch."""
+PackedHash = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True, gc=False):
@@ -19,17 +29,17 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
 
     hashes: bytes
     """n packed hashes (`schemas.hashes`); may be empty."""
-    block_size: int
+    block_size: BlockSize
     """Tokens per block; 0 when the engine does not say (placeholders of offload tiers)."""
     tokens: int = 0
     """Tokens in all n blocks together."""
-    parent: bytes | None = None
+    parent: PackedHash | None = None
     """Packed hash of the block before the first one; None at the start of a sequence."""
     medium: str = "gpu"
     """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded."""
     raw_medium: str | None = None
     """The engine's spelling where it is not simply the canonical name in capitals."""
-    group_idx: int = 0
+    group_idx: GroupIdx = 0
     """KV-cache group of a hybrid engine; 0 where there is only one."""
     spec_kind: str | None = None
     """Kind of attention of the group as the engine calls it, e.g. `full_attention`."""
@@ -48,7 +58,7 @@ class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=Tru
     """n packed hashes, one per physical copy; a hash may occur several times."""
     medium: str = "gpu"
     raw_medium: str | None = None
-    group_idx: int = 0
+    group_idx: GroupIdx = 0
 
 
 class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=True, gc=False):
@@ -129,7 +139,7 @@ class Batch(msgspec.Struct, array_like=True, gc=False):
     """Sequence number the engine gave the batch."""
     ts: float
     """Engine clock, seconds since the epoch, at publication (connector clock for notices)."""
-    received_at: float
+    received_at: Timestamp
     """Connector clock, seconds since the epoch."""
     events: list[Event]
     """In the engine's order."""
@@ -152,7 +162,7 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """Model name."""
     hash_domain: str
     """model/hash scheme/tenant: hashes compare only inside one domain."""
-    dp_rank: int
+    dp_rank: DpRank
     """Data-parallel rank; with the replica it names the source."""
     incarnation: int
     """Identifies one life of the engine as the connector saw it; grows with every life. Microseconds

@@ -77,6 +77,8 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Interval of reading the engines' own /metrics."""
     scrape_timeout_seconds: Seconds = 2.0
     """Bound of reading one engine's /metrics."""
+    metrics_host: Name = "127.0.0.1"
+    """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Prometheus and health endpoint of the connector; 0 turns it off."""
     forward_session_ids: bool = False
@@ -106,6 +108,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Interval of recomputing the 1 min and 1 h tables where their input changed."""
     stall_seconds: Seconds = 60.0
     """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
+    metrics_host: Name = "127.0.0.1"
+    """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Prometheus and health endpoint of the worker; 0 turns it off."""
 

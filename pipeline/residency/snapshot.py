@@ -118,6 +118,7 @@ class SourceSnapshots:
             health=source.health,
             capacity_blocks=source.capacity_blocks,
             pools=[_pool_head(pool) for pool in source.pools.values()],
+            passed_over=source.passed_over,
         )
 
 
@@ -145,6 +146,7 @@ def restore(
         "window",
         "version",
         "capacity_blocks",
+        "passed_over",
     ):
         setattr(source, name, getattr(state, name))
     source.trust = SourceTrust(_since(state.trust))

@@ -71,6 +71,8 @@ class SourceResidency:
         self.model = self.hash_domain = self.tenant = self.engine = self.wire_era = ""
         self.incarnation = 0
         self.first_seq = self.last_seq = NEVER
+        self.passed_over = 0
+        """Batches after `last_seq` that came but could not be understood."""
         self.opened_at = 0.0
         self.closed_at: float | None = None
         self.closed_reason = ""
@@ -127,6 +129,8 @@ class SourceResidency:
             if seq <= last_seq:
                 self.health.duplicate_batches += 1
                 continue
+            if seq != last_seq + 1:
+                self._jumped(last_seq, seq, batch)
             last_seq = seq
             at = windows.event_time(batch.ts, batch.received_at, ahead=ahead, behind=behind)
             window = windows.window_of(at)
@@ -135,6 +139,14 @@ class SourceResidency:
             self.health.applied(batch.engine_events, batch.received_at - batch.ts, replayed=batch.replayed)
             self._apply_events(batch.events, at)
         self.last_seq = last_seq
+
+    def _jumped(self, last_seq: int, seq: int, batch: Batch) -> None:
+        """Numbers between were neither applied nor announced as a gap: the log itself lacks them."""
+        missing = seq - last_seq - 1 - self.passed_over
+        self.passed_over = 0
+        if missing > 0 and self.first_seq != NEVER:
+            self.health.lost(missing)
+            self.trust.degraded(batch.ts)
 
     def _rows_change(self, offset: int) -> None:
         self.rows_changed = True
@@ -157,6 +169,9 @@ class SourceResidency:
         for event in events:
             if isinstance(event, Stored):
                 packed = event.hashes
+                if len(packed) % HASH_BYTES:
+                    self._undecodable(Undecodable("bad_hash_length"), at)
+                    continue
                 self._unsettled += len(packed)
                 pool = pools.get((event.medium, event.group_idx))
                 # What follows is `_stored` for the common case: nothing new about the pool.
@@ -168,6 +183,9 @@ class SourceResidency:
                         continue
                 self._stored(event, at)
             elif isinstance(event, Removed):
+                if len(event.hashes) % HASH_BYTES:
+                    self._undecodable(Undecodable("bad_hash_length"), at)
+                    continue
                 self._unsettled += len(event.hashes)
                 pool = pools.get((event.medium, event.group_idx))
                 if pool is None:
@@ -250,11 +268,12 @@ class SourceResidency:
         if isinstance(event, Opened):
             if self.first_seq == NEVER:
                 self.first_seq = event.first_seq
+                self.last_seq = event.first_seq - 1
                 self.trust = SourceTrust(Since("complete" if event.complete else "partial", at))
         elif isinstance(event, Gap):
             if event.last > self.last_seq:
                 self.health.lost(event.last - max(event.first, self.last_seq + 1) + 1)
-                self.last_seq = event.last
+                self.last_seq, self.passed_over = event.last, 0
                 self.trust.degraded(at)
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
@@ -263,6 +282,8 @@ class SourceResidency:
         elif isinstance(event, Closed):
             self._closed(event, at)
         elif isinstance(event, Undecodable):
+            if event.seq == self.last_seq + self.passed_over + 1:
+                self.passed_over += 1
             self._undecodable(event, at)
 
     def _closed(self, event: Closed, at: float) -> None:
@@ -290,6 +311,7 @@ class SourceResidency:
         self.opened_at = record.batches[0].ts if record.batches else 0.0
         self.closed_at, self.closed_reason = None, ""
         self.first_seq = self.last_seq = NEVER
+        self.passed_over = 0
         self.engine = self.wire_era = ""
         self.trust = SourceTrust(Since("partial", self.opened_at))
 

@@ -28,6 +28,4 @@ def event_time(ts: float, received_at: float, *, ahead: float, behind: float) ->
     A batch cannot have been published after it was received (`ahead` seconds of tolerance); one that
     claims to be more than `behind` seconds old is no replay but a clock that was never set.
     """
-    if ts > received_at + ahead or ts < received_at - behind:
-        return received_at
-    return ts
+    return ts if received_at - behind <= ts <= received_at + ahead else received_at

@@ -188,3 +188,38 @@ def test_an_idle_source_is_carried_forward() -> None:
         (START + 30, 1, 0),
     ]
     assert not state.cut(START + 35).dirty, "each window is carried once"
+
+
+def test_numbers_the_log_lacks_degrade_the_source() -> None:
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    opening = [Batch(None, START, START, [Opened(0, complete=True)]), Batch(0, START, START, [])]
+    state.apply(0, EventsRecord("a", "m", "d", 0, 1, opening))
+    state.apply(1, EventsRecord("a", "m", "d", 0, 1, [Batch(4, START + 1, START + 1, [])]))
+    source = state.sources["a", 0]
+    assert (source.overall_trust().trust, source.health.lost_batches) == ("degraded", 3)
+
+
+def test_a_batch_nobody_understood_is_no_lost_batch() -> None:
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    log = [
+        Batch(None, START, START, [Opened(0, complete=True)]),
+        Batch(0, START, START, []),
+        Batch(None, START, START, [Undecodable("not_msgpack", seq=1)]),
+        Batch(None, START, START, [Undecodable("not_msgpack", seq=2)]),
+        Batch(3, START, START, []),
+    ]
+    state.apply(0, EventsRecord("a", "m", "d", 0, 1, log))
+    source = state.sources["a", 0]
+    assert source.health.lost_batches == 0
+    assert source.health.undecodable_events == 2
+    assert source.overall_trust().trust == "degraded"
+
+
+def test_hashes_of_a_broken_length_cost_only_their_event() -> None:
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    good = Stored(b"\0" * 7 + b"\1", 16)
+    log = [Batch(0, START, START, [Stored(b"123", 16), good, Removed(b"12345")])]
+    state.apply(0, EventsRecord("a", "m", "d", 0, 1, log))
+    source = state.sources["a", 0]
+    assert [(row.entries, row.blocks) for row in source.occupancy()] == [(1, 1)]
+    assert source.health.undecodable_events == 2
