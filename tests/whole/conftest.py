@@ -1,0 +1,247 @@
+"""The whole pipeline for one test module: `kvlens connect` and `kvlens work` between sockets and tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import clickhouse_connect
+import msgspec
+import pytest
+import zmq
+
+from pipeline import migrations, topics
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.player import EngineSockets
+from pipeline.local.store.embedded import EmbeddedStore
+from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
+
+ROOT = Path(__file__).resolve().parents[2]
+FINE = ("occupancy_10s", "flow_10s", "stream_health_10s")
+TABLES = (
+    *FINE,
+    "engine_counters",
+    "sources",
+    *(f"{name}_{per}" for name in ("occupancy", "flow", "stream_health") for per in ("1m", "1h")),
+)
+
+
+def as_toml(settings: Settings) -> str:
+    """Every setting, as a file for `--config`."""
+    document = msgspec.to_builtins(settings)
+    replicas = document.pop("replicas")
+    sections = [(f"[{name}]", keys) for name, keys in document.items()]
+    sections += [("[[replicas]]", replica) for replica in replicas]
+    return "\n".join(
+        line
+        for head, keys in sections
+        for line in (head, *(f"{k} = {json.dumps(v)}" for k, v in keys.items() if v is not None))
+    )
+
+
+@dataclass
+class Part:
+    """One command of kvlens as a process, with everything it says in a file."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_said(self, words: str, seconds: float = 60.0) -> None:
+        deadline = time.monotonic() + seconds
+        while words not in self.said():
+            assert self.alive, self.said()[-3000:]
+            assert time.monotonic() < deadline, self.said()[-3000:]
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, seconds: float = 40.0) -> None:
+        """SIGTERM, which both commands take as an orderly end."""
+        assert self.alive, self.said()[-3000:]
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(seconds) == 0, self.said()[-3000:]
+
+
+@dataclass
+class Pipeline:
+    """One topic prefix, one group and one database, the processes between, and the engines before them."""
+
+    settings: Settings
+    directory: Path
+    engines: Mapping[str, EngineSockets]
+    parts: list[Part] = field(default_factory=list)
+
+    def start(self, command: str) -> Part:
+        """Start `kvlens connect` or `kvlens work`."""
+        log = self.directory / f"{command}-{len(self.parts)}.log"
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")}
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline.cli.main", command, "--config", "kvlens.toml"],
+                cwd=self.directory,
+                env={**clean, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self.parts.append(Part(process, log))
+        return self.parts[-1]
+
+    def wait_subscribed(self, seconds: float = 60.0) -> None:
+        """Return when the connector has subscribed to every engine: nothing sent from then on is missed."""
+        deadline = time.monotonic() + seconds
+        while waiting := [name for name, engine in self.engines.items() if not engine.subscribers]:
+            assert time.monotonic() < deadline, (waiting, self._tails())
+            time.sleep(0.02)
+
+    def publish(self, replica: str, parts: Sequence[bytes]) -> None:
+        """Send one message; waits while the subscriber's queue is full."""
+        while not self.engines[replica].publish(parts):
+            time.sleep(0.005)
+
+    def wait_batches(self, expected: Mapping[str, int], seconds: float = 60.0) -> None:
+        """Return when the tables count so many batches of each replica."""
+        self.wait_rows(
+            "SELECT replica, sum(batches) FROM {}.stream_health_10s FINAL GROUP BY 1", expected, seconds
+        )
+
+    def wait_rows(self, statement: str, expected: Mapping[str, Any], seconds: float = 60.0) -> None:
+        """Return when a query of two columns gives exactly these pairs."""
+        deadline = time.monotonic() + seconds
+        while (found := dict(self.query(statement))) != expected:
+            assert time.monotonic() < deadline, (found, self._tails())
+            time.sleep(0.2)
+
+    def finish(self, connector: Part, worker: Part) -> None:
+        """Stop both, the worker when it has applied the connector's last word; the tables are final then."""
+        connector.stop()
+        closed = dict.fromkeys(self.engines, "shutdown")
+        self.wait_rows("SELECT replica, closed_reason FROM {}.sources FINAL", closed)
+        worker.stop()
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of a statement in which `{}` stands for the database."""
+        client = clickhouse_connect.get_client(
+            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
+        )
+        rows = [tuple(row) for row in client.query(statement.format(self.database)).result_rows]
+        client.close()
+        return rows
+
+    def dicts(self, statement: str) -> list[dict[str, Any]]:
+        """The same by column name."""
+        client = clickhouse_connect.get_client(
+            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
+        )
+        rows = list(client.query(statement.format(self.database)).named_results())
+        client.close()
+        return rows
+
+    def latest_occupancy(self) -> dict[tuple[str, str, int], tuple[int, int, int, str]]:
+        """(replica, medium, group) to entries, blocks, tokens and trust at each replica's last window."""
+        rows = self.query(
+            "SELECT replica, medium, group_idx, sum(entries), sum(blocks), sum(tokens), any(trust) "
+            "FROM {0}.occupancy_10s FINAL WHERE (replica, window) IN "
+            "(SELECT replica, max(window) FROM {0}.occupancy_10s GROUP BY replica) GROUP BY ALL"
+        )
+        return {row[:3]: row[3:] for row in rows}  # type: ignore[misc]
+
+    def metrics(self, section: str) -> str:
+        """The Prometheus page of the `connector` or the `worker`."""
+        port = getattr(self.settings, section).metrics_port
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+            page: bytes = response.read()
+        return page.decode()
+
+    @property
+    def database(self) -> str:
+        return self.settings.clickhouse.database
+
+    def _tails(self) -> str:
+        return "\n".join(f"{part.log.name}:\n{part.said()[-2000:]}" for part in self.parts[-2:])
+
+
+@pytest.fixture(scope="module")
+def new_pipeline(
+    broker: EmbeddedBroker,
+    store: EmbeddedStore,
+    free_port: Callable[[], int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., Pipeline]]:
+    """A function that makes topics, tables, and sockets of the named engines; it kills what still runs."""
+    with ExitStack() as stack:
+
+        def make(*names: str, **connector: Any) -> Pipeline:
+            pipeline = stack.enter_context(
+                _pipeline(broker, store, free_port, tmp_path_factory, names, connector)
+            )
+            asyncio.run(topics.apply(pipeline.settings))
+            migrations.apply(pipeline.settings)
+            (pipeline.directory / "kvlens.toml").write_text(as_toml(pipeline.settings))
+            return pipeline
+
+        yield make
+
+
+@contextmanager
+def _pipeline(
+    broker: EmbeddedBroker,
+    store: EmbeddedStore,
+    free_port: Callable[[], int],
+    tmp_path_factory: pytest.TempPathFactory,
+    names: Sequence[str],
+    connector: Mapping[str, Any],
+) -> Iterator[Pipeline]:
+    name = f"whole_{secrets.token_hex(4)}"
+    directory = tmp_path_factory.mktemp(name)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    engines = {replica: EngineSockets(context, "tcp://127.0.0.1:*", None, 3) for replica in names}
+    settings = Settings(
+        kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+        clickhouse=ClickHouse(url=store.url, database=name),
+        connector=Connector(metrics_port=free_port(), **connector),
+        worker=Worker(
+            checkpoint_seconds=0.3,
+            rollup_seconds=2.0,
+            state_directory=str(directory / "faust"),
+            metrics_port=free_port(),
+        ),
+        replicas=tuple(
+            Replica(id=replica, model="m", endpoint=engine.endpoint) for replica, engine in engines.items()
+        ),
+    )
+    pipeline = Pipeline(settings, directory, engines)
+    try:
+        yield pipeline
+    finally:
+        for part in pipeline.parts:
+            if part.alive:
+                part.kill()
+        context.destroy(0)
+
+
+@pytest.fixture(scope="session")
+def all_tables() -> tuple[str, ...]:
+    """Names of every table that the pipeline writes."""
+    return TABLES
