@@ -173,13 +173,16 @@ class Pool:
             flow.evicted_tokens += evicted * size
         if len(tally.lifetimes):
             flow.lifetimes += histogram.count(tally.lifetimes)
-        order = np.argsort(tally.places, kind="stable")
+        order = tally.order()
         self._record(tally.keys[order], tally.kinds[order], tally.times[order], tally.codes[order])
 
     def _write_back(self, entries: Entries) -> None:
         known = entries.slots != ABSENT
-        self._write(entries.slots[known], entries, known)
-        coming = ~known & (entries.copies > 0)
+        stays = entries.copies > 0
+        self.table.free(entries.slots[known & ~stays])
+        kept = known & stays
+        self._write(entries.slots[kept], entries, kept)
+        coming = stays & ~known
         if coming.any():
             self._write(self.table.insert(entries.keys[coming]), entries, coming)
         self.touched.append(entries.keys)

@@ -34,6 +34,14 @@ class Tally(NamedTuple):
     codes: npt.NDArray[np.int32]
     times: npt.NDArray[np.float64]
 
+    def order(self) -> Ints:
+        """Return the indices that put the changes into stream order."""
+        if not len(self.places):
+            return self.places
+        change_at = np.full(int(self.places.max()) + 1, -1, np.intp)
+        change_at[self.places] = np.arange(len(self.places))
+        return change_at[change_at >= 0]
+
 
 class Course(NamedTuple):
     """How the count of each operation's hash went."""
@@ -117,10 +125,8 @@ def settle(
 
 
 def merged(tallies: Iterable[Tally]) -> Tally:
-    """Return the sum of several tallies, their changes in stream order."""
+    """Return the sum of several tallies."""
     parts = list(tallies)
-    places = np.concatenate([part.places for part in parts])
-    order = np.argsort(places, kind="stable")
     return Tally(
         np.sum([part.stored for part in parts], axis=0),
         np.sum([part.filled for part in parts], axis=0),
@@ -128,9 +134,9 @@ def merged(tallies: Iterable[Tally]) -> Tally:
         np.sum([part.evicted for part in parts], axis=0),
         sum(part.unknown_removed for part in parts),
         np.concatenate([part.lifetimes for part in parts]),
-        places[order],
-        np.concatenate([part.keys for part in parts])[order],
-        np.concatenate([part.kinds for part in parts])[order],
-        np.concatenate([part.codes for part in parts])[order],
-        np.concatenate([part.times for part in parts])[order],
+        np.concatenate([part.places for part in parts]),
+        np.concatenate([part.keys for part in parts]),
+        np.concatenate([part.kinds for part in parts]),
+        np.concatenate([part.codes for part in parts]),
+        np.concatenate([part.times for part in parts]),
     )

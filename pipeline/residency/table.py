@@ -27,20 +27,28 @@ _SPREAD = 0x9E3779B97F4A7C15
 _GATHER = pow(_SPREAD, -1, 1 << 64)
 
 
+_KEY_OF_ZERO = np.uint64(0xD1B54A32D192ED03)
+
+
 def keys_of(hashes: npt.NDArray[np.uint64]) -> Keys:
-    """Return the keys of block hashes: as many, evenly spread whatever the engine's hashes look like."""
+    """Return the keys of block hashes: as many, evenly spread whatever the engine's hashes look like.
+
+    Key 0 marks free slots, so the hash 0 shares its key with one other of the 2**64.
+    """
     keys: Keys = hashes * np.uint64(_SPREAD)
+    keys[keys == 0] = _KEY_OF_ZERO
     return keys
 
 
 def hashes_of(keys: Keys) -> npt.NDArray[np.uint64]:
     """Return the block hashes of keys."""
     hashes: npt.NDArray[np.uint64] = keys * np.uint64(_GATHER)
+    hashes[keys == _KEY_OF_ZERO] = 0
     return hashes
 
 
 class BlockTable:
-    """Columns indexed by slot. `copies` is UNUSED for a slot never used, 0 for a block that left."""
+    """Columns indexed by slot. `copies` is UNUSED for a slot never used, 0 for one that was given back."""
 
     def __init__(self, blocks: int = 0) -> None:
         self._allocate(blocks)
@@ -69,29 +77,25 @@ class BlockTable:
 
     def find(self, keys: Keys) -> Slots:
         """Return the slot of each resident key, ABSENT for the others. Fast when keys are sorted."""
-        bucket = self._home(keys)
-        rows, held = self.keys.reshape(-1, WIDTH), self.copies.reshape(-1, WIDTH)
-        result, going = self._look(rows, held, bucket, keys)
-        pending = np.flatnonzero(going)
+        result, going = self._look(self._home(keys), keys)
+        pending = going
+        bucket = self._home(keys[going])
         while len(pending):
-            bucket = (bucket[going] + 1) % self._buckets
-            keys = keys[going]
-            slots, going = self._look(rows, held, bucket, keys)
+            bucket = (bucket + 1) % self._buckets
+            slots, going = self._look(bucket, keys[pending])
             result[pending] = slots
-            pending = pending[going]
+            pending, bucket = pending[going], bucket[going]
         return result
 
-    @staticmethod
-    def _look(rows: Keys, held: Copies, bucket: Slots, keys: Keys) -> tuple[Slots, npt.NDArray[np.bool_]]:
-        """Return where each key is in its bucket, and whether the search must go on to the next one."""
-        here = held.take(bucket, axis=0)
-        same = rows.take(bucket, axis=0) == keys[:, None]
-        same &= here > 0
-        column = same.argmax(axis=1)
-        found = same[np.arange(len(keys)), column]
-        slots = np.where(found, bucket * WIDTH + column, ABSENT)
+    def _look(self, bucket: Slots, keys: Keys) -> tuple[Slots, Slots]:
+        """Return where each key is in its bucket, and the indices of those to be sought in the next one."""
+        same = self.keys.reshape(-1, WIDTH).take(bucket, axis=0) == keys[:, None]
+        slots = bucket * WIDTH + same.argmax(axis=1)
+        missing = np.flatnonzero(self.keys.take(slots) != keys)
+        slots[missing] = ABSENT
         # A bucket fills from the left, so it is full when its last slot is used.
-        return slots, (here[:, WIDTH - 1] != UNUSED) & ~found
+        last = bucket[missing] * WIDTH + (WIDTH - 1)
+        return slots, missing[self.copies.take(last) != UNUSED]
 
     def insert(self, keys: Keys) -> Slots:
         """Give each of the sorted, distinct, absent keys a slot with one copy and return the slots.
@@ -100,25 +104,39 @@ class BlockTable:
         """
         if self._used + len(keys) > FILL_LIMIT * self._buckets * WIDTH:
             self._rebuild(len(keys))
-        held = self.copies.reshape(-1, WIDTH)
         result = np.empty(len(keys), np.intp)
         pending = np.arange(len(keys))
         bucket = self._home(keys)
         while len(pending):
-            rank = _rank_in_run(bucket)
-            nth_free = (held.take(bucket, axis=0) <= 0).cumsum(axis=1, dtype=np.int8)
-            column = (nth_free == (rank + 1)[:, None]).argmax(axis=1)
-            placed = rank < nth_free[:, WIDTH - 1]
+            column, placed = self._vacancies(bucket)
             slots = (bucket * WIDTH + column)[placed]
-            self._used += int(np.count_nonzero(self.copies[slots] == UNUSED))
+            self._used += int(np.count_nonzero(self.copies.take(slots) == UNUSED))
             self.keys[slots] = keys[pending[placed]]
             self.copies[slots] = 1
             result[pending[placed]] = slots
-            pending = pending[~placed]
-            bucket = (bucket[~placed] + 1) % self._buckets
+            left = ~placed
+            pending, bucket = pending[left], (bucket[left] + 1) % self._buckets
             order = np.argsort(bucket, kind="stable")
             pending, bucket = pending[order], bucket[order]
         return result
+
+    def _vacancies(self, bucket: Slots) -> tuple[Slots, npt.NDArray[np.bool_]]:
+        """Return a free column for each of the sorted buckets, a different one for each equal bucket."""
+        free = self.copies.reshape(-1, WIDTH).take(bucket, axis=0) <= 0
+        column = free.argmax(axis=1)
+        placed: npt.NDArray[np.bool_] = np.logical_or.reduce(free, axis=1)
+        again = np.flatnonzero(bucket[1:] == bucket[:-1]) + 1
+        if len(again):
+            rank = _rank_in_run(bucket)[again]
+            nth_free = free[again].cumsum(axis=1, dtype=np.int8)
+            column[again] = (nth_free == (rank + 1)[:, None]).argmax(axis=1)
+            placed[again] = rank < nth_free[:, WIDTH - 1]
+        return column, placed
+
+    def free(self, slots: Slots) -> None:
+        """Give slots back: their blocks left."""
+        self.copies[slots] = 0
+        self.keys[slots] = 0
 
     def _rebuild(self, coming: int) -> None:
         live = self.live()
