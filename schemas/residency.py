@@ -1,4 +1,4 @@
-"""Records of `kvlens.residency.v1`: changes of residency of one source, for one shard of the hash space.
+"""Records of `kvlens.residency.v1`: changes of residency in one shard of the hash space.
 
 Only real changes: a block's first copy came (0 → 1) or its last copy went (1 → 0). Columns are
 packed so that a reader can apply a record with one vector operation per column.
@@ -41,24 +41,32 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """m little-endian u32: tokens per block."""
 
 
-class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """What changed at one source between two checkpoints, in one shard (high bits of the hash)."""
+class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
+    """What changed at one source incarnation between two checkpoints, in one shard."""
 
     replica: str
-    """Replica id."""
     model: str
-    """Model name."""
     hash_domain: str
-    """model/hash scheme/tenant: hashes compare only inside one domain."""
     dp_rank: int
-    """Data-parallel rank; with the replica it names the source."""
     incarnation: int
-    """Life of the engine in which the changes happened."""
-    shard: int
-    """Number of the shard, equal to the partition of this record."""
-    next_offset: int
-    """Offset in the events topic up to which (exclusive) changes are included."""
     trust: Trust
-    """What is known about the completeness of the source."""
+    """That of the source as a whole when the checkpoint was cut."""
     changes: list[ResidencyChanges]
-    """One entry per medium and group."""
+
+
+class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
+    """All changes in one shard (high bits of the hash) between two checkpoints of an events partition.
+
+    Sources share a record, since what a reader pays is the record: hundreds of quiet sources make one
+    record a shard and checkpoint. A large checkpoint is split over several records with the same
+    `next_offset`; the changes of a source keep their order.
+    """
+
+    partition: int
+    """Partition of the events topic that the sources are in."""
+    shard: int
+    """Partition of this topic: hash * number of partitions >> 64."""
+    next_offset: int
+    """Offset in the events partition up to which (exclusive) changes are included."""
+    sources: list[SourceChanges]
+    """One entry per source incarnation with changes in this shard; a source may have several, oldest first."""

@@ -23,6 +23,7 @@ from schemas.residency import (
     SUBSUMED,
     ResidencyChanges,
     ResidencyRecord,
+    SourceChanges,
 )
 from schemas.trust import Trust
 
@@ -44,17 +45,16 @@ def _residency_record(
     changes: Sequence[ResidencyChanges],
     trust: Trust = "complete",
 ) -> ResidencyRecord:
-    return ResidencyRecord(
+    source = SourceChanges(
         replica="vllm-0",
         model="qwen3-32b",
         hash_domain=DOMAIN,
         dp_rank=0,
         incarnation=INCARNATION,
-        shard=4,
-        next_offset=offset,
         trust=trust,
         changes=list(changes),
     )
+    return ResidencyRecord(partition=3, shard=4, next_offset=offset, sources=[source])
 
 
 def residency_examples() -> dict[str, ResidencyRecord]:

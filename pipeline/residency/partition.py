@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -12,9 +12,15 @@ from pipeline.residency.snapshot import SourceSnapshots, restore
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import HEAD, META_KEY, PartitionMeta
 from schemas.events import EventsRecord
-from schemas.residency import ResidencyRecord
+from schemas.hashes import HASH_BYTES
+from schemas.residency import ResidencyRecord, SourceChanges
 from schemas.rows import Row
 from schemas.settings import Worker
+
+RECORD_BYTES = 1 << 20
+"""Packed changes per residency record; a single source's may exceed it, far below the topic's 8 MB bound."""
+BYTES_PER_CHANGE = 21
+"""Hash, kind, time and block size."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -71,38 +77,60 @@ class PartitionState:
         """
         rows: list[Row] = []
         checkpoints: list[tuple[bytes, bytes]] = []
-        residency: list[tuple[int, bytes, bytes]] = []
+        changed: list[SourceResidency] = []
         for key, source in self.sources.items():
             source_rows = source.rows.take(now)
             rows += source_rows
             if not source.dirty and not source_rows:
                 continue
-            residency += self._residency(source)
+            changed.append(source)
             checkpoints += self._snapshots[key].cut()
             source.dirty = False
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
         checkpoints.append((META_KEY, _encode(PartitionMeta(self.next_offset))))
-        return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints, residency=residency)
+        return Cut(
+            self.next_offset,
+            dirty=True,
+            rows=rows,
+            checkpoints=checkpoints,
+            residency=self._residency(changed),
+        )
 
-    def _residency(self, source: SourceResidency) -> list[tuple[int, bytes, bytes]]:
-        key = f"{source.replica}/{source.dp_rank}".encode()
-        records = []
-        for life in source.take_changes():
-            for shard, changes in by_shard(life.changes, self._shards):
-                record = ResidencyRecord(
-                    replica=source.replica,
-                    model=source.model,
-                    hash_domain=source.hash_domain,
-                    dp_rank=source.dp_rank,
-                    incarnation=life.incarnation,
-                    shard=shard,
-                    next_offset=self.next_offset,
-                    trust=life.trust,
-                    changes=changes,
-                )
-                records.append((shard, key, _encode(record)))
+    def _residency(self, sources: Iterable[SourceResidency]) -> list[tuple[int, bytes, bytes]]:
+        """Return the changes of these sources, joined per shard into records of bounded size."""
+        key = str(self.partition).encode()
+        waiting: dict[int, list[SourceChanges]] = {}
+        sizes: dict[int, int] = {}
+        records: list[tuple[int, bytes, bytes]] = []
+
+        def close(shard: int) -> None:
+            record = ResidencyRecord(self.partition, shard, self.next_offset, waiting.pop(shard))
+            records.append((shard, key, _encode(record)))
+
+        for source in sources:
+            for life in source.take_changes():
+                for shard, changes in by_shard(life.changes, self._shards):
+                    size = sum(len(part.hashes) for part in changes) * BYTES_PER_CHANGE // HASH_BYTES
+                    if shard in waiting and sizes[shard] + size > RECORD_BYTES:
+                        close(shard)
+                    if shard not in waiting:
+                        waiting[shard], sizes[shard] = [], 0
+                    sizes[shard] += size
+                    waiting[shard].append(
+                        SourceChanges(
+                            source.replica,
+                            source.model,
+                            source.hash_domain,
+                            source.dp_rank,
+                            life.incarnation,
+                            life.trust,
+                            changes,
+                        )
+                    )
+        for shard in sorted(waiting):
+            close(shard)
         return records
 
     @classmethod

@@ -6,8 +6,10 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from zlib import crc32
 
 import msgspec
+import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from figures import Figures
 from payloads import captures
@@ -15,12 +17,12 @@ from processes import cpu_seconds, launched, resident_bytes
 
 from connectors.source import Source, SourceStream
 from pipeline import migrations, topics
-from schemas.events import EventsRecord, Removed, Stored
+from schemas.events import Event, EventsRecord, Removed, Stored
 from schemas.settings import ClickHouse, Connector, Kafka, Settings, Worker
 
 _encode = msgspec.msgpack.Encoder().encode
-COPIES = 40
-"""How often each capture is played, as different replicas."""
+ROUNDS = 40
+"""How often each capture is played to its replica, every time with other hashes."""
 
 
 def records_of(replica: str, payloads: Sequence[bytes], settings: Connector) -> list[EventsRecord]:
@@ -30,14 +32,44 @@ def records_of(replica: str, payloads: Sequence[bytes], settings: Connector) -> 
     records: list[EventsRecord] = []
     for seq, payload in enumerate(payloads):
         records += stream.feed((b"", seq.to_bytes(8, "big"), payload), time.time())
-    records += stream.flush()
-    # Captured timestamps are moved to now, or every source would be carried forward from then until now.
-    first = next(batch.ts for record in records for batch in record.batches if batch.seq is not None)
-    for record in records:
-        for batch in record.batches:
-            batch.ts += time.time() - first if batch.seq is not None else 0.0
-            batch.received_at = batch.ts
-    return records
+    return records + stream.flush()
+
+
+def played_on(records: Sequence[EventsRecord], rounds: int) -> list[EventsRecord]:
+    """Return a stream that goes on: the records again and again, with other hashes and sequence numbers."""
+    length = max(record.last_seq or 0 for record in records) + 1
+    result = []
+    now = time.time()
+    for number in range(rounds):
+        salt = np.uint64(number * 0x9E3779B97F4A7C15 % 2**64)
+        for record in records:
+            batches = [
+                msgspec.structs.replace(
+                    batch,
+                    seq=batch.seq + number * length,
+                    # Captured times are moved to now, or the source would be carried forward from then on.
+                    ts=now,
+                    received_at=now,
+                    events=[_salted(event, salt) for event in batch.events],
+                )
+                if batch.seq is not None
+                else batch
+                for batch in record.batches
+                if batch.seq is not None or number == 0
+            ]
+            result.append(
+                msgspec.structs.replace(
+                    record, batches=batches, first_seq=batches[-1].seq, last_seq=batches[-1].seq
+                )
+            )
+    return result
+
+
+def _salted(event: Event, salt: np.uint64) -> Event:
+    if isinstance(event, (Stored, Removed)):
+        hashes = (np.frombuffer(event.hashes, ">u8") ^ salt).astype(">u8").tobytes()
+        return msgspec.structs.replace(event, hashes=hashes)
+    return event
 
 
 def block_operations(records: Sequence[EventsRecord]) -> int:
@@ -59,7 +91,7 @@ async def _produce(bootstrap: str, topic: str, records: Sequence[EventsRecord], 
                 topic,
                 _encode(record),
                 key=record.replica.encode(),
-                partition=hash(record.replica) % partitions,
+                partition=crc32(record.replica.encode()) % partitions,
                 headers=[("content-type", b"application/msgpack")],
             )
             for record in records
@@ -128,9 +160,7 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
     migrations.apply(settings)
     records: list[EventsRecord] = []
     for name, payloads in captures().items():
-        once = records_of("", payloads, settings.connector)
-        for copy in range(COPIES):
-            records += [msgspec.structs.replace(record, replica=f"{name}-{copy}") for record in once]
+        records += played_on(records_of(name, payloads, settings.connector), ROUNDS)
     operations = block_operations(records)
     topic = "bench-agent.events.v1"
     partitions = 8

@@ -86,7 +86,8 @@ def test_every_kind_of_change_occurs() -> None:
         kind
         for record in EXAMPLES["residency"].values()
         if isinstance(record, ResidencyRecord)
-        for changes in record.changes
+        for source in record.sources
+        for changes in source.changes
         for kind in changes.kinds
     }
     assert kinds == {
@@ -102,7 +103,7 @@ def test_columns_of_residency_examples_have_one_length_and_lie_in_their_shard() 
     partitions = load_topics()["residency"].partitions
     for record in EXAMPLES["residency"].values():
         assert isinstance(record, ResidencyRecord)
-        for changes in record.changes:
+        for changes in (part for source in record.sources for part in source.changes):
             hashes = unpack_hashes(changes.hashes)
             assert len(changes.kinds) == len(hashes)
             assert len(changes.times) == 8 * len(hashes)

@@ -200,7 +200,8 @@ def test_changes_of_a_hybrid_engine_survive_encoding() -> None:
     kinds = [
         kind
         for _, _, value in cut.residency
-        for part in msgspec.msgpack.decode(value)["changes"]
+        for source in msgspec.msgpack.decode(value)["sources"]
+        for part in source["changes"]
         for kind in part["kinds"]
     ]
     assert sorted(kinds) == [0] * 35 + [4] * 34

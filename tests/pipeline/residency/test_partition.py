@@ -128,13 +128,14 @@ def run(log: list[EventsRecord], cuts: set[int], *, restore: bool) -> tuple[dict
         latest.update(cut.checkpoints)
         for shard, _, value in cut.residency:
             record = msgspec.msgpack.decode(value, type=ResidencyRecord)
-            for part in record.changes:
-                for index, kind in enumerate(part.kinds):
-                    value = part.hashes[8 * index : 8 * index + 8]
-                    assert int.from_bytes(value, "big") * SHARDS >> 64 == shard
-                    changes.append(
-                        (record.replica, record.incarnation, part.medium, part.group_idx, value, kind)
-                    )
+            assert (record.shard, record.next_offset) == (shard, state.next_offset)
+            for source in record.sources:
+                for part in source.changes:
+                    for index, kind in enumerate(part.kinds):
+                        block = part.hashes[8 * index : 8 * index + 8]
+                        assert int.from_bytes(block, "big") * SHARDS >> 64 == shard
+                        where = (source.replica, source.incarnation, part.medium, part.group_idx)
+                        changes.append((*where, block, kind))
 
     for offset, record in enumerate(log):
         state.apply(offset, record)
