@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import gc
 import logging
 import os
 import signal
@@ -79,6 +80,9 @@ def run(settings: Settings) -> None:
     uvloop.install()
     without_pandas()
     without_verification_retries()
+    # Records are structs without cycles: collecting them in small portions would only cost time.
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
     asyncio.run(_run(settings))
 
 

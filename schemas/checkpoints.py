@@ -14,7 +14,7 @@ META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
 HEAD = "head"
 BASE = "base"
-DELTA_SLOTS = 32
+DELTA_SLOTS = 64
 
 
 def slot_key(replica: str, dp_rank: int, slot: str | int) -> bytes:
@@ -51,7 +51,7 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """The base or one delta of a source."""
+    """The base or one delta of a source; what a base cannot hold follows in the first deltas."""
 
     epoch: int
     """That of the head it belongs to."""

@@ -80,6 +80,10 @@ class Pool:
         if self.several_hashes[code]:
             self.codes_of_several[block_size] = code
 
+    def sizes_of(self, codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16]) -> npt.NDArray[np.uint32]:
+        """Return the block sizes of size codes."""
+        return np.array(self.block_sizes or [0], np.uint32)[codes]
+
     def note_chain(self, parent: bytes | None, packed: bytes) -> None:
         """Remember a store's place in its chain while the engine has not removed anything yet."""
         if len(self.early_stores) < EARLY_STORES:
@@ -226,5 +230,5 @@ class Pool:
         codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16],
     ) -> None:
         if len(keys):
-            sizes = np.array(self.block_sizes, np.uint32)[codes]
+            sizes = self.sizes_of(codes)
             self.changes.append(Changes(self.medium, self.group_idx, hashes_of(keys), kinds, times, sizes))

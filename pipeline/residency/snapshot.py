@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,6 +31,12 @@ from schemas.checkpoints import (
 )
 from schemas.settings import Worker
 from schemas.trust import Trust
+
+RECORD_ENTRIES = 200_000
+"""Entries per checkpoint record: 24 bytes each, well below the topic's 8 MB bound."""
+
+_Entries = tuple[Pool, tuple[npt.NDArray[Any], ...]]
+"""A pool and the columns of `schemas.checkpoints.PoolEntries`."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(SourceHead).decode
@@ -65,17 +72,20 @@ class SourceSnapshots:
         resident = sum(sum(pool.blocks) for pool in source.pools.values() if isinstance(pool, Pool))
         if (
             source.needs_base
-            or self._deltas >= DELTA_SLOTS
+            or self._deltas + 1 + touched // RECORD_ENTRIES > DELTA_SLOTS
             or self._delta_entries + touched > resident // 2 + 4096
         ):
             self._epoch += 1
             self._deltas = self._delta_entries = 0
             source.needs_base = False
-            records.append((self._key(BASE), _encode(PoolsRecord(self._epoch, self._all_entries()))))
-        elif changed:
-            self._deltas += 1
+            every = [pool for pool in source.pools.values() if isinstance(pool, Pool)]
+            base, *rest = _records([_all_entries(pool) for pool in every])
+            records.append((self._key(BASE), _encode(PoolsRecord(self._epoch, base))))
+        else:
             self._delta_entries += touched
-            pools = [_entries(pool, np.unique(np.concatenate(pool.touched))) for pool in changed]
+            rest = _records([_changed_entries(pool) for pool in changed]) if changed else []
+        for pools in rest:
+            self._deltas += 1
             records.append((self._key(self._deltas), _encode(PoolsRecord(self._epoch, pools))))
         for pool in changed:
             pool.touched = []
@@ -84,13 +94,6 @@ class SourceSnapshots:
 
     def _key(self, slot: str | int) -> bytes:
         return slot_key(self._source.replica, self._source.dp_rank, slot)
-
-    def _all_entries(self) -> list[PoolEntries]:
-        return [
-            _entries(pool, pool.table.keys[pool.table.live()])
-            for pool in self._source.pools.values()
-            if isinstance(pool, Pool)
-        ]
 
     def _head(self) -> SourceHead:
         source = self._source
@@ -210,19 +213,60 @@ def _restore_pool(source: SourceResidency, head: PoolHead, settings: Worker) -> 
     source.pools[head.medium, head.group_idx] = pool
 
 
-def _entries(pool: Pool, keys: npt.NDArray[np.uint64]) -> PoolEntries:
-    """Return the current entries of these keys, with zero copies for those that left."""
+def _records(pools: list[_Entries]) -> list[list[PoolEntries]]:
+    """Return the pools of one or more records, none of more than RECORD_ENTRIES entries.
+
+    Entries are set one by one when they are read, so what one record cannot hold may follow in deltas.
+    """
+    records: list[list[PoolEntries]] = [[]]
+    room = RECORD_ENTRIES
+    for pool, columns in pools:
+        for start in range(0, len(columns[0]), RECORD_ENTRIES):
+            part = [column[start : start + RECORD_ENTRIES] for column in columns]
+            if len(part[0]) > room:
+                records.append([])
+                room = RECORD_ENTRIES
+            room -= len(part[0])
+            packed = (column.tobytes() for column in part)
+            records[-1].append(PoolEntries(pool.medium, pool.group_idx, *packed))
+    return records
+
+
+def _all_entries(pool: Pool) -> _Entries:
     table = pool.table
-    slots = table.find(keys) if len(keys) else np.empty(0, np.intp)
+    live = table.live()
+    return _columns(
+        pool, table.keys[live], table.copies[live], table.births[live], pool.sizes_of(table.size_codes[live])
+    )
+
+
+def _changed_entries(pool: Pool) -> _Entries:
+    """Return the entries of the keys touched since the last checkpoint; zero copies where one is gone."""
+    table = pool.table
+    keys = np.unique(np.concatenate(pool.touched))
+    slots = table.find(keys)
     resident = slots != ABSENT
-    sizes = np.array(pool.block_sizes or [0], np.uint32)
-    return PoolEntries(
-        pool.medium,
-        pool.group_idx,
-        hashes_of(keys).astype("<u8").tobytes(),
-        np.where(resident, table.copies[slots], 0).astype("<i4").tobytes(),
-        np.where(resident, table.births[slots], 0.0).astype("<f8").tobytes(),
-        np.where(resident, sizes[np.where(resident, table.size_codes[slots], 0)], 0).astype("<u4").tobytes(),
+    return _columns(
+        pool,
+        keys,
+        np.where(resident, table.copies[slots], 0),
+        np.where(resident, table.births[slots], 0.0),
+        np.where(resident, pool.sizes_of(np.where(resident, table.size_codes[slots], 0)), 0),
+    )
+
+
+def _columns(
+    pool: Pool,
+    keys: npt.NDArray[np.uint64],
+    copies: npt.NDArray[np.int32],
+    births: npt.NDArray[np.float64],
+    block_sizes: npt.NDArray[np.uint32],
+) -> _Entries:
+    return pool, (
+        hashes_of(keys).astype("<u8"),
+        copies.astype("<i4"),
+        births.astype("<f8"),
+        block_sizes.astype("<u4"),
     )
 
 

@@ -89,9 +89,9 @@ class BlockTable:
 
     def _look(self, bucket: Slots, keys: Keys) -> tuple[Slots, Slots]:
         """Return where each key is in its bucket, and the indices of those to be sought in the next one."""
-        same = self.keys.reshape(-1, WIDTH).take(bucket, axis=0) == keys[:, None]
-        slots = bucket * WIDTH + same.argmax(axis=1)
-        missing = np.flatnonzero(self.keys.take(slots) != keys)
+        column = _first(_row_bits(self.keys.reshape(-1, WIDTH).take(bucket, axis=0) == keys[:, None]))
+        slots = bucket * WIDTH + column
+        missing = np.flatnonzero(column == WIDTH)
         slots[missing] = ABSENT
         # A bucket fills from the left, so it is full when its last slot is used.
         last = bucket[missing] * WIDTH + (WIDTH - 1)
@@ -122,16 +122,16 @@ class BlockTable:
 
     def _vacancies(self, bucket: Slots) -> tuple[Slots, npt.NDArray[np.bool_]]:
         """Return a free column for each of the sorted buckets, a different one for each equal bucket."""
-        free = self.copies.reshape(-1, WIDTH).take(bucket, axis=0) <= 0
-        column = free.argmax(axis=1)
-        placed: npt.NDArray[np.bool_] = np.logical_or.reduce(free, axis=1)
+        free = _row_bits(self.keys.reshape(-1, WIDTH).take(bucket, axis=0) == 0)
         again = np.flatnonzero(bucket[1:] == bucket[:-1]) + 1
         if len(again):
             rank = _rank_in_run(bucket)[again]
-            nth_free = free[again].cumsum(axis=1, dtype=np.int8)
-            column[again] = (nth_free == (rank + 1)[:, None]).argmax(axis=1)
-            placed[again] = rank < nth_free[:, WIDTH - 1]
-        return column, placed
+            while len(again):
+                free[again] &= free[again] - 1
+                rank -= 1
+                again, rank = again[rank > 0], rank[rank > 0]
+        column = _first(free)
+        return column, column < WIDTH
 
     def free(self, slots: Slots) -> None:
         """Give slots back: their blocks left."""
@@ -146,6 +146,22 @@ class BlockTable:
         self._allocate(len(live) + coming)
         slots = self.insert(keys)
         self.copies[slots], self.births[slots], self.size_codes[slots] = copies, births, size_codes
+
+
+def _row_bits(rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """Return each row of eight booleans as one word, column c in byte c."""
+    words: npt.NDArray[np.uint64] = rows.view("<u8").ravel()
+    return words
+
+
+def _first(words: npt.NDArray[np.uint64]) -> Slots:
+    """Return the first true column of each row, WIDTH where there is none.
+
+    The bits below the lowest one that is set are counted; argmax along rows this short is far slower.
+    """
+    lowest = words & (~words + np.uint64(1))
+    columns: Slots = (np.bitwise_count(lowest - np.uint64(1)) >> 3).astype(np.intp)
+    return columns
 
 
 def _rank_in_run(sorted_values: Slots) -> Slots:

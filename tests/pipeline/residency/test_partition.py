@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.residency import snapshot
 from pipeline.residency.partition import PartitionState
 from schemas.events import (
     Batch,
@@ -224,3 +226,19 @@ def test_hashes_of_a_broken_length_cost_only_their_event() -> None:
     source = state.sources["a", 0]
     assert [(row.entries, row.blocks) for row in source.occupancy()] == [(1, 1)]
     assert source.health.undecodable_events == 2
+
+
+def test_a_source_too_large_for_one_record_is_saved_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "RECORD_ENTRIES", 10)
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    blocks = b"".join(number.to_bytes(8, "big") for number in range(1, 96))
+    opening = Batch(None, START, START, [Opened(0, complete=True)])
+    log = [opening, Batch(0, START, START, [Stored(blocks, 16), Stored(blocks[:80], 16, medium="cpu")])]
+    state.apply(0, EventsRecord("a", "m", "d", 0, 1, log))
+    latest = dict(state.cut(START).checkpoints)
+    state.apply(1, EventsRecord("a", "m", "d", 0, 1, [Batch(1, START, START, [Removed(blocks[:400])])]))
+    latest.update(state.cut(START).checkpoints)
+    assert max(len(value) for value in latest.values()) < 2_000
+    restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+    occupancy = [(row.medium, row.blocks) for row in restored.sources["a", 0].occupancy()]
+    assert occupancy == [("gpu", 45), ("cpu", 10)]
