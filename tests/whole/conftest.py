@@ -165,7 +165,7 @@ class Pipeline:
             "FROM {0}.occupancy_10s FINAL WHERE (replica, window) IN "
             "(SELECT replica, max(window) FROM {0}.occupancy_10s GROUP BY replica) GROUP BY ALL"
         )
-        return {row[:3]: row[3:] for row in rows}  # type: ignore[misc]
+        return {row[:3]: row[3:] for row in rows}
 
     def metrics(self, section: str) -> str:
         """The Prometheus page of the `connector` or the `worker`."""

@@ -41,7 +41,7 @@ PLAYED = {name: frames(name) for name in NAMES}
 
 
 @pytest.fixture(scope="module")
-def played(new_pipeline: Callable[..., Any]) -> Iterator[Any]:
+def played(new_pipeline: Callable[..., Any]) -> Any:
     """The pipeline after all captures went through it, with both processes stopped in order."""
     pipeline = new_pipeline(*NAMES)
     worker, connector = pipeline.start("work"), pipeline.start("connect")
