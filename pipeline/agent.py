@@ -15,9 +15,10 @@ from faust.types import TP
 from yarl import URL
 
 from pipeline.checkpoints import CheckpointLog, Loaded, load
-from pipeline.errors import CheckpointFailed
+from pipeline.errors import CheckpointAhead, CheckpointFailed, CheckpointUnreadable
 from pipeline.kafka_security import faust_credentials
 from pipeline.partition import OwnedPartition, Role
+from pipeline.residency.snapshot import CheckpointCorrupt
 from pipeline.saving import Saving
 from pipeline.telemetry import WorkerMetrics
 from pipeline.transport import Transport
@@ -179,7 +180,12 @@ class Agent:
         async for number, loaded in load(
             self._kafka, source=role.source, checkpoints=role.checkpoints, partitions=numbers
         ):
-            state = role.restore(number, loaded.latest)
+            try:
+                state = role.restore(number, loaded.latest)
+            except CheckpointCorrupt as error:
+                raise CheckpointUnreadable(role.checkpoints, number, str(error)) from error
+            if state.next_offset > loaded.end:
+                raise CheckpointAhead(role.source, number, state.next_offset, loaded.end)
             self._skip_removed(state, number, loaded)
             owned.append(OwnedPartition(role, by_number[number], state, self._metrics))
         return owned

@@ -45,6 +45,8 @@ class Loaded:
     """The last committed value of each key; empty at the very first start."""
     beginning: int
     """Oldest offset that the source partition still has."""
+    end: int
+    """Offset after its newest record."""
 
 
 class CheckpointLog:
@@ -139,14 +141,13 @@ async def load(
             if topic not in existing:
                 raise TopicMissing(topic)
         saved = [TopicPartition(checkpoints, number) for number in partitions]
-        begins = await consumer.beginning_offsets(
-            [*saved, *(TopicPartition(source, number) for number in partitions)]
-        )
-        ends = await consumer.end_offsets(saved)
+        sources = {number: TopicPartition(source, number) for number in partitions}
+        begins = await consumer.beginning_offsets([*saved, *sources.values()])
+        ends = await consumer.end_offsets([*saved, *sources.values()])
         for topic_partition in saved:
             number = topic_partition.partition
             latest = await _read(consumer, topic_partition, begins[topic_partition], ends[topic_partition])
-            yield number, Loaded(latest, begins[TopicPartition(source, number)])
+            yield number, Loaded(latest, begins[sources[number]], ends[sources[number]])
     except (KafkaError, OSError) as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, _reason(error)) from error
     finally:

@@ -167,3 +167,51 @@ class Stalled(PipelineError):
             f"{self.topic}[{self.partition}] has {self.lag} records waiting and none was applied for "
             f"{self.seconds:.0f} s; this worker ends, to be restarted"
         )
+
+
+class RowsRefused(PipelineError):
+    """Rows do not fit their table: no retry can help."""
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(table, reason)
+        self.table = table
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"rows do not fit table {self.table}: {self.reason}; "
+            "run `kvlens migrate` if the table is older than this version, otherwise report it"
+        )
+
+
+class CheckpointAhead(PipelineError):
+    """The checkpoint knows records that the topic does not have: the topic was made anew."""
+
+    def __init__(self, topic: str, partition: int, saved: int, end: int) -> None:
+        super().__init__(topic, partition, saved, end)
+        self.topic = topic
+        self.partition = partition
+        self.saved = saved
+        self.end = end
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}[{self.partition}] ends at {self.end}, but {self.saved} of its records were "
+            "applied: it was made anew; delete the checkpoint topic too, or set another kafka.group"
+        )
+
+
+class CheckpointUnreadable(PipelineError):
+    """A checkpoint lacks records that belong to it."""
+
+    def __init__(self, topic: str, partition: int, reason: str) -> None:
+        super().__init__(topic, partition, reason)
+        self.topic = topic
+        self.partition = partition
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the checkpoint in {self.topic}[{self.partition}] cannot be read: {self.reason}; "
+            "delete the checkpoint topic to build the state anew from the events that are left"
+        )

@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import DataError
 
-from pipeline.store_client import connect, store_unavailable
+from pipeline.errors import RowsRefused
+from pipeline.store_client import connect, first_line, store_unavailable
 from schemas.rows import Row
 from schemas.settings import ClickHouse
 
@@ -28,7 +30,10 @@ class Tables:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tables")
 
     async def insert(self, rows: Sequence[Row]) -> None:
-        """Insert all rows. Raises StoreUnavailable; some tables may have been written then."""
+        """Insert all rows.
+
+        Raises StoreUnavailable, when some tables may have been written, or RowsRefused.
+        """
         by_type: dict[type[Row], list[Row]] = {}
         for row in rows:
             by_type.setdefault(type(row), []).append(row)
@@ -55,14 +60,17 @@ class Tables:
         with store_unavailable(self._store):
             client = self._connected()
             names, types = self._layout(client, kind)
-            client.insert(
-                kind.TABLE,
-                [[getattr(row, name) for row in rows] for name in names],
-                column_names=names,
-                column_types=types,
-                database=self._store.database,
-                column_oriented=True,
-            )
+            try:
+                client.insert(
+                    kind.TABLE,
+                    [[getattr(row, name) for row in rows] for name in names],
+                    column_names=names,
+                    column_types=types,
+                    database=self._store.database,
+                    column_oriented=True,
+                )
+            except DataError as error:  # from encoding the columns, before anything was sent
+                raise RowsRefused(kind.TABLE, first_line(error)) from error
 
     def _connected(self) -> Client:
         with self._connecting:

@@ -43,6 +43,7 @@ from pipeline.watchdog import Standing, Watchdog
 from schemas.settings import Settings, Worker
 
 _STOP_SECONDS = 5.0
+_GC_THRESHOLD = 50_000
 _WATCH_SECONDS = 5.0
 _HOLD_CHECKPOINTS = 2.0
 

@@ -177,6 +177,6 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     capacity_blocks: int
     """GPU blocks the engine reported; 0 when unknown."""
     pools: list[PoolHead]
+    """One entry per medium and group."""
     passed_over: int = 0
     """Batches after `last_seq` that came but could not be understood."""
-    """One entry per medium and group."""

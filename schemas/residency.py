@@ -45,13 +45,19 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """What changed at one source incarnation between two checkpoints, in one shard."""
 
     replica: str
+    """Replica id."""
     model: str
+    """Model the replica serves."""
     hash_domain: str
+    """Hashes compare only inside one."""
     dp_rank: int
+    """Data-parallel rank."""
     incarnation: int
+    """Life of the engine that the changes belong to, as in `EventsRecord`."""
     trust: Trust
     """That of the source as a whole when the checkpoint was cut."""
     changes: list[ResidencyChanges]
+    """One entry per medium and group with changes."""
 
 
 class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
@@ -69,4 +75,4 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     next_offset: int
     """Offset in the events partition up to which (exclusive) changes are included."""
     sources: list[SourceChanges]
-    """One entry per source incarnation with changes in this shard; a source may have several, oldest first."""
+    """One entry per source incarnation that changed; of several of one source the oldest comes first."""

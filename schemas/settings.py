@@ -124,7 +124,7 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")]
     """The engine's ZMQ publisher of KV events, rank 0."""
     replay_endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")] | None = None
-    """The engine's ZMQ replay socket, rank 0; without it gaps cannot be filled."""
+    """The engine's ZMQ replay socket, rank 0."""
     metrics_url: Annotated[str, Meta(pattern="^https?://")] | None = None
     """The engine's Prometheus page; gives capacity and the engine's own hit counters."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1

@@ -80,6 +80,7 @@ class _Saved(msgspec.Struct, array_like=True):
     place: int
     fine_stores: list[FineStore]
     coarse_stores: list[CoarseStore]
+    token_debt: int
 
 
 class GranularPool:
@@ -101,6 +102,8 @@ class GranularPool:
         self._per_block = coarse_size // fine_size
         self._coarse_entries = 0
         self._covered = 0
+        self._token_debt = 0
+        """Tokens counted twice, still to be taken off."""
         self._place = 0
         self._fine_stores: list[FineStore] = []
         self._coarse_stores: list[CoarseStore] = []
@@ -203,7 +206,7 @@ class GranularPool:
                 known.copies += 1
         self._coarse_entries += len(hashes)
         self.flow.stored_blocks += len(hashes)
-        self.flow.stored_tokens += len(hashes) * self.coarse_size
+        self._count_tokens(len(hashes) * self.coarse_size)
         self._coarse_stores.append(CoarseStore(self._place, hashes, parent))
 
     def _store_fine(self, hashes: tuple[int, ...], at: float, parent: int | None) -> None:
@@ -212,7 +215,7 @@ class GranularPool:
             if known is None:
                 self.fine[block] = Fine(None, None, at, at)
                 self.flow.stored_blocks += 1
-                self.flow.stored_tokens += self.fine_size
+                self._count_tokens(self.fine_size)
                 self.flow.filled_blocks += 1
                 if block not in self.coarse:
                     self._log.append((block, FILLED, at, self.fine_size))
@@ -220,6 +223,15 @@ class GranularPool:
                 known.seen = at
                 self.flow.reannounced_blocks += 1
         self._chained(hashes, parent)
+
+    def _count_tokens(self, tokens: int) -> None:
+        """Count stored tokens, less those that turned out to be counted already.
+
+        The debt may be older than the open window, whose count cannot fall below zero.
+        """
+        tokens += self.flow.stored_tokens
+        self.flow.stored_tokens = max(0, tokens - self._token_debt)
+        self._token_debt = max(0, self._token_debt - tokens)
 
     def remove(self, packed: bytes, at: float) -> None:
         """A copy of each hash left."""
@@ -361,7 +373,8 @@ class GranularPool:
             if len(fine.covers) == 1:
                 self._covered += 1
                 # The same tokens were counted when the fine block came.
-                self.flow.stored_tokens -= self.fine_size
+                self._token_debt += self.fine_size
+                self._count_tokens(0)
                 if fine_block not in self.coarse:
                     self._log.append((fine_block, SUBSUMED, at, self.fine_size))
 
@@ -392,6 +405,7 @@ class GranularPool:
                 self._place,
                 self._fine_stores,
                 self._coarse_stores,
+                self._token_debt,
             )
         )
 
@@ -402,6 +416,7 @@ class GranularPool:
         pool = cls(medium, group_idx, state.coarse_size, state.fine_size, age)
         pool.coarse, pool.fine, pool._place = state.coarse, state.fine, state.place
         pool._fine_stores, pool._coarse_stores = state.fine_stores, state.coarse_stores
+        pool._token_debt = state.token_debt
         pool._coarse_entries = sum(block.copies for block in state.coarse.values())
         pool._covered = sum(1 for block in state.fine.values() if block.covers)
         return pool

@@ -52,6 +52,9 @@ class CheckpointCorrupt(Exception):
         self.dp_rank = dp_rank
         self.missing = missing
 
+    def __str__(self) -> str:
+        return f"record {self.missing} of {self.replica}/{self.dp_rank} is missing or of another checkpoint"
+
 
 class SourceSnapshots:
     """Writes the checkpoints of one source: a base now and then, deltas between."""

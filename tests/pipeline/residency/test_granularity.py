@@ -18,6 +18,7 @@ from pipeline.local.simulator.workload import WorkloadSettings, arrivals
 from pipeline.residency.granularity import GranularPool
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, Cleared, EventsRecord, Opened, Removed, Stored
+from schemas.rows import FlowRow
 from schemas.settings import Worker
 
 START = 1_800_000_000.0
@@ -205,3 +206,18 @@ def test_changes_of_a_hybrid_engine_survive_encoding() -> None:
         for kind in part["kinds"]
     ]
     assert sorted(kinds) == [0] * 35 + [4] * 34
+
+
+def test_tokens_counted_in_an_earlier_window_are_taken_off_later() -> None:
+    followed = Followed()
+    followed.batch([fine(1, 34)], START)
+    followed.batch([coarse(9001)], START + 1)
+    assert flow(followed).stored_tokens == 2176
+    followed = Followed()
+    followed.batch([coarse(9001)], START)
+    followed.batch([fine(1, 33)], START + 12)
+    followed.batch([fine(34, 1, parent=33)], START + 25)
+    followed.batch([fine(101, 40)], START + 38)
+    rows = [row for row in followed.state.cut(START + 38).rows if isinstance(row, FlowRow)]
+    assert all(row.stored_tokens >= 0 for row in rows)
+    assert sum(row.stored_tokens for row in rows) == flow(followed).stored_tokens == (34 + 40) * 64
