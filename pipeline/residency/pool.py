@@ -52,8 +52,10 @@ class Pool:
         self.early_stores: list[tuple[bytes | None, bytes]] = []
         """(parent, hashes) of the first stores: needed if the pool turns out to have two granularities."""
         self.changes: list[Changes] = []
-        self.touched: list[npt.NDArray[np.uint64]] = []
-        """Keys whose entry changed since the last checkpoint."""
+        self.touched = 0
+        """Entries written since the last checkpoint, each time counted."""
+        self.gone: list[Keys] = []
+        """Keys whose entry went since the last checkpoint; some may be back."""
         self.codes_of_one: dict[int, int] = {}
         """Block size to code, for sizes that stores of a single hash need no second look at."""
         self.codes_of_several: dict[int, int] = {}
@@ -115,7 +117,7 @@ class Pool:
         self.entries = [0] * len(self.entries)
         self.blocks = [0] * len(self.blocks)
         self._other_sizes.clear()
-        self.touched.append(keys)
+        self.gone.clear()
 
     def settle(self) -> None:
         """Apply what was collected; afterwards table, counters, flow and changes are up to date."""
@@ -183,18 +185,22 @@ class Pool:
     def _write_back(self, entries: Entries) -> None:
         known = entries.slots != ABSENT
         stays = entries.copies > 0
-        self.table.free(entries.slots[known & ~stays])
+        leaves = known & ~stays
+        if leaves.any():
+            self.table.free(entries.slots[leaves])
+            self.gone.append(entries.keys[leaves])
         kept = known & stays
         self._write(entries.slots[kept], entries, kept)
         coming = stays & ~known
         if coming.any():
             self._write(self.table.insert(entries.keys[coming]), entries, coming)
-        self.touched.append(entries.keys)
+        self.touched += len(entries.keys)
 
     def _write(self, slots: Ints, entries: Entries, chosen: Bools) -> None:
         self.table.copies[slots] = entries.copies[chosen]
         self.table.births[slots] = entries.births[chosen]
         self.table.size_codes[slots] = entries.codes[chosen]
+        self.table.changed[slots] = True
 
     def put(
         self,
@@ -205,7 +211,13 @@ class Pool:
     ) -> None:
         """Set the entries of sorted, distinct keys as a checkpoint holds them; zero copies removes one."""
         self._write_back(Entries(keys, self.table.find(keys), copies, births, codes.astype(np.int32)))
-        self.touched.clear()
+        self.saved()
+
+    def saved(self) -> None:
+        """Count everything as part of a checkpoint."""
+        self.touched = 0
+        self.gone.clear()
+        self.table.changed[:] = False
 
     def other_sizes(self) -> dict[int, list[int]]:
         """Return, per hash, the block sizes of copies beyond the first that differ from the entry's."""

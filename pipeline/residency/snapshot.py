@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from pipeline.residency.granularity import GranularPool
 from pipeline.residency.health import Health
 from pipeline.residency.pool import Pool
 from pipeline.residency.source import SourceResidency
-from pipeline.residency.table import ABSENT, hashes_of, keys_of
+from pipeline.residency.table import hashes_of, keys_of
 from pipeline.residency.trust import Since, SourceTrust
 from schemas.checkpoints import (
     BASE,
@@ -71,7 +71,7 @@ class SourceSnapshots:
         source.settle()
         records: list[tuple[bytes, bytes]] = []
         changed = [pool for pool in source.pools.values() if isinstance(pool, Pool) and pool.touched]
-        touched = sum(len(keys) for pool in changed for keys in pool.touched)
+        touched = sum(pool.touched for pool in changed)
         resident = sum(sum(pool.blocks) for pool in source.pools.values() if isinstance(pool, Pool))
         if (
             source.needs_base
@@ -86,12 +86,12 @@ class SourceSnapshots:
             records.append((self._key(BASE), _encode(PoolsRecord(self._epoch, base))))
         else:
             self._delta_entries += touched
-            rest = _records([_changed_entries(pool) for pool in changed]) if changed else []
+            rest = _records([part for pool in changed for part in _changed_entries(pool)]) if changed else []
         for pools in rest:
             self._deltas += 1
             records.append((self._key(self._deltas), _encode(PoolsRecord(self._epoch, pools))))
         for pool in changed:
-            pool.touched = []
+            pool.saved()
         records.append((self._key(HEAD), _encode(self._head())))
         return records
 
@@ -236,26 +236,22 @@ def _records(pools: list[_Entries]) -> list[list[PoolEntries]]:
 
 
 def _all_entries(pool: Pool) -> _Entries:
-    table = pool.table
-    live = table.live()
-    return _columns(
-        pool, table.keys[live], table.copies[live], table.births[live], pool.sizes_of(table.size_codes[live])
-    )
+    return _entries_at(pool, pool.table.live())
 
 
-def _changed_entries(pool: Pool) -> _Entries:
-    """Return the entries of the keys touched since the last checkpoint; zero copies where one is gone."""
+def _changed_entries(pool: Pool) -> Iterator[_Entries]:
+    """Yield what went since the last checkpoint, then what is there and was written since."""
+    gone = np.concatenate(pool.gone) if pool.gone else np.empty(0, np.uint64)
+    nothing = np.zeros(len(gone), np.uint32)
+    yield _columns(pool, gone, nothing.view(np.int32), nothing.astype(np.float64), nothing)
     table = pool.table
-    keys = np.unique(np.concatenate(pool.touched))
-    slots = table.find(keys)
-    resident = slots != ABSENT
-    return _columns(
-        pool,
-        keys,
-        np.where(resident, table.copies[slots], 0),
-        np.where(resident, table.births[slots], 0.0),
-        np.where(resident, pool.sizes_of(np.where(resident, table.size_codes[slots], 0)), 0),
-    )
+    yield _entries_at(pool, np.flatnonzero(table.changed & (table.copies > 0)))
+
+
+def _entries_at(pool: Pool, slots: npt.NDArray[np.intp]) -> _Entries:
+    table = pool.table
+    sizes = pool.sizes_of(table.size_codes[slots])
+    return _columns(pool, table.keys[slots], table.copies[slots], table.births[slots], sizes)
 
 
 def _columns(

@@ -60,12 +60,15 @@ class BlockTable:
         self.copies: Copies = np.full(slots, UNUSED, np.int32)
         self.births: npt.NDArray[np.float64] = np.zeros(slots, np.float64)
         self.size_codes: npt.NDArray[np.uint16] = np.zeros(slots, np.uint16)
+        self.changed: npt.NDArray[np.bool_] = np.zeros(slots, np.bool_)
+        """Set by whoever writes a slot; for the next checkpoint."""
         self._used = 0
 
     @property
     def bytes_allocated(self) -> int:
         """Return the size of the columns in bytes."""
-        return self.keys.nbytes + self.copies.nbytes + self.births.nbytes + self.size_codes.nbytes
+        columns = (self.keys, self.copies, self.births, self.size_codes, self.changed)
+        return sum(column.nbytes for column in columns)
 
     def live(self) -> Slots:
         """Return the slots of all resident blocks."""
@@ -142,10 +145,11 @@ class BlockTable:
         live = self.live()
         live = live[np.argsort(self.keys[live])]
         keys, copies = self.keys[live], self.copies[live]
-        births, size_codes = self.births[live], self.size_codes[live]
+        births, size_codes, changed = self.births[live], self.size_codes[live], self.changed[live]
         self._allocate(len(live) + coming)
         slots = self.insert(keys)
         self.copies[slots], self.births[slots], self.size_codes[slots] = copies, births, size_codes
+        self.changed[slots] = changed
 
 
 def _row_bits(rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
