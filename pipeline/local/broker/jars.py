@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import ssl
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ else:
 
 LOCK = Path(__file__).with_name("kafka.lock.toml")
 _DOWNLOADS = 6
+_DEBIAN_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
 class Jar(msgspec.Struct, frozen=True):
@@ -88,6 +90,7 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
         # of ours at the same time, never leaves half a jar in the user's repository.
         with (
             tempfile.TemporaryDirectory(prefix=".kvlens-", dir=repository) as aside,
+            _trusted_certificates(),
             _quiet_executor() as pool,
         ):
             context = MavenContext(
@@ -113,6 +116,20 @@ def _fetch(context: MavenContext, jar: Jar, repository: Path) -> Jar:
     place.parent.mkdir(parents=True, exist_ok=True)
     os.replace(fetched, place)
     return jar
+
+
+@contextmanager
+def _trusted_certificates() -> Iterator[None]:
+    """Let requests trust what the system trusts, as pip does: networks with a CA of their own need it."""
+    bundle = ssl.get_default_verify_paths().cafile or _DEBIAN_BUNDLE
+    if os.environ.keys() & {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"} or not os.path.exists(bundle):
+        yield
+        return
+    os.environ["REQUESTS_CA_BUNDLE"] = bundle
+    try:
+        yield
+    finally:
+        del os.environ["REQUESTS_CA_BUNDLE"]
 
 
 @contextmanager
