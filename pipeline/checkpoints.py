@@ -159,6 +159,10 @@ async def _read(
 ) -> dict[bytes, bytes]:
     """Return the last value of each key before `end`."""
     latest: dict[bytes, bytes] = {}
+    if beginning >= end:
+        # Assigned but not read, it would be the last assignment for no time at all, and aiokafka's stop waits
+        # for ever if it comes while the fetcher is still leaving the assignment before: its cancellation is lost.
+        return latest
     consumer.assign([partition])
     consumer.seek(partition, beginning)
     # The position passes the markers of transactions, which take offsets but are never delivered.
