@@ -160,8 +160,8 @@ async def _read(
     """Return the last value of each key before `end`."""
     latest: dict[bytes, bytes] = {}
     if beginning >= end:
-        # Assigned but not read, it would be the last assignment for no time at all, and aiokafka's stop waits
-        # for ever if it comes while the fetcher is still leaving the assignment before: its cancellation is lost.
+        # Not even assigned: where one assignment follows another at once and then comes the end, the consumer's
+        # stop may wait for ever. aiokafka's fetcher, still leaving the first, loses its cancellation.
         return latest
     consumer.assign([partition])
     consumer.seek(partition, beginning)

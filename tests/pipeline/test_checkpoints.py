@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 
 import pytest
@@ -64,6 +65,22 @@ async def test_last_committed_values_and_offset_are_there(partition: Partition) 
         bootstrap_servers=partition.kafka.bootstrap_servers, group_id="g", enable_auto_commit=False
     ) as consumer:
         assert await consumer.committed(TopicPartition(partition.source, partition.number)) == 9
+
+
+async def test_empty_partitions_behind_a_full_one_load_at_once(partition: Partition) -> None:
+    log = await partition.log()
+    await log.commit(5, [partition.record(b"a", b"1")])
+    await log.close()
+
+    async def load_all() -> dict[int, dict[bytes, bytes]]:
+        found = load(
+            partition.kafka, source=partition.source, checkpoints=partition.checkpoints, partitions=range(8)
+        )
+        return {number: dict(loaded.latest) async for number, loaded in found}
+
+    expected = {number: {b"a": b"1"} if number == partition.number else {} for number in range(8)}
+    for _ in range(5):
+        assert await asyncio.wait_for(load_all(), 5) == expected
 
 
 async def test_new_owner_fences_the_old_one(partition: Partition) -> None:
