@@ -160,8 +160,8 @@ async def _read(
     """Return the last value of each key before `end`."""
     latest: dict[bytes, bytes] = {}
     if beginning >= end:
-        # Not even assigned: where one assignment follows another at once and then comes the end, the consumer's
-        # stop may wait for ever. aiokafka's fetcher, still leaving the first, loses its cancellation.
+        # Not even assigned: where one assignment follows another at once and then comes the end,
+        # stop may wait for ever: the fetcher of aiokafka, still leaving the first, loses its cancellation.
         return latest
     consumer.assign([partition])
     consumer.seek(partition, beginning)
