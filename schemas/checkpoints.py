@@ -169,7 +169,7 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     window: int | None
     """Number of the open window; None before the first batch."""
     carried_to: int | None
-    """Last window for which rows were written."""
+    """Last window whose rows show the state as it is."""
     version: int
     """Offset of the last events record of this source."""
     health: HealthState
@@ -178,5 +178,7 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """GPU blocks the engine reported; 0 when unknown."""
     pools: list[PoolHead]
     """One entry per medium and group."""
+    written_to: int | None = None
+    """Last window for which rows were ever written."""
     passed_over: int = 0
     """Batches after `last_seq` that came but could not be understood."""

@@ -113,7 +113,7 @@ class Pool:
         self._record(
             keys, np.full(len(keys), CLEARED, np.uint8), np.full(len(keys), at), self.table.size_codes[live]
         )
-        self.table = BlockTable()
+        self.table = BlockTable(len(live))  # as many as left are likely to come
         self.entries = [0] * len(self.entries)
         self.blocks = [0] * len(self.blocks)
         self._other_sizes.clear()

@@ -32,7 +32,9 @@ class SourceRows:
         self._source = source
         self._waiting: list[Row] = []
         self.carried_to: int | None = None
-        """Last window for which rows were handed out."""
+        """Last window whose rows show the state as it is."""
+        self.written_to: int | None = None
+        """Last window for which rows were ever handed out; those behind `carried_to` show an older state."""
 
     def counted(self, event: EngineCounters, at: float) -> None:
         """Note a scrape of the engine's own counters."""
@@ -63,7 +65,7 @@ class SourceRows:
         first_empty = max(source.window + 1, following - CARRY_LIMIT)
         for window in range(first_empty, following):
             self._waiting += self._carried_rows(window)
-        self.carried_to = following - 1
+        self._wrote(following - 1)
 
     def life_ended(self) -> None:
         """Note the last row of an incarnation that a new one replaces."""
@@ -82,25 +84,31 @@ class SourceRows:
             source.rows_changed = False
             if source.window is not None:
                 rows += self._window_rows(source.window)
-                self.carried_to = source.window
+                self._wrote(source.window)
             if source.incarnation:
                 rows.append(self._source_row())
-        elif source.window is not None and source.closed_at is None:
+        elif source.window is not None:
             rows += self._carry(source.window, now)
         return rows
 
     def _carry(self, window: int, now: float) -> list[Row]:
         source = self._source
-        last = min(
-            windows.window_of(now),
-            window + int(source.settings.idle_carry_seconds // windows.WINDOW_SECONDS),
-        )
+        if source.closed_at is None:
+            idle_windows = int(source.settings.idle_carry_seconds // windows.WINDOW_SECONDS)
+            last = min(windows.window_of(now), window + idle_windows)
+        else:
+            # Nothing new is carried, but rows that were must not keep the state before the last events.
+            last = self.written_to if self.written_to is not None else window
         first = max(window, self.carried_to if self.carried_to is not None else window) + 1
         rows: list[Row] = []
         for idle in range(first, min(last, first + CARRY_LIMIT - 1) + 1):
             rows += self._carried_rows(idle)
-            self.carried_to = idle
+            self._wrote(idle)
         return rows
+
+    def _wrote(self, window: int) -> None:
+        self.carried_to = window
+        self.written_to = window if self.written_to is None else max(window, self.written_to)
 
     def _window_rows(self, window: int) -> list[Row]:
         return [*self._occupancy_rows(window), *self._flow_rows(window), self._health_row(window)]

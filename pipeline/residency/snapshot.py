@@ -124,6 +124,7 @@ class SourceSnapshots:
             health=source.health,
             capacity_blocks=source.capacity_blocks,
             pools=[_pool_head(pool) for pool in source.pools.values()],
+            written_to=source.rows.written_to,
             passed_over=source.passed_over,
         )
 
@@ -157,7 +158,7 @@ def restore(
         setattr(source, name, getattr(state, name))
     source.trust = SourceTrust(_since(state.trust))
     source.trust.by_medium = {medium: _since(trust) for medium, trust in state.trust_by_medium.items()}
-    source.rows.carried_to = state.carried_to
+    source.rows.carried_to, source.rows.written_to = state.carried_to, state.written_to
     source.health = Health(**msgspec.structs.asdict(state.health))
     source.needs_base = False
     for pool_head in state.pools:

@@ -30,7 +30,7 @@ from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker
 from schemas.trust import Trust
 
-SETTLE_AT_BYTES = 8192 * HASH_BYTES
+SETTLE_AT_BYTES = 32_768 * HASH_BYTES
 """Hashes collected before they are applied: enough to make vectors pay, little enough to hold."""
 NEVER = -1
 """Sequence number before the first batch."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -117,8 +119,13 @@ def upsert(table: dict[tuple, Row], rows: list[Row]) -> None:
             table[key_of(row)] = row
 
 
-def run(log: list[EventsRecord], cuts: set[int], *, restore: bool) -> tuple[dict[tuple, Row], list[tuple]]:
-    """Apply the log with checkpoints after the given records; return final rows and all changes."""
+def run(
+    log: list[EventsRecord], cuts: Mapping[int, float], *, restore: bool
+) -> tuple[dict[tuple, Row], list[tuple]]:
+    """Apply the log with checkpoints after the given records; return final rows and all changes.
+
+    `cuts` says how many seconds the wall clock is ahead of the log then; idle sources are carried forward.
+    """
     table: dict[tuple, Row] = {}
     changes: list[tuple] = []
     latest: dict[bytes, bytes] = {}
@@ -142,7 +149,9 @@ def run(log: list[EventsRecord], cuts: set[int], *, restore: bool) -> tuple[dict
     for offset, record in enumerate(log):
         state.apply(offset, record)
         if offset in cuts:
-            checkpoint(START)
+            now = max((batch.ts for batch in record.batches), default=START) + cuts[offset]
+            checkpoint(now)
+            checkpoint(now)
             if restore:
                 state = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
                 assert state.next_offset == offset + 1
@@ -160,10 +169,10 @@ def per_block(changes: list[tuple]) -> dict[tuple, list[int]]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(runs, st.sets(st.integers(0, 14)))
-def test_restored_state_continues_as_if_nothing_had_happened(plan: list, cuts: set[int]) -> None:
+@given(runs, st.dictionaries(st.integers(0, 14), st.sampled_from([0.0, 7.0, 35.0])))
+def test_restored_state_continues_as_if_nothing_had_happened(plan: list, cuts: dict[int, float]) -> None:
     log = records(plan)
-    undisturbed, all_changes = run(log, set(), restore=False)
+    undisturbed, all_changes = run(log, {}, restore=False)
     restored, restored_changes = run(log, cuts, restore=True)
     assert restored == undisturbed
     assert per_block(restored_changes) == per_block(all_changes)
@@ -172,7 +181,7 @@ def test_restored_state_continues_as_if_nothing_had_happened(plan: list, cuts: s
 @settings(max_examples=100, deadline=None)
 @given(runs)
 def test_changes_of_a_block_alternate(plan: list) -> None:
-    _, changes = run(records(plan), set(), restore=False)
+    _, changes = run(records(plan), {}, restore=False)
     for block, kinds in per_block(changes).items():
         came = [kind == FILLED for kind in kinds]
         assert came == [index % 2 == 0 for index in range(len(came))], block
@@ -242,3 +251,24 @@ def test_a_source_too_large_for_one_record_is_saved_in_several(monkeypatch: pyte
     restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
     occupancy = [(row.medium, row.blocks) for row in restored.sources["a", 0].occupancy()]
     assert occupancy == [("gpu", 45), ("cpu", 10)]
+
+
+def test_rows_carried_too_early_are_written_again_even_after_the_end() -> None:
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    table: dict[tuple, Row] = {}
+    opening = Batch(None, START, START, [Opened(0, complete=True)])
+    first = Batch(0, START, START, [Stored(b"\0" * 7 + b"\1", 16)])
+    state.apply(0, EventsRecord("a", "m", "d", 0, 1, [opening, first]))
+    for _ in range(2):
+        upsert(table, state.cut(START + 35).rows)
+    late = Batch(1, START + 1, START + 36, [Stored(b"\0" * 7 + b"\2", 16)])
+    closed = Batch(None, START + 37, START + 37, [Closed("shutdown", blocks_lost=False)])
+    state.apply(1, EventsRecord("a", "m", "d", 0, 1, [late, closed]))
+    for _ in range(2):
+        upsert(table, state.cut(START + 95).rows)
+    blocks = [
+        (row.window.timestamp() - START, row.blocks)
+        for row in table.values()
+        if isinstance(row, OccupancyRow)
+    ]
+    assert sorted(blocks) == [(0.0, 2), (10.0, 2), (20.0, 2), (30.0, 2)]
