@@ -10,6 +10,7 @@ import agent
 import connector
 import freshness
 import memory
+import speed
 from figures import Figures, machine
 from ports import free_port
 
@@ -33,12 +34,14 @@ def main() -> None:
         broker.start()
         store.start()
         try:
+            speed.run(figures)
             if "connector" in parts:
                 connector.run(figures, broker.bootstrap_servers)
             if "agent" in parts:
                 agent.run(figures, broker.bootstrap_servers, store.url)
             if "memory" in parts:
                 memory.run(figures)
+            speed.run(figures)
         finally:
             store.stop()
             broker.stop()
