@@ -265,6 +265,8 @@ def test_data_survive_a_stop_and_the_log_names_nothing(tmp_path: Path, free_port
         client = clickhouse_connect.get_client(dsn=part.url)
         assert client.query(f"SELECT * FROM {table}").result_rows == [(1, "kept")]
         client.close()
-        assert part.log.read_text() == ""
+        # The engine itself may say what it misses, such as control groups in a bare chroot.
+        log = part.log.read_text()
+        assert not [word for word in ("Traceback", "kept", "CREATE", "INSERT", table) if word in log]
     finally:
         part.kill()
