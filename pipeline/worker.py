@@ -44,6 +44,11 @@ from schemas.settings import Settings, Worker
 
 _STOP_SECONDS = 5.0
 _GC_THRESHOLD = 50_000
+# Below these, Kafka and ClickHouse would see little else than checkpoints, and a slow round would look
+# like a stall.
+_MIN_CHECKPOINT_SECONDS = 0.05
+_MIN_ROLLUP_SECONDS = 1.0
+_MIN_STALL_SECONDS = 5.0
 _WATCH_SECONDS = 5.0
 _HOLD_CHECKPOINTS = 2.0
 
@@ -124,8 +129,8 @@ async def _run(settings: Settings) -> None:
             raise PortUnavailable(settings.worker.metrics_port, str(error)) from error
     stop = _stop_signal()
     tasks = [
-        _watched(agent.checkpoint_every(settings.worker.checkpoint_seconds)),
-        _watched(rollups.run(settings.worker.rollup_seconds)),
+        _watched(agent.checkpoint_every(max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS))),
+        _watched(rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS))),
         _watched(_watch(settings, agent, saving, metrics)),
         _watched(_crashed(agent)),
         # Returns when partitions are assigned, which may take long: a signal must not wait for that.
@@ -194,8 +199,9 @@ async def _crashed(agent: Agent) -> None:
 async def _watch(settings: Settings, agent: Agent, saving: Saving, metrics: WorkerMetrics) -> None:
     """Ask the broker, with a client of our own, how much waits, and end a worker that stands still."""
     role = agent.role
-    watchdog = Watchdog(role.source, settings.worker.stall_seconds)
-    every = min(_WATCH_SECONDS, settings.worker.stall_seconds / 4)
+    stall_seconds = max(settings.worker.stall_seconds, _MIN_STALL_SECONDS)
+    watchdog = Watchdog(role.source, stall_seconds)
+    every = min(_WATCH_SECONDS, stall_seconds / 4)
     async with AIOKafkaConsumer(
         isolation_level="read_committed" if role.committed else "read_uncommitted",
         **client_options(settings.kafka),

@@ -86,7 +86,7 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the replica agent keeps state and writes tables."""
+    """How the replica agent keeps state and writes tables. Values below the sane minimum are raised to it."""
 
     checkpoint_seconds: Seconds = 1.0
     """Interval of writing tables and committing state; also how fresh the tables are."""
