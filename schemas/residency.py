@@ -10,8 +10,6 @@ import msgspec
 
 from schemas.trust import Trust
 
-Medium = str
-
 FILLED = 0
 """First copy came."""
 EVICTED = 1
@@ -27,7 +25,7 @@ SUBSUMED = 4
 class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """m changes of one medium and group, in order of occurrence."""
 
-    medium: Medium
+    medium: str
     """Canonical medium, e.g. `gpu`, `cpu`."""
     group_idx: int
     """KV-cache group of a hybrid engine; 0 where there is only one."""

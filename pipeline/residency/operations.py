@@ -37,11 +37,6 @@ class Operations(NamedTuple):
     keys: Keys
     """Key of each segment, ascending."""
 
-    @property
-    def occurrences(self) -> Ints:
-        """Return the number of operations of each segment."""
-        return np.diff(self.starts, append=len(self.place))
-
 
 class Entries(NamedTuple):
     """What the table holds of k keys; zero copies where it holds nothing."""
