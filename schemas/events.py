@@ -181,3 +181,6 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """How the engine encodes, e.g. `array-12`, `map`, `sglang-array-7`."""
     duplicates: int = 0
     """Batches of this source dropped as already published since the previous record."""
+    last_mark: int = 0
+    """Fingerprint of the engine's payload of `last_seq`: tells a later connector whether the engine still
+    lives the same life."""

@@ -17,6 +17,9 @@ from schemas.events import (
     Undecodable,
 )
 
+MARK = 0x5DE1C8A7
+"""Fingerprint of an invented payload."""
+
 
 def events_record(*batches: Batch) -> EventsRecord:
     """Return a run of one source; the sequence numbers are those of its batches."""
@@ -32,6 +35,7 @@ def events_record(*batches: Batch) -> EventsRecord:
         last_seq=numbers[-1] if numbers else None,
         engine="vllm",
         wire_era="array-12",
+        last_mark=MARK if numbers else 0,
     )
 
 

@@ -6,10 +6,12 @@ import msgspec
 
 from pipeline.generated.example_checkpoints import checkpoint_examples
 from pipeline.generated.example_events import events_examples
+from pipeline.generated.example_positions import position_examples
 from pipeline.generated.example_residency import residency_examples
 
 EXAMPLES: dict[str, dict[str, msgspec.Struct]] = {
     "events": dict(events_examples()),
+    "positions": dict(position_examples()),
     "residency": dict(residency_examples()),
     "checkpoints_replica": checkpoint_examples(),
 }

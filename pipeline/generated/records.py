@@ -10,12 +10,14 @@ import msgspec
 from pipeline.generated.source_docs import attribute_docs
 from schemas.checkpoints import PartitionMeta, PoolsRecord, SourceHead
 from schemas.events import EventsRecord
+from schemas.positions import PositionRecord
 from schemas.residency import ResidencyRecord
 
 Record = type[msgspec.Struct]
 
 RECORDS_OF_TOPIC: dict[str, tuple[Record, ...]] = {
     "events": (EventsRecord,),
+    "positions": (PositionRecord,),
     "residency": (ResidencyRecord,),
     "checkpoints_replica": (SourceHead, PoolsRecord, PartitionMeta),
 }

@@ -31,7 +31,12 @@ ignore fields they do not know. Fields that hold their default are left out.
 
 **Metadata only.** No field can hold a token id, a prompt, a cache salt or a multimodal key."""
 
-EXAMPLE_SHOWN = {"events": "run", "residency": "filled_and_evicted", "checkpoints_replica": "head"}
+EXAMPLE_SHOWN = {
+    "events": "run",
+    "positions": "published",
+    "residency": "filled_and_evicted",
+    "checkpoints_replica": "head",
+}
 """Table of `topics.toml` -> the example printed on the page."""
 
 

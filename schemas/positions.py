@@ -1,0 +1,43 @@
+"""Records of `kvlens.positions.v1`: up to where each source is in the events topic.
+
+A connector that starts continues there. Keyed by `position_key`; the newest record of a key counts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from schemas.events import DpRank
+
+
+def position_key(replica: str, dp_rank: int) -> bytes:
+    """Return the record key of a source: `replica/dp_rank`."""
+    return f"{replica}/{dp_rank}".encode()
+
+
+class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
+    """The last batch of a source in the events topic, as far as `offset`.
+
+    Records of the source behind `offset` may have moved it on; the one at `offset` and all before it have
+    not.
+    """
+
+    replica: str
+    """Replica id."""
+    dp_rank: DpRank
+    """Data-parallel rank."""
+    partition: int
+    """Partition of the events topic that the source is in."""
+    offset: int
+    """Offset there up to which (inclusive) every record of the source is accounted for; -1 before the
+    first one."""
+    incarnation: int = 0
+    """Last incarnation published; 0 when there is none."""
+    seq: int | None = None
+    """Last sequence number published of that incarnation; None when there is none."""
+    mark: int = 0
+    """Fingerprint of the payload of `seq`, as `last_mark` of the events record."""
+    closed: bool = False
+    """The incarnation was closed: the next one is greater and begins anew."""
+    connector: str = ""
+    """Name of the connector process that wrote this, random for each process."""
