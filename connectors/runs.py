@@ -29,6 +29,7 @@ class RunBuilder:
         self._opened_at = 0.0
         self._first_seq: int | None = None
         self._last_seq: int | None = None
+        self._last_mark = 0
         self._closed: list[EventsRecord] = []
         self._incarnation = 0
         self.duplicates = 0
@@ -49,8 +50,8 @@ class RunBuilder:
         """When the open run is due; None when there is none."""
         return self._opened_at + self._linger_seconds if self._batches else None
 
-    def add(self, batch: Batch, size: int, now: float) -> None:
-        """Append a batch or notice of about `size` packed bytes."""
+    def add(self, batch: Batch, size: int, now: float, mark: int = 0) -> None:
+        """Append a batch, whose payload has the fingerprint `mark`, or a notice; about `size` packed bytes."""
         if self._bytes and self._bytes + size > MAX_RUN_BYTES:
             self.flush()
         if not self._batches:
@@ -62,6 +63,7 @@ class RunBuilder:
             if self._first_seq is None:
                 self._first_seq = seq
             self._last_seq = seq
+            self._last_mark = mark
         if self._bytes >= self._record_bytes:
             self.flush()
 
@@ -87,11 +89,13 @@ class RunBuilder:
                 last_seq=self._last_seq,
                 tenant=source.tenant,
                 duplicates=self.duplicates,
+                last_mark=self._last_mark,
             )
         )
         self._batches = []
         self._bytes = 0
         self._first_seq = self._last_seq = None
+        self._last_mark = 0
         self.duplicates = 0
 
     def take_closed(self) -> list[EventsRecord]:

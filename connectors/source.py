@@ -159,7 +159,7 @@ class SourceStream:
             batches += 1
             engine_events += batch.engine_events
             payload_bytes += len(payload)
-            add(batch, self._size(batch, len(payload)), received_at)
+            add(batch, self._size(batch, len(payload)), received_at, mark)
         if batches:
             counts = self.counts
             counts.batches += batches

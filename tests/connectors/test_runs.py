@@ -104,3 +104,15 @@ def test_large_batch_does_not_join_what_would_grow_too_large() -> None:
     builder.add(_batch(1), MAX_RUN_BYTES // 2 + 1, 5.0)
     builder.flush()
     assert [[b.seq for b in r.batches] for r in builder.take_closed()] == [[0], [1]]
+
+
+def test_record_carries_the_fingerprint_of_its_last_batch() -> None:
+    builder = _builder(record_bytes=1000)
+    for seq, mark in ((0, 70), (1, 71), (2, 72), (3, 73)):
+        builder.add(_batch(seq), 500, 5.0, mark)
+    builder.add(_batch(4), 400, 5.0, 74)
+    builder.add(_batch(None), 10, 5.0)
+    builder.flush()
+    builder.add(_batch(None), 10, 5.0)
+    builder.flush()
+    assert [(r.last_seq, r.last_mark) for r in builder.take_closed()] == [(1, 71), (3, 73), (4, 74), (None, 0)]
