@@ -51,7 +51,7 @@ class RunBuilder:
         return self._opened_at + self._linger_seconds if self._batches else None
 
     def add(self, batch: Batch, size: int, now: float, mark: int = 0) -> None:
-        """Append a batch, whose payload has the fingerprint `mark`, or a notice; about `size` packed bytes."""
+        """Append a batch (`mark`: its payload's fingerprint) or a notice of about `size` packed bytes."""
         if self._bytes and self._bytes + size > MAX_RUN_BYTES:
             self.flush()
         if not self._batches:

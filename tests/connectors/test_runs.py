@@ -115,4 +115,9 @@ def test_record_carries_the_fingerprint_of_its_last_batch() -> None:
     builder.flush()
     builder.add(_batch(None), 10, 5.0)
     builder.flush()
-    assert [(r.last_seq, r.last_mark) for r in builder.take_closed()] == [(1, 71), (3, 73), (4, 74), (None, 0)]
+    assert [(r.last_seq, r.last_mark) for r in builder.take_closed()] == [
+        (1, 71),
+        (3, 73),
+        (4, 74),
+        (None, 0),
+    ]
