@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
+from typing import get_args
 
 import structlog
 from clickhouse_connect.driver.client import Client
@@ -20,14 +21,21 @@ from pipeline.errors import StoreUnavailable
 from pipeline.migrations import DIRECTORY, statements
 from pipeline.store_client import connect, store_unavailable
 from pipeline.telemetry import WorkerMetrics
-from schemas.rows import FlowRow, OccupancyRow, Row, StreamHealthRow
+from schemas.rows import (
+    CapacityCurveRow,
+    FillsRow,
+    FlowRow,
+    OccupancyRow,
+    RedundancyRow,
+    Row,
+    StreamHealthRow,
+)
 from schemas.settings import ClickHouse
 
-FAMILIES: dict[type[Row], str] = {
-    OccupancyRow: "occupancy",
-    FlowRow: "flow",
-    StreamHealthRow: "stream_health",
-}
+Windowed = OccupancyRow | FlowRow | StreamHealthRow | FillsRow | RedundancyRow | CapacityCurveRow
+"""Rows of tables that have rollups."""
+
+FAMILIES: dict[type[Row], str] = {kind: kind.TABLE.removesuffix("_10s") for kind in get_args(Windowed)}
 """Row type of a ten-second table to the name its rollups begin with."""
 
 _MINUTE = timedelta(minutes=1)
@@ -49,7 +57,7 @@ def minutes_of(rows: Iterable[Row]) -> Marks:
     marks: Marks = {}
     for row in rows:
         family = FAMILIES.get(type(row))
-        if family is not None and isinstance(row, OccupancyRow | FlowRow | StreamHealthRow):
+        if family is not None and isinstance(row, Windowed):
             marks.setdefault(family, set()).add(row.window)
     return {family: {_floor(window, _MINUTE) for window in windows} for family, windows in marks.items()}
 

@@ -186,4 +186,140 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     version: int
 
 
-Row = OccupancyRow | FlowRow | StreamHealthRow | EngineCountersRow | SourceRow
+class FillsRow(msgspec.Struct, frozen=True, gc=False):
+    """Why the blocks of a window had to be filled on the GPU of a source, in one shard of the hash space."""
+
+    TABLE: ClassVar[str] = "fills_10s"
+
+    window: datetime
+    """Start of the ten-second window, engine time, UTC."""
+    hash_domain: str
+    """model/hash scheme/tenant: hashes compare only inside one domain."""
+    model: str
+    replica: str
+    dp_rank: int
+    group_idx: int
+    shard: int
+    """Part of the hash space (partition of the residency topic); sums over shards are the source's."""
+    filled_blocks: int
+    """Distinct blocks whose first copy came: the sum of all causes but `reannounced`."""
+    filled_tokens: int
+    """Tokens in `filled_blocks`."""
+    promoted_blocks: int
+    """Resident here in a lower tier: a hit there."""
+    promoted_tokens: int
+    """Tokens in `promoted_blocks`."""
+    peer_blocks: int
+    """Not lost here, but held by another source just then: routing, or a shared tier, would have saved it."""
+    peer_tokens: int
+    """Tokens in `peer_blocks`."""
+    peer_and_evicted_blocks: int
+    """Held by another source, and evicted here within the horizon: routing or more cache."""
+    peer_and_evicted_tokens: int
+    """Tokens in `peer_and_evicted_blocks`."""
+    evicted_blocks: int
+    """Evicted here within the horizon, held by nobody: more cache here would have saved it."""
+    evicted_tokens: int
+    """Tokens in `evicted_blocks`."""
+    evicted_elsewhere_blocks: int
+    """Only others had it, and evicted it: more cache there, and routing."""
+    evicted_elsewhere_tokens: int
+    """Tokens in `evicted_elsewhere_blocks`."""
+    cleared_blocks: int
+    """Lost by a clear or a restart: the warm-up cost of a rollout."""
+    cleared_tokens: int
+    """Tokens in `cleared_blocks`."""
+    cold_blocks: int
+    """Not seen in the fleet within the horizon."""
+    cold_tokens: int
+    """Tokens in `cold_blocks`."""
+    unknown_blocks: int
+    """Nothing known of it, but what is known of this source is not complete."""
+    unknown_tokens: int
+    """Tokens in `unknown_blocks`."""
+    reannounced_blocks: int
+    """Resident here already: no fill."""
+    reannounced_tokens: int
+    """Tokens in `reannounced_blocks`."""
+    regret_hist: list[int]
+    """Evicted blocks wanted again, here or elsewhere, by the time between: buckets as `lifetime_hist`."""
+    sampled_one_in: int
+    """Figures rest on one block in so many, and are scaled up by that; 1: on all blocks."""
+    trust: Trust
+    version: int
+
+
+class RedundancyRow(msgspec.Struct, frozen=True, gc=False):
+    """How many sources held the same blocks at the end of a window, in one shard of the hash space."""
+
+    TABLE: ClassVar[str] = "redundancy_10s"
+
+    window: datetime
+    hash_domain: str
+    model: str
+    medium: str
+    group_idx: int
+    shard: int
+    owners_1: int
+    """Distinct blocks that one source held."""
+    owners_2: int
+    """Distinct blocks that two sources held."""
+    owners_3: int
+    """Distinct blocks that three sources held."""
+    owners_4_7: int
+    """Distinct blocks that four to seven sources held."""
+    owners_8_up: int
+    """Distinct blocks that eight or more sources held."""
+    unique_tokens: int
+    """Tokens in distinct blocks, each once."""
+    physical_tokens: int
+    """Tokens in distinct blocks, once for each source that held them."""
+    sampled_one_in: int
+    trust: Trust
+    """The worst of the sources of the hash domain that changed something here."""
+    version: int
+
+
+class CapacityCurveRow(msgspec.Struct, frozen=True, gc=False):
+    """How much more cache would have kept the blocks that a source evicted and filled again in a window."""
+
+    TABLE: ClassVar[str] = "capacity_curve_10s"
+
+    window: datetime
+    hash_domain: str
+    model: str
+    replica: str
+    dp_rank: int
+    group_idx: int
+    shard: int
+    needed_hist: list[int]
+    """Tokens filled again by the extra cache that would have kept them: element k (from 0) counts those for
+    which 2**k tokens suffice and 2**(k-1) may not; trailing zeros cut."""
+    sampled_one_in: int
+    trust: Trust
+    version: int
+
+
+class ModelRow(msgspec.Struct, frozen=True, gc=False):
+    """What the settings say about a model."""
+
+    TABLE: ClassVar[str] = "models"
+
+    model: str
+    kv_bytes_per_token: int
+    """KV-cache bytes of one token, all layers and groups; 0 when not configured."""
+    version: int
+    """When the worker that wrote it started (ms since the epoch)."""
+
+
+Row = (
+    OccupancyRow
+    | FlowRow
+    | StreamHealthRow
+    | EngineCountersRow
+    | SourceRow
+    | FillsRow
+    | RedundancyRow
+    | CapacityCurveRow
+    | ModelRow
+)

@@ -1,0 +1,97 @@
+-- What the fleet agent writes: partial figures of one shard of the hash space each; sums over `shard` are the fleet's.
+-- `hash_domain` leads the keys, because hashes compare only inside one.
+
+CREATE TABLE IF NOT EXISTS {database}.fills_10s
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    replica LowCardinality(String) CODEC(ZSTD(1)),
+    dp_rank UInt16 CODEC(ZSTD(1)),
+    group_idx UInt16 CODEC(ZSTD(1)),
+    shard UInt16 CODEC(ZSTD(1)),
+    filled_blocks UInt64 CODEC(T64, ZSTD(1)),
+    filled_tokens UInt64 CODEC(T64, ZSTD(1)),
+    promoted_blocks UInt64 CODEC(T64, ZSTD(1)),
+    promoted_tokens UInt64 CODEC(T64, ZSTD(1)),
+    peer_blocks UInt64 CODEC(T64, ZSTD(1)),
+    peer_tokens UInt64 CODEC(T64, ZSTD(1)),
+    peer_and_evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
+    peer_and_evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
+    evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
+    evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
+    evicted_elsewhere_blocks UInt64 CODEC(T64, ZSTD(1)),
+    evicted_elsewhere_tokens UInt64 CODEC(T64, ZSTD(1)),
+    cleared_blocks UInt64 CODEC(T64, ZSTD(1)),
+    cleared_tokens UInt64 CODEC(T64, ZSTD(1)),
+    cold_blocks UInt64 CODEC(T64, ZSTD(1)),
+    cold_tokens UInt64 CODEC(T64, ZSTD(1)),
+    unknown_blocks UInt64 CODEC(T64, ZSTD(1)),
+    unknown_tokens UInt64 CODEC(T64, ZSTD(1)),
+    reannounced_blocks UInt64 CODEC(T64, ZSTD(1)),
+    reannounced_tokens UInt64 CODEC(T64, ZSTD(1)),
+    regret_hist Array(UInt64) CODEC(T64, ZSTD(1)),
+    sampled_one_in UInt32 CODEC(ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMMDD(window)
+ORDER BY (toStartOfHour(window), hash_domain, model, replica, dp_rank, group_idx, shard, window)
+TTL window + INTERVAL 7 DAY DELETE
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS {database}.redundancy_10s
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    medium LowCardinality(String) CODEC(ZSTD(1)),
+    group_idx UInt16 CODEC(ZSTD(1)),
+    shard UInt16 CODEC(ZSTD(1)),
+    owners_1 UInt64 CODEC(T64, ZSTD(1)),
+    owners_2 UInt64 CODEC(T64, ZSTD(1)),
+    owners_3 UInt64 CODEC(T64, ZSTD(1)),
+    owners_4_7 UInt64 CODEC(T64, ZSTD(1)),
+    owners_8_up UInt64 CODEC(T64, ZSTD(1)),
+    unique_tokens UInt64 CODEC(T64, ZSTD(1)),
+    physical_tokens UInt64 CODEC(T64, ZSTD(1)),
+    sampled_one_in UInt32 CODEC(ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMMDD(window)
+ORDER BY (toStartOfHour(window), hash_domain, model, medium, group_idx, shard, window)
+TTL window + INTERVAL 7 DAY DELETE
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS {database}.capacity_curve_10s
+(
+    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
+    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
+    model LowCardinality(String) CODEC(ZSTD(1)),
+    replica LowCardinality(String) CODEC(ZSTD(1)),
+    dp_rank UInt16 CODEC(ZSTD(1)),
+    group_idx UInt16 CODEC(ZSTD(1)),
+    shard UInt16 CODEC(ZSTD(1)),
+    needed_hist Array(UInt64) CODEC(T64, ZSTD(1)),
+    sampled_one_in UInt32 CODEC(ZSTD(1)),
+    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+    version UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+PARTITION BY toYYYYMMDD(window)
+ORDER BY (toStartOfHour(window), hash_domain, model, replica, dp_rank, group_idx, shard, window)
+TTL window + INTERVAL 7 DAY DELETE
+SETTINGS ttl_only_drop_parts = 1;
+
+-- What cannot be learned from events, per model; from the settings of the worker that started last.
+CREATE TABLE IF NOT EXISTS {database}.models
+(
+    model LowCardinality(String),
+    kv_bytes_per_token UInt64,
+    version UInt64
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+ORDER BY model;
