@@ -78,7 +78,7 @@ def fleet_rows(
 def recounted_fleet(rows: Iterable[Any], period: timedelta) -> dict[str, dict[Any, tuple[Any, ...]]]:
     """Likewise for the tables whose shards are added up."""
     newest: dict[Any, Any] = {}
-    for row in rows:
+    for row in (row for row in rows if hasattr(row, "shard")):
         name = getattr(row, "replica", None) or row.medium
         key = (type(row).__name__, row.window, name, row.shard)
         if key not in newest or row.version >= newest[key].version:
