@@ -129,6 +129,32 @@ class HealthState(msgspec.Struct, omit_defaults=True, gc=False):
     """Largest received_at - ts of live batches."""
 
 
+class ContactState(msgspec.Struct, omit_defaults=True, gc=False):
+    """When and how a source was heard last."""
+
+    last_batch_at: float | None = None
+    """Event time of the last batch of this life, seconds since the epoch; None before the first one."""
+    seen_live: bool = False
+    """Whether a batch of this life came live."""
+    clock_offset: float = 0.0
+    """Event time minus time of receipt of the last live batch, seconds."""
+    disconnected_from: int | None = None
+    """First window whose end found the source disconnected; None while it is connected."""
+    reported_to: int | None = None
+    """Window of the connector's last word that it does not reach the source; None while it does."""
+
+
+class DriftState(msgspec.Struct, omit_defaults=True, gc=False):
+    """Comparison of a source with what its engine says of its memory."""
+
+    capacity_blocks: int = 0
+    """Most GPU blocks that the engine reported in this life; 0 when unknown."""
+    block_size: int = 0
+    """Tokens per GPU block as the engine reported it in this life; 0 when unknown."""
+    since: int | None = None
+    """First of the closed windows in a row that ended with more blocks resident than the engine has."""
+
+
 class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Everything about one source but its entries."""
 
@@ -174,6 +200,10 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Offset of the last events record of this source."""
     health: HealthState
     """Of the open window."""
+    contact: ContactState
+    """When and how the source was heard last."""
+    drift: DriftState
+    """Comparison with what the engine says of its memory."""
     capacity_blocks: int
     """GPU blocks the engine reported; 0 when unknown."""
     pools: list[PoolHead]

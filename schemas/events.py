@@ -129,7 +129,18 @@ class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True,
     """False where the engine lives on and only we stop looking."""
 
 
-Event = Stored | Removed | Cleared | Opened | Gap | Undecodable | EngineCounters | Closed
+class SourceStatus(msgspec.Struct, tag="source_status", tag_field="type", omit_defaults=True, gc=False):
+    """How a source stands of which no batch came for ten seconds or more; about one in ten seconds.
+
+    It lets readers tell an idle engine from one that cannot be reached, and both from a connector that is
+    gone, by the log alone.
+    """
+
+    connected: bool
+    """Whether its event stream is connected, or the engine answered a replay request since the last one."""
+
+
+Event = Stored | Removed | Cleared | Opened | Gap | Undecodable | EngineCounters | Closed | SourceStatus
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False):

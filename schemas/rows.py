@@ -108,21 +108,31 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     duplicate_batches: int
     """Batches that came again and were ignored."""
     gap_batches: int
-    """Batches missing when they were due, whether or not they came later by replay."""
+    """Batches that did not come live when they were due: `lost_batches`, and batches that came by replay
+    after this life of the engine had been seen live."""
     replayed_batches: int
-    """Batches that came by replay."""
+    """Batches applied that came by replay; besides filled gaps, what was published before first contact."""
     lost_batches: int
-    """Batches that will never come."""
+    """Batches that will never come: ranges of `gap` events, and numbers that the log lacks without one."""
     undecodable_events: int
     """Events, or whole frames, skipped because they could not be understood."""
     restarts: int
-    """Engine restarts seen."""
+    """Lives that the engine ended by starting anew (`closed` with reason restarted)."""
     incarnation: int
     """Life of the engine; grows with every life."""
     last_seq: int
-    """-1 before the first batch."""
+    """Last sequence number of this life that was applied or given up; -1 before the first batch."""
+    last_batch_at: datetime | None
+    """Event time of the last batch applied in this life; NULL before the first one."""
+    connected: bool
+    """False when the connector had said that it does not reach the source, or had ended it, and no live batch
+    came since."""
     lag_seconds: float
     """Largest received_at - ts of live batches in the window."""
+    drift_blocks: int
+    """Physical GPU blocks more than the engine has: too many by at least so many (docs/exactness.md)."""
+    drift_since: datetime | None
+    """Start of the first window of those in a row that end with `drift_blocks` above 0; NULL at 0."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -155,7 +165,7 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourceRow(msgspec.Struct, frozen=True, gc=False):
-    """One life of an engine process as seen by a connector."""
+    """One life of an engine process as seen by a connector, from its first batch on."""
 
     TABLE: ClassVar[str] = "sources"
 
@@ -168,7 +178,8 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     closed_at: datetime | None
     """When it ended; NULL while it lives."""
     closed_reason: str
-    """restarted, removed, shutdown or silent; empty while it lives."""
+    """restarted, removed, shutdown, silent, or superseded (another life began without a word of the end of
+    this one); empty while it lives."""
     engine: str
     """vllm, sglang, or empty while nothing seen tells them apart."""
     wire_era: str
@@ -180,7 +191,7 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     first_seq: int
     """First sequence number of this life that we have."""
     last_seq: int
-    """Last sequence number applied; -1 before the first batch."""
+    """Last sequence number applied or given up; -1 before the first batch."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -220,7 +231,6 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     evicted_blocks: int
     """Evicted here within the horizon, held by nobody: more cache here would have saved it."""
     evicted_tokens: int
-    """Tokens in `evicted_blocks`."""
     evicted_elsewhere_blocks: int
     """Only others had it, and evicted it: more cache there, and routing."""
     evicted_elsewhere_tokens: int

@@ -13,6 +13,7 @@ from schemas.events import (
     Gap,
     Opened,
     Removed,
+    SourceStatus,
     Stored,
     Undecodable,
 )
@@ -126,5 +127,6 @@ def events_examples() -> dict[str, EventsRecord]:
                 ),
             ),
         ),
+        "source_status": events_record(notice(20.0, SourceStatus(connected=True))),
         "closed": restarted,
     }

@@ -8,14 +8,19 @@ from schemas.checkpoints import HealthState
 class Health(HealthState):
     """Counters of one window; see `schemas.rows.StreamHealthRow` for their meaning."""
 
-    def applied(self, engine_events: int, lag: float, *, replayed: bool) -> None:
-        """Count a batch that was new."""
+    def live(self, engine_events: int, lag: float) -> None:
+        """Count a batch that was new and came when it was due."""
         self.batches += 1
         self.events += engine_events
-        if replayed:
-            self.replayed_batches += 1
-        elif lag > self.lag_seconds:
+        if lag > self.lag_seconds:
             self.lag_seconds = lag
+
+    def replayed(self, engine_events: int, *, was_due: bool) -> None:
+        """Count a batch that was new and came by replay; `was_due`: it should have come live."""
+        self.batches += 1
+        self.events += engine_events
+        self.replayed_batches += 1
+        self.gap_batches += was_due
 
     def lost(self, batches: int) -> None:
         """Count batches that were missing and will never come."""

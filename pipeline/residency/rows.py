@@ -10,7 +10,7 @@ from schemas.events import EngineCounters
 from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, Row, SourceRow, StreamHealthRow
 
 if TYPE_CHECKING:
-    from pipeline.residency.source import SourceResidency
+    from pipeline.residency.source import Occupancy, SourceResidency
 
 CARRY_LIMIT = 360
 """Windows carried forward per checkpoint and source; the rest follows at the next checkpoint."""
@@ -61,7 +61,9 @@ class SourceRows:
         source = self._source
         if source.window is None:
             return
-        self._waiting += self._window_rows(source.window)
+        occupancy = source.occupancy(windows.window_end(source.window))
+        self._waiting += self._window_rows(source.window, occupancy)
+        source.drift.since = source.drift.since_window(source.window, source.drift.blocks(occupancy))
         first_empty = max(source.window + 1, following - CARRY_LIMIT)
         for window in range(first_empty, following):
             self._waiting += self._carried_rows(window)
@@ -71,10 +73,15 @@ class SourceRows:
         """Note the last row of an incarnation that a new one replaces."""
         source = self._source
         if source.closed_at is None:
-            source.closed_at, source.closed_reason = source.opened_at, "restarted"
-            if source.window is not None:
-                source.closed_at = windows.window_start(source.window).timestamp()
-        self._waiting.append(self._source_row())
+            heard = source.contact.last_batch_at
+            source.closed_at = source.opened_at if heard is None else heard
+            source.closed_reason = "superseded"
+        self._waiting += self._source_rows()
+
+    def never_reached(self, first: int, last: int) -> None:
+        """Note windows, both ends included, of a source from which nothing ever came."""
+        for window in range(max(first, last - CARRY_LIMIT), last + 1):
+            self._waiting.append(self._health_row(window, [], idle=True))
 
     def take(self, now: float) -> list[Row]:
         """Return the rows to write at wall clock `now`: closed windows, the open one, and carried ones."""
@@ -83,10 +90,9 @@ class SourceRows:
         if source.rows_changed:
             source.rows_changed = False
             if source.window is not None:
-                rows += self._window_rows(source.window)
+                rows += self._window_rows(source.window, source.occupancy(windows.window_end(source.window)))
                 self._wrote(source.window)
-            if source.incarnation:
-                rows.append(self._source_row())
+            rows += self._source_rows()
         elif source.window is not None:
             rows += self._carry(source.window, now)
         return rows
@@ -96,6 +102,8 @@ class SourceRows:
         if source.closed_at is None:
             idle_windows = int(source.settings.idle_carry_seconds // windows.WINDOW_SECONDS)
             last = min(windows.window_of(now), window + idle_windows)
+            if source.contact.reported_to is not None:
+                last = max(last, source.contact.reported_to)
         else:
             # Nothing new is carried, but rows that were must not keep the state before the last events.
             last = self.written_to if self.written_to is not None else window
@@ -110,17 +118,19 @@ class SourceRows:
         self.carried_to = window
         self.written_to = window if self.written_to is None else max(window, self.written_to)
 
-    def _window_rows(self, window: int) -> list[Row]:
-        return [*self._occupancy_rows(window), *self._flow_rows(window), self._health_row(window)]
+    def _window_rows(self, window: int, occupancy: list[Occupancy]) -> list[Row]:
+        rows = [*self._occupancy_rows(window, occupancy), *self._flow_rows(window)]
+        return [*rows, self._health_row(window, occupancy)]
 
     def _carried_rows(self, window: int) -> list[Row]:
-        return [*self._occupancy_rows(window), self._health_row(window, idle=True)]
+        occupancy = self._source.occupancy(windows.window_end(window))
+        return [*self._occupancy_rows(window, occupancy), self._health_row(window, occupancy, idle=True)]
 
-    def _occupancy_rows(self, window: int) -> list[Row]:
+    def _occupancy_rows(self, window: int, occupancy: list[Occupancy]) -> list[Row]:
         source = self._source
         start = windows.window_start(window)
         rows: list[Row] = []
-        for part in source.occupancy(windows.window_end(window)):
+        for part in occupancy:
             trust, since = source.trust.of(part.medium)
             rows.append(
                 OccupancyRow(
@@ -180,9 +190,12 @@ class SourceRows:
             )
         return rows
 
-    def _health_row(self, window: int, *, idle: bool = False) -> Row:
+    def _health_row(self, window: int, occupancy: list[Occupancy], *, idle: bool = False) -> Row:
         source = self._source
         health = type(source.health)() if idle else source.health
+        heard = source.contact.last_batch_at
+        drift_blocks = source.drift.blocks(occupancy)
+        drift_since = source.drift.since_window(source.window or window, drift_blocks)
         trust, since = source.overall_trust()
         return StreamHealthRow(
             window=windows.window_start(window),
@@ -199,11 +212,20 @@ class SourceRows:
             restarts=health.restarts,
             incarnation=source.incarnation,
             last_seq=source.last_seq,
+            last_batch_at=timestamp(heard) if heard is not None else None,
+            connected=source.contact.connected_in(window),
             lag_seconds=health.lag_seconds,
+            drift_blocks=drift_blocks,
+            drift_since=windows.window_start(drift_since) if drift_since is not None else None,
             trust=trust,
             trust_since=timestamp(since),
             version=source.version,
         )
+
+    def _source_rows(self) -> list[Row]:
+        """Return the row of the present life, if there is something to say of it."""
+        source = self._source
+        return [self._source_row()] if source.opened else []
 
     def _source_row(self) -> Row:
         source = self._source

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.residency import histogram
+from pipeline.residency.contact import Contact
+from pipeline.residency.drift import Drift
 from pipeline.residency.flow import Flow
 from pipeline.residency.granularity import GranularPool
 from pipeline.residency.health import Health
@@ -122,6 +124,8 @@ class SourceSnapshots:
             carried_to=source.rows.carried_to,
             version=source.version,
             health=source.health,
+            contact=source.contact,
+            drift=source.drift,
             capacity_blocks=source.capacity_blocks,
             pools=[_pool_head(pool) for pool in source.pools.values()],
             written_to=source.rows.written_to,
@@ -160,6 +164,8 @@ def restore(
     source.trust.by_medium = {medium: _since(trust) for medium, trust in state.trust_by_medium.items()}
     source.rows.carried_to, source.rows.written_to = state.carried_to, state.written_to
     source.health = Health(**msgspec.structs.asdict(state.health))
+    source.contact = Contact(**msgspec.structs.asdict(state.contact))
+    source.drift = Drift(**msgspec.structs.asdict(state.drift))
     source.needs_base = False
     for pool_head in state.pools:
         _restore_pool(source, pool_head, settings)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from pipeline.residency import windows
 from pipeline.residency.changes import Changes
+from pipeline.residency.contact import Contact
+from pipeline.residency.drift import Drift
 from pipeline.residency.flow import Flow
 from pipeline.residency.granularity import GranularPool
 from pipeline.residency.health import Health
@@ -23,6 +25,7 @@ from schemas.events import (
     Gap,
     Opened,
     Removed,
+    SourceStatus,
     Stored,
     Undecodable,
 )
@@ -80,6 +83,8 @@ class SourceResidency:
         self.window: int | None = None
         self.version = 0
         self.health = Health()
+        self.contact = Contact()
+        self.drift = Drift()
         self.capacity_blocks = 0
         self.pools: dict[tuple[str, int], Pool | GranularPool] = {}
         self.rows = SourceRows(self)
@@ -103,9 +108,10 @@ class SourceResidency:
             self._rows_change(offset)
             self.health.duplicate_batches += sum(batch.seq is not None for batch in record.batches)
             return
-        if record.incarnation > self.incarnation:
+        begins = record.incarnation > self.incarnation
+        if begins:
             self._begin(record)
-        if not self._only_counters(record):
+        if begins or not self._changes_nothing(record):
             self._rows_change(offset)
         self.engine = record.engine or self.engine
         self.wire_era = record.wire_era or self.wire_era
@@ -117,6 +123,7 @@ class SourceResidency:
             and len(self.pools) <= 1
         )
         ahead, behind = self.settings.max_clock_ahead_seconds, self.settings.max_clock_behind_seconds
+        contact = self.contact
         last_seq = self.last_seq
         for batch in record.batches:
             seq = batch.seq
@@ -131,14 +138,25 @@ class SourceResidency:
                 continue
             if seq != last_seq + 1:
                 self._jumped(last_seq, seq, batch)
-            last_seq = seq
             at = windows.event_time(batch.ts, batch.received_at, ahead=ahead, behind=behind)
             window = windows.window_of(at)
             if window != self.window:
+                self.last_seq = last_seq
                 self._move_to(window)
-            self.health.applied(batch.engine_events, batch.received_at - batch.ts, replayed=batch.replayed)
+            last_seq = seq
+            if contact.last_batch_at is None:
+                self.trust.first_batch(at)
+            contact.last_batch_at = at
+            if batch.replayed:
+                self.health.replayed(batch.engine_events, was_due=contact.seen_live)
+            else:
+                contact.live(at, batch.received_at)
+                self.health.live(batch.engine_events, batch.received_at - batch.ts)
             self._apply_events(batch.events, at)
         self.last_seq = last_seq
+        if self.first_seq == NEVER and record.first_seq is not None:
+            # The log has lost the record that says how this life began.
+            self.first_seq = record.first_seq
 
     def _jumped(self, last_seq: int, seq: int, batch: Batch) -> None:
         """Numbers between were neither applied nor announced as a gap: the log itself lacks them."""
@@ -146,20 +164,34 @@ class SourceResidency:
         self.passed_over = 0
         if missing > 0 and self.first_seq != NEVER:
             self.health.lost(missing)
-            self.trust.degraded(batch.ts)
+            self.trust.degraded(self._known_until(batch))
+
+    def _known_until(self, batch: Batch) -> float:
+        """Return since when something is missing that should have come before `batch`."""
+        last_batch_at = self.contact.last_batch_at
+        return batch.ts if last_batch_at is None else last_batch_at
 
     def _rows_change(self, offset: int) -> None:
         self.rows_changed = True
         self.version = offset
 
-    def _only_counters(self, record: EventsRecord) -> bool:
-        """Return whether a record changes nothing that rows of windows show."""
+    def _changes_nothing(self, record: EventsRecord) -> bool:
+        """Return whether a record changes nothing that rows of windows show, but how far they are carried."""
         events = [event for batch in record.batches if batch.seq is None for event in batch.events]
         return (
             len(events) == len(record.batches)
             and not record.duplicates
             and all(
-                isinstance(event, EngineCounters) and event.capacity_blocks in (None, self.capacity_blocks)
+                (
+                    isinstance(event, EngineCounters)
+                    and event.capacity_blocks in (None, self.capacity_blocks)
+                    and not self.drift.changes(event)
+                )
+                or (
+                    isinstance(event, SourceStatus)
+                    and not event.connected
+                    and self.contact.disconnected_from is not None
+                )
                 for event in events
             )
         )
@@ -276,24 +308,55 @@ class SourceResidency:
             if event.last > self.last_seq:
                 self.health.lost(event.last - max(event.first, self.last_seq + 1) + 1)
                 self.last_seq, self.passed_over = event.last, 0
-                self.trust.degraded(at)
+                self.trust.degraded(self._known_until(batch))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
                 self.capacity_blocks = event.capacity_blocks
+            self.drift.counted(event)
             self.rows.counted(event, at)
+        elif isinstance(event, SourceStatus):
+            self._told(event, at)
         elif isinstance(event, Closed):
             self._closed(event, at)
         elif isinstance(event, Undecodable):
             if event.seq == self.last_seq + self.passed_over + 1:
                 self.passed_over += 1
-            self._undecodable(event, at)
+            self._undecodable(event, self._known_until(batch))
+
+    def _told(self, status: SourceStatus, at: float) -> None:
+        """Of an engine that is reached, nothing older will come: time goes on.
+
+        Of one that is not, a replay may still bring what belongs into the windows since.
+        """
+        contact = self.contact
+        window = windows.window_of(contact.event_time(at))
+        if status.connected:
+            if self.window is None or window > self.window:
+                self._move_to(window)
+            contact.reached()
+        elif self.window is not None:
+            contact.unreached(max(window, self.window))
+        else:
+            first = window if contact.reported_to is None else contact.reported_to + 1
+            contact.unreached(window)
+            self.rows.never_reached(first, window)
 
     def _closed(self, event: Closed, at: float) -> None:
         if self.closed_at is not None:
             return
+        if event.reason in ("silent", "removed"):
+            self._gone(windows.window_of(self.contact.event_time(at)))
+        self.health.restarts += event.reason == "restarted"
         self.closed_at, self.closed_reason = at, event.reason
         if event.blocks_lost:
             self._lose_everything()
+
+    def _gone(self, window: int) -> None:
+        """The source leaves in this window: those before keep their figures."""
+        if self.window is not None:
+            window = max(window, self.window)
+            self._move_to(window)
+        self.contact.unreached(window)
 
     def _lose_everything(self) -> None:
         """The engine's life is over: its blocks are cleared in the last window it was seen in."""
@@ -307,7 +370,8 @@ class SourceResidency:
             self.rows.life_ended()
             self._lose_everything()
             self._collect_changes()
-            self.health.restarts += 1
+        self.contact.life_began()
+        self.drift.life_began()
         self.incarnation = record.incarnation
         self.model, self.hash_domain, self.tenant = record.model, record.hash_domain, record.tenant
         self.opened_at = record.batches[0].ts if record.batches else 0.0
@@ -350,6 +414,11 @@ class SourceResidency:
         self._collect_changes()
         taken, self.life_changes = self.life_changes, []
         return taken
+
+    @property
+    def opened(self) -> bool:
+        """Whether a first batch of the present life is known, by its number at least."""
+        return self.first_seq != NEVER
 
     def overall_trust(self) -> Since:
         """Return the trust of the source as a whole: that of its worst medium."""

@@ -26,8 +26,13 @@ class SourceTrust:
         return self.by_medium.get(medium, self.general)
 
     def worst(self, media: set[str]) -> Since:
-        """Return the worst trust among the given media, or the general one when there are none."""
-        return max((self.of(medium) for medium in sorted(media)), key=_badness, default=self.general)
+        """Return the worst trust among the given media, since the first of them has it; without any, the
+        general one."""
+        return max((self.of(medium) for medium in media), key=_badness, default=self.general)
+
+    def first_batch(self, at: float) -> None:
+        """What is known of this life is known from its first batch on, also when that came by replay."""
+        self.general = self.general._replace(at=min(self.general.at, at))
 
     def degraded(self, at: float) -> None:
         """Something is missing: no medium can be complete, those already degraded stay so."""
@@ -44,8 +49,8 @@ class SourceTrust:
                 self.by_medium[medium] = _complete(self.of(medium), at)
 
 
-def _badness(since: Since) -> int:
-    return TRUST_ORDER.index(since.trust)
+def _badness(since: Since) -> tuple[int, float]:
+    return TRUST_ORDER.index(since.trust), -since.at
 
 
 def _worse(since: Since, at: float) -> Since:

@@ -71,7 +71,11 @@ CREATE TABLE IF NOT EXISTS {database}.stream_health_10s
     restarts UInt64 CODEC(T64, ZSTD(1)),
     incarnation UInt64 CODEC(Delta, ZSTD(1)),
     last_seq Int64 CODEC(Delta, ZSTD(1)),
+    last_batch_at Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
+    connected Bool,
     lag_seconds Float64 CODEC(ZSTD(1)),
+    drift_blocks UInt64 CODEC(T64, ZSTD(1)),
+    drift_since Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
     trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
     version UInt64 CODEC(Delta, ZSTD(1))

@@ -1,6 +1,6 @@
 -- The same columns per minute and per hour, recomputed from the finer table by the statements in rollups/:
--- gauges are those of the last window, *_max the largest, flows are sums, trust is the worst;
--- `windows` counts the ten-second windows behind a row; `version` is when it was computed (us).
+-- gauges are those of the last window, *_max the largest, flows are sums; trust, connected, lag and
+-- drift_blocks are the worst; `windows` counts the ten-second windows behind a row; `version` is when it was computed (us).
 
 CREATE TABLE IF NOT EXISTS {database}.occupancy_1m
 (
@@ -136,7 +136,11 @@ CREATE TABLE IF NOT EXISTS {database}.stream_health_1m
     restarts UInt64 CODEC(T64, ZSTD(1)),
     incarnation UInt64 CODEC(Delta, ZSTD(1)),
     last_seq Int64 CODEC(Delta, ZSTD(1)),
+    last_batch_at Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
+    connected Bool,
     lag_seconds Float64 CODEC(ZSTD(1)),
+    drift_blocks UInt64 CODEC(T64, ZSTD(1)),
+    drift_since Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
     trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
     windows UInt32 CODEC(T64, ZSTD(1)),
@@ -164,7 +168,11 @@ CREATE TABLE IF NOT EXISTS {database}.stream_health_1h
     restarts UInt64 CODEC(T64, ZSTD(1)),
     incarnation UInt64 CODEC(Delta, ZSTD(1)),
     last_seq Int64 CODEC(Delta, ZSTD(1)),
+    last_batch_at Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
+    connected Bool,
     lag_seconds Float64 CODEC(ZSTD(1)),
+    drift_blocks UInt64 CODEC(T64, ZSTD(1)),
+    drift_since Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
     trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
     windows UInt32 CODEC(T64, ZSTD(1)),

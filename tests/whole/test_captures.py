@@ -208,12 +208,12 @@ DIMENSIONS = ("model", "replica", "dp_rank", "medium", "group_idx", "block_size"
 LAST = {
     "occupancy": ("entries", "blocks", "tokens", "covered_blocks", "capacity_blocks", "store_only"),
     "flow": (),
-    "stream_health": ("incarnation", "last_seq"),
+    "stream_health": ("incarnation", "last_seq", "last_batch_at", "drift_since"),
 }
 LARGEST = {
     "occupancy": {"entries": "entries_max", "blocks": "blocks_max", "tokens": "tokens_max"},
     "flow": {},
-    "stream_health": {"lag_seconds": "lag_seconds"},
+    "stream_health": {"lag_seconds": "lag_seconds", "drift_blocks": "drift_blocks"},
 }
 
 
@@ -232,6 +232,8 @@ def recounted(fine: list[dict[str, Any]], name: str, length: str) -> Iterator[di
         row["window"] = last["window"].replace(**start)
         row |= {to: max(one[of] for one in rows) for of, to in LARGEST[name].items()}
         row |= {"trust": worst["trust"], "trust_since": worst["trust_since"], "windows": len(rows)}
+        if name == "stream_health":
+            row["connected"] = all(one["connected"] for one in rows)
         for column in last.keys() - row.keys() - {"version"}:
             if column == "lifetime_hist":
                 histograms = zip_longest(*(one[column] for one in rows), fillvalue=0)

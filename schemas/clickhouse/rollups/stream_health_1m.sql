@@ -3,8 +3,8 @@
 INSERT INTO {database}.stream_health_1m
 (
     window, model, replica, dp_rank, batches, events, duplicate_batches, gap_batches, replayed_batches,
-    lost_batches, undecodable_events, restarts, incarnation, last_seq, lag_seconds, trust, trust_since,
-    windows, version
+    lost_batches, undecodable_events, restarts, incarnation, last_seq, last_batch_at, connected, lag_seconds,
+    drift_blocks, drift_since, trust, trust_since, windows, version
 )
 SELECT
     toStartOfMinute(fine.window) AS window,
@@ -21,7 +21,11 @@ SELECT
     sum(fine.restarts) AS restarts,
     argMax(fine.incarnation, fine.window) AS incarnation,
     argMax(fine.last_seq, fine.window) AS last_seq,
+    tupleElement(argMax(tuple(fine.last_batch_at), fine.window), 1) AS last_batch_at,
+    min(fine.connected) AS connected,
     max(fine.lag_seconds) AS lag_seconds,
+    max(fine.drift_blocks) AS drift_blocks,
+    tupleElement(argMax(tuple(fine.drift_since), fine.window), 1) AS drift_since,
     max(fine.trust) AS trust,
     argMax(fine.trust_since, (fine.trust, fine.window)) AS trust_since,
     count() AS windows,
