@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from connectors.position_ledger import Mention, mention_of
 from connectors.security import client_arguments
 from connectors.topics import (
     CONTENT_TYPES,
@@ -55,7 +57,7 @@ class BrokerUnreachable(Exception):
 
 
 class TopicMissing(Exception):
-    """The events topic has not been created."""
+    """A topic has not been created."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -75,11 +77,16 @@ class PublisherTelemetry(Protocol):
     def records_abandoned(self, records: int) -> None: ...
 
 
+Acknowledged = Callable[[int, int, Sequence[Mention]], None]
+"""Told (partition, offset of the last one or a negative number, records) as they are in the log, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Outgoing:
     key: bytes
     value: bytes
     headers: Headers
+    mention: Mention
 
 
 class Publisher:
@@ -90,8 +97,11 @@ class Publisher:
     by another one, and may then be in the log twice: readers tell by (incarnation, seq).
     """
 
-    def __init__(self, settings: Settings, telemetry: PublisherTelemetry) -> None:
+    def __init__(
+        self, settings: Settings, telemetry: PublisherTelemetry, acknowledged: Acknowledged | None = None
+    ) -> None:
         self._kafka = settings.kafka
+        self._tell_acknowledged = acknowledged
         self._send_timeout_seconds = settings.connector.send_timeout_seconds
         self._telemetry = telemetry
         self.topic = events_topic(settings.kafka)
@@ -110,6 +120,15 @@ class Publisher:
     @property
     def unacknowledged_records(self) -> int:
         return sum(len(lane.waiting) for lane in self._lanes)
+
+    @property
+    def partitions(self) -> int:
+        """Of the topic; 0 before the start."""
+        return len(self._lanes)
+
+    def is_idle(self, partition: int) -> bool:
+        """Tell whether every record of a partition is acknowledged."""
+        return not self._lanes[partition].waiting
 
     @property
     def full(self) -> bool:
@@ -131,7 +150,7 @@ class Publisher:
             try:
                 producer = await self._connected(arguments, deadline)
                 try:
-                    partitions = partitions or await self._partitions(producer)
+                    partitions = partitions or await _partitions(producer, self.topic)
                 except BaseException:
                     await _stopped(producer)
                     raise
@@ -155,7 +174,12 @@ class Publisher:
         lane = self._lanes[partition_of(record.replica, len(self._lanes))]
         value = self._encode(record)
         lane.waiting.append(
-            _Outgoing(record.replica.encode(), value, record_headers(record, self._content_type))
+            _Outgoing(
+                record.replica.encode(),
+                value,
+                record_headers(record, self._content_type),
+                mention_of(record),
+            )
         )
         self._unacknowledged_bytes += len(value)
         lane.some.set()
@@ -184,6 +208,34 @@ class Publisher:
         if self._producer is not None:
             await _stopped(self._producer)
 
+    async def partitions_of(self, topic: str) -> int:
+        """Return how many partitions another topic has. Raises TopicMissing, BrokerUnreachable."""
+        try:
+            return await _partitions(self._connected_producer(), topic)
+        except (KafkaError, OSError, asyncio.TimeoutError) as error:
+            raise BrokerUnreachable(self._kafka.bootstrap_servers, 0.0, _reason(error)) from error
+
+    async def write(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send (key, value) records of another topic, and return when they are acknowledged.
+
+        Unlike `add` it repeats nothing: raises KafkaError, OSError, asyncio.TimeoutError.
+        """
+        producer = self._connected_producer()
+        futures = []
+        batch = producer.create_batch()
+        for key, value in records:
+            if batch.append(timestamp=None, key=key, value=value, headers=[]) is None:
+                futures.append(await producer.send_batch(batch, topic, partition=partition))
+                batch = producer.create_batch()
+                batch.append(timestamp=None, key=key, value=value, headers=[])
+        futures.append(await producer.send_batch(batch, topic, partition=partition))
+        await asyncio.gather(*futures)
+
+    def _connected_producer(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            raise ConnectionError("no producer")
+        return self._producer
+
     async def _empty(self) -> None:
         while self._unacknowledged_bytes:
             self._changed.clear()
@@ -207,13 +259,6 @@ class Publisher:
             raise
         return producer
 
-    async def _partitions(self, producer: AIOKafkaProducer) -> int:
-        cluster = await producer.client.fetch_all_metadata()
-        partitions = cluster.partitions_for_topic(self.topic)
-        if not partitions:
-            raise TopicMissing(self.topic)
-        return len(partitions)
-
     async def _run(self, lane: _Lane) -> None:
         pause = RETRY_SECONDS
         while True:
@@ -224,7 +269,7 @@ class Publisher:
             try:
                 if producer is None:
                     raise ConnectionError("no producer")
-                count, size = await self._send(producer, lane)
+                count, size, first_offset = await self._send(producer, lane)
             except (KafkaError, OSError, asyncio.TimeoutError) as error:
                 self._telemetry.publish_failed(lane.partition, _reason(error))
                 await asyncio.sleep(pause)
@@ -232,14 +277,19 @@ class Publisher:
                 await self._replace(producer)
                 continue
             pause = RETRY_SECONDS
-            for _ in range(count):
-                lane.waiting.popleft()
+            mentions = [lane.waiting.popleft().mention for _ in range(count)]
+            if self._tell_acknowledged is not None:
+                last_offset = first_offset + count - 1 if first_offset >= 0 else -1
+                self._tell_acknowledged(lane.partition, last_offset, mentions)
             self._unacknowledged_bytes -= size
             self._changed.set()
             self._telemetry.published(count, size)
 
-    async def _send(self, producer: AIOKafkaProducer, lane: _Lane) -> tuple[int, int]:
-        """Send the first records of a lane as one batch; return their (number, bytes) once acknowledged."""
+    async def _send(self, producer: AIOKafkaProducer, lane: _Lane) -> tuple[int, int, int]:
+        """Send the first records of a lane as one batch; return their (number, bytes, first offset).
+
+        Returns once they are acknowledged. The offset is negative where the broker does not say it.
+        """
         batch = producer.create_batch()
         count = size = 0
         for record in lane.waiting:
@@ -265,12 +315,12 @@ class Publisher:
             sending.cancel()
             raise
         lane.delayed = False
-        sending.result()
-        return count, size
+        return count, size, sending.result()
 
-    async def _acknowledged(self, producer: AIOKafkaProducer, batch: Any, partition: int) -> None:
+    async def _acknowledged(self, producer: AIOKafkaProducer, batch: Any, partition: int) -> int:
         future = await producer.send_batch(batch, self.topic, partition=partition)
-        await future
+        offset: int = (await future).offset
+        return offset
 
     async def _replace(self, broken: AIOKafkaProducer | None) -> None:
         """Take a new producer instead of `broken`, unless another lane has done so."""
@@ -296,6 +346,14 @@ class _Lane:
         self.some = asyncio.Event()
         self.delayed = False
         self.task: asyncio.Task[None] | None = None
+
+
+async def _partitions(producer: AIOKafkaProducer, topic: str) -> int:
+    cluster = await producer.client.fetch_all_metadata()
+    partitions = cluster.partitions_for_topic(topic)
+    if not partitions:
+        raise TopicMissing(topic)
+    return len(partitions)
 
 
 async def _stopped(producer: AIOKafkaProducer) -> None:

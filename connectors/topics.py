@@ -1,4 +1,4 @@
-"""The topic the connector writes, and what a record of it looks like to Kafka."""
+"""The topics the connector writes, and what an events record looks like to Kafka."""
 
 from __future__ import annotations
 
@@ -25,13 +25,22 @@ Headers = list[tuple[str, bytes]]
 
 def events_topic(settings: Kafka) -> str:
     """Return the name of the events topic."""
+    return _topic(settings, "events")
+
+
+def positions_topic(settings: Kafka) -> str:
+    """Return the name of the positions topic."""
+    return _topic(settings, "positions")
+
+
+def _topic(settings: Kafka, table: str) -> str:
     topics = tomllib.loads(files("schemas").joinpath("topics.toml").read_text())
-    return f"{settings.topic_prefix}.{topics['events']['name']}"
+    return f"{settings.topic_prefix}.{topics[table]['name']}"
 
 
-def partition_of(replica: str, partitions: int) -> int:
-    """Return the partition of a replica: the same in every process and for ever."""
-    return crc32(replica.encode()) % partitions
+def partition_of(key: str, partitions: int) -> int:
+    """Return the partition of a key, e.g. a replica's events: the same in every process and for ever."""
+    return crc32(key.encode()) % partitions
 
 
 def record_headers(record: EventsRecord, content_type: bytes) -> Headers:
