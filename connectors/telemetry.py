@@ -29,6 +29,10 @@ CounterName = Literal[
     "kvlens_connector_abandoned_messages_total",  # received messages given up likewise
     "kvlens_connector_skipped_counters_total",  # engine counters not published because Kafka is behind
     "kvlens_connector_refused_endpoints_total",  # endpoints that ZMQ cannot use
+    "kvlens_connector_unusable_positions_total",  # stored positions that say nothing about the log as it is
+    "kvlens_connector_inexact_positions_total",  # partitions not read to the end for the start positions
+    "kvlens_connector_position_write_failures_total",  # times positions could not be written
+    "kvlens_connector_contested_sources_total",  # times another connector was seen to own a source of ours
     "kvlens_connector_scrapes_total",  # metrics pages read
     "kvlens_connector_scrape_failures_total",  # metrics pages that could not be read
 ]
@@ -125,6 +129,25 @@ class Telemetry:
     def counters_skipped(self, replica: str) -> None:
         self._count("kvlens_connector_skipped_counters_total")
         self._warn("counters_skipped", replica, replica=replica)
+
+    def position_unusable(self, source: str, reason: str) -> None:
+        self._count("kvlens_connector_unusable_positions_total")
+        self._warn("position_unusable", source, source=source, reason=reason)
+
+    def positions_inexact(self, partition: int, offset: int, end: int) -> None:
+        self._count("kvlens_connector_inexact_positions_total")
+        self._warn("positions_inexact", str(partition), partition=partition, offset=offset, end=end)
+
+    def positions_loaded(self, sources: int, known: int) -> None:
+        self._log.info("positions_loaded", sources=sources, known=known)
+
+    def positions_not_written(self, reason: str) -> None:
+        self._count("kvlens_connector_position_write_failures_total")
+        self._warn("positions_not_written", "", reason=reason)
+
+    def source_contested(self, replica: str, dp_rank: int, connector: str) -> None:
+        self._count("kvlens_connector_contested_sources_total")
+        self._warn("source_contested", replica, replica=replica, dp_rank=dp_rank, other_connector=connector)
 
     def scraped(self, replica: str) -> None:
         self._count("kvlens_connector_scrapes_total")
@@ -225,6 +248,10 @@ _HELP: dict[CounterName | GaugeName | StreamMetricName, str] = {
     "kvlens_connector_abandoned_messages_total": "Received messages given up when a stop ran out of time.",
     "kvlens_connector_skipped_counters_total": "Engine counters not published because Kafka is behind.",
     "kvlens_connector_refused_endpoints_total": "Endpoints that ZMQ cannot use.",
+    "kvlens_connector_unusable_positions_total": "Stored positions that say nothing about the log as it is.",
+    "kvlens_connector_inexact_positions_total": "Partitions not read to the end for the start positions.",
+    "kvlens_connector_position_write_failures_total": "Times positions could not be written.",
+    "kvlens_connector_contested_sources_total": "Times another connector was seen to own a source of ours.",
     "kvlens_connector_scrapes_total": "Metrics pages of engines read.",
     "kvlens_connector_scrape_failures_total": "Metrics pages of engines that could not be read.",
     "kvlens_connector_unacknowledged_bytes": "Encoded records waiting for Kafka.",
