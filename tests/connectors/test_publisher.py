@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from connectors import publisher as publisher_module
+from connectors.position_ledger import Mention, mention_of
 from connectors.publisher import BrokerUnreachable, Publisher, TopicMissing
 from connectors.security import CertificateUnreadable, client_arguments
 from connectors.topics import partition_of
@@ -99,6 +100,48 @@ def _by_replica(log: Sequence[Any]) -> dict[str, list[int | None]]:
         assert message.partition == partition_of(record.replica, PARTITIONS)
         seqs.setdefault(record.replica, []).append(record.first_seq)
     return seqs
+
+
+async def test_acknowledged_records_are_told_with_their_offsets(broker: EmbeddedBroker) -> None:
+    settings = _settings(broker)
+    told: list[tuple[int, int, Sequence[Mention]]] = []
+    publisher = Publisher(settings, Recorder(), lambda *said: told.append(said))
+    await _create(broker, publisher.topic)
+    await publisher.start()
+    for seq in range(200):
+        publisher.add(_record(f"replica-{seq % 7}", seq, size=4096))
+        if seq % 60 == 0:
+            assert await publisher.drain(10) == 0
+    assert await publisher.drain(10) == 0
+    assert all(publisher.is_idle(partition) for partition in range(publisher.partitions))
+    await publisher.stop()
+    places: dict[int, list[tuple[int, Mention]]] = {}
+    for partition, offset, mentions in told:
+        first = offset - len(mentions) + 1
+        places.setdefault(partition, []).extend(enumerate(mentions, first))
+    logged: dict[int, list[tuple[int, Mention]]] = {}
+    for message in await _log(broker, publisher.topic):
+        record = msgspec.msgpack.decode(message.value, type=EventsRecord)
+        logged.setdefault(message.partition, []).append((message.offset, mention_of(record)))
+    assert places == logged
+    assert sum(map(len, places.values())) == 200
+
+
+async def test_other_topics_are_written_in_as_many_batches_as_it_takes(broker: EmbeddedBroker) -> None:
+    settings = _settings(broker)
+    publisher = Publisher(settings, Recorder())
+    other = f"{publisher.topic}.other"
+    await _create(broker, publisher.topic)
+    await _create(broker, other)
+    await publisher.start()
+    assert await publisher.partitions_of(other) == PARTITIONS
+    records = [(f"key-{number}".encode(), bytes(1000)) for number in range(1500)]
+    await publisher.write(other, 2, records)
+    with pytest.raises(TopicMissing, match="kvlens topics apply"):
+        await publisher.partitions_of(f"{other}.not")
+    await publisher.stop()
+    log = await _log(broker, other)
+    assert [(message.partition, message.key, message.value) for message in log] == [(2, *r) for r in records]
 
 
 async def test_record_is_keyed_and_described(broker: EmbeddedBroker) -> None:
