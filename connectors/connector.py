@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from connectors.discovery.static import list_sources
 from connectors.health import HealthEndpoint
+from connectors.listening import Peer
 from connectors.position_ledger import Mention
 from connectors.positions import Positions
 from connectors.publisher import Publisher
@@ -159,7 +160,8 @@ class Connector:
         """Feed what the subscriber hands over to the streams, and their records to the publisher."""
         since_pause = 0
         while (received := await self._subscriber.receive()) is not None:
-            stream = self.streams.get(received.source)
+            source = received.source
+            stream = None if isinstance(source, Peer) else self.streams.get(source)
             if stream is not None:
                 self._publish(stream.feed_all(received.messages, received.received_at))
             self._subscriber.release(received.size)

@@ -12,17 +12,13 @@ from dataclasses import dataclass
 
 import zmq
 
+from connectors.connections import Connections
 from connectors.framing import SEQUENCE_BYTES, SEQUENCE_HEAD, split_messages
+from connectors.listening import Listening, Peer, receive_by_topic
+from connectors.ready_sockets import ReadySockets
 from connectors.source import Frames, SourceKey
+from connectors.sub_sockets import SOCKET_MESSAGES, high_water_mark, new_sub_socket
 
-RECEIVE_HIGH_WATER_MARK = 100_000
-"""Messages that a socket holds for us while we do not read; the engines' own default for sending."""
-RECONNECT_MILLISECONDS = 100
-RECONNECT_MAX_MILLISECONDS = 5_000
-HANDSHAKE_MILLISECONDS = 10_000
-KEEPALIVE_IDLE_SECONDS = 30
-KEEPALIVE_INTERVAL_SECONDS = 10
-KEEPALIVE_PROBES = 3
 MAX_SOCKETS = 16_384
 TURN_MESSAGES = 512
 """Messages taken from one socket before the next gets its turn."""
@@ -30,31 +26,35 @@ TURN_BYTES = 4 << 20
 """Likewise in payload bytes."""
 PAUSE_MILLISECONDS = 2
 """Rest after a turn that emptied the sockets: a turn costs the same for one message as for hundreds."""
-REMOVAL_SECONDS = 1.0
-"""Bound of taking what is left on a socket before it is closed."""
+LOOK_SECONDS = 1.0
+"""Which sockets are connected is looked up this often."""
 MESSAGE_OVERHEAD_BYTES = 200
 """What a waiting message takes besides its payload."""
 
 _Socket = zmq.Socket[bytes]
+Key = SourceKey | Peer
+"""A source that has a socket of its own, or one of those that connect to a socket of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
     """Messages of one source, in order."""
 
-    source: SourceKey
+    source: Key
     messages: list[Frames]
     received_at: float
     """Clock of the subscriber, seconds since the epoch, when they were taken from the socket."""
     size: int
     """Bytes they count against the bound of the hand-over."""
+    last: bool = False
+    """True when the source was removed: nothing of it comes after this."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Add:
-    source: SourceKey
+    source: SourceKey | Listening
     endpoint: str
-    topic: str
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,15 @@ class _Remove:
 class EndpointRefused(Exception):
     """ZMQ cannot use an endpoint."""
 
-    def __init__(self, source: SourceKey, endpoint: str, reason: str) -> None:
+    def __init__(self, source: SourceKey | Listening, endpoint: str, reason: str) -> None:
         super().__init__(source, endpoint, reason)
         self.source = source
         self.endpoint = endpoint
         self.reason = reason
 
     def __str__(self) -> str:
+        if isinstance(self.source, Listening):
+            return f"cannot listen on {self.endpoint}: {self.reason}; correct the endpoint"
         replica, rank = self.source
         return f"cannot subscribe to {self.endpoint} of {replica}/{rank}: {self.reason}; correct the endpoint"
 
@@ -79,7 +81,7 @@ class EndpointRefused(Exception):
 class Subscriber:
     """All SUB sockets, owned by one thread.
 
-    `add`, `remove`, `receive`, `release` and `stop` are for the event loop that called `start`. Beyond
+    All methods are for the event loop that called `start`. Beyond
     `hand_over_bytes` of messages handed over and not released the sockets are left unread: then ZMQ's
     queues fill, the engine drops, and the sequence numbers show it.
     """
@@ -97,6 +99,7 @@ class Subscriber:
         self._refused = refused
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
+        self._connections: Connections[Key] = Connections(clock)
         self._commands: deque[_Add | _Remove] = deque()
         self._arrived: deque[Received] = deque()
         self._lock = threading.Lock()
@@ -137,9 +140,23 @@ class Subscriber:
         """Subscribe; ZMQ connects and reconnects by itself."""
         self._command(_Add(source, endpoint, topic))
 
+    def listen(self, listening: Listening, endpoint: str) -> None:
+        """Bind, so that engines can connect; their messages come with a `Peer` as source."""
+        self._command(_Add(listening, endpoint))
+
     def remove(self, source: SourceKey) -> None:
-        """Take what the socket has, then close it."""
+        """Take what the socket has, then close it; `receive` returns a last, empty `Received` of it."""
         self._command(_Remove(source))
+
+    def connected_since(self, source: Key) -> float | None:
+        """Return the time since when a source is connected, at most LOOK_SECONDS late; None if it is not.
+
+        A peer is connected while the connection that its last message came through is.
+        """
+        return self._connections.since(source)
+
+    def connected(self, source: Key) -> bool:
+        return self._connections.since(source) is not None
 
     async def receive(self) -> Received | None:
         """Wait for messages; None when the subscriber has stopped and everything was handed over.
@@ -189,112 +206,150 @@ class Subscriber:
     # From here on in the thread.
 
     def _run(self) -> None:
-        sockets: dict[_Socket, SourceKey] = {}
+        sockets: dict[_Socket, SourceKey | Listening] = {}
+        ready = ReadySockets()
         try:
-            self._serve(sockets)
+            self._serve(sockets, ready)
         except BaseException as error:
             self._failure = error
         finally:
+            ready.close()
             for socket in sockets:
+                self._connections.forget(socket)
                 socket.close(0)
             self._woken.close(0)
             self._ended = True
             self._tell()
 
-    def _serve(self, sockets: dict[_Socket, SourceKey]) -> None:
-        everything = zmq.Poller()
-        everything.register(self._woken, zmq.POLLIN)
-        commands_only = zmq.Poller()
-        commands_only.register(self._woken, zmq.POLLIN)
+    def _serve(self, sockets: dict[_Socket, SourceKey | Listening], ready: ReadySockets) -> None:
+        commands = zmq.Poller()
+        commands.register(self._woken, zmq.POLLIN)
+        ready.add(self._woken)
         rested = True
+        look_at = time.monotonic() + LOOK_SECONDS
         while not self._stopping:
+            seconds = max(0.0, look_at - time.monotonic())
             if self._full:
-                readable = dict(commands_only.poll())
+                readable = [self._woken] if commands.poll(int(seconds * 1000)) else []
             elif rested:
-                readable = dict(everything.poll())
+                readable = ready.wait(seconds)
             else:
-                readable = dict(commands_only.poll(PAUSE_MILLISECONDS))
+                readable = [self._woken] if commands.poll(PAUSE_MILLISECONDS) else []
                 rested = True
             if self._woken in readable:
-                self._obey(sockets, everything)
-                del readable[self._woken]
+                self._obey(sockets, ready)
+                readable = [socket for socket in readable if socket in sockets]
             if readable:
-                rested = self._turn(sockets, list(readable))
-        self._empty(sockets, time.monotonic() + self._stop_seconds)
+                rested = self._turn(sockets, ready, readable)
+            if time.monotonic() >= look_at:
+                self._connections.look()
+                look_at = time.monotonic() + LOOK_SECONDS
+        deadline = time.monotonic() + self._stop_seconds
+        while time.monotonic() < deadline:
+            if self._full:
+                time.sleep(PAUSE_MILLISECONDS / 1000)
+            elif readable := [socket for socket in ready.wait(0) if socket in sockets]:
+                self._turn(sockets, ready, readable)
+            else:
+                break
 
-    def _obey(self, sockets: dict[_Socket, SourceKey], poller: zmq.Poller) -> None:
+    def _obey(self, sockets: dict[_Socket, SourceKey | Listening], ready: ReadySockets) -> None:
         with contextlib.suppress(zmq.Again):
             while True:
                 self._woken.recv(zmq.NOBLOCK)
+        ready.served(self._woken, emptied=True)
+        before = high_water_mark(len(sockets))
         while self._commands:
             command = self._commands.popleft()
             if isinstance(command, _Add):
                 try:
-                    socket = self._subscribed(command)
+                    socket = self._opened(command)
                 except zmq.ZMQError as error:
                     refusal = EndpointRefused(command.source, command.endpoint, error.strerror)
+                    if isinstance(command.source, Listening):
+                        raise refusal from error
                     self._loop.call_soon_threadsafe(self._refused, refusal)
                 else:
                     sockets[socket] = command.source
-                    poller.register(socket, zmq.POLLIN)
+                    ready.add(socket)
             else:
                 for socket in [socket for socket, source in sockets.items() if source == command.source]:
-                    self._empty({socket: command.source}, time.monotonic() + REMOVAL_SECONDS)
-                    poller.unregister(socket)
+                    self._close(socket, command.source, ready)
                     del sockets[socket]
-                    socket.close(0)
+                self._arrived.append(Received(command.source, [], self._clock(), 0, last=True))
+                self._tell()
+        mark = high_water_mark(len(sockets))
+        if mark != before:
+            for socket in sockets:
+                socket.setsockopt(zmq.RCVHWM, mark)
 
-    def _subscribed(self, command: _Add) -> _Socket:
-        socket = self._context.socket(zmq.SUB)
+    def _opened(self, command: _Add) -> _Socket:
+        socket = new_sub_socket(self._context, command.endpoint, command.topic)
         try:
-            socket.setsockopt(zmq.RCVHWM, RECEIVE_HIGH_WATER_MARK)
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MILLISECONDS)
-            socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MILLISECONDS)
-            socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MILLISECONDS)
-            socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-            socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE_SECONDS)
-            socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_INTERVAL_SECONDS)
-            socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, KEEPALIVE_PROBES)
-            socket.setsockopt(zmq.IPV6, int("[" in command.endpoint))
-            socket.setsockopt(zmq.SUBSCRIBE, command.topic.encode())
-            socket.connect(command.endpoint)
+            if isinstance(command.source, Listening):
+                self._connections.listen(socket)
+                socket.bind(command.endpoint)
+            else:
+                self._connections.watch(socket, command.source)
+                socket.connect(command.endpoint)
         except zmq.ZMQError:
+            self._connections.forget(socket)
             socket.close(0)
             raise
         return socket
 
-    def _turn(self, sockets: dict[_Socket, SourceKey], readable: list[_Socket]) -> bool:
-        """Take a bounded number from each readable socket; True when one of them has more."""
+    def _close(self, socket: _Socket, source: SourceKey, ready: ReadySockets) -> None:
+        """Take what a socket holds, which its high-water mark bounds, then close it."""
+        for _ in range(1 + 2 * SOCKET_MESSAGES // TURN_MESSAGES):
+            if self._take(socket, source, self._clock()):
+                break
+        ready.remove(socket)
+        self._connections.forget(socket)
+        socket.close(0)
+
+    def _turn(
+        self,
+        sockets: dict[_Socket, SourceKey | Listening],
+        ready: ReadySockets,
+        readable: list[_Socket],
+    ) -> bool:
+        """Take a bounded number from each readable socket; True when there is more to take."""
         more = False
-        size = 0
         now = self._clock()
         for socket in readable:
-            messages, payload_bytes = _drain(socket)
-            more = more or len(messages) >= TURN_MESSAGES or payload_bytes >= TURN_BYTES
-            if messages:
-                taken = payload_bytes + MESSAGE_OVERHEAD_BYTES * len(messages)
-                self._arrived.append(Received(sockets[socket], messages, now, taken))
-                size += taken
-        if size:
-            with self._lock:
-                self._waiting_bytes += size
-                self._full = self._waiting_bytes >= self._bound
-            self._tell()
+            if self._full:
+                more = True
+                break
+            emptied = self._take(socket, sockets[socket], now)
+            ready.served(socket, emptied=emptied)
+            more = more or not emptied
+        self._tell()
         return more
 
-    def _empty(self, sockets: dict[_Socket, SourceKey], deadline: float) -> None:
-        """Take turns until nothing is there; a stream that never pauses ends at the deadline."""
-        poller = zmq.Poller()
-        for socket in sockets:
-            poller.register(socket, zmq.POLLIN)
-        while time.monotonic() < deadline:
-            if self._full:
-                time.sleep(PAUSE_MILLISECONDS / 1000)
-            elif readable := dict(poller.poll(0)):
-                self._turn(sockets, list(readable))
-            else:
-                break
+    def _take(self, socket: _Socket, source: SourceKey | Listening, now: float) -> bool:
+        """Hand over what a socket has, up to the bounds of a turn; True when it was emptied."""
+        if isinstance(source, Listening):
+            return self._take_by_topic(socket, source, now)
+        messages, size = _drain(socket)
+        self._hand_over(source, messages, size, now)
+        return len(messages) < TURN_MESSAGES and size < TURN_BYTES
+
+    def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:
+        heard, emptied = receive_by_topic(socket, TURN_MESSAGES, TURN_BYTES)
+        for topic, part in heard.items():
+            peer = Peer(listening, topic)
+            self._connections.heard(socket, part.descriptor, peer)
+            self._hand_over(peer, part.messages, part.size, now)
+        return emptied
+
+    def _hand_over(self, source: Key, messages: list[Frames], size: int, now: float) -> None:
+        if not messages:
+            return
+        taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
+        self._arrived.append(Received(source, messages, now, taken))
+        with self._lock:
+            self._waiting_bytes += taken
+            self._full = self._waiting_bytes >= self._bound
 
     def _tell(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to take more

@@ -101,7 +101,7 @@ class Telemetry:
 
     def endpoint_refused(self, refusal: EndpointRefused) -> None:
         self._count("kvlens_connector_refused_endpoints_total")
-        self._warn("endpoint_refused", refusal.source[0], message=str(refusal))
+        self._warn("endpoint_refused", refusal.endpoint, message=str(refusal))
 
     def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None:
         self._warn("broker_unreachable", "", bootstrap_servers=bootstrap_servers, reason=reason)

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 import zmq
 
+from connectors.listening import Listening, Peer
 from connectors.source import Frames, SourceKey
-from connectors.subscriber import TURN_BYTES, EndpointRefused, Subscriber
+from connectors.subscriber import LOOK_SECONDS, TURN_BYTES, EndpointRefused, Key, Subscriber
 
 Context = zmq.Context[zmq.Socket[bytes]]
 
@@ -51,8 +52,19 @@ def _message(seq: int, payload: bytes = b"payload") -> list[bytes]:
     return [b"kv-events", seq.to_bytes(8, "big"), payload]
 
 
+def _connecting(context: Context, endpoint: str) -> zmq.Socket[bytes]:
+    socket = context.socket(zmq.XPUB)
+    socket.connect(endpoint)
+    return socket
+
+
 async def _take(subscriber: Subscriber, count: int) -> dict[SourceKey, list[list[bytes]]]:
-    taken: dict[SourceKey, list[list[bytes]]] = {}
+    taken = await _take_any(subscriber, count)
+    return {source: messages for source, messages in taken.items() if not isinstance(source, Peer)}
+
+
+async def _take_any(subscriber: Subscriber, count: int) -> dict[Key, list[list[bytes]]]:
+    taken: dict[Key, list[list[bytes]]] = {}
 
     async def until_enough() -> None:
         while sum(map(len, taken.values())) < count:
@@ -157,7 +169,7 @@ async def test_one_source_comes_and_goes_without_the_other(context: Context) -> 
         await _subscribed(second)  # the end of the subscription is a message, too
         second.send_multipart(_message(1))
         first.send_multipart(_message(7))
-        assert await _take(subscriber, 1) == {("a", 0): [_message(7)]}
+        assert await _take(subscriber, 1) == {("b", 0): [], ("a", 0): [_message(7)]}
 
 
 async def test_engine_that_dies_and_comes_back_is_read_again(context: Context) -> None:
@@ -176,6 +188,131 @@ async def test_engine_that_dies_and_comes_back_is_read_again(context: Context) -
         await _subscribed(reborn)
         reborn.send_multipart(_message(0))
         assert await _take(subscriber, 1) == {("dying", 0): [_message(0)]}
+
+
+async def test_connected_says_whether_an_engine_is_there(context: Context) -> None:
+    socket, endpoint = _publisher(context)
+    async with _running() as subscriber:
+        before = time.time()
+        subscriber.add(("r", 0), endpoint)
+        subscriber.add(("nobody", 0), "tcp://127.0.0.1:1")
+        await _until(lambda: subscriber.connected(("r", 0)))
+        since = subscriber.connected_since(("r", 0))
+        assert since is not None
+        assert before <= since <= time.time()
+        assert not subscriber.connected(("nobody", 0))
+        socket.close(0)
+        await _until(lambda: not subscriber.connected(("r", 0)))
+        reborn = await _rebound(context, endpoint)
+        await _until(lambda: subscriber.connected(("r", 0)))
+        again = subscriber.connected_since(("r", 0))
+        assert again is not None
+        assert again > since
+        subscriber.remove(("r", 0))
+        await _until(lambda: not subscriber.connected(("r", 0)))
+        reborn.close(0)
+
+
+async def test_engines_that_connect_are_told_apart_by_topic(
+    context: Context, free_port: Callable[[], int]
+) -> None:
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    listening = Listening(endpoint, 3)
+    async with _running() as subscriber:
+        subscriber.listen(listening, endpoint)
+        engines = {name: _connecting(context, endpoint) for name in (b"kv@a@m", b"kv@b@m")}
+        for engine in engines.values():
+            await _subscribed(engine)
+        for seq in range(100):
+            for topic, engine in engines.items():
+                engine.send_multipart([topic, *_message(seq)[1:]])
+        engines[b"kv@a@m"].send_multipart([b"kv@a@m", b"two frames"])
+        taken = await _take_any(subscriber, 201)
+        peers = {topic: Peer(listening, topic) for topic in engines}
+        assert taken == {
+            peers[b"kv@a@m"]: [
+                *([b"kv@a@m", *_message(seq)[1:]] for seq in range(100)),
+                [b"kv@a@m", b"two frames"],
+            ],
+            peers[b"kv@b@m"]: [[b"kv@b@m", *_message(seq)[1:]] for seq in range(100)],
+        }
+        assert all(subscriber.connected(peer) for peer in peers.values())
+        engines[b"kv@a@m"].close(0)
+        await _until(lambda: not subscriber.connected(peers[b"kv@a@m"]))
+        assert subscriber.connected(peers[b"kv@b@m"])
+
+
+async def test_engine_that_connects_again_is_connected(
+    context: Context, free_port: Callable[[], int]
+) -> None:
+    """Its new connection, known by its messages, counts whichever is noticed first."""
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    listening = Listening(endpoint, 0)
+    peer = Peer(listening, b"kv-events")
+    async with _running() as subscriber:
+        subscriber.listen(listening, endpoint)
+        first = _connecting(context, endpoint)
+        await _subscribed(first)
+        first.send_multipart(_message(0))
+        await _take_any(subscriber, 1)
+        second = _connecting(context, endpoint)
+        await _subscribed(second)
+        first.close(0)
+        second.send_multipart(_message(1))
+        await _take_any(subscriber, 1)
+        await asyncio.sleep(LOOK_SECONDS * 1.5)
+        assert subscriber.connected(peer)
+        second.close(0)
+        await _until(lambda: not subscriber.connected(peer))
+
+
+async def test_address_that_is_taken_ends_the_subscriber(context: Context) -> None:
+    _, endpoint = _publisher(context)
+    subscriber = Subscriber(hand_over_bytes=1 << 20, refused=lambda refusal: None)
+    subscriber.start()
+    subscriber.listen(Listening(endpoint, 0), endpoint)
+    with pytest.raises(EndpointRefused, match=f"cannot listen on {endpoint}: Address already in use"):
+        await asyncio.wait_for(subscriber.receive(), 10)
+    await subscriber.join(5.0)
+
+
+async def test_full_hand_over_stops_in_the_middle_of_a_turn(context: Context) -> None:
+    """Whatever many sockets hold, no more than one of them goes beyond the bound."""
+    sockets = [_publisher(context) for _ in range(12)]
+    bound = 1 << 20
+    async with _running(hand_over_bytes=bound) as subscriber:
+        for number, (socket, endpoint) in enumerate(sockets):
+            subscriber.add(("r", number), endpoint)
+            await _subscribed(socket)
+        sent = [_message(seq, bytes(50_000)) for seq in range(60)]
+        for socket, _ in sockets:
+            for message in sent:
+                socket.send_multipart(message)
+        await _until(lambda: subscriber.full)
+        await asyncio.sleep(0.3)
+        assert bound <= subscriber.waiting_bytes <= bound + TURN_BYTES
+        taken = await _take(subscriber, 12 * 60)
+    assert taken == {("r", number): sent for number in range(12)}
+
+
+async def test_removed_source_ends_with_what_its_socket_held(context: Context) -> None:
+    socket, endpoint = _publisher(context)
+    async with _running() as subscriber:
+        subscriber.add(("r", 0), endpoint)
+        await _subscribed(socket)
+        sent = [_message(seq) for seq in range(3000)]
+        for message in sent:
+            socket.send_multipart(message)
+        await asyncio.sleep(0.3)
+        subscriber.remove(("r", 0))
+        taken: list[list[bytes]] = []
+        while True:
+            received = await asyncio.wait_for(subscriber.receive(), 10)
+            assert received is not None
+            taken += [list(frames) for frames in received.messages]
+            if received.last:
+                break
+    assert taken == sent
 
 
 async def test_endpoint_that_cannot_be_used_is_refused_alone(context: Context) -> None:
