@@ -6,10 +6,12 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from connectors.discovery.static import list_sources
 from connectors.health import HealthEndpoint
+from connectors.position_ledger import Mention
+from connectors.positions import Positions
 from connectors.publisher import Publisher
 from connectors.scrape import Scraper
 from connectors.source import Source, SourceKey, SourceStream
@@ -24,6 +26,8 @@ GC_THRESHOLD = 50_000
 """Allocations between collections: records are made of structs that hold no cycles."""
 PAUSE_BYTES = 256 << 10
 """Received bytes that are decoded in one go: some milliseconds."""
+POSITIONS_STOP_SECONDS = 1.0
+"""A stop that ran out of time takes this much more for the positions of what it has published."""
 STOP_SHARE = 0.25
 """Part of the drain budget for taking what the sockets hold; the rest is for Kafka's acknowledgements."""
 
@@ -32,14 +36,13 @@ async def run(settings: Settings, *, stop: asyncio.Event, partitions: int | None
     """Read the sources of the settings until `stop` is set, then publish what was received and return.
 
     Raises at the start ReplicaInvalid, BrokerUnreachable, TopicMissing, CertificateUnreadable,
-    PortUnavailable; each says in one line what to do.
+    PositionsUnreadable, PositionsUnwritable, PortUnavailable; each says in one line what to do.
     """
     sources = list_sources(settings.replicas)
     connector = Connector(settings)
     await connector.start(partitions)
     try:
-        for source in sources:
-            connector.add(source)
+        await connector.add(sources)
         await connector.run_until(stop)
     finally:
         await connector.stop()
@@ -52,7 +55,8 @@ class Connector:
         self._settings = settings.connector
         self.telemetry = Telemetry()
         self.streams: dict[SourceKey, SourceStream] = {}
-        self._publisher = Publisher(settings, self.telemetry)
+        self._publisher = Publisher(settings, self.telemetry, self._note_acknowledged)
+        self._positions = Positions(settings.kafka, self._publisher, self.telemetry)
         self._subscriber = Subscriber(
             hand_over_bytes=settings.connector.hand_over_bytes, refused=self.telemetry.endpoint_refused
         )
@@ -91,7 +95,9 @@ class Connector:
             await self._health.start()
         try:
             await self._publisher.start(partitions)
+            await self._positions.start()
         except BaseException:
+            await self._publisher.stop()
             if self._health is not None:
                 await self._health.stop()
             raise
@@ -99,8 +105,13 @@ class Connector:
         self._pump = asyncio.create_task(self._pump_messages(), name="pump")
         self._ticker = asyncio.create_task(self._tick(), name="ticker")
 
-    def add(self, source: Source) -> None:
-        """Begin to read a source."""
+    async def add(self, sources: Sequence[Source]) -> None:
+        """Begin to read sources, each where the log ends. Raises PositionsUnreadable, PositionsUnwritable."""
+        await self._positions.resume(sources)
+        for source in sources:
+            self._add(source)
+
+    def _add(self, source: Source) -> None:
         self.streams[source.key] = SourceStream(
             source, self._settings, time.time, observe=self.telemetry.stream_event
         )
@@ -112,7 +123,7 @@ class Connector:
         """Wait for `stop`; raises what ended a part that should have run."""
         self.telemetry.started(len(self.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
-        parts = [task for task in (self._pump, self._ticker) if task is not None]
+        parts = [task for task in (self._pump, self._ticker, self._positions.task) if task is not None]
         try:
             done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -137,6 +148,7 @@ class Connector:
         for stream in self.streams.values():
             self._publish(stream.close("shutdown", blocks_lost=False))
         abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
+        await self._positions.stop(max(POSITIONS_STOP_SECONDS, deadline - time.monotonic()))
         await self._publisher.stop()
         await self._subscriber.join(1.0)
         if self._health is not None:
@@ -174,6 +186,9 @@ class Connector:
             self.telemetry.counters_skipped(replica)
         elif stream is not None:
             self._publish(stream.note(counters, time.time()))
+
+    def _note_acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
+        self._positions.acknowledged(partition, offset, mentions)
 
     def _publish(self, records: Iterable[EventsRecord]) -> None:
         for record in records:

@@ -78,7 +78,8 @@ class Positions:
         self._reader: PositionReader | None = None
         self._reading = asyncio.Lock()
         self._writing = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        """Runs from the start to the stop."""
 
     async def start(self) -> None:
         """Connect, when the log has been; raises TopicMissing, PositionsUnreadable, CertificateUnreadable."""
@@ -91,7 +92,7 @@ class Positions:
         )
         await reader.start()
         self._reader = reader
-        self._task = asyncio.create_task(self._keep(reader), name="positions")
+        self.task = asyncio.create_task(self._keep(reader), name="positions")
 
     async def resume(self, sources: Iterable[Source]) -> dict[SourceKey, PositionRecord]:
         """Return where these sources stand, and keep their positions from now on.
@@ -138,9 +139,9 @@ class Positions:
 
     async def stop(self, seconds: float) -> None:
         """Write what has moved, within `seconds`, and disconnect."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._write(self._ledger.take()), seconds)
         if self._reader is not None:

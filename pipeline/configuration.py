@@ -7,10 +7,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import msgspec
 
+from pipeline.addresses import settings_problem
 from schemas.settings import SECRET_KEYS, Replica, Settings
 
 if sys.version_info >= (3, 11):
@@ -67,7 +68,8 @@ def load(
 
     `document` is the text of the TOML file; `read_secret` returns the text of a file named by a variable.
 
-    Raises ConfigurationError for unknown keys, bad values, replicas with equal ids and overlapping addresses.
+    Raises ConfigurationError for unknown keys, bad values, and what does not fit together: see
+    `pipeline.addresses`.
     """
     origins: dict[tuple[str, ...], str] = {}
     settings = Settings()
@@ -84,9 +86,9 @@ def load(
     for section, values in sections.items():
         changed = msgspec.structs.replace(getattr(settings, section), **values)
         settings = msgspec.structs.replace(settings, **{section: changed})
-    problem = _replica_problem(settings.replicas)
+    problem = settings_problem(settings)
     if problem is not None:
-        raise ConfigurationError(origins.get((_REPLICAS,), DEFAULT), problem)
+        raise ConfigurationError(origins.get(problem.path, DEFAULT), problem.text)
     return LoadedSettings(settings, origins)
 
 
@@ -98,14 +100,6 @@ def section_types() -> dict[str, type[msgspec.Struct]]:
 def variable_of(section: str, key: str) -> str:
     """The environment variable of a setting."""
     return f"{PREFIX}{section}__{key}".upper()
-
-
-def rank_endpoint(endpoint: str, rank: int) -> str:
-    """The endpoint of a DP rank, given that of rank 0: rank r listens on port + r."""
-    if rank == 0:
-        return endpoint
-    host, _, port = endpoint.rpartition(":")
-    return f"{host}:{int(port) + rank}"
 
 
 def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]]]:
@@ -155,14 +149,21 @@ def _from_environment(
         elif variable in known:
             section, key, hint = known[variable]
             try:
-                value = msgspec.convert(text, hint, strict=False)
-            except msgspec.ValidationError as error:
+                value = _from_text(text, hint)
+            except msgspec.DecodeError as error:
                 raise ConfigurationError(variable, str(error)) from error
             if not _finite(value):
                 raise ConfigurationError(variable, _NOT_FINITE)
             yield variable, (section, key), value
         elif not _SERVICE_LINK.fullmatch(variable):
             raise ConfigurationError(variable, "no such setting; `kvlens config show` lists all of them")
+
+
+def _from_text(text: str, hint: Any) -> Any:
+    """A list comes as a JSON array."""
+    if get_origin(hint) is tuple:
+        return msgspec.json.decode(text, type=hint)
+    return msgspec.convert(text, hint, strict=False)
 
 
 def _finite(value: object) -> bool:
@@ -174,38 +175,3 @@ def _replicas_from_json(text: str) -> tuple[Replica, ...]:
         return msgspec.json.decode(text, type=tuple[Replica, ...])
     except msgspec.DecodeError as error:
         raise ConfigurationError(_REPLICAS_VARIABLE, str(error)) from error
-
-
-def _replica_problem(replicas: tuple[Replica, ...]) -> str | None:
-    """What is wrong with the replicas taken together, with its path; None when nothing is."""
-    ids: set[str] = set()
-    taken: dict[str, str] = {}
-    for number, replica in enumerate(replicas):
-        path = f"$.replicas[{number}]"
-        if replica.id in ids:
-            return f"replica id {replica.id!r} is used twice - at `{path}.id`"
-        ids.add(replica.id)
-        for key in ("endpoint", "replay_endpoint"):
-            endpoint = getattr(replica, key)
-            if endpoint is None:
-                continue
-            addresses = _rank_addresses(endpoint, replica.dp_ranks)
-            if isinstance(addresses, str):
-                return f"{addresses} - at `{path}.{key}`"
-            for address in addresses:
-                if address in taken:
-                    return f"{address} is also an address of {taken[address]} - at `{path}.{key}`"
-            taken.update(dict.fromkeys(addresses, f"`{path}.{key}`"))
-    return None
-
-
-def _rank_addresses(endpoint: str, dp_ranks: int) -> list[str] | str:
-    """One address per rank, or the problem."""
-    if endpoint.startswith("ipc://"):
-        return [endpoint] if dp_ranks == 1 else "DP ranks need a tcp endpoint (rank r listens on port + r)"
-    host, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
-    if not (colon and host and port.isdecimal() and 1 <= int(port) <= 65535):
-        return f"expected tcp://host:port with a port from 1 to 65535, got {endpoint}"
-    if int(port) + dp_ranks - 1 > 65535:
-        return f"rank {dp_ranks - 1} would have port {int(port) + dp_ranks - 1}, above 65535"
-    return [rank_endpoint(endpoint, rank) for rank in range(dp_ranks)]

@@ -192,6 +192,8 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Of all media that `trust_by_medium` does not name."""
     trust_by_medium: dict[str, TrustState]
     """Where a medium differs."""
+    trust_passed: dict[str, TrustState]
+    """The worst trust left behind in the open window, by medium; empty name: of all others."""
     window: int | None
     """Number of the open window; None before the first batch."""
     carried_to: int | None

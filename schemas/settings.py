@@ -83,6 +83,8 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Prometheus and health endpoint of the connector; 0 turns it off."""
     forward_session_ids: bool = False
     """Keep the engines' session ids in the records: they are user data, so it is off."""
+    shard: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
+    """Share of the fleet that this connector reads: `i/n`, with i from 0 to n - 1, of n connectors."""
 
 
 class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,6 +139,69 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """ZMQ subscription prefix; empty takes every topic."""
 
 
+class DnsName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A host name, as of a headless service, whose every address is a replica; its id is `address:port`."""
+
+    name: Annotated[str, Meta(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=253)]
+    """What to resolve, through the system's resolver."""
+    model: Name
+    """Model of all its engines."""
+    port: Port = 5557
+    """Port of the engines' ZMQ publishers, rank 0."""
+    replay_port: Port | None = None
+    """Port of their replay sockets, rank 0."""
+    metrics_port: Port | None = None
+    """Port of their Prometheus pages, `http://address:port/metrics`."""
+    family: Literal["ipv4", "ipv6"] = "ipv4"
+    """Kind of address: an engine with one of each must not be read twice."""
+    dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
+    """As of a replica."""
+    tenant: Name = "default"
+    """As of a replica."""
+    hash_scheme: Name = "vllm-sha256-int64"
+    """As of a replica."""
+    topic: str = ""
+    """As of a replica."""
+
+
+class BoundEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An endpoint that engines connect to, with topic `kv@<pod>@<model>`; each pod becomes a replica."""
+
+    endpoint: Annotated[str, Meta(pattern="^tcp://")]
+    """Where to listen for rank 0, as `tcp://*:5557` or `tcp://10.0.0.5:5557`; rank r connects to port + r."""
+    dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
+    """Ports to listen on, one for each data-parallel rank that engines may have."""
+    model: Name | None = None
+    """Model of all engines that connect; that of the topic when not set."""
+    replay_endpoint: Annotated[str, Meta(pattern="^tcp://")] | None = None
+    """Replay socket of rank 0, as `tcp://{pod}:5657`; `{pod}` is the pod of the topic without its port."""
+    metrics_url: Annotated[str, Meta(pattern="^https?://")] | None = None
+    """Prometheus page of a pod, as `http://{pod}:8000/metrics`."""
+    max_replicas: Annotated[int, Meta(ge=1)] = 1000
+    """Pods taken at a time; the topics of further ones are refused and counted."""
+    tenant: Name = "default"
+    """As of a replica."""
+    hash_scheme: Name = "vllm-sha256-int64"
+    """As of a replica."""
+
+
+class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a running connector learns of engines that come and go."""
+
+    file_seconds: Seconds = 2.0
+    """Interval of reading the settings file again; changed `[[replicas]]` count once they were read twice."""
+    dns_seconds: Seconds = 10.0
+    """Interval of resolving each name."""
+    dns_timeout_seconds: Seconds = 5.0
+    """Bound of one resolution; when it fails the last addresses stay."""
+    dns_misses: Annotated[int, Meta(ge=1, le=1000)] = 3
+    """Answers in a row without an address before its replica is removed."""
+    dns: tuple[DnsName, ...] = ()
+    """Names to resolve."""
+    bind: tuple[BoundEndpoint, ...] = ()
+    """Endpoints that engines connect to."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything in `kvlens.toml`."""
 
@@ -144,6 +209,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clickhouse: ClickHouse = msgspec.field(default_factory=ClickHouse)
     connector: Connector = msgspec.field(default_factory=Connector)
     worker: Worker = msgspec.field(default_factory=Worker)
+    discovery: Discovery = msgspec.field(default_factory=Discovery)
     replicas: tuple[Replica, ...] = ()
 
 
@@ -154,3 +220,11 @@ SECRET_KEYS = frozenset({("kafka", "sasl_password"), ("clickhouse", "password")}
 def hash_domain(model: str, hash_scheme: str, tenant: str) -> str:
     """Return the name of the space inside which block hashes compare."""
     return f"{model}/{hash_scheme}/{tenant}"
+
+
+def shard_numbers(shard: str) -> tuple[int, int]:
+    """Return (i, n) of `connector.shard`; ValueError unless i < n."""
+    number, _, shards = shard.partition("/")
+    if int(number) >= int(shards):
+        raise ValueError(f"shard {shard}: the first number counts from 0 and is smaller than the second")
+    return int(number), int(shards)

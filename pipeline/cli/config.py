@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +34,26 @@ def as_toml(loaded: LoadedSettings) -> str:
     lines: list[str] = []
     for section in section_types():
         lines.append(f"[{section}]")
+        repeated: list[str] = []
         for key, value in msgspec.structs.asdict(getattr(loaded.settings, section)).items():
             if (section, key) in SECRET_KEYS and value:
                 value = HIDDEN
-            lines.append(_line(key, value, loaded.origin(section, key)))
-        lines.append("")
-    for replica in loaded.settings.replicas:
-        lines.append(f"[[replicas]]{_comment(loaded.origin('replicas'))}")
-        for key, value in msgspec.structs.asdict(replica).items():
-            if value is not None:
-                lines.append(_line(key, value, DEFAULT))
-        lines.append("")
+            if isinstance(value, tuple):
+                repeated += _blocks(f"{section}.{key}", value, loaded.origin(section, key))
+            else:
+                lines.append(_line(key, value, loaded.origin(section, key)))
+        lines += ["", *repeated]
+    lines += _blocks("replicas", loaded.settings.replicas, loaded.origin("replicas"))
     return "\n".join(lines)
+
+
+def _blocks(name: str, structs: Sequence[msgspec.Struct], origin: str) -> Iterator[str]:
+    for struct in structs:
+        yield f"[[{name}]]{_comment(origin)}"
+        for key, value in msgspec.structs.asdict(struct).items():
+            if value is not None:
+                yield _line(key, value, DEFAULT)
+        yield ""
 
 
 def _line(key: str, value: Any, origin: str) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.options import config_option, load_settings
-from pipeline.configuration import ConfigurationError
+from pipeline.cli.options import config_option, load_settings, require_engines
 from schemas.settings import Settings
 
 
@@ -22,8 +21,7 @@ def connect(config: Path | None) -> None:
     connector.drain_seconds.
     """
     settings = load_settings(config).settings
-    if not settings.replicas:
-        raise ConfigurationError("settings", "no engine to read; add [[replicas]] or set KVLENS_REPLICAS")
+    require_engines(settings)
     import uvloop
 
     from pipeline.cli.logs import configure_logs

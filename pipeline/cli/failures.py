@@ -99,6 +99,8 @@ def _translated() -> Iterator[None]:
 _EXPECTED = {
     "connectors.discovery.static": ("ReplicaInvalid",),
     "connectors.health": ("PortUnavailable",),
+    "connectors.position_reader": ("PositionsUnreadable",),
+    "connectors.positions": ("PositionsUnwritable",),
     "connectors.publisher": ("BrokerUnreachable", "TopicMissing"),
     "connectors.security": ("CertificateUnreadable",),
     "pipeline.errors": ("PipelineError",),

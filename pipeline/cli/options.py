@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline.configuration import CONFIG_VARIABLE, ConfigurationError, LoadedSettings, load
+from schemas.settings import Settings
 
 DEFAULT_FILE = Path("kvlens.toml")
 
@@ -57,3 +58,13 @@ def load_settings(config: Path | None, environment: Mapping[str, str] | None = N
         os.environ if environment is None else environment,
         lambda name: Path(name).read_text("utf-8"),
     )
+
+
+def require_engines(settings: Settings) -> None:
+    """Raises ConfigurationError when the settings name no engine and no way to find one."""
+    if not (settings.replicas or settings.discovery.dns or settings.discovery.bind):
+        raise ConfigurationError(
+            "settings",
+            "no engine to read; add [[replicas]], [[discovery.dns]] or [[discovery.bind]], "
+            "or set KVLENS_REPLICAS",
+        )

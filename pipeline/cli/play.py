@@ -9,8 +9,8 @@ from typing import Literal, cast
 
 import click
 
+from pipeline.addresses import rank_endpoint
 from pipeline.cli.failures import Failure, stopped_by_signals
-from pipeline.configuration import rank_endpoint
 from pipeline.recording import Frame, Recording, RecordingError
 
 _TCP = re.compile(r"tcp://.+:(\d+)")

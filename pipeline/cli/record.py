@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from pipeline.addresses import rank_endpoint
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.options import config_option, load_settings
-from pipeline.configuration import rank_endpoint
 from pipeline.recording import Frame, RecordedSource, RecordingWriter
 
 _REPORT_SECONDS = 5.0

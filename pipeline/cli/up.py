@@ -8,8 +8,13 @@ from pathlib import Path
 import click
 
 from pipeline.cli.failures import stopped_by_signals
-from pipeline.cli.options import DEFAULT_FILE, config_option, data_directory_option, load_settings
-from pipeline.configuration import ConfigurationError
+from pipeline.cli.options import (
+    DEFAULT_FILE,
+    config_option,
+    data_directory_option,
+    load_settings,
+    require_engines,
+)
 
 _CHECK_SECONDS = 0.2
 
@@ -24,8 +29,7 @@ def up(config: Path | None, data_dir: Path) -> None:
     clickhouse.url, an embedded store. Processes that die are restarted. Logs are in DIRECTORY/logs.
     """
     loaded = load_settings(config)
-    if not loaded.settings.replicas:
-        raise ConfigurationError("settings", "no engine to read; add [[replicas]] or set KVLENS_REPLICAS")
+    require_engines(loaded.settings)
     if config is None and DEFAULT_FILE.is_file():
         config = DEFAULT_FILE
     from pipeline.local.directory import DataDirectory

@@ -29,7 +29,8 @@ endpoint = "tcp://127.0.0.1:5557"
 RULES = """\
 - **Environment.** Every key can come from the environment, which wins over the file: `KVLENS_`, the section,
   two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`.
-  All replicas together come as one JSON array in `KVLENS_REPLICAS`. `KVLENS_CONFIG` names the file.
+  Lists of blocks come as one JSON array, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG` names
+  the file.
 - **Secrets** (marked below) can also be read from a file: add `_FILE` to the variable and give the path.
   `kvlens config show` hides them.
 - **Mistakes are refused.** An unknown key or a value outside its bounds stops the command, with the path of
@@ -52,9 +53,13 @@ def settings_page() -> bytes:
                 one_line(section.type.cls.__doc__),
                 _section(section.name, section.type),
             ]
+            for field in section.type.fields:
+                if (block := _repeated(field.type)) is not None:
+                    heading = f"### [[{section.name}.{field.name}]]"
+                    blocks += [heading, one_line(block.cls.__doc__), _block(block)]
     replica = types.type_info(Replica)
     assert isinstance(replica, types.StructType)
-    blocks += ["## [[replicas]]", f"{one_line(Replica.__doc__)} {REPLICAS_INTRODUCTION}", _replicas(replica)]
+    blocks += ["## [[replicas]]", f"{one_line(Replica.__doc__)} {REPLICAS_INTRODUCTION}", _block(replica)]
     return page("Configuration", "`schemas/settings.py`", *blocks)
 
 
@@ -76,10 +81,17 @@ def _section(name: str, struct: types.StructType) -> str:
     return table(("Key", "Allowed", "Default", "Environment", "Meaning"), rows)
 
 
-def _replicas(struct: types.StructType) -> str:
+def _repeated(kind: types.Type) -> types.StructType | None:
+    """The struct of a key that is a list of blocks."""
+    if isinstance(kind, types.VarTupleType) and isinstance(kind.item_type, types.StructType):
+        return kind.item_type
+    return None
+
+
+def _block(struct: types.StructType) -> str:
+    docs = DOCS[struct.cls.__name__]
     rows = (
-        (code(field.name), allowed(field.type), default(field), DOCS["Replica"][field.name])
-        for field in struct.fields
+        (code(field.name), allowed(field.type), default(field), docs[field.name]) for field in struct.fields
     )
     return table(("Key", "Allowed", "Default", "Meaning"), rows)
 
@@ -89,6 +101,8 @@ def allowed(kind: types.Type) -> str:
     match kind:
         case types.IntType() | types.FloatType():
             return _number(kind)
+        case types.VarTupleType():
+            return "blocks, see below"
         case types.StrType(pattern=str(pattern)):
             return f"text like {code(pattern)}"
         case types.StrType(min_length=int(), max_length=int(most)):

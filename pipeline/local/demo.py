@@ -13,7 +13,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from clickhouse_connect.driver.client import Client
 
-from pipeline.configuration import LoadedSettings, rank_endpoint
+from pipeline.addresses import rank_endpoint
+from pipeline.configuration import LoadedSettings
 from pipeline.errors import PipelineError
 from pipeline.kafka_security import client_options
 from pipeline.local import demo_figures, demo_view

@@ -163,7 +163,7 @@ class SourceRows:
             flow = pool.flow
             if not any(flow.counts()):
                 continue
-            trust, since = source.trust.of(medium)
+            trust, since = source.trust.in_window(medium)
             rows.append(
                 FlowRow(
                     window=start,
@@ -196,7 +196,7 @@ class SourceRows:
         heard = source.contact.last_batch_at
         drift_blocks = source.drift.blocks(occupancy)
         drift_since = source.drift.since_window(source.window or window, drift_blocks)
-        trust, since = source.overall_trust()
+        trust, since = source.overall_trust() if idle else source.trust.worst_in_window(source.media)
         return StreamHealthRow(
             window=windows.window_start(window),
             model=source.model,

@@ -120,6 +120,7 @@ class SourceSnapshots:
             wire_era=source.wire_era,
             trust=TrustState(*source.trust.general),
             trust_by_medium={medium: TrustState(*since) for medium, since in source.trust.by_medium.items()},
+            trust_passed={medium: TrustState(*since) for medium, since in source.trust.passed.items()},
             window=source.window,
             carried_to=source.rows.carried_to,
             version=source.version,
@@ -160,7 +161,8 @@ def restore(
         "passed_over",
     ):
         setattr(source, name, getattr(state, name))
-    source.trust = SourceTrust(_since(state.trust))
+    passed = {medium: _since(trust) for medium, trust in state.trust_passed.items()}
+    source.trust = SourceTrust(_since(state.trust), passed)
     source.trust.by_medium = {medium: _since(trust) for medium, trust in state.trust_by_medium.items()}
     source.rows.carried_to, source.rows.written_to = state.carried_to, state.written_to
     source.health = Health(**msgspec.structs.asdict(state.health))

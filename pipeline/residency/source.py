@@ -303,7 +303,8 @@ class SourceResidency:
             if self.first_seq == NEVER:
                 self.first_seq = event.first_seq
                 self.last_seq = event.first_seq - 1
-                self.trust = SourceTrust(Since("complete" if event.complete else "partial", at))
+                trust: Trust = "complete" if event.complete else "partial"
+                self.trust = SourceTrust(Since(trust, at), self.trust.passed)
         elif isinstance(event, Gap):
             if event.last > self.last_seq:
                 self.health.lost(event.last - max(event.first, self.last_seq + 1) + 1)
@@ -366,7 +367,8 @@ class SourceResidency:
         self.needs_base = True
 
     def _begin(self, record: EventsRecord) -> None:
-        if self.incarnation:
+        lived = self.incarnation != 0
+        if lived:
             self.rows.life_ended()
             self._lose_everything()
             self._collect_changes()
@@ -379,7 +381,9 @@ class SourceResidency:
         self.first_seq = self.last_seq = NEVER
         self.passed_over = 0
         self.engine = self.wire_era = ""
-        self.trust = SourceTrust(Since("partial", self.opened_at))
+        self.trust = SourceTrust(
+            Since("partial", self.opened_at), self.trust.left_behind() if lived else None
+        )
 
     def _move_to(self, window: int) -> None:
         if self.window is None:
@@ -391,6 +395,7 @@ class SourceResidency:
                 self._flow_before.setdefault(key, Flow()).add(pool.flow)
                 pool.flow = Flow()
             self.health = Health()
+            self.trust.passed = {}
             self.window = window
             for granular in self.granular:
                 granular.expire(windows.window_end(window - 1))
@@ -416,13 +421,18 @@ class SourceResidency:
         return taken
 
     @property
+    def media(self) -> set[str]:
+        """Names of the media on which something ever was."""
+        return {medium for medium, _ in self.pools}
+
+    @property
     def opened(self) -> bool:
         """Whether a first batch of the present life is known, by its number at least."""
         return self.first_seq != NEVER
 
     def overall_trust(self) -> Since:
         """Return the trust of the source as a whole: that of its worst medium."""
-        return self.trust.worst({medium for medium, _ in self.pools})
+        return self.trust.worst(self.media)
 
     def occupancy(self, at: float | None = None) -> list[Occupancy]:
         """Return what is resident, per medium, group and block size, at the end of event time `at`.

@@ -23,7 +23,7 @@ from connectors.connector import run
 from connectors.discovery.static import ReplicaInvalid
 from connectors.health import PortUnavailable
 from connectors.normalise import Normaliser
-from connectors.topics import events_topic, partition_of
+from connectors.topics import events_topic, partition_of, positions_topic
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.events import Batch, Closed, EngineCounters, Event, EventsRecord, Gap, Opened, Undecodable
 from schemas.settings import Connector, Kafka, Replica, Settings
@@ -69,14 +69,15 @@ def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
 
 @pytest.fixture
 async def kafka(broker: EmbeddedBroker) -> Kafka:
-    """Settings with an events topic of their own."""
+    """Settings with topics of their own."""
     kafka = Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=f"test-{secrets.token_hex(4)}")
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     await admin.start()
     try:
         configuration = {"max.message.bytes": "8388608"}
         topic = NewTopic(events_topic(kafka), PARTITIONS, 1, topic_configs=configuration)
-        await admin.create_topics([topic])
+        positions = NewTopic(positions_topic(kafka), 1, 1, topic_configs={"cleanup.policy": "compact"})
+        await admin.create_topics([topic, positions])
     finally:
         await admin.close()
     return kafka

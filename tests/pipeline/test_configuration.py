@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pipeline.configuration import DEFAULT, ConfigurationError, load
-from schemas.settings import Settings
+from schemas.settings import BoundEndpoint, Discovery, DnsName, Settings
 
 REPLICA = 'id = "a"\nmodel = "m"\nendpoint = "tcp://127.0.0.1:5557"\n'
 ONE = f"[[replicas]]\n{REPLICA}"
+DNS = '[[discovery.dns]]\nname = "engines"\nmodel = "m"\n'
+BIND = '[[discovery.bind]]\nendpoint = "tcp://*:5557"\n'
 
 
 def loaded(document: str | None = None, **environment: str):
@@ -55,6 +57,19 @@ def test_replicas_come_from_the_file_or_as_json_from_the_environment():
     )
     assert [replica.id for replica in result.settings.replicas] == ["b"]
     assert result.origin("replicas") == "KVLENS_REPLICAS"
+
+
+def test_engines_to_find_come_from_the_file_or_as_json_from_the_environment():
+    settings = loaded(
+        DNS + "replay_port = 5657\n" + BIND,
+        KVLENS_DISCOVERY__BIND='[{"endpoint": "tcp://*:6000", "dp_ranks": 2}]',
+    )
+    assert settings.settings.discovery == Discovery(
+        dns=(DnsName(name="engines", model="m", replay_port=5657),),
+        bind=(BoundEndpoint(endpoint="tcp://*:6000", dp_ranks=2),),
+    )
+    assert settings.origin("discovery", "dns") == "kvlens.toml"
+    assert settings.origin("discovery", "bind") == "KVLENS_DISCOVERY__BIND"
 
 
 def test_a_secret_may_come_from_a_file():
@@ -131,6 +146,44 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             ONE.replace("tcp://127.0.0.1:5557", "ipc:///tmp/a") + "dp_ranks = 2",
             "kvlens.toml: DP ranks need a tcp endpoint (rank r listens on port + r) "
             "- at `$.replicas[0].endpoint`",
+        ),
+        (
+            '[connector]\nshard = "2/2"',
+            "kvlens.toml: shard 2/2: the first number counts from 0 and is smaller than the second "
+            "- at `$.connector.shard`",
+        ),
+        (
+            DNS + 'family = "ipv5"',
+            "kvlens.toml: Invalid enum value 'ipv5' - at `$.discovery.dns[0].family`",
+        ),
+        (
+            DNS + DNS.replace('"engines"', '"Engines"') + "port = 5556\ndp_ranks = 2",
+            "kvlens.toml: port 5557 of Engines is also in `$.discovery.dns[0].port` "
+            "- at `$.discovery.dns[1].port`",
+        ),
+        (
+            DNS + "port = 65535\ndp_ranks = 3",
+            "kvlens.toml: rank 2 would have port 65537, above 65535 - at `$.discovery.dns[0].port`",
+        ),
+        (
+            DNS + "replay_port = 5557",
+            "kvlens.toml: port 5557 of engines is also in `$.discovery.dns[0].port` "
+            "- at `$.discovery.dns[0].replay_port`",
+        ),
+        (
+            BIND + "dp_ranks = 2\n" + BIND.replace("5557", "5558"),
+            "kvlens.toml: port 5558 is also one of `$.discovery.bind[0].endpoint` "
+            "- at `$.discovery.bind[1].endpoint`",
+        ),
+        (
+            BIND + 'replay_endpoint = "tcp://{host}:5657"',
+            "kvlens.toml: expected {pod} and no other placeholder, got tcp://{host}:5657 "
+            "- at `$.discovery.bind[0].replay_endpoint`",
+        ),
+        (
+            BIND + 'replay_endpoint = "tcp://{pod}"',
+            "kvlens.toml: expected tcp://host:port with a port from 1 to 65535, got tcp://pod "
+            "- at `$.discovery.bind[0].replay_endpoint`",
         ),
     ],
 )

@@ -37,6 +37,10 @@ def closed_port():
         yield holder.getsockname()[1]
 
 
+NO_ENGINE = (
+    "kvlens: settings: no engine to read; add [[replicas]], [[discovery.dns]] or [[discovery.bind]], "
+    "or set KVLENS_REPLICAS"
+)
 ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:5557"}]'
 
 
@@ -50,12 +54,8 @@ ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:5557"}]'
             2,
             "kvlens: gone.toml: cannot read it: No such file or directory",
         ),
-        (
-            ["connect"],
-            2,
-            "kvlens: settings: no engine to read; add [[replicas]] or set KVLENS_REPLICAS",
-        ),
-        (["up"], 2, "kvlens: settings: no engine to read; add [[replicas]] or set KVLENS_REPLICAS"),
+        (["connect"], 2, NO_ENGINE),
+        (["up"], 2, NO_ENGINE),
         (["demo", "--json"], 2, "kvlens: --json needs --seconds (see `kvlens demo --help`)"),
         (["analyze", "gone"], 1, "kvlens: gone: No such file or directory"),
         (["play", "gone"], 1, "kvlens: gone: No such file or directory"),

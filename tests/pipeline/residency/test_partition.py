@@ -21,6 +21,7 @@ from schemas.events import (
     Gap,
     Opened,
     Removed,
+    SourceStatus,
     Stored,
     Undecodable,
 )
@@ -59,7 +60,9 @@ runs = st.lists(
     st.tuples(
         st.sampled_from(["a", "b"]),
         st.lists(st.tuples(gaps_between, batches), min_size=1, max_size=4),
-        st.sampled_from(["", "", "", "gap", "repeat", "restart", "counters"]),
+        st.sampled_from(
+            ["", "", "", "gap", "repeat", "restart", "counters", "quiet", "unreached", "silent", "replayed"]
+        ),
     ),
     max_size=12,
 )
@@ -82,10 +85,31 @@ def records(plan: list) -> list[EventsRecord]:
             record_batches.append(Batch(None, at, at, [Gap(seq, seq + 2, "replay_not_configured")]))
             seq += 3
         if special == "counters":
-            record_batches.append(Batch(None, at, at, [EngineCounters(capacity_blocks=7 + seq)]))
+            counters = EngineCounters(capacity_blocks=4 + seq, block_size=16)
+            record_batches.append(Batch(None, at, at, [counters]))
+        if special in ("quiet", "unreached"):
+            log.append(EventsRecord(replica, "m", "d", 0, life, record_batches))
+            for _ in range(len(parts)):
+                at += 10
+                status = SourceStatus(connected=special == "quiet")
+                log.append(EventsRecord(replica, "m", "d", 0, life, [Batch(None, at, at, [status])]))
+            # Replays bring what is older than the last word of a source that was not reached.
+            at -= 15 * (special == "unreached")
+            record_batches = []
+        if special == "silent":
+            # Later than any wall clock of the test has been.
+            at += 45
+            record_batches.append(Batch(None, at, at, [Closed("silent")]))
+            log.append(EventsRecord(replica, "m", "d", 0, life, record_batches))
+            life, seq = life + 1, 0
+            record_batches = [Batch(None, at, at, [SourceStatus(connected=False)])]
+            log.append(EventsRecord(replica, "m", "d", 0, life, record_batches))
+            record_batches = [Batch(None, at, at, [Opened(seq, complete=True)])]
         for wait, batch_events in parts:
             at += wait
-            record_batches.append(Batch(seq, at, at + 0.01, batch_events, engine_events=len(batch_events)))
+            batch = Batch(seq, at, at + 0.01, batch_events, engine_events=len(batch_events))
+            batch.replayed = special in ("replayed", "unreached")
+            record_batches.append(batch)
             seq += 1
         record = EventsRecord(replica, "m", "d", 0, life, record_batches, engine="vllm", wire_era="map")
         log.append(record)
