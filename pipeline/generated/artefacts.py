@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.dashboards.alerts import ALERTS
+from pipeline.dashboards.boards import BOARDS
+from pipeline.dashboards.grafana import alerting, dashboard
 from pipeline.generated.asyncapi import asyncapi_document
+from pipeline.generated.dashboards_page import dashboards_page
 from pipeline.generated.example_files import EXAMPLES_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.metrics_page import metrics_page
@@ -18,6 +22,8 @@ from pipeline.generated.topics_file import load_topics
 from pipeline.generated.topics_page import topics_page
 
 SCHEMAS_DIRECTORY = "schemas/generated"
+GRAFANA_DIRECTORY = "deploy/grafana/dashboards"
+GRAFANA_ALERTS = "deploy/grafana/provisioning/alerting/kvlens.json"
 DIFF_LINES = 6
 
 
@@ -39,7 +45,10 @@ def render() -> dict[str, bytes]:
         **{path: as_json(schema) for path, schema in schemas.items()},
         f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
         **example_files(),
+        **{f"{GRAFANA_DIRECTORY}/{board.id}.json": as_json(dashboard.compiled(board)) for board in BOARDS},
+        GRAFANA_ALERTS: as_json(alerting.compiled(ALERTS)),
         "docs/configuration.md": settings_page(),
+        "docs/dashboards.md": dashboards_page(),
         "docs/metrics.md": metrics_page(),
         "docs/tables.md": tables_page(),
         "docs/topics.md": topics_page(),
@@ -75,7 +84,11 @@ def write(root: Path, files: dict[str, bytes], differences: Sequence[Difference]
 
 
 def _wholly_generated() -> list[str]:
-    return [SCHEMAS_DIRECTORY, *(f"{EXAMPLES_DIRECTORY}/{topic.name}" for topic in load_topics().values())]
+    return [
+        SCHEMAS_DIRECTORY,
+        GRAFANA_DIRECTORY,
+        *(f"{EXAMPLES_DIRECTORY}/{topic.name}" for topic in load_topics().values()),
+    ]
 
 
 def _first_lines(found: bytes, content: bytes) -> str:

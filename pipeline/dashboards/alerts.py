@@ -1,0 +1,140 @@
+"""Alert rules: what somebody has to look at, and where it says what to do."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.panel import Alert
+from pipeline.dashboards.queries import RANGE
+
+DEGRADED = Alert(
+    id="stream-degraded",
+    title="Batches or events of a stream are lost for good",
+    description="What is known of the replica may err either way until its engine clears its cache or "
+    "restarts.",
+    sql=f"""
+SELECT
+    model,
+    replica,
+    toString(dp_rank) AS rank,
+    toFloat64(sum(lost_batches) + sum(undecodable_events)) AS value
+FROM stream_health({RANGE})
+GROUP BY model, replica, dp_rank""",
+    above=0,
+    for_minutes=0,
+    over_minutes=10,
+    severity="warning",
+    runbook="stream-degraded",
+)
+
+UNREACHABLE = Alert(
+    id="stream-unreachable",
+    title="An engine's event stream cannot be reached",
+    description="No connection to the engine's publisher: its figures stand still.",
+    sql=f"""
+SELECT model, replica, toString(dp_rank) AS rank, toFloat64(NOT argMax(connected, window)) AS value
+FROM stream_health({RANGE})
+GROUP BY model, replica, dp_rank""",
+    above=0,
+    for_minutes=2,
+    over_minutes=5,
+    severity="warning",
+    runbook="stream-unreachable",
+)
+
+NO_EVENTS = Alert(
+    id="no-events",
+    title="No events from the whole fleet",
+    description="Not one engine event was applied: engines idle, events switched off, or the pipeline "
+    "broken.",
+    sql=f"""
+SELECT toFloat64(sum(events) = 0) AS value
+FROM stream_health({RANGE})""",
+    above=0,
+    for_minutes=5,
+    over_minutes=10,
+    severity="warning",
+    runbook="no-events",
+)
+
+STALE = Alert(
+    id="tables-stale",
+    title="The tables stand still",
+    description="The newest window of any source is more than a minute old: the worker, Kafka or "
+    "ClickHouse is not keeping up.",
+    sql=f"""
+WITH greatest(max(window) + INTERVAL 10 SECOND, {{from:DateTime}}) AS newest
+SELECT toFloat64(dateDiff('second', newest, {{to:DateTime}})) AS value
+FROM stream_health({RANGE})""",
+    above=60,
+    for_minutes=2,
+    over_minutes=30,
+    severity="critical",
+    runbook="tables-stale",
+)
+
+LATE = Alert(
+    id="stream-late",
+    title="Events arrive late",
+    description="Live batches take more than five seconds from the engine to the connector, or the clocks "
+    "differ.",
+    sql=f"""
+SELECT model, replica, toString(dp_rank) AS rank, max(lag_seconds) AS value
+FROM stream_health({RANGE})
+GROUP BY model, replica, dp_rank""",
+    above=5,
+    for_minutes=5,
+    over_minutes=5,
+    severity="warning",
+    runbook="stream-late",
+)
+
+DRIFT = Alert(
+    id="stream-drift",
+    title="More blocks are resident than the engine has",
+    description="Removals were missed without a trace in the sequence numbers: the occupancy of this "
+    "replica is too high.",
+    sql=f"""
+SELECT model, replica, toString(dp_rank) AS rank, toFloat64(argMax(drift_blocks, window)) AS value
+FROM stream_health({RANGE})
+GROUP BY model, replica, dp_rank""",
+    above=0,
+    for_minutes=5,
+    over_minutes=10,
+    severity="warning",
+    runbook="stream-drift",
+)
+
+CAPACITY_LOSS = Alert(
+    id="capacity-loss",
+    title="The cache is too small for its traffic",
+    description="More than a quarter of a model's prefill tokens had been evicted within the horizon: more "
+    "cache, or a lower tier, would have saved them.",
+    sql=f"""
+SELECT model, sum(capacity_share * filled_tokens) / nullIf(sum(filled_tokens), 0) AS value
+FROM hit_potential({RANGE})
+GROUP BY model
+HAVING isNotNull(value)""",
+    above=0.25,
+    for_minutes=15,
+    over_minutes=30,
+    severity="warning",
+    runbook="capacity-loss",
+)
+
+ROUTING_LOSS = Alert(
+    id="routing-loss",
+    title="Routing sends requests away from their cache",
+    description="More than a quarter of a model's prefill tokens were resident on another replica at the "
+    "time.",
+    sql=f"""
+SELECT model, sum(routing_share * filled_tokens) / nullIf(sum(filled_tokens), 0) AS value
+FROM hit_potential({RANGE})
+GROUP BY model
+HAVING isNotNull(value)""",
+    above=0.25,
+    for_minutes=15,
+    over_minutes=30,
+    severity="warning",
+    runbook="routing-loss",
+)
+
+ALERTS = (DEGRADED, UNREACHABLE, NO_EVENTS, STALE, LATE, DRIFT, CAPACITY_LOSS, ROUTING_LOSS)

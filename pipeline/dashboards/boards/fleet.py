@@ -1,0 +1,276 @@
+"""The board of the whole fleet: what is cached, what is lost, what could be saved, and how sure that is."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.panel import Board, Panel, Section, Threshold
+from pipeline.dashboards.queries import LATEST, MAIN_GROUPS, MODELS, RANGE, SERIES, TOP
+
+TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b"}
+MEDIUM_COLOURS = {"gpu": "#3f7fdb", "cpu": "#8f6bd6", "disk": "#7a8794", "capacity": "#9aa5b1"}
+
+SOURCES_NOW = Panel(
+    id="fleet-sources",
+    title="Event streams",
+    description="Streams heard of in the last minute of the range, by how complete what we know of them "
+    "is: complete (seen from the engine's first batch or since a clear), partial (joined late), degraded "
+    "(batches or events are missing for good). Exact.",
+    unit="sources",
+    kind="stat",
+    width=6,
+    height=4,
+    sql=f"""
+SELECT
+    countIf(trust = 'complete') AS complete,
+    countIf(trust = 'partial') AS partial,
+    countIf(trust = 'degraded') AS degraded
+FROM
+(
+    SELECT replica, dp_rank, argMax(trust, window) AS trust
+    FROM stream_health({LATEST})
+    WHERE {MODELS}
+    GROUP BY replica, dp_rank
+)""",
+    colours=TRUST_COLOURS,
+)
+
+GPU_FULL = Panel(
+    id="fleet-gpu-full",
+    title="GPU cache in use",
+    description="Blocks that hold a cached prefix as a share of the engines' capacity, over the sources "
+    "that report one. Cached blocks stay until their room is needed, so a busy fleet is close to 100 %. "
+    "Exact where streams are complete.",
+    unit="share",
+    kind="stat",
+    width=6,
+    height=4,
+    sql=f"""
+SELECT sum(entries) / nullIf(sum(capacity), 0) AS full
+FROM
+(
+    SELECT replica, dp_rank, window, sum(entries) AS entries, max(capacity_blocks) AS capacity
+    FROM occupancy({LATEST})
+    WHERE medium = 'gpu' AND {MODELS}
+    GROUP BY replica, dp_rank, window
+    HAVING capacity > 0
+    ORDER BY window DESC
+    LIMIT 1 BY replica, dp_rank
+)""",
+)
+
+EVICTED_NOW = Panel(
+    id="fleet-evicted-now",
+    title="Evicted",
+    description="Tokens of blocks whose last copy left the GPU per second, over the last minute. Exact "
+    "where streams are complete.",
+    unit="tokens/s",
+    kind="stat",
+    width=6,
+    height=4,
+    sql=f"""
+SELECT sum(evicted_tokens) / 60 AS evicted
+FROM flow(from = {{to:DateTime}} - INTERVAL 70 SECOND, to = {{to:DateTime}} - INTERVAL 20 SECOND)
+WHERE medium = 'gpu' AND {MODELS}""",
+)
+
+FRESHNESS = Panel(
+    id="fleet-freshness",
+    title="Age of the newest rows",
+    description="How far the newest window of any source is behind the end of the range. More than half a "
+    "minute means that engines, connector, Kafka or worker stand still: see the board Pipeline health.",
+    unit="seconds",
+    kind="stat",
+    width=6,
+    height=4,
+    thresholds=(Threshold(0, "green"), Threshold(30, "yellow"), Threshold(120, "red")),
+    sql=f"""
+SELECT
+    if(count() = 0, NULL, greatest(0, dateDiff('second', max(window) + INTERVAL 10 SECOND, {{to:DateTime}})))
+        AS age
+FROM stream_health(from = {{to:DateTime}} - INTERVAL 30 MINUTE, to = {{to:DateTime}})
+WHERE {MODELS}""",
+)
+
+OCCUPANCY = Panel(
+    id="fleet-occupancy",
+    title="Cached tokens by medium",
+    description="Distinct tokens that are resident, each counted once a replica and medium, however many "
+    "copies or granularities there are. Media that never announce removals (storage, object stores) are "
+    "upper bounds.",
+    unit="tokens",
+    kind="stacked",
+    sql=f"""
+SELECT time, medium, sum(tokens) / uniqExact(window) AS tokens
+FROM occupancy_series({SERIES})
+WHERE {MODELS}
+GROUP BY time, medium
+ORDER BY time, medium""",
+    colours=MEDIUM_COLOURS,
+)
+
+EVICTION = Panel(
+    id="fleet-eviction",
+    title="Evicted tokens by model",
+    description="Tokens of blocks whose last copy left a medium because its room was needed. Losses by "
+    "clears and restarts are not in it.",
+    unit="tokens/s",
+    kind="timeseries",
+    sql=f"""
+SELECT time, model, sum(evicted_tokens) / any(width) AS evicted
+FROM flow_series({SERIES})
+WHERE {MODELS}
+GROUP BY time, model
+ORDER BY time, model""",
+)
+
+TRUST = Panel(
+    id="fleet-trust",
+    title="Completeness of the data",
+    description="Event streams by trust over time. Figures rest on complete streams; a partial stream "
+    "counts too little until the engine clears its cache or restarts, a degraded one may err either way.",
+    unit="sources",
+    kind="stacked",
+    sql=f"""
+SELECT time, toString(trust) AS trust, uniqExact(replica, dp_rank) AS sources
+FROM
+(
+    SELECT time, replica, dp_rank, max(trust) AS trust
+    FROM stream_health_series({SERIES})
+    WHERE {MODELS}
+    GROUP BY time, replica, dp_rank
+)
+GROUP BY time, trust
+ORDER BY time, trust""",
+    colours=TRUST_COLOURS,
+)
+
+CAUSE_COLOURS = {
+    "routing": "#3f7fdb",
+    "routing or capacity": "#6fa8dc",
+    "capacity": "#d9822b",
+    "warm-up": "#8f6bd6",
+    "lower tier": "#4db6ac",
+    "cold": "#9aa5b1",
+    "unknown": "#d1495b",
+}
+CAUSES = """
+    sum(peer_tokens) AS routing,
+    sum(peer_and_evicted_tokens) AS `routing or capacity`,
+    sum(evicted_tokens) + sum(evicted_elsewhere_tokens) AS capacity,
+    sum(cleared_tokens) AS `warm-up`,
+    sum(promoted_tokens) AS `lower tier`,
+    sum(cold_tokens) AS cold,
+    sum(unknown_tokens) AS unknown"""
+"""Figures of the fills of a range, by what would have saved them."""
+CAUSES_EXPLAINED = (
+    "routing: another replica held the block; capacity: it had been evicted within the horizon; routing or "
+    "capacity: both; warm-up: lost by a clear or restart; lower tier: it came back from one; cold: not seen "
+    "in the fleet within the horizon; unknown: the history that would tell is not complete. docs/figures.md "
+    "defines each."
+)
+
+
+def rates(causes: str) -> str:
+    """Return the columns of `causes` as tokens a second of a point in time."""
+    return causes.replace(" AS ", " / any(width) AS ").replace(") + sum", ") / any(width) + sum")
+
+
+FILLS = Panel(
+    id="fleet-fills",
+    title="Prefill work by what would have saved it",
+    description=f"Tokens filled into the GPU cache a second. {CAUSES_EXPLAINED}",
+    unit="tokens/s",
+    kind="stacked",
+    width=16,
+    height=9,
+    sql=f"""
+SELECT time,{rates(CAUSES)}
+FROM fills_series({SERIES})
+WHERE {MODELS} AND {MAIN_GROUPS}
+GROUP BY time
+ORDER BY time""",
+    colours=CAUSE_COLOURS,
+)
+
+HIT_RATES = Panel(
+    id="fleet-hit-rates",
+    title="Hit rate: actual and possible",
+    description="Actual: hits over queries as the engines count them. With more cache or fewer restarts: "
+    "had each replica kept what it lost. With better routing, too: had every block been found that any "
+    "replica holds or lost within the horizon. The last two are upper bounds; docs/figures.md says why. "
+    "Empty where no engine's metrics are read.",
+    unit="share",
+    kind="bar",
+    width=8,
+    height=9,
+    sql=f"""
+SELECT
+    model,
+    sum(hit_tokens) / nullIf(sum(queried_tokens), 0) AS actual,
+    sum(own_ideal_hit_rate * queried_tokens) / nullIf(sum(queried_tokens), 0) AS `more cache`,
+    sum(ideal_hit_rate * queried_tokens) / nullIf(sum(queried_tokens), 0) AS `and better routing`
+FROM hit_potential({RANGE})
+WHERE {MODELS} AND queried_tokens > 0
+GROUP BY model
+ORDER BY model""",
+)
+
+REDUNDANCY = Panel(
+    id="fleet-redundancy",
+    title="Blocks by number of replicas that hold them",
+    description="Distinct GPU blocks, by how many replicas hold a copy. Many owners of hot prefixes are "
+    "welcome; many owners of everything means that routing spreads what one replica could serve.",
+    unit="blocks",
+    kind="stacked",
+    sql=f"""
+SELECT
+    time,
+    sum(owners_1) / uniqExact(window) AS `1`,
+    sum(owners_2) / uniqExact(window) AS `2`,
+    sum(owners_3) / uniqExact(window) AS `3`,
+    sum(owners_4_7) / uniqExact(window) AS `4 to 7`,
+    sum(owners_8_up) / uniqExact(window) AS `8 and more`
+FROM redundancy_series({SERIES})
+WHERE medium = 'gpu' AND {MODELS}
+GROUP BY time
+ORDER BY time""",
+)
+
+REPLICAS = Panel(
+    id="fleet-replicas",
+    title="Replicas that lose most",
+    description=f"The {TOP} replicas with most avoidable prefill tokens in the range, and what would have "
+    "saved them.",
+    unit="tokens",
+    kind="table",
+    width=24,
+    height=9,
+    sql=f"""
+SELECT
+    model,
+    replica,
+    filled_tokens AS filled,
+    avoidable_tokens AS avoidable,
+    round(100 * routing_share, 1) AS `routing %`,
+    round(100 * capacity_share, 1) AS `capacity %`,
+    round(100 * warm_up_share, 1) AS `warm-up %`,
+    round(100 * cold_share, 1) AS `cold %`,
+    round(100 * unknown_share, 1) AS `unknown %`,
+    round(100 * actual_hit_rate, 1) AS `hit rate %`,
+    toString(trust) AS trust
+FROM hit_potential({RANGE})
+WHERE {MODELS}
+ORDER BY avoidable DESC, model, replica
+LIMIT {TOP}""",
+)
+
+BOARD = Board(
+    id="fleet",
+    title="Fleet",
+    description="What is cached, what gets lost and what could be saved, for all replicas.",
+    choices=("model",),
+    sections=(
+        Section("Now", (SOURCES_NOW, GPU_FULL, EVICTED_NOW, FRESHNESS)),
+        Section("Hit potential", (FILLS, HIT_RATES, REPLICAS)),
+        Section("Cache", (OCCUPANCY, REDUNDANCY, EVICTION, TRUST)),
+    ),
+)

@@ -1,0 +1,136 @@
+"""The board of the pipeline itself: is what the other boards show true, complete and fresh?"""
+
+from __future__ import annotations
+
+from pipeline.dashboards.boards.fleet import FRESHNESS, SOURCES_NOW, TRUST_COLOURS
+from pipeline.dashboards.panel import Board, Panel, Section
+from pipeline.dashboards.queries import CHOSEN, SERIES, TOP
+
+TIMELINE = Panel(
+    id="health-timeline",
+    title="Streams that were not complete",
+    description=f"Trust of each stream over time, for the {TOP} with the most time that was not complete. "
+    "No row means that every stream was complete throughout.",
+    unit="sources",
+    kind="state_timeline",
+    width=24,
+    sql=f"""
+WITH worst AS
+(
+    SELECT replica, dp_rank
+    FROM stream_health_series({SERIES})
+    WHERE trust != 'complete' AND {CHOSEN}
+    GROUP BY replica, dp_rank
+    ORDER BY count() DESC, replica, dp_rank
+    LIMIT {TOP}
+)
+SELECT time, concat(replica, '/', toString(dp_rank)) AS source, toString(max(trust)) AS state
+FROM stream_health_series({SERIES})
+WHERE (replica, dp_rank) IN worst
+GROUP BY time, source
+ORDER BY time, source""",
+    colours=TRUST_COLOURS,
+)
+
+BATCHES = Panel(
+    id="health-missing",
+    title="Batches missing, recovered, lost",
+    description="Engine batches that were missing when they were due, those that a replay brought, and "
+    "those lost for good. Exact: the sequence numbers tell.",
+    unit="batches",
+    kind="timeseries",
+    sql=f"""
+SELECT
+    time,
+    sum(gap_batches) AS missing,
+    sum(replayed_batches) AS replayed,
+    sum(lost_batches) AS lost,
+    sum(duplicate_batches) AS repeated
+FROM stream_health_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY time
+ORDER BY time""",
+)
+
+THROUGHPUT = Panel(
+    id="health-throughput",
+    title="Events",
+    description="Engine events applied a second, by model.",
+    unit="events/s",
+    kind="timeseries",
+    sql=f"""
+SELECT time, model, sum(events) / any(width) AS events
+FROM stream_health_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY time, model
+ORDER BY time, model""",
+)
+
+LAG = Panel(
+    id="health-lag",
+    title="Way from engine to connector",
+    description="Largest time between an engine's publication of a live batch and its receipt, over all "
+    "streams: the network and the difference between the clocks.",
+    unit="seconds",
+    kind="timeseries",
+    sql=f"""
+SELECT time, max(lag_seconds) AS largest, quantile(0.5)(lag_seconds) AS median
+FROM stream_health_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY time
+ORDER BY time""",
+)
+
+UNDECODABLE = Panel(
+    id="health-undecodable",
+    title="Events that nobody could read",
+    description="Events, or whole frames, that were skipped because they could not be understood. Their "
+    "streams are degraded from then on.",
+    unit="events/s",
+    kind="timeseries",
+    sql=f"""
+SELECT time, model, sum(undecodable_events) / any(width) AS undecodable
+FROM stream_health_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY time, model
+ORDER BY time, model""",
+)
+
+STREAMS = Panel(
+    id="health-streams",
+    title="Streams with something wrong",
+    description="Streams that lost batches or events in the range, or are not complete at its end, worst "
+    "first.",
+    unit="batches",
+    kind="table",
+    width=24,
+    sql=f"""
+SELECT
+    model, replica, dp_rank AS rank,
+    toString(argMax(trust, window)) AS trust,
+    argMax(trust_since, window) AS since,
+    sum(lost_batches) AS lost,
+    sum(undecodable_events) AS undecodable,
+    sum(restarts) AS restarts,
+    argMax(connected, window) AS connected,
+    argMax(drift_blocks, window) AS drift,
+    argMax(last_seq, window) AS newest_seq,
+    max(window) AS last_window
+FROM stream_health_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY model, replica, dp_rank
+HAVING trust != 'complete' OR lost > 0 OR undecodable > 0 OR drift > 0 OR NOT connected
+ORDER BY lost + undecodable + drift DESC, model, replica, rank
+LIMIT 100""",
+)
+
+BOARD = Board(
+    id="health",
+    title="Pipeline health",
+    description="Whether the other boards can be believed: streams, gaps, lag, freshness.",
+    choices=("model", "replica"),
+    sections=(
+        Section("Now", (SOURCES_NOW, FRESHNESS)),
+        Section("Streams", (TIMELINE, BATCHES, UNDECODABLE, THROUGHPUT, LAG, STREAMS)),
+    ),
+)

@@ -1,0 +1,148 @@
+"""The board of one model: its replicas compared, lifetimes, regret and what more cache would buy."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.boards.fleet import CAUSE_COLOURS, CAUSES, CAUSES_EXPLAINED, rates
+from pipeline.dashboards.boards.replica import RESTARTS
+from pipeline.dashboards.panel import Board, Panel, Section
+from pipeline.dashboards.queries import CHOSEN, MAIN_GROUPS, RANGE, SERIES, TOP
+
+FILLS = Panel(
+    id="model-fills",
+    title="Prefill work by what would have saved it",
+    description=f"Tokens filled into the GPU cache a second. {CAUSES_EXPLAINED}",
+    unit="tokens/s",
+    kind="stacked",
+    width=12,
+    sql=f"""
+SELECT time,{rates(CAUSES)}
+FROM fills_series({SERIES})
+WHERE {CHOSEN} AND {MAIN_GROUPS}
+GROUP BY time
+ORDER BY time""",
+    colours=CAUSE_COLOURS,
+)
+
+BY_REPLICA = Panel(
+    id="model-replicas",
+    title="The same by replica",
+    description=f"Tokens filled in the range by cause, for the {TOP} replicas that filled most.",
+    unit="tokens",
+    kind="bar",
+    width=12,
+    sql=f"""
+SELECT replica,{CAUSES}
+FROM hit_potential({RANGE})
+WHERE {CHOSEN}
+GROUP BY replica
+ORDER BY sum(filled_tokens) DESC, replica
+LIMIT {TOP}""",
+    colours=CAUSE_COLOURS,
+)
+
+CAPACITY_GAIN = Panel(
+    id="model-capacity-gain",
+    title="What more cache would buy",
+    description="At least this share of the fills would have been hits if every replica had so many more "
+    "tokens of cache: a lower bound, as an evicted block may have survived with less. Bytes where "
+    "`kv_bytes_per_token` of the model is set, else 0.",
+    unit="share",
+    kind="table",
+    width=12,
+    sql=f"""
+SELECT
+    extra_tokens AS `more tokens a replica`,
+    extra_bytes AS `in bytes`,
+    sum(saved_tokens) AS `tokens saved`,
+    round(100 * sum(saved_tokens) / nullIf(max(total), 0), 1) AS `% of the fills`
+FROM
+(
+    SELECT *, sum(filled_tokens) OVER (PARTITION BY extra_tokens) AS total
+    FROM capacity_gain({RANGE})
+    WHERE {CHOSEN}
+)
+GROUP BY extra_tokens, extra_bytes
+HAVING `tokens saved` > 0
+ORDER BY extra_tokens
+LIMIT 40""",
+)
+
+HEAT = """
+SELECT time, exp2(toInt32(bucket) - 11) AS bucket, toFloat64(blocks) AS value
+FROM
+(
+    SELECT time, sumForEach({histogram}) AS counts
+    FROM {view}
+    WHERE {chosen}
+    GROUP BY time
+)
+ARRAY JOIN counts AS blocks, arrayEnumerate(counts) AS bucket
+ORDER BY time, bucket"""
+"""Of a log2 histogram: element j, counted from 1, ends at 2**(j - 11) seconds (`schemas.rows`)."""
+
+LIFETIMES = Panel(
+    id="model-lifetimes",
+    title="Lifetime of evicted blocks",
+    description="Distinct blocks evicted, by how long they had been resident. Short lifetimes under "
+    "pressure mean that the cache turns over before prefixes come again.",
+    unit="seconds",
+    kind="heatmap",
+    width=12,
+    sql=HEAT.format(histogram="lifetime_hist", view=f"flow_series({SERIES})", chosen=CHOSEN),
+)
+
+REGRET = Panel(
+    id="model-regret",
+    title="Regret: evicted and wanted again after",
+    description="Blocks that were filled again after an eviction, here or on another replica, by the time "
+    "between. What stands low on this picture is what slightly more cache would have kept.",
+    unit="seconds",
+    kind="heatmap",
+    width=12,
+    sql=HEAT.format(
+        histogram="regret_hist", view=f"fills_series({SERIES})", chosen=f"{CHOSEN} AND {MAIN_GROUPS}"
+    ),
+)
+
+FULLNESS = Panel(
+    id="model-fullness",
+    title="GPU cache in use by replica",
+    description=f"Cached entries as a share of the capacity, for the {TOP} fullest replicas that report one.",
+    unit="share",
+    kind="timeseries",
+    width=12,
+    sql=f"""
+WITH per_source AS
+(
+    SELECT time, window, replica, dp_rank, sum(entries) AS entries, max(capacity_blocks) AS capacity
+    FROM occupancy_series({SERIES})
+    WHERE medium = 'gpu' AND {CHOSEN}
+    GROUP BY time, window, replica, dp_rank
+    HAVING capacity > 0
+)
+SELECT time, replica, sum(entries) / sum(capacity) AS full
+FROM per_source
+WHERE replica IN
+(
+    SELECT replica
+    FROM per_source
+    GROUP BY replica
+    ORDER BY sum(entries) / sum(capacity) DESC, replica
+    LIMIT {TOP}
+)
+GROUP BY time, replica
+ORDER BY time, replica""",
+)
+
+BOARD = Board(
+    id="model",
+    title="Model",
+    description="One model: its replicas compared, how long blocks live, what is missed, what more cache "
+    "buys.",
+    choices=("model", "replica"),
+    sections=(
+        Section("Hit potential", (FILLS, BY_REPLICA, CAPACITY_GAIN, REGRET)),
+        Section("Cache", (FULLNESS, LIFETIMES)),
+    ),
+    annotations=(RESTARTS,),
+)

@@ -1,0 +1,140 @@
+"""The board of single replicas: media and groups, what came and went, restarts and clears."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.boards.fleet import MEDIUM_COLOURS
+from pipeline.dashboards.panel import Annotation, Board, Panel, Section
+from pipeline.dashboards.queries import CHOSEN, SERIES
+
+OCCUPANCY = Panel(
+    id="replica-occupancy",
+    title="Cached tokens by medium",
+    description="Distinct resident tokens of the chosen replicas, by medium. A fall to zero is a clear or "
+    "a restart.",
+    unit="tokens",
+    kind="stacked",
+    width=12,
+    sql=f"""
+SELECT time, medium, sum(tokens) / uniqExact(window) AS tokens
+FROM occupancy_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY time, medium
+ORDER BY time, medium""",
+    colours=MEDIUM_COLOURS,
+)
+
+GPU_BLOCKS = Panel(
+    id="replica-gpu-blocks",
+    title="GPU blocks against capacity",
+    description="Physical blocks on the GPU that hold a cached prefix, distinct blocks among them, and "
+    "what the engine reports as its capacity. More entries than capacity means that removals were missed "
+    "(drift).",
+    unit="blocks",
+    kind="timeseries",
+    width=12,
+    sql=f"""
+SELECT
+    time,
+    sum(entries) / uniqExact(window) AS entries,
+    sum(blocks) / uniqExact(window) AS distinct,
+    sum(if(first_of_source, capacity_blocks, 0)) / uniqExact(window) AS capacity
+FROM
+(
+    SELECT
+        time, window, entries, blocks, capacity_blocks,
+        row_number() OVER (PARTITION BY window, replica, dp_rank ORDER BY group_idx, block_size) = 1
+            AS first_of_source
+    FROM occupancy_series({SERIES})
+    WHERE medium = 'gpu' AND {CHOSEN}
+)
+GROUP BY time
+ORDER BY time""",
+)
+
+GROUPS = Panel(
+    id="replica-groups",
+    title="Entries by group and block size",
+    description="Physical entries per KV-cache group and granularity. A hybrid engine announces the same "
+    "tokens at more than one granularity; the pictures of tokens count them once.",
+    unit="blocks",
+    kind="timeseries",
+    width=12,
+    sql=f"""
+SELECT
+    time,
+    concat(medium, ' group ', toString(group_idx), ' x ', toString(block_size)) AS series,
+    sum(entries) / uniqExact(window) AS entries
+FROM occupancy_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY time, series
+ORDER BY time, series""",
+)
+
+FLOW = Panel(
+    id="replica-flow",
+    title="Stored, evicted, cleared",
+    description="Blocks a second: copies stored, distinct blocks evicted because room was needed, copies "
+    "lost by clear or restart.",
+    unit="blocks/s",
+    kind="timeseries",
+    width=12,
+    sql=f"""
+SELECT
+    time,
+    sum(stored_blocks) / any(width) AS stored,
+    sum(evicted_blocks) / any(width) AS evicted,
+    sum(cleared_blocks) / any(width) AS cleared
+FROM flow_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY time
+ORDER BY time""",
+)
+
+LIVES = Panel(
+    id="replica-lives",
+    title="Lives of the engines",
+    description="Every life of an engine process that was seen, newest first, with how it ended.",
+    unit="sources",
+    kind="table",
+    width=24,
+    sql=f"""
+SELECT
+    replica, dp_rank AS rank, opened_at AS opened, closed_at AS closed, closed_reason AS ended_by,
+    engine, wire_era AS encoding, first_seq, last_seq, toString(trust) AS trust
+FROM sources FINAL
+WHERE {CHOSEN}
+    AND opened_at <= {{to:DateTime}}
+    AND (closed_at IS NULL OR closed_at >= {{from:DateTime}})
+ORDER BY opened DESC
+LIMIT 100""",
+)
+
+RESTARTS = Annotation(
+    id="restarts",
+    title="Restarts and clears",
+    sql=f"""
+SELECT window AS time, concat(replica, '/', toString(dp_rank), ' restarted') AS text
+FROM stream_health_series({SERIES})
+WHERE restarts > 0 AND {CHOSEN}
+UNION ALL
+SELECT
+    window AS time,
+    concat(replica, '/', toString(dp_rank), ' lost ', toString(sum(cleared_blocks)), ' blocks') AS text
+FROM flow_series({SERIES})
+WHERE cleared_blocks > 0 AND {CHOSEN}
+GROUP BY time, replica, dp_rank
+ORDER BY time
+LIMIT 200""",
+)
+
+BOARD = Board(
+    id="replica",
+    title="Replica",
+    description="The history of single replicas: media, groups, what came and went, restarts and clears.",
+    choices=("model", "replica"),
+    sections=(
+        Section("Cache", (OCCUPANCY, GPU_BLOCKS, FLOW, GROUPS)),
+        Section("Engine", (LIVES,)),
+    ),
+    annotations=(RESTARTS,),
+)

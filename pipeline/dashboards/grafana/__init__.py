@@ -1,0 +1,1 @@
+"""Boards and alert rules compiled to what Grafana provisions from files."""

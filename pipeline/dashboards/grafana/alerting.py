@@ -1,0 +1,106 @@
+"""Alert rules as Grafana's alerting provisioning file.
+
+Template variables do not exist in alert rules, so their SQL may use nothing but the range, and the data
+source is named by the fixed uid of deploy/grafana/provisioning/datasources.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pipeline.dashboards.grafana.query import DATA_SOURCE_TYPE, TABLE, DataSource, Query, grafana_sql
+from pipeline.dashboards.panel import Alert
+
+DATA_SOURCE_UID = "kvlens"
+EXPRESSION_UID = "__expr__"
+GROUP_INTERVAL = "1m"
+RUNBOOK = "docs/alerts.md"
+_RANGE = frozenset({"from", "to"})
+
+
+class RelativeTimeRange(msgspec.Struct, frozen=True, rename={"from_": "from"}):
+    """Seconds before now."""
+
+    from_: int
+    to: int = 0
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A step of a rule: the query, its reduction to one figure a series, the comparison."""
+
+    ref_id: str
+    datasource_uid: str
+    relative_time_range: RelativeTimeRange
+    model: dict[str, Any]
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, rename={"for_": "for"}):
+    uid: str
+    title: str
+    condition: str
+    data: list[Stage]
+    for_: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    noDataState: str = "OK"  # noqa: N815 - Grafana's spelling
+    execErrState: str = "Error"  # noqa: N815
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    rules: list[Rule]
+    org_id: int = 1
+    folder: str = "kvlens"
+    interval: str = GROUP_INTERVAL
+
+
+class AlertingFile(msgspec.Struct, frozen=True, rename="camel"):
+    groups: list[Group]
+    api_version: int = 1
+
+
+def compiled(alerts: tuple[Alert, ...]) -> AlertingFile:
+    """Return the provisioning file of the rules; raises UnknownParameter."""
+    return AlertingFile([Group(name="kvlens", rules=[_rule(alert) for alert in alerts])])
+
+
+def _rule(alert: Alert) -> Rule:
+    span = RelativeTimeRange(alert.over_minutes * 60)
+    query = Query(
+        ref_id="A",
+        datasource=DataSource(DATA_SOURCE_TYPE, DATA_SOURCE_UID),
+        raw_sql=grafana_sql(alert.id, alert.sql, _RANGE),
+        format=TABLE,
+        query_type="table",
+    )
+    reduced = {"refId": "B", "type": "reduce", "expression": "A", "reducer": "last"}
+    compared = {
+        "refId": "C",
+        "type": "threshold",
+        "expression": "B",
+        "conditions": [{"evaluator": {"type": "gt", "params": [alert.above]}}],
+    }
+    return Rule(
+        uid=f"kvlens-{alert.id}",
+        title=alert.title,
+        condition="C",
+        data=[
+            Stage(
+                ref_id="A",
+                datasource_uid=DATA_SOURCE_UID,
+                relative_time_range=span,
+                model=msgspec.to_builtins(query),
+            ),
+            Stage(ref_id="B", datasource_uid=EXPRESSION_UID, relative_time_range=span, model=reduced),
+            Stage(ref_id="C", datasource_uid=EXPRESSION_UID, relative_time_range=span, model=compared),
+        ],
+        for_=f"{alert.for_minutes}m",
+        labels={"severity": alert.severity, "service": "kvlens"},
+        annotations={
+            "summary": alert.title,
+            "description": alert.description,
+            "runbook": f"{RUNBOOK}#{alert.runbook}",
+        },
+    )

@@ -1,0 +1,145 @@
+"""What a panel, a board and an alert rule are, whoever shows them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Kind = Literal["stat", "timeseries", "stacked", "heatmap", "bar", "table", "state_timeline"]
+"""How the rows of a panel are to be read:
+
+`stat`: one row, each column a figure. `timeseries`, `stacked`: `time`, at most one text column that names
+the series, figures. `heatmap`: `time`, `bucket` (upper bound, in the panel's unit), `value`. `bar`: a text
+column, figures. `table`: as it is. `state_timeline`: `time`, the row's name, `state`.
+"""
+Unit = Literal[
+    "blocks",
+    "tokens",
+    "bytes",
+    "batches",
+    "sources",
+    "blocks/s",
+    "tokens/s",
+    "events/s",
+    "seconds",
+    "share",
+]
+"""`share` is 0 to 1 and shown as percent."""
+Choice = Literal["model", "replica"]
+"""What a viewer may narrow a board down to; each is a parameter of type Array(String), empty for all."""
+Severity = Literal["warning", "critical"]
+
+COLUMNS = 24
+"""Width of a board."""
+PARAMETERS = {
+    "from": "DateTime",
+    "to": "DateTime",
+    "step": "UInt32",
+    "model": "Array(String)",
+    "replica": "Array(String)",
+}
+"""Everything that a panel's SQL may ask for. `step` is the width of a point of time, in seconds."""
+
+_PARAMETER = re.compile(r"\{(\w+):([\w()]+)\}")
+
+
+class Threshold(msgspec.Struct, frozen=True):
+    """From `at` on, in the panel's unit, a figure has this colour."""
+
+    at: float
+    colour: Literal["green", "yellow", "orange", "red"]
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """One question, the SQL that answers it and how the answer is drawn."""
+
+    id: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]*$")]
+    """Unique among all boards."""
+    title: str
+    description: str
+    """What the figure means and how exact it is."""
+    unit: Unit
+    kind: Kind
+    sql: str
+    """ClickHouse, with no parameters but PARAMETERS; table names without the database."""
+    width: Annotated[int, Meta(ge=3, le=COLUMNS)] = 12
+    height: Annotated[int, Meta(ge=3, le=20)] = 8
+    thresholds: tuple[Threshold, ...] = ()
+    """Ascending; below the first one a figure is neutral."""
+    colours: dict[str, str] = {}
+    """Series name to CSS colour, where a series has one meaning on every board."""
+
+
+class Annotation(msgspec.Struct, frozen=True, kw_only=True):
+    """Moments worth marking on every panel of a board."""
+
+    id: str
+    title: str
+    sql: str
+    """Columns `time`, `text`."""
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Panels under one heading, laid out from left to right and down."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of panels that answers one kind of question."""
+
+    id: Annotated[str, Meta(pattern="^[a-z][a-z-]*$")]
+    title: str
+    description: str
+    choices: tuple[Choice, ...]
+    sections: tuple[Section, ...]
+    annotations: tuple[Annotation, ...] = ()
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        return tuple(panel for section in self.sections for panel in section.panels)
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition that somebody has to look at."""
+
+    id: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]*$")]
+    title: str
+    description: str
+    """What happened and what it means for the figures or the fleet."""
+    sql: str
+    """Text columns that name the case and one figure `value`; the only parameters are `from` and `to`."""
+    above: float
+    """The alert fires for each row whose value is greater."""
+    for_minutes: Annotated[int, Meta(ge=0)]
+    """How long it must hold."""
+    over_minutes: Annotated[int, Meta(ge=1)]
+    """Length of the range `from`..`to`, which ends now."""
+    severity: Severity
+    runbook: str
+    """Anchor in docs/alerts.md."""
+
+
+class UnknownParameter(Exception):
+    """SQL asks for a parameter that no viewer provides."""
+
+    def __init__(self, panel: str, parameter: str) -> None:
+        super().__init__(panel, parameter)
+        self.panel = panel
+        self.parameter = parameter
+
+    def __str__(self) -> str:
+        return f"panel {self.panel}: no viewer provides {self.parameter}"
+
+
+def used_parameters(owner: str, sql: str) -> dict[str, str]:
+    """Return name → type of the parameters in `sql` of panel or alert `owner`; raises UnknownParameter."""
+    used: dict[str, str] = dict(_PARAMETER.findall(sql))
+    for name, kind in used.items():
+        if PARAMETERS.get(name) != kind:
+            raise UnknownParameter(owner, f"{{{name}:{kind}}}")
+    return used
