@@ -107,6 +107,7 @@ _EXPECTED = {
     "pipeline.local.broker.jars": ("JarsUnavailable",),
     "pipeline.local.directory": ("DirectoryInUse",),
     "pipeline.local.part": ("PartFailed",),
+    "pipeline.local.running": ("NothingRunning",),
     "pipeline.recording": ("RecordingError",),
 }
 """Errors that say in one line what to do, by module: only a loaded module can have raised its own."""
