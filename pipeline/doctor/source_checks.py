@@ -15,6 +15,9 @@ LAG_SECONDS = 60.0
 FELL_BESIDE_SECONDS = 120.0
 """A restart that the stream shows explains counters that fall within this time of it."""
 SUPERSEDED = 3
+"""Lives in an hour that were replaced without an end."""
+DUPLICATES = 100
+"""A restart of a connector repeats some batches, too."""
 
 
 def source_findings(facts: Facts) -> Iterator[Finding]:
@@ -58,7 +61,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
             )
     for check in (_disconnected, _degraded, _drifting, _undecodable, _late, _noticed):
         yield from check(facts, sources)
-    yield from _superseded(facts, sources)
+    yield from _contested(facts, sources)
     yield from _fallen(facts, sources)
 
 
@@ -169,15 +172,20 @@ def _noticed(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         )
 
 
-def _superseded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
-    lives = facts.store.lives
-    found = [source for source in sources if source in lives and lives[source].superseded >= SUPERSEDED]
+def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    lives, health = facts.store.lives, facts.store.health
+    found = [
+        source
+        for source in sources
+        if (source in lives and lives[source].superseded >= SUPERSEDED)
+        or (source in health and health[source].duplicate_batches > max(DUPLICATES, health[source].batches))
+    ]
     if found:
         yield Finding(
             "two-connectors",
             "problem",
-            f"another life began {SUPERSEDED} times or more in the last hour before the former had ended",
-            "do two connectors read the same replica? Give each its own (connector.shard)",
+            "lives of these engines replace each other without an end, or most of their batches come twice",
+            "see that no two connectors read the same engine, then restart the one that stays",
             _names(found),
         )
 

@@ -161,6 +161,7 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("source-late", "note", health(lag_seconds=100.0), ("a/0",)),
     ("gaps-filled", "note", health(gap_batches=5, replayed_batches=5), ("a/0",)),
     ("two-connectors", "problem", life(superseded=3), ("a/0",)),
+    ("two-connectors", "problem", health(duplicate_batches=500, batches=400), ("a/0",)),
     ("counters-fell", "problem", store(counters_fell={A: (NOW - 1000,)}), ("a/0",)),
     ("hashes-differ", "problem", life(engine="sglang"), ("a/0", "b/0")),
     ("hashes-may-differ", "note", life(wire_era="array-8"), ("a/0", "b/0")),
@@ -197,6 +198,7 @@ HARMLESS: dict[str, Callable[[], Facts]] = {
         counters_fell={A: (NOW - 1000,)},
         lives={A: replace(OPEN, openings=(NOW - 990,)), B: OPEN},
     ),
+    "batches that a restarted connector repeated": lambda: health(duplicate_batches=90, batches=42),
     "counters that fell just now": lambda: store(counters_fell={A: (NOW - 30,)}),
     "engines of two kinds in domains of their own": lambda: life(engine="sglang", hash_domain="m/y/default"),
     "a source with old figures only, which the last life still shows": lambda: replace(
