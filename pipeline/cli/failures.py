@@ -97,12 +97,14 @@ def _translated() -> Iterator[None]:
 
 
 _EXPECTED = {
+    "connectors.descriptors": ("DescriptorsExhausted",),
     "connectors.discovery.static": ("ReplicaInvalid",),
     "connectors.health": ("PortUnavailable",),
     "connectors.position_reader": ("PositionsUnreadable",),
     "connectors.positions": ("PositionsUnwritable",),
     "connectors.publisher": ("BrokerUnreachable", "TopicMissing"),
     "connectors.security": ("CertificateUnreadable",),
+    "connectors.subscriber": ("EndpointRefused",),
     "pipeline.errors": ("PipelineError",),
     "pipeline.local.broker.jars": ("JarsUnavailable",),
     "pipeline.local.directory": ("DirectoryInUse",),
