@@ -17,15 +17,18 @@ from connectors.listening import Peer
 from connectors.position_ledger import Mention
 from connectors.positions import Positions
 from connectors.publisher import Publisher
+from connectors.quiet import QuietReports
 from connectors.scrape import Scraper
 from connectors.source import Source, SourceKey, SourceStream
 from connectors.subscriber import Received, Subscriber
 from connectors.telemetry import Telemetry
-from schemas.events import EngineCounters, EventsRecord
+from schemas.events import EngineCounters, EventsRecord, SourceStatus
 from schemas.settings import Settings
 
 MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
+QUIET_CHECK_SECONDS = 1.0
+"""Sources are looked at for silence this often."""
 GC_THRESHOLD = 50_000
 """Allocations between collections: records are made of structs that hold no cycles."""
 PAUSE_BYTES = 256 << 10
@@ -90,6 +93,7 @@ class Connector:
         self._following: asyncio.Task[None] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None
+        self._reporter: asyncio.Task[None] | None = None
 
     async def start(self, partitions: int | None = None) -> None:
         """Connect to Kafka and begin to receive; see `run` for what it raises."""
@@ -120,6 +124,7 @@ class Connector:
         self._subscriber.start()
         self._pump = asyncio.create_task(self._pump_messages(), name="pump")
         self._ticker = asyncio.create_task(self._tick(), name="ticker")
+        self._reporter = asyncio.create_task(self._report_quiet(), name="reporter")
 
     async def begin(self) -> None:
         """Read the first sources, listen for engines that connect, and follow what changes from now on."""
@@ -202,7 +207,7 @@ class Connector:
         """Wait for `stop`; raises what ended a part that should have run."""
         self.telemetry.started(len(self.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
-        tasks = (self._pump, self._ticker, self._positions.task, self._following)
+        tasks = (self._pump, self._ticker, self._reporter, self._positions.task, self._following)
         parts = [task for task in tasks if task is not None]
         try:
             done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
@@ -226,8 +231,9 @@ class Connector:
             self._pump.cancel()
             if left := self._subscriber.waiting_messages:
                 self.telemetry.messages_abandoned(left)
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for task in (self._ticker, self._reporter):
+            if task is not None:
+                task.cancel()
         for stream in self.streams.values():
             self._publish(stream.close("shutdown", blocks_lost=False))
         abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
@@ -278,6 +284,18 @@ class Connector:
             now = time.time()
             for stream in self.streams.values():
                 self._publish(stream.due(now))
+
+    async def _report_quiet(self) -> None:
+        """Publish of sources of which no batch comes whether they are connected."""
+        reports = QuietReports()
+        while True:
+            await asyncio.sleep(QUIET_CHECK_SECONDS)
+            if self._publisher.full:
+                continue
+            now = time.time()
+            heard = [(key, stream.counts.last_received_at) for key, stream in self.streams.items()]
+            for key in reports.due(now, heard):
+                self._publish(self.streams[key].note(SourceStatus(self.connected(key)), now))
 
     def _note_counters(self, replica: str, dp_rank: int, counters: EngineCounters) -> None:
         stream = self.streams.get((replica, dp_rank))
