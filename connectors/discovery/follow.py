@@ -174,7 +174,9 @@ class Follower:
             self._reader.readdress(source)
         if changes.added:
             await self._reader.add(changes.added)
-        self._reader.release_held(wanted)
+        if not self._changed.is_set():
+            # Otherwise there are sources wanted by now that this round did not know.
+            self._reader.release_held(wanted)
         if changes:
             self._telemetry.sources_changed(
                 len(changes.added), len(changes.removed), len(changes.readdressed)
