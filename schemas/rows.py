@@ -108,8 +108,8 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     duplicate_batches: int
     """Batches that came again and were ignored."""
     gap_batches: int
-    """Batches that did not come live when they were due: `lost_batches`, and batches that came by replay
-    after this life of the engine had been seen live."""
+    """Batches that were not there live when they were due: `lost_batches`, and batches that came by replay
+    after this life of the engine had been seen live (their live copy, if it came later, is a duplicate)."""
     replayed_batches: int
     """Batches applied that came by replay; besides filled gaps, what was published before first contact."""
     lost_batches: int

@@ -70,14 +70,17 @@ class PartitionState:
         self.next_offset = offset + 1
 
     def troubles(self) -> dict[str, int]:
-        """Return how many living sources are partial, degraded, disconnected or drifting, as far as known."""
-        living = [source for source in self.sources.values() if source.closed_at is None]
-        trusts = [source.overall_trust().trust for source in living]
+        """Return how many sources are partial, degraded, disconnected or drifting, as far as is known.
+
+        Of those that are no longer read nothing is said, of those that nothing was heard of no trust.
+        """
+        read = [source for source in self.sources.values() if source.closed_reason in ("", "silent")]
+        trusts = [source.overall_trust().trust for source in read if source.opened and not source.closed_at]
         return {
             "partial": trusts.count("partial"),
             "degraded": trusts.count("degraded"),
-            "disconnected": sum(source.contact.disconnected_from is not None for source in living),
-            "drifting": sum(source.drift.since is not None for source in living),
+            "disconnected": sum(source.contact.disconnected_from is not None for source in read),
+            "drifting": sum(source.drift.since is not None for source in read),
         }
 
     def cut(self, now: float) -> Cut:

@@ -59,7 +59,8 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
     gap.batches.insert(0, Batch(None, 1e9, 1e9, [Gap(1, 3, "replay_holes")]))
     gap.batches[1].seq = gap.first_seq = gap.last_seq = 4
     unreached = EventsRecord("s", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [SourceStatus(connected=False)])])
-    for offset, one in enumerate((record(0), gap, unreached)):
+    late = EventsRecord("t", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [Opened(7, complete=False)])])
+    for offset, one in enumerate((record(0), gap, unreached, late)):
         partition.offer(offset, msgspec.msgpack.encode(one), [])
     partition.cut(1e9)
 
@@ -71,7 +72,7 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
             if sample.name == "kvlens_worker_troubled_sources"
         }
 
-    assert told() == {"partial": 1, "degraded": 1, "disconnected": 1, "drifting": 0}
+    assert told() == {"partial": 1, "degraded": 1, "disconnected": 1, "drifting": 0}, "of s there is no trust"
     metrics.given_up("replica", 0)
     assert told() == {}
     metrics.given_up("replica", 0)
