@@ -6,23 +6,29 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from connectors.discovery.static import list_sources
+from connectors.descriptors import raise_limit, require
+from connectors.discovery.file import SettingsFile
+from connectors.discovery.follow import Follower
 from connectors.health import HealthEndpoint
+from connectors.held import HeldMessages
 from connectors.listening import Peer
 from connectors.position_ledger import Mention
 from connectors.positions import Positions
 from connectors.publisher import Publisher
+from connectors.quiet import QuietReports
 from connectors.scrape import Scraper
 from connectors.source import Source, SourceKey, SourceStream
-from connectors.subscriber import Subscriber
+from connectors.subscriber import Received, Subscriber
 from connectors.telemetry import Telemetry
-from schemas.events import EngineCounters, EventsRecord
+from schemas.events import EngineCounters, EventsRecord, SourceStatus
 from schemas.settings import Settings
 
 MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
+QUIET_CHECK_SECONDS = 1.0
+"""Sources are looked at for silence this often."""
 GC_THRESHOLD = 50_000
 """Allocations between collections: records are made of structs that hold no cycles."""
 PAUSE_BYTES = 256 << 10
@@ -33,26 +39,32 @@ STOP_SHARE = 0.25
 """Part of the drain budget for taking what the sockets hold; the rest is for Kafka's acknowledgements."""
 
 
-async def run(settings: Settings, *, stop: asyncio.Event, partitions: int | None = None) -> None:
+async def run(
+    settings: Settings,
+    *,
+    stop: asyncio.Event,
+    partitions: int | None = None,
+    file: SettingsFile | None = None,
+) -> None:
     """Read the sources of the settings until `stop` is set, then publish what was received and return.
 
-    Raises at the start ReplicaInvalid, BrokerUnreachable, TopicMissing, CertificateUnreadable,
-    PositionsUnreadable, PositionsUnwritable, PortUnavailable; each says in one line what to do.
+    The replicas of `file` are followed when it changes. Raises at the start ReplicaInvalid,
+    BrokerUnreachable, TopicMissing, CertificateUnreadable, PositionsUnreadable, PositionsUnwritable,
+    PortUnavailable, DescriptorsExhausted, later EndpointRefused; each says in one line what to do.
     """
-    sources = list_sources(settings.replicas)
-    connector = Connector(settings)
+    connector = Connector(settings, file)
     await connector.start(partitions)
     try:
-        await connector.add(sources)
+        await connector.begin()
         await connector.run_until(stop)
     finally:
         await connector.stop()
 
 
 class Connector:
-    """The parts of one connector process; sources may be added at any time between start and stop."""
+    """The parts of one connector process; sources may come and go at any time between start and stop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, file: SettingsFile | None = None) -> None:
         self._settings = settings.connector
         self.telemetry = Telemetry()
         self.streams: dict[SourceKey, SourceStream] = {}
@@ -75,11 +87,17 @@ class Connector:
                 self.telemetry.registry,
                 lambda: self._publisher.keeps_up,
             )
+        self._follower = Follower(settings, file, self, self.telemetry)
+        self._held = HeldMessages()
+        self._ending: dict[SourceKey, asyncio.Future[None]] = {}
+        self._following: asyncio.Task[None] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None
+        self._reporter: asyncio.Task[None] | None = None
 
     async def start(self, partitions: int | None = None) -> None:
         """Connect to Kafka and begin to receive; see `run` for what it raises."""
+        raise_limit()
         # aiokafka logs every attempt on every connection; the publisher says it once, with the address.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         gc.collect()
@@ -91,6 +109,7 @@ class Connector:
                 "kvlens_connector_unacknowledged_bytes": lambda: self._publisher.unacknowledged_bytes,
                 "kvlens_connector_hand_over_bytes": lambda: self._subscriber.waiting_bytes,
             },
+            self.connected,
         )
         if self._health is not None:
             await self._health.start()
@@ -105,9 +124,26 @@ class Connector:
         self._subscriber.start()
         self._pump = asyncio.create_task(self._pump_messages(), name="pump")
         self._ticker = asyncio.create_task(self._tick(), name="ticker")
+        self._reporter = asyncio.create_task(self._report_quiet(), name="reporter")
+
+    async def begin(self) -> None:
+        """Read the first sources, listen for engines that connect, and follow what changes from now on."""
+        await self._follower.begin()
+        for listening in self._follower.listenings:
+            self._subscriber.listen(listening, listening.endpoint)
+        self._following = asyncio.create_task(self._follower.follow(), name="follower")
+
+    @property
+    def sources(self) -> dict[SourceKey, Source]:
+        """The sources that are read."""
+        return {key: stream.source for key, stream in self.streams.items()}
 
     async def add(self, sources: Sequence[Source]) -> None:
-        """Begin to read sources, each where the log ends. Raises PositionsUnreadable, PositionsUnwritable."""
+        """Begin to read sources, each where the log ends.
+
+        Raises PositionsUnreadable, PositionsUnwritable and DescriptorsExhausted, and then adds none.
+        """
+        require(len(self.streams) + len(sources))
         await self._positions.resume(sources)
         for source in sources:
             self._add(source)
@@ -116,15 +152,63 @@ class Connector:
         self.streams[source.key] = SourceStream(
             source, self._settings, time.time, observe=self.telemetry.stream_event
         )
-        self._subscriber.add(source.key, source.endpoint, source.topic)
+        if self._follower.peer(source.key) is None:
+            self._subscriber.add(source.key, source.endpoint, source.topic)
         if source.metrics_url is not None:
             self._scraper.add(source.replica, source.metrics_url)
+        for received in self._held.take(source.key):
+            self._feed(self.streams[source.key], received)
+
+    async def remove(self, sources: Collection[SourceKey]) -> None:
+        """Stop reading sources; returns when all that was received of them is in their closed streams."""
+        ending = []
+        for key in sources:
+            if self._follower.peer(key) is None:
+                self._ending[key] = asyncio.get_running_loop().create_future()
+                ending.append(self._ending[key])
+                self._subscriber.remove(key)
+            else:
+                self._end(key)
+        await asyncio.gather(*ending)
+
+    def _end(self, key: SourceKey) -> None:
+        stream = self.streams.pop(key)
+        self._publish(stream.close("removed"))
+        if not any(replica == key[0] for replica, _ in self.streams):
+            self._scraper.remove(key[0])
+        if (ended := self._ending.pop(key, None)) is not None and not ended.done():
+            ended.set_result(None)
+
+    def readdress(self, source: Source) -> None:
+        """Go on reading a source whose replay endpoint or metrics page has another address."""
+        self.streams[source.key].source = source
+        if source.metrics_url is None:
+            self._scraper.remove(source.replica)
+        else:
+            self._scraper.add(source.replica, source.metrics_url)
+
+    def release_held(self, expected: Collection[SourceKey]) -> None:
+        """Let go of messages of engines that connected but are not to be read after all."""
+        for received in self._held.take_others(expected):
+            self._subscriber.release(received.size)
+
+    def connected(self, source: SourceKey) -> bool:
+        """Tell whether the event stream of a source is connected, as of the last second."""
+        return self._subscriber.connected(self._follower.peer(source) or source)
+
+    def silent(self, source: SourceKey) -> bool:
+        """Tell whether a source is neither connected nor was heard for `connector.silent_seconds`."""
+        stream = self.streams.get(source)
+        if stream is None or self.connected(source):
+            return False
+        return time.time() - stream.counts.last_received_at > self._settings.silent_seconds
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`; raises what ended a part that should have run."""
         self.telemetry.started(len(self.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
-        parts = [task for task in (self._pump, self._ticker, self._positions.task) if task is not None]
+        tasks = (self._pump, self._ticker, self._reporter, self._positions.task, self._following)
+        parts = [task for task in tasks if task is not None]
         try:
             done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -136,6 +220,9 @@ class Connector:
     async def stop(self) -> None:
         """Publish what was received, within the drain budget, then let go of everything."""
         deadline = time.monotonic() + self._settings.drain_seconds
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
         await self._scraper.stop()
         self._subscriber.stop(self._settings.drain_seconds * STOP_SHARE)
         if self._pump is not None:
@@ -144,8 +231,9 @@ class Connector:
             self._pump.cancel()
             if left := self._subscriber.waiting_messages:
                 self.telemetry.messages_abandoned(left)
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for task in (self._ticker, self._reporter):
+            if task is not None:
+                task.cancel()
         for stream in self.streams.values():
             self._publish(stream.close("shutdown", blocks_lost=False))
         abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
@@ -160,17 +248,33 @@ class Connector:
         """Feed what the subscriber hands over to the streams, and their records to the publisher."""
         since_pause = 0
         while (received := await self._subscriber.receive()) is not None:
-            source = received.source
-            stream = None if isinstance(source, Peer) else self.streams.get(source)
-            if stream is not None:
-                self._publish(stream.feed_all(received.messages, received.received_at))
-            self._subscriber.release(received.size)
+            if isinstance(received.source, Peer):
+                self._take_from_peer(received.source, received)
+            elif received.last:
+                self._end(received.source)
+            else:
+                self._feed(self.streams[received.source], received)
             since_pause += received.size
             if since_pause >= PAUSE_BYTES:
                 # The producer and the timers have to run, too.
                 since_pause = 0
                 await asyncio.sleep(0)
             await self._publisher.room()
+
+    def _take_from_peer(self, peer: Peer, received: Received) -> None:
+        source = self._follower.source_of(peer, len(received.messages), received.received_at)
+        if source is None:
+            self._subscriber.release(received.size)
+            return
+        stream = self.streams.get(source.key)
+        if stream is not None and stream.source.topic == source.topic:
+            self._feed(stream, received)
+        else:
+            self._held.hold(source.key, received)
+
+    def _feed(self, stream: SourceStream, received: Received) -> None:
+        self._publish(stream.feed_all(received.messages, received.received_at))
+        self._subscriber.release(received.size)
 
     async def _tick(self) -> None:
         """Publish the runs that are old enough."""
@@ -180,6 +284,18 @@ class Connector:
             now = time.time()
             for stream in self.streams.values():
                 self._publish(stream.due(now))
+
+    async def _report_quiet(self) -> None:
+        """Publish of sources of which no batch comes whether they are connected."""
+        reports = QuietReports()
+        while True:
+            await asyncio.sleep(QUIET_CHECK_SECONDS)
+            if self._publisher.full:
+                continue
+            now = time.time()
+            heard = [(key, stream.counts.last_received_at) for key, stream in self.streams.items()]
+            for key in reports.due(now, heard):
+                self._publish(self.streams[key].note(SourceStatus(self.connected(key)), now))
 
     def _note_counters(self, replica: str, dp_rank: int, counters: EngineCounters) -> None:
         stream = self.streams.get((replica, dp_rank))

@@ -14,6 +14,8 @@ from schemas.events import EngineCounters
 
 MIN_INTERVAL_SECONDS = 0.5
 """Shorter intervals are raised to this: a page of an engine takes milliseconds to make and to parse."""
+STAGGER_SECONDS = 0.01
+"""Between the first pages of replicas that are added together."""
 MAX_PAGE_BYTES = 8 << 20
 
 
@@ -43,28 +45,34 @@ class Scraper:
         self._timeout_seconds = timeout_seconds
         self._deliver = deliver
         self._telemetry = telemetry
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._session: aiohttp.ClientSession | None = None
 
     def add(self, replica: str, url: str) -> None:
-        """Begin to read the page of a replica; the first time at once."""
+        """Begin to read the page of a replica, instead of another page of it.
+
+        The first time is at once, but for replicas added together: a little later each, so that their
+        pages do not come all at the same time.
+        """
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
                 connector=aiohttp.TCPConnector(limit=0),
             )
-        if replica not in self._tasks:
-            self._tasks[replica] = asyncio.create_task(
-                self._run(self._session, replica, url), name=f"scrape-{replica}"
-            )
+        if replica in self._tasks:
+            if self._tasks[replica][0] == url:
+                return
+            self.remove(replica)
+        delay = len(self._tasks) * STAGGER_SECONDS % self._interval_seconds
+        task = asyncio.create_task(self._run(self._session, replica, url, delay), name=f"scrape-{replica}")
+        self._tasks[replica] = (url, task)
 
     def remove(self, replica: str) -> None:
-        task = self._tasks.pop(replica, None)
-        if task is not None:
-            task.cancel()
+        if replica in self._tasks:
+            self._tasks.pop(replica)[1].cancel()
 
     async def stop(self) -> None:
-        tasks = list(self._tasks.values())
+        tasks = [task for _, task in self._tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -73,7 +81,8 @@ class Scraper:
             await self._session.close()
             self._session = None
 
-    async def _run(self, session: aiohttp.ClientSession, replica: str, url: str) -> None:
+    async def _run(self, session: aiohttp.ClientSession, replica: str, url: str, delay: float) -> None:
+        await asyncio.sleep(delay)
         while True:
             began = time.monotonic()
             await self._scrape(session, replica, url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import structlog
@@ -11,12 +12,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from connectors.discovery.bound import TopicReason
+from connectors.discovery.plan import Clash
 from connectors.source import Source, SourceKey, SourceStream
 from connectors.subscriber import EndpointRefused
 from schemas.events import Closed, Event, Gap, Opened, Undecodable
 
 LOG_SECONDS = 10.0
 """An event of a replica is logged once in this time; the next line says how many were left out."""
+SHOWN_TOPIC_BYTES = 100
 LOG_KEYS = 10_000
 """Distinct (event, replica) pairs that are remembered for that."""
 
@@ -33,6 +37,12 @@ CounterName = Literal[
     "kvlens_connector_inexact_positions_total",  # partitions not read to the end for the start positions
     "kvlens_connector_position_write_failures_total",  # times positions could not be written
     "kvlens_connector_contested_sources_total",  # times another connector was seen to own a source of ours
+    "kvlens_connector_sources_added_total",  # sources that began to be read
+    "kvlens_connector_sources_removed_total",  # sources that are no longer read
+    "kvlens_connector_failed_additions_total",  # times sources could not be added; tried again
+    "kvlens_connector_settings_failures_total",  # settings files that were gone or wrong
+    "kvlens_connector_dns_failures_total",  # resolutions without an answer
+    "kvlens_connector_replica_clashes_total",  # replicas left out because two origins claim them
     "kvlens_connector_scrapes_total",  # metrics pages read
     "kvlens_connector_scrape_failures_total",  # metrics pages that could not be read
 ]
@@ -50,6 +60,8 @@ StreamMetricName = Literal[
     "kvlens_connector_restarts_total",  # new lives of an engine
     "kvlens_connector_undecodable_total",  # events or frames skipped, by reason
     "kvlens_connector_last_batch_timestamp_seconds",  # when the last batch came, by replica
+    "kvlens_connector_sources",  # sources that are read, by replica
+    "kvlens_connector_source_connected",  # those of them that are connected
 ]
 
 
@@ -62,14 +74,21 @@ class Telemetry:
         self._limiter = LogLimiter(clock)
         names: tuple[CounterName, ...] = get_args(CounterName)
         self._counters = {name: Counter(name, _HELP[name], registry=self.registry) for name in names}
+        self._refused_messages = Counter(
+            "kvlens_connector_refused_messages_total",
+            "Messages of engines that connected, but under a topic that makes no replica.",
+            ["reason"],
+            registry=self.registry,
+        )
 
     def watch(
         self,
         streams: Mapping[SourceKey, SourceStream],
         gauges: Mapping[GaugeName, Callable[[], float]],
+        connected: Callable[[SourceKey], bool],
     ) -> None:
         """Export the counts of the streams, and the gauges, as they are at each scrape."""
-        self.registry.register(_StreamCollector(streams))
+        self.registry.register(_StreamCollector(streams, connected))
         for name, read in gauges.items():
             Gauge(name, _HELP[name], registry=self.registry).set_function(read)
 
@@ -102,6 +121,43 @@ class Telemetry:
     def endpoint_refused(self, refusal: EndpointRefused) -> None:
         self._count("kvlens_connector_refused_endpoints_total")
         self._warn("endpoint_refused", refusal.endpoint, message=str(refusal))
+
+    def sources_changed(self, added: int, removed: int, readdressed: int) -> None:
+        self._count("kvlens_connector_sources_added_total", added)
+        self._count("kvlens_connector_sources_removed_total", removed)
+        self._log.info("sources_changed", added=added, removed=removed, readdressed=readdressed)
+
+    def sources_not_added(self, reason: str) -> None:
+        self._count("kvlens_connector_failed_additions_total")
+        self._warn("sources_not_added", "", message=reason)
+
+    def settings_unreadable(self, path: Path, reason: str) -> None:
+        self._count("kvlens_connector_settings_failures_total")
+        self._log.error("settings_unreadable", message=f"{reason}; the replicas stay as they were")
+
+    def restart_needed(self, path: Path) -> None:
+        message = f"{path}: other settings than [[replicas]] have changed; restart to use them"
+        self._log.warning("restart_needed", message=message)
+
+    def name_unresolved(self, name: str, reason: str) -> None:
+        self._count("kvlens_connector_dns_failures_total")
+        self._warn("name_unresolved", name, name=name, reason=reason)
+
+    def replica_clashed(self, clash: Clash) -> None:
+        self._count("kvlens_connector_replica_clashes_total")
+        self._warn(
+            "replica_clashed",
+            clash.replica,
+            replica=clash.replica,
+            reason=clash.reason,
+            origin=clash.origin,
+            owner=clash.owner,
+        )
+
+    def topic_refused(self, topic: bytes, reason: TopicReason, messages: int) -> None:
+        self._refused_messages.labels(reason).inc(messages)
+        shown = topic[:SHOWN_TOPIC_BYTES].decode(errors="replace")
+        self._warn("topic_refused", reason, topic=shown, reason=reason)
 
     def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None:
         self._warn("broker_unreachable", "", bootstrap_servers=bootstrap_servers, reason=reason)
@@ -203,8 +259,11 @@ def _left_out(suppressed: int) -> dict[str, int]:
 class _StreamCollector(Collector):
     """Reads the streams' own counts when Prometheus asks, so that counting costs the hot path nothing."""
 
-    def __init__(self, streams: Mapping[SourceKey, SourceStream]) -> None:
+    def __init__(
+        self, streams: Mapping[SourceKey, SourceStream], connected: Callable[[SourceKey], bool]
+    ) -> None:
         self._streams = streams
+        self._connected = connected
 
     def collect(self) -> Iterable[Metric]:
         replicas: dict[str, list[SourceStream]] = {}
@@ -226,6 +285,16 @@ class _StreamCollector(Collector):
         gauge = GaugeMetricFamily(last, _HELP[last], labels=["replica"])
         for replica, streams in replicas.items():
             gauge.add_metric([replica], max(stream.counts.last_received_at for stream in streams))
+        yield gauge
+        sources: StreamMetricName = "kvlens_connector_sources"
+        gauge = GaugeMetricFamily(sources, _HELP[sources], labels=["replica"])
+        for replica, streams in replicas.items():
+            gauge.add_metric([replica], len(streams))
+        yield gauge
+        connected: StreamMetricName = "kvlens_connector_source_connected"
+        gauge = GaugeMetricFamily(connected, _HELP[connected], labels=["replica"])
+        for replica, streams in replicas.items():
+            gauge.add_metric([replica], sum(self._connected(stream.source.key) for stream in streams))
         yield gauge
 
 
@@ -252,6 +321,12 @@ _HELP: dict[CounterName | GaugeName | StreamMetricName, str] = {
     "kvlens_connector_inexact_positions_total": "Partitions not read to the end for the start positions.",
     "kvlens_connector_position_write_failures_total": "Times positions could not be written.",
     "kvlens_connector_contested_sources_total": "Times another connector was seen to own a source of ours.",
+    "kvlens_connector_sources_added_total": "Sources that began to be read.",
+    "kvlens_connector_sources_removed_total": "Sources that are no longer read.",
+    "kvlens_connector_failed_additions_total": "Times that sources could not be added; it is tried again.",
+    "kvlens_connector_settings_failures_total": "Settings files that were gone or wrong when read again.",
+    "kvlens_connector_dns_failures_total": "Resolutions of a configured name that failed or took too long.",
+    "kvlens_connector_replica_clashes_total": "Replicas left out because two origins claim them.",
     "kvlens_connector_scrapes_total": "Metrics pages of engines read.",
     "kvlens_connector_scrape_failures_total": "Metrics pages of engines that could not be read.",
     "kvlens_connector_unacknowledged_bytes": "Encoded records waiting for Kafka.",
@@ -264,5 +339,7 @@ _HELP: dict[CounterName | GaugeName | StreamMetricName, str] = {
     "kvlens_connector_gaps_total": "Gaps in the sequence numbers.",
     "kvlens_connector_restarts_total": "New lives of an engine.",
     "kvlens_connector_undecodable_total": "Events or frames skipped because they could not be understood.",
+    "kvlens_connector_sources": "Sources (ranks) that are read.",
+    "kvlens_connector_source_connected": "Sources (ranks) whose event stream is connected.",
     "kvlens_connector_last_batch_timestamp_seconds": "When the last batch was received.",
 }

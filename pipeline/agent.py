@@ -166,6 +166,8 @@ class Agent:
             if leaving:
                 await self._saving.save(leaving)
                 await asyncio.gather(*(owned.log.close() for owned in leaving))
+                for owned in leaving:
+                    self._metrics.given_up(self.role.name, owned.partition)
 
     async def _load(self, numbers: Sequence[int]) -> list[OwnedPartition]:
         role = self.role

@@ -12,7 +12,7 @@ from typing import Any, get_origin, get_type_hints
 import msgspec
 
 from pipeline.addresses import settings_problem
-from schemas.settings import SECRET_KEYS, Replica, Settings
+from schemas.settings import SECRET_KEYS, Settings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,9 +25,7 @@ CONFIG_VARIABLE = "KVLENS_CONFIG"
 
 DEFAULT = "default"
 
-_REPLICAS = "replicas"
 _NOT_FINITE = "Expected a finite number"
-_REPLICAS_VARIABLE = PREFIX + "REPLICAS"
 # Kubernetes gives every pod such variables for each Service; a Service called kvlens must not stop us.
 _SERVICE_LINK = re.compile(
     r"KVLENS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
@@ -52,7 +50,7 @@ class LoadedSettings:
 
     settings: Settings
     origins: Mapping[tuple[str, ...], str]
-    """(section, key) or ("replicas",) -> file name or variable; what is absent is a default."""
+    """(section, key), or (list,) as ("replicas",) -> file name or variable; what is absent is a default."""
 
     def origin(self, *path: str) -> str:
         return self.origins.get(path, DEFAULT)
@@ -79,8 +77,8 @@ def load(
     sections: dict[str, dict[str, Any]] = {}
     for variable, path, value in _from_environment(environment, read_secret):
         origins[path] = variable
-        if path == (_REPLICAS,):
-            settings = msgspec.structs.replace(settings, replicas=value)
+        if len(path) == 1:
+            settings = msgspec.structs.replace(settings, **{path[0]: value})
         else:
             sections.setdefault(path[0], {})[path[1]] = value
     for section, values in sections.items():
@@ -94,7 +92,12 @@ def load(
 
 def section_types() -> dict[str, type[msgspec.Struct]]:
     """Section name -> its struct, in the order of `Settings`."""
-    return {name: kind for name, kind in get_type_hints(Settings).items() if name != _REPLICAS}
+    return {name: kind for name, kind in get_type_hints(Settings).items() if get_origin(kind) is not tuple}
+
+
+def list_types() -> dict[str, Any]:
+    """Name of a list of blocks -> its type, in the order of `Settings`."""
+    return {name: kind for name, kind in get_type_hints(Settings).items() if get_origin(kind) is tuple}
 
 
 def variable_of(section: str, key: str) -> str:
@@ -113,8 +116,8 @@ def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]
         raise ConfigurationError(name, str(error)) from error
     given: list[tuple[str, ...]] = []
     for section, values in tree.items():
-        if section == _REPLICAS:
-            given.append((_REPLICAS,))
+        if section in list_types():
+            given.append((section,))
             continue
         for key, value in values.items():
             given.append((section, key))
@@ -131,12 +134,14 @@ def _from_environment(
         for section, kind in section_types().items()
         for key, hint in get_type_hints(kind, include_extras=True).items()
     }
+    lists = {f"{PREFIX}{name}".upper(): (name, kind) for name, kind in list_types().items()}
     secrets = {variable_of(*path) + "_FILE": path for path in SECRET_KEYS}
     for variable, text in sorted(environment.items()):
         if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
             continue
-        if variable == _REPLICAS_VARIABLE:
-            yield variable, (_REPLICAS,), _replicas_from_json(text)
+        if variable in lists:
+            name, kind = lists[variable]
+            yield variable, (name,), _list_from_json(variable, text, kind)
         elif variable in secrets:
             section, key = secrets[variable]
             if (plain := variable_of(section, key)) in environment:
@@ -170,8 +175,8 @@ def _finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _replicas_from_json(text: str) -> tuple[Replica, ...]:
+def _list_from_json(variable: str, text: str, kind: Any) -> Any:
     try:
-        return msgspec.json.decode(text, type=tuple[Replica, ...])
+        return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise ConfigurationError(_REPLICAS_VARIABLE, str(error)) from error
+        raise ConfigurationError(variable, str(error)) from error

@@ -62,6 +62,8 @@ class Role:
     """(partition, last value of each checkpoint key) to a state."""
     outputs: Callable[[Any], Sequence[Record]]
     """Records, besides checkpoints, that a cut commits."""
+    troubles: Callable[[Any], Mapping[str, int]] = lambda state: {}
+    """Of a state, how many of its sources have which trouble."""
 
 
 class OwnedPartition:
@@ -110,6 +112,8 @@ class OwnedPartition:
         self._applied = 0
         self._metrics.next_offset.labels(*labels).set(self.state.next_offset)
         self._metrics.sources.labels(*labels).set(len(self.state.sources))
+        for trouble, count in self.role.troubles(self.state).items():
+            self._metrics.troubled.labels(*labels, trouble).set(count)
         if not cut.dirty:
             return cut, []
         records = [

@@ -31,4 +31,5 @@ def replica_agent(settings: Settings, *, shards: int) -> Role:
         decode=decode_events,
         restore=restore,
         outputs=outputs,
+        troubles=PartitionState.troubles,
     )

@@ -41,6 +41,12 @@ class WorkerMetrics:
         self.sources = Gauge(
             "kvlens_worker_sources", "Event streams in the state.", agent_partition, registry=registry
         )
+        self.troubled = Gauge(
+            "kvlens_worker_troubled_sources",
+            "Event streams in the state that are partial, degraded, disconnected or drifting.",
+            ("agent", "partition", "trouble"),
+            registry=registry,
+        )
         self.partitions = Gauge(
             "kvlens_worker_partitions", "Partitions owned.", ("agent",), registry=registry
         )
@@ -78,6 +84,11 @@ class WorkerMetrics:
         self.rollup_seconds = Histogram(
             "kvlens_worker_rollup_seconds", "One rollup run.", buckets=_SECONDS, registry=registry
         )
+
+    def given_up(self, agent: str, partition: int) -> None:
+        """Tell no more of the sources of a partition that another worker may own now."""
+        for gauge in (self.sources, self.troubled, self.lag):
+            gauge.remove_by_labels({"agent": agent, "partition": str(partition)})
 
 
 class HealthPages:

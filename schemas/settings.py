@@ -83,6 +83,14 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Prometheus and health endpoint of the connector; 0 turns it off."""
     forward_session_ids: bool = False
     """Keep the engines' session ids in the records: they are user data, so it is off."""
+    silent_seconds: Seconds = 300.0
+    """A source that is neither connected nor heard for so long is closed: its blocks leave the fleet."""
+    tail_seconds: Seconds = 10.0
+    """A source this long without a batch is asked whether the end of its stream was lost."""
+    replay_timeout_seconds: Seconds = 5.0
+    """A replay to which an engine has added nothing for so long is over."""
+    backlog_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
+    """Live batches of all sources that wait for what is missing before them, a source's at most a quarter."""
     shard: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
     """Share of the fleet that this connector reads: `i/n`, with i from 0 to n - 1, of n connectors."""
 
@@ -114,6 +122,26 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Prometheus and health endpoint of the worker; 0 turns it off."""
+
+
+class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the fleet agent remembers, per shard of the hash space."""
+
+    horizon_seconds: Seconds = 3600.0
+    """Lost blocks are remembered for so long (event time): what comes back later counts as cold."""
+    max_ghosts: Annotated[int, Meta(ge=1, le=1 << 30)] = 2_000_000
+    """Losses remembered at most; the oldest are forgotten first."""
+    sample_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Share of blocks followed, chosen by hash, rounded to one in a whole number; figures are scaled up."""
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What cannot be learned from events about a model."""
+
+    name: Name
+    """As in the replicas' `model`."""
+    kv_bytes_per_token: Annotated[int, Meta(ge=1)]
+    """KV-cache bytes of one token, all layers and groups; turns tokens into bytes in `capacity_gain`."""
 
 
 class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,7 +237,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clickhouse: ClickHouse = msgspec.field(default_factory=ClickHouse)
     connector: Connector = msgspec.field(default_factory=Connector)
     worker: Worker = msgspec.field(default_factory=Worker)
+    fleet: Fleet = msgspec.field(default_factory=Fleet)
     discovery: Discovery = msgspec.field(default_factory=Discovery)
+    models: tuple[Model, ...] = ()
     replicas: tuple[Replica, ...] = ()
 
 

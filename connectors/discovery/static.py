@@ -49,6 +49,12 @@ def _source(replica: Replica, rank: int) -> Source:
     )
 
 
+def rank_endpoint(endpoint: str, rank: int) -> str:
+    """Return the endpoint of a rank, given the tcp endpoint of rank 0: rank r is on port + r."""
+    host, _, port = endpoint.rpartition(":")
+    return f"{host}:{int(port) + rank}"
+
+
 def _endpoint(replica: Replica, endpoint: str, rank: int) -> str:
     if not endpoint.startswith("tcp://"):
         if replica.dp_ranks > 1:
@@ -62,4 +68,4 @@ def _endpoint(replica: Replica, endpoint: str, rank: int) -> str:
     number = int(port) + rank
     if not 0 < number <= MAX_PORT:
         raise ReplicaInvalid(replica.id, f"rank {rank} of {endpoint} would need port {number}")
-    return f"{host}:{number}"
+    return rank_endpoint(endpoint, rank)

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from pipeline.cli.options import config_option, load_settings
-from pipeline.configuration import DEFAULT, LoadedSettings, section_types
+from pipeline.configuration import DEFAULT, LoadedSettings, list_types, section_types
 from schemas.settings import SECRET_KEYS
 
 HIDDEN = "********"
@@ -43,7 +43,8 @@ def as_toml(loaded: LoadedSettings) -> str:
             else:
                 lines.append(_line(key, value, loaded.origin(section, key)))
         lines += ["", *repeated]
-    lines += _blocks("replicas", loaded.settings.replicas, loaded.origin("replicas"))
+    for name in list_types():
+        lines += _blocks(name, getattr(loaded.settings, name), loaded.origin(name))
     return "\n".join(lines)
 
 

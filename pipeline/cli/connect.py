@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.options import config_option, load_settings, require_engines
+from pipeline.cli.options import DEFAULT_FILE, config_option, load_settings, require_engines
+from pipeline.configuration import ConfigurationError
 from schemas.settings import Settings
 
 
@@ -27,14 +28,21 @@ def connect(config: Path | None) -> None:
     from pipeline.cli.logs import configure_logs
 
     configure_logs()
-    uvloop.run(_run(settings))
+    uvloop.run(_run(settings, config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)))
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: Settings, path: Path | None) -> None:
     from connectors.connector import run
+    from connectors.discovery.file import SettingsFile, SettingsUnreadable
+
+    def read() -> Settings:
+        try:
+            return load_settings(path).settings
+        except ConfigurationError as error:
+            raise SettingsUnreadable(str(error)) from error
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await run(settings, stop=stop)
+    await run(settings, stop=stop, file=None if path is None else SettingsFile(path, read))

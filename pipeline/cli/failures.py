@@ -97,16 +97,19 @@ def _translated() -> Iterator[None]:
 
 
 _EXPECTED = {
+    "connectors.descriptors": ("DescriptorsExhausted",),
     "connectors.discovery.static": ("ReplicaInvalid",),
     "connectors.health": ("PortUnavailable",),
     "connectors.position_reader": ("PositionsUnreadable",),
     "connectors.positions": ("PositionsUnwritable",),
     "connectors.publisher": ("BrokerUnreachable", "TopicMissing"),
     "connectors.security": ("CertificateUnreadable",),
+    "connectors.subscriber": ("EndpointRefused",),
     "pipeline.errors": ("PipelineError",),
     "pipeline.local.broker.jars": ("JarsUnavailable",),
     "pipeline.local.directory": ("DirectoryInUse",),
     "pipeline.local.part": ("PartFailed",),
+    "pipeline.local.running": ("NothingRunning",),
     "pipeline.recording": ("RecordingError",),
 }
 """Errors that say in one line what to do, by module: only a loaded module can have raised its own."""

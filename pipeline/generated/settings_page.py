@@ -11,7 +11,7 @@ import schemas.settings
 from pipeline.configuration import variable_of
 from pipeline.generated.markdown import code, fenced, page, table
 from pipeline.generated.source_docs import attribute_docs, one_line
-from schemas.settings import SECRET_KEYS, Replica, Settings
+from schemas.settings import SECRET_KEYS, Settings
 
 DOCS = attribute_docs(schemas.settings)
 
@@ -29,16 +29,13 @@ endpoint = "tcp://127.0.0.1:5557"
 RULES = """\
 - **Environment.** Every key can come from the environment, which wins over the file: `KVLENS_`, the section,
   two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`.
-  Lists of blocks come as one JSON array, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG` names
-  the file.
+  Lists of blocks come as one JSON array each, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG`
+  names the file.
 - **Secrets** (marked below) can also be read from a file: add `_FILE` to the variable and give the path.
   `kvlens config show` hides them.
 - **Mistakes are refused.** An unknown key or a value outside its bounds stops the command, with the path of
   the key.
 - **In doubt** `kvlens config show` prints what a process would use."""
-
-REPLICAS_INTRODUCTION = """\
-One `[[replicas]]` block for each engine deployment."""
 
 
 def settings_page() -> bytes:
@@ -57,9 +54,11 @@ def settings_page() -> bytes:
                 if (block := _repeated(field.type)) is not None:
                     heading = f"### [[{section.name}.{field.name}]]"
                     blocks += [heading, one_line(block.cls.__doc__), _block(block)]
-    replica = types.type_info(Replica)
-    assert isinstance(replica, types.StructType)
-    blocks += ["## [[replicas]]", f"{one_line(Replica.__doc__)} {REPLICAS_INTRODUCTION}", _block(replica)]
+    for section in info.fields:
+        if (block := _repeated(section.type)) is not None:
+            name = section.name
+            introduction = f"{one_line(block.cls.__doc__)} One `[[{name}]]` block for each."
+            blocks += [f"## [[{name}]]", introduction, _block(block)]
     return page("Configuration", "`schemas/settings.py`", *blocks)
 
 

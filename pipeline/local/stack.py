@@ -12,6 +12,7 @@ from pipeline.configuration import DEFAULT, LoadedSettings, load, variable_of
 from pipeline.local.directory import DataDirectory
 from pipeline.local.part import PortInUse, free_port, require_free_port
 from pipeline.local.process import CommandProcess, page_answers
+from pipeline.local.running import write_running
 from pipeline.local.supervisor import Supervisor
 from schemas.settings import Settings
 
@@ -54,6 +55,7 @@ class Stack:
             self._start_store()
         # What the processes will read is what we go on with.
         self.settings = self._read(self._environment)
+        write_running(self._directory.path, self._config, self._environment)
         self.urls |= {
             "kafka": self.settings.kafka.bootstrap_servers,
             "clickhouse": self.settings.clickhouse.url,

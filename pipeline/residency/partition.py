@@ -69,6 +69,17 @@ class PartitionState:
         """Leave out the record at `offset`, which could not be decoded."""
         self.next_offset = offset + 1
 
+    def troubles(self) -> dict[str, int]:
+        """Return how many living sources are partial, degraded, disconnected or drifting, as far as known."""
+        living = [source for source in self.sources.values() if source.closed_at is None]
+        trusts = [source.overall_trust().trust for source in living]
+        return {
+            "partial": trusts.count("partial"),
+            "degraded": trusts.count("degraded"),
+            "disconnected": sum(source.contact.disconnected_from is not None for source in living),
+            "drifting": sum(source.drift.since is not None for source in living),
+        }
+
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.
 

@@ -22,7 +22,7 @@ from pipeline.generated.metrics_page import catalogues
 from pipeline.generated.tables_page import read_migrations
 from pipeline.generated.topics_file import load_topics
 from pipeline.telemetry import WorkerMetrics
-from schemas.settings import SECRET_KEYS, Replica, Settings
+from schemas.settings import SECRET_KEYS, Model, Replica, Settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -103,11 +103,12 @@ def test_every_setting_is_documented() -> None:
             assert f"`{variable_of(section, key)}`" in row
             assert row.rsplit("|", 2)[1].strip(), f"{section}.{key} has no meaning"
             assert ("**Secret**" in row) == ((section, key) in SECRET_KEYS)
-    body = text.partition("## [[replicas]]\n")[2]
-    for key in Replica.__struct_fields__:
-        (row,) = [line for line in body.splitlines() if line.startswith(f"| `{key}` |")]
-        assert row.rsplit("|", 2)[1].strip(), f"replicas.{key} has no meaning"
-    assert set(section_types()) | {"replicas"} == set(Settings.__struct_fields__)
+    for name, kind in {"replicas": Replica, "models": Model}.items():
+        body = text.partition(f"## [[{name}]]\n")[2].partition("\n## ")[0]
+        for key in kind.__struct_fields__:
+            (row,) = [line for line in body.splitlines() if line.startswith(f"| `{key}` |")]
+            assert row.rsplit("|", 2)[1].strip(), f"{name}.{key} has no meaning"
+    assert set(section_types()) | {"replicas", "models"} == set(Settings.__struct_fields__)
 
 
 def test_documented_defaults_are_those_of_the_code() -> None:
@@ -151,7 +152,7 @@ def documented() -> dict[str, tuple[str, str]]:
 
 def test_every_metric_is_documented_and_no_other() -> None:
     connector = connectors.telemetry.Telemetry(clock=lambda: 0.0)
-    connector.watch({}, {name: lambda: 0.0 for name in get_args(connectors.telemetry.GaugeName)})
+    connector.watch({}, {name: lambda: 0.0 for name in get_args(connectors.telemetry.GaugeName)}, bool)
     for name in get_args(connectors.telemetry.CounterName):
         connector._count(name)
     defined = exposed(connector.registry) | exposed(WorkerMetrics().registry)

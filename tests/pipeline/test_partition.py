@@ -13,7 +13,7 @@ from pipeline.errors import OffsetGap
 from pipeline.partition import OwnedPartition
 from pipeline.roles import replica_agent
 from pipeline.telemetry import WorkerMetrics
-from schemas.events import Batch, EventsRecord, Opened, Stored
+from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
 from schemas.settings import Settings
 
 
@@ -51,6 +51,30 @@ def test_undecodable_record_is_counted_and_passed(value: bytes | None) -> None:
     partition.offer(1, msgspec.msgpack.encode(record(0)), [])
     assert partition.state.next_offset == 2
     assert skipped(metrics, "undecodable") == 1
+
+
+def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
+    partition, metrics = owned()
+    gap = record(1)
+    gap.batches.insert(0, Batch(None, 1e9, 1e9, [Gap(1, 3, "replay_holes")]))
+    gap.batches[1].seq = gap.first_seq = gap.last_seq = 4
+    unreached = EventsRecord("s", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [SourceStatus(connected=False)])])
+    for offset, one in enumerate((record(0), gap, unreached)):
+        partition.offer(offset, msgspec.msgpack.encode(one), [])
+    partition.cut(1e9)
+
+    def told() -> dict[str, float]:
+        return {
+            sample.labels["trouble"]: sample.value
+            for metric in metrics.registry.collect()
+            for sample in metric.samples
+            if sample.name == "kvlens_worker_troubled_sources"
+        }
+
+    assert told() == {"partial": 1, "degraded": 1, "disconnected": 1, "drifting": 0}
+    metrics.given_up("replica", 0)
+    assert told() == {}
+    metrics.given_up("replica", 0)
 
 
 def test_repeated_offset_changes_nothing_and_a_hole_is_fatal() -> None:

@@ -1,0 +1,150 @@
+"""Replicas that connect to us: known by their topic, `kv@<pod>@<model>`. No IO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from connectors.discovery.static import rank_endpoint
+from connectors.listening import Listening, Peer
+from connectors.source import Source, SourceKey
+from schemas.settings import BoundEndpoint, hash_domain
+
+TopicReason = Literal[
+    "not_a_kv_topic",  # other than kv@<pod>@<model>
+    "bad_pod",  # no host name or address, perhaps with a port
+    "bad_model",  # empty, longer than 200 characters, or unprintable
+    "replica_id_taken",  # a replica of that id is configured, or connects elsewhere
+    "too_many_replicas",  # beyond `max_replicas` of the endpoint
+    "pod_disputed",  # engines of different models go by one pod's name
+]
+
+DISPUTE_SECONDS = 10.0
+"""A pod may come with another topic when it was not heard under the former one for so long."""
+MAX_NAME = 200
+_POD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,190}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]")
+_PORT = re.compile(r":[0-9]{1,5}")
+
+
+class TopicRefused(Exception):
+    """No replica can come of a topic."""
+
+    def __init__(self, topic: bytes, reason: TopicReason) -> None:
+        super().__init__(topic, reason)
+        self.topic = topic
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class _Bound:
+    source: Source
+    peer: Peer
+    heard_at: float
+
+
+class BoundReplicas:
+    """The sources that engines have made by connecting, from the first message of each to its `leave`."""
+
+    def __init__(self, endpoints: Iterable[BoundEndpoint], taken: Callable[[str], bool]) -> None:
+        """`taken` tells whether a replica id belongs to somebody else."""
+        self._taken = taken
+        self._endpoints: dict[Listening, BoundEndpoint] = {
+            Listening(rank_endpoint(endpoint.endpoint, rank), rank): endpoint
+            for endpoint in endpoints
+            for rank in range(endpoint.dp_ranks)
+        }
+        self._bound: dict[SourceKey, _Bound] = {}
+        self._pods: dict[str, BoundEndpoint] = {}
+        self.version = 0
+        """Grows with every change of `sources`."""
+
+    @property
+    def listenings(self) -> Sequence[Listening]:
+        """Where to listen."""
+        return list(self._endpoints)
+
+    @property
+    def sources(self) -> list[Source]:
+        return [bound.source for bound in self._bound.values()]
+
+    def peer(self, source: SourceKey) -> Peer | None:
+        """Return who publishes a source; None if it did not connect to us."""
+        bound = self._bound.get(source)
+        return None if bound is None else bound.peer
+
+    def meet(self, peer: Peer, now: float) -> Source:
+        """Return the source whose messages come from a peer. Raises TopicRefused."""
+        endpoint = self._endpoints[peer.listening]
+        pod, model = _parsed(peer.topic, endpoint.model)
+        key = (pod, peer.listening.rank)
+        bound = self._bound.get(key)
+        if bound is not None and bound.peer == peer:
+            bound.heard_at = now
+            return bound.source
+        owner = self._pods.get(pod)
+        if owner is None and self._taken(pod):
+            raise TopicRefused(peer.topic, "replica_id_taken")
+        if owner is None and sum(one is endpoint for one in self._pods.values()) >= endpoint.max_replicas:
+            raise TopicRefused(peer.topic, "too_many_replicas")
+        if owner is not None and owner is not endpoint:
+            raise TopicRefused(peer.topic, "replica_id_taken")
+        if bound is not None and now - bound.heard_at < DISPUTE_SECONDS:
+            raise TopicRefused(peer.topic, "pod_disputed")
+        self._pods[pod] = endpoint
+        source = _source(key, model, endpoint, peer)
+        self._bound[key] = _Bound(source, peer, now)
+        self.version += 1
+        return source
+
+    def leave(self, source: SourceKey) -> None:
+        """Forget a source; the next message of its engine makes it anew."""
+        if self._bound.pop(source, None) is not None:
+            self.version += 1
+        if not any(replica == source[0] for replica, _ in self._bound):
+            self._pods.pop(source[0], None)
+
+
+def _source(key: SourceKey, model: str, endpoint: BoundEndpoint, peer: Peer) -> Source:
+    replica, rank = key
+    host, _ = _host_and_port(replica)
+    replay = endpoint.replay_endpoint
+    metrics = endpoint.metrics_url
+    return Source(
+        replica=replica,
+        dp_rank=rank,
+        model=model,
+        tenant=endpoint.tenant,
+        hash_domain=hash_domain(model, endpoint.hash_scheme, endpoint.tenant),
+        endpoint=peer.listening.endpoint,
+        replay_endpoint=None if replay is None else rank_endpoint(replay.format(pod=host), rank),
+        topic=peer.topic.decode(),
+        metrics_url=None if metrics is None else metrics.format(pod=host),
+    )
+
+
+def _parsed(topic: bytes, configured_model: str | None) -> tuple[str, str]:
+    """Return (pod, model); a model may itself contain @."""
+    try:
+        head, pod, model = topic.decode().split("@", 2)
+    except ValueError:  # UnicodeDecodeError is one
+        raise TopicRefused(topic, "not_a_kv_topic") from None
+    if head != "kv":
+        raise TopicRefused(topic, "not_a_kv_topic")
+    host, port = _host_and_port(pod)
+    if len(pod) > MAX_NAME or not _POD.fullmatch(host) or (port and not _PORT.fullmatch(port)):
+        raise TopicRefused(topic, "bad_pod")
+    model = configured_model or model
+    if not 0 < len(model) <= MAX_NAME or not model.isprintable():
+        raise TopicRefused(topic, "bad_model")
+    return pod, model
+
+
+def _host_and_port(pod: str) -> tuple[str, str]:
+    """Split a port off, with its colon."""
+    if pod.startswith("["):
+        host, bracket, port = pod.partition("]")
+        return host + bracket, port
+    host, colon, port = pod.partition(":")
+    return host, colon + port

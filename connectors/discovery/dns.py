@@ -1,0 +1,133 @@
+"""Replicas behind a host name: each of its addresses is one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from connectors.discovery.static import list_sources
+from connectors.source import Source
+from schemas.settings import DnsName, Replica
+
+MIN_RESOLVE_SECONDS = 0.1
+_FAMILIES = {"ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
+
+
+class DnsTelemetry(Protocol):
+    """Where resolutions are counted."""
+
+    def name_unresolved(self, name: str, reason: str) -> None: ...
+
+
+class NameUnresolved(Exception):
+    """A name has no address that we could learn."""
+
+
+Resolve = Callable[[str, str], Awaitable[Sequence[str]]]
+"""(name, family) -> addresses; raises NameUnresolved."""
+
+
+class Addresses:
+    """The addresses of a name. One that answers no longer mention stays for some answers."""
+
+    def __init__(self, misses: int) -> None:
+        self._misses = misses
+        self._missed: dict[str, int] = {}
+
+    def answered(self, addresses: Iterable[str]) -> list[str]:
+        """Take an answer; return the addresses that count now, in a stable order."""
+        found = set(addresses)
+        missed = {address: times + 1 for address, times in self._missed.items() if address not in found}
+        kept = {address: times for address, times in missed.items() if times < self._misses}
+        self._missed = {**dict.fromkeys(found, 0), **kept}
+        return sorted(self._missed)
+
+
+def named_sources(name: DnsName, addresses: Sequence[str]) -> list[Source]:
+    """Return the sources of the replicas at these addresses; the id is `address:port`, as in the endpoint."""
+    replicas = []
+    for address in addresses:
+        host = f"[{address}]" if ":" in address else address
+        replicas.append(
+            Replica(
+                id=f"{host}:{name.port}",
+                model=name.model,
+                endpoint=f"tcp://{host}:{name.port}",
+                replay_endpoint=None if name.replay_port is None else f"tcp://{host}:{name.replay_port}",
+                metrics_url=None
+                if name.metrics_port is None
+                else f"http://{host}:{name.metrics_port}/metrics",
+                dp_ranks=name.dp_ranks,
+                tenant=name.tenant,
+                hash_scheme=name.hash_scheme,
+                topic=name.topic,
+            )
+        )
+    return list_sources(replicas)
+
+
+async def resolve(name: str, family: str) -> list[str]:
+    """Ask the system's resolver; raises NameUnresolved."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(name, None, family=_FAMILIES[family], type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise NameUnresolved(reason) from error
+    # A link-local address keeps its zone.
+    return [str(address[0]) for *_, address in found]
+
+
+class NameWatch:
+    """Resolves a name again and again.
+
+    An answer that does not come in time is waited for in the next round, so that a resolver which hangs
+    holds one thread and not one for each round.
+    """
+
+    def __init__(
+        self,
+        name: DnsName,
+        *,
+        misses: int,
+        timeout_seconds: float,
+        telemetry: DnsTelemetry,
+        resolve: Resolve = resolve,
+    ) -> None:
+        self._name = name
+        self._addresses = Addresses(misses)
+        self._timeout_seconds = timeout_seconds
+        self._telemetry = telemetry
+        self._resolve = resolve
+        self._asked: asyncio.Future[Sequence[str]] | None = None
+
+    async def look(self) -> list[Source] | None:
+        """Return the sources as of a new answer; None if there is none."""
+        if self._asked is None:
+            self._asked = asyncio.ensure_future(self._resolve(self._name.name, self._name.family))
+        done, _ = await asyncio.wait({self._asked}, timeout=self._timeout_seconds)
+        if not done:
+            reason = f"no answer in {self._timeout_seconds:g} s"
+            self._telemetry.name_unresolved(self._name.name, reason)
+            return None
+        asked, self._asked = self._asked, None
+        try:
+            addresses = asked.result()
+        except NameUnresolved as error:
+            self._telemetry.name_unresolved(self._name.name, str(error))
+            return None
+        return named_sources(self._name, self._addresses.answered(addresses))
+
+    async def follow(self, seconds: float, changed: Callable[[Sequence[Source]], None]) -> None:
+        """Look every `seconds`, for ever."""
+        try:
+            while True:
+                sources = await self.look()
+                if sources is not None:
+                    changed(sources)
+                await asyncio.sleep(max(seconds, MIN_RESOLVE_SECONDS))
+        finally:
+            if self._asked is not None:
+                self._asked.cancel()

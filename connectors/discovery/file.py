@@ -1,0 +1,102 @@
+"""Watch the settings file: replicas that it lists are read while the connector runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from connectors.discovery.static import ReplicaInvalid, list_sources
+from connectors.source import Source
+from schemas.settings import Settings
+
+MIN_POLL_SECONDS = 0.1
+
+
+class SettingsUnreadable(Exception):
+    """The settings cannot be read, or are wrong; the text says what and where."""
+
+
+class FileTelemetry(Protocol):
+    """Where the watch tells what happens."""
+
+    def settings_unreadable(self, path: Path, reason: str) -> None: ...
+    def restart_needed(self, path: Path) -> None: ...
+
+
+class SettingsFile:
+    """A file and how to read it; `read` returns all settings and raises SettingsUnreadable."""
+
+    def __init__(self, path: Path, read: Callable[[], Settings]) -> None:
+        self.path = path
+        self.read = read
+
+    def digest(self) -> bytes:
+        """Return what tells one content from another; raises SettingsUnreadable."""
+        try:
+            return sha256(self.path.read_bytes()).digest()
+        except OSError as error:
+            raise SettingsUnreadable(f"{self.path}: cannot read it: {error.strerror}") from error
+
+
+class FileWatch:
+    """Tells the sources of a file each time that its content has changed.
+
+    A content counts when two looks in a row find it, so that half a file, as an editor may leave for
+    a moment, does not remove the replicas of the other half. A file that is gone or wrong is told once and
+    changes nothing.
+    """
+
+    def __init__(self, file: SettingsFile, settings: Settings, telemetry: FileTelemetry) -> None:
+        """`settings` are those that the connector runs with."""
+        self._file = file
+        self._settings = settings
+        self._telemetry = telemetry
+        self._taken: bytes | None = None
+        self._seen: bytes | None = None
+        self._complaint = ""
+
+    def look(self) -> list[Source] | None:
+        """Return the sources if they are to be taken over now; blocks while it reads the file."""
+        try:
+            digest = self._file.digest()
+        except SettingsUnreadable as error:
+            self._seen = None
+            self._complain(str(error))
+            return None
+        before, self._seen = self._seen, digest
+        if digest == self._taken:
+            self._complaint = ""
+            return None
+        if digest != before:
+            return None
+        self._taken = digest
+        try:
+            settings = self._file.read()
+            sources = list_sources(settings.replicas)
+        except (SettingsUnreadable, ReplicaInvalid) as error:
+            self._complain(str(error))
+            return None
+        self._complaint = ""
+        if _others(settings) != _others(self._settings):
+            self._telemetry.restart_needed(self._file.path)
+        return sources
+
+    async def follow(self, seconds: float, changed: Callable[[Sequence[Source]], None]) -> None:
+        """Look every `seconds`, for ever."""
+        while True:
+            sources = await asyncio.to_thread(self.look)
+            if sources is not None:
+                changed(sources)
+            await asyncio.sleep(max(seconds, MIN_POLL_SECONDS))
+
+    def _complain(self, reason: str) -> None:
+        if reason != self._complaint:
+            self._complaint = reason
+            self._telemetry.settings_unreadable(self._file.path, reason)
+
+
+def _others(settings: Settings) -> tuple[object, ...]:
+    return settings.kafka, settings.connector, settings.discovery

@@ -1,0 +1,87 @@
+"""What has to change so that the sources which are read are those which are wanted. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from connectors.source import Source, SourceKey
+
+ClashReason = Literal[
+    "id_taken",  # another origin has a replica of that id
+    "endpoint_taken",  # another replica is read from that endpoint
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A replica that two origins claim; the one that comes first has it."""
+
+    replica: str
+    origin: str
+    reason: ClashReason
+    owner: str
+    """The origin that has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Carried out in this order; a source that is to be read anew is in both of the first two."""
+
+    removed: tuple[Source, ...]
+    added: tuple[Source, ...]
+    readdressed: tuple[Source, ...]
+    """Go on as they are; only their replay endpoint or metrics page is another."""
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added or self.readdressed)
+
+
+def merge(origins: Mapping[str, Sequence[Source]]) -> tuple[dict[SourceKey, Source], list[Clash]]:
+    """Return the sources of all origins together, and the replicas left out because an earlier one has them.
+
+    Sources of one origin may share an endpoint, as those that come through a listening socket do.
+    """
+    wanted: dict[SourceKey, Source] = {}
+    ids: dict[str, str] = {}
+    endpoints: dict[str, str] = {}
+    clashes: dict[str, Clash] = {}
+    for origin, sources in origins.items():
+        for source in sources:
+            owner = ids.get(source.replica)
+            reader = endpoints.get(source.endpoint)
+            if owner is not None and owner != origin:
+                clash = Clash(source.replica, origin, "id_taken", owner)
+                clashes.setdefault(source.replica, clash)
+            elif reader is not None and reader != origin:
+                clash = Clash(source.replica, origin, "endpoint_taken", reader)
+                clashes.setdefault(source.replica, clash)
+            else:
+                ids[source.replica] = endpoints[source.endpoint] = origin
+                wanted[source.key] = source
+    return wanted, list(clashes.values())
+
+
+def plan(present: Mapping[SourceKey, Source], wanted: Mapping[SourceKey, Source]) -> Plan:
+    """Return what leads from the present sources to the wanted ones."""
+    anew = {
+        key for key, source in wanted.items() if key in present and not _same_stream(present[key], source)
+    }
+    return Plan(
+        removed=tuple(source for key, source in present.items() if key not in wanted or key in anew),
+        added=tuple(source for key, source in wanted.items() if key not in present or key in anew),
+        readdressed=tuple(
+            source
+            for key, source in wanted.items()
+            if key in present and key not in anew and source != present[key]
+        ),
+    )
+
+
+def _same_stream(one: Source, other: Source) -> bool:
+    return _stream(one) == _stream(other)
+
+
+def _stream(source: Source) -> Source:
+    return replace(source, replay_endpoint=None, metrics_url=None)

@@ -1,0 +1,213 @@
+"""Asks the broker for everything the doctor wants to know, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
+
+from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
+from pipeline.doctor.log_reader import LogReader
+from pipeline.errors import KafkaUnavailable
+from pipeline.kafka_security import client_options
+from pipeline.roles import replica_agent
+from pipeline.topics import Found, catalogue, describe, topic_name
+from schemas.settings import Settings
+
+LOG_SECONDS = 90.0
+"""How far back the events topic is read, unless that is more than TAIL_RECORDS of a partition."""
+TAIL_RECORDS = 20_000
+CHECKPOINT_RECORDS = 50
+"""Read from the end of a checkpoint partition to find a record there: markers of transactions are none."""
+_COORDINATOR_SECONDS = 0.3
+_COORDINATOR_TRIES = 10
+"""A broker that never had a group first makes the topic of their offsets."""
+
+Answer = TypeVar("Answer")
+
+
+async def ask_kafka(settings: Settings, now: float, seconds: float) -> KafkaFacts:
+    """Return what the broker tells within so many seconds; never raises for what it does."""
+    kafka = settings.kafka
+    unanswered: dict[str, str] = {}
+    try:
+        return await asyncio.wait_for(_ask(settings, now, seconds, unanswered), seconds)
+    except asyncio.TimeoutError:
+        return KafkaFacts(kafka.bootstrap_servers, f"no answer within {seconds:g} s")
+    except KafkaUnavailable as error:
+        return KafkaFacts(kafka.bootstrap_servers, error.reason)
+    except (KafkaError, OSError) as error:
+        return KafkaFacts(kafka.bootstrap_servers, _reason(error))
+
+
+async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[str, str]) -> KafkaFacts:
+    deadline = time.monotonic() + seconds * 0.8
+
+    async def tried(what: str, answer: Awaitable[Answer], otherwise: Answer) -> Answer:
+        try:
+            return await asyncio.wait_for(answer, max(0.1, deadline - time.monotonic()))
+        except asyncio.TimeoutError:
+            unanswered[what] = "no answer in time"
+        except (KafkaError, OSError) as error:
+            unanswered[what] = _reason(error)
+        return otherwise
+
+    found = await describe(settings)
+    options = {**client_options(settings.kafka), "request_timeout_ms": int(seconds * 1000)}
+    admin = AIOKafkaAdminClient(**options)
+    consumer = AIOKafkaConsumer(enable_auto_commit=False, isolation_level="read_committed", **options)
+    try:
+        await asyncio.gather(admin.start(), consumer.start())
+        topics = await tried("the configuration of topics", _topics(admin, found), _without_config(found))
+        present = {topic.name: topic.partitions for topic in topics if topic.partitions}
+        groups = [
+            await tried(f"group {name}", _group(admin, consumer, name, source, present[source]), None)
+            for name, source, _ in _agents(settings)
+            if source in present
+        ]
+        tail = await tried("the log", _tail(consumer, settings, present, now, deadline), None)
+    finally:
+        await asyncio.gather(admin.close(), consumer.stop(), return_exceptions=True)
+    reader, reached = tail or (LogReader(now), 0.0)
+    checkpoints = {name: saved for name, _, saved in _agents(settings)}
+    return KafkaFacts(
+        address=settings.kafka.bootstrap_servers,
+        unanswered=unanswered,
+        topics=tuple(topics),
+        groups=tuple(
+            replace(group, saved_at=reader.saved_at.get(checkpoints[group.name], {}))
+            for group in groups
+            if group is not None
+        ),
+        log=reader.log,
+        log_seconds=reached,
+        newest_record_at=reader.newest_record_at,
+        positions=reader.positions,
+    )
+
+
+def _agents(settings: Settings) -> list[tuple[str, str, str]]:
+    """Return (consumer group, topic read, checkpoint topic) of every agent."""
+    return [
+        (f"{settings.kafka.group}.{role.name}", role.source, role.checkpoints)
+        for role in (replica_agent(settings, shards=1),)
+    ]
+
+
+def _without_config(found: list[Found]) -> list[TopicFacts]:
+    return [
+        TopicFacts(topic.name, topic.wanted_partitions, topic.partitions, catalogue()[topic.key].config)
+        for topic in found
+    ]
+
+
+async def _topics(admin: AIOKafkaAdminClient, found: list[Found]) -> list[TopicFacts]:
+    topics = _without_config(found)
+    wanted = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics if topic.partitions]
+    configs: dict[str, dict[str, str]] = {}
+    for response in await admin.describe_configs(wanted) if wanted else ():
+        for code, _, _, name, entries in response.resources:
+            if not code:
+                configs[name] = {entry[0]: entry[1] for entry in entries}
+    return [replace(topic, config=configs.get(topic.name, {})) for topic in topics]
+
+
+async def _group(
+    admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, name: str, topic: str, partitions: int
+) -> GroupFacts | None:
+    for _ in range(_COORDINATOR_TRIES):
+        try:
+            (answer,) = await admin.describe_consumer_groups([name])
+            break
+        except GroupCoordinatorNotAvailableError:
+            await asyncio.sleep(_COORDINATOR_SECONDS)
+    else:
+        return GroupFacts(name, topic, 0, {}, {})
+    members = sum(len(group[5]) for group in answer.groups)
+    committed = await admin.list_consumer_group_offsets(name)
+    numbers = [TopicPartition(topic, number) for number in range(partitions)]
+    ends = await consumer.end_offsets(numbers)
+    begins = await consumer.beginning_offsets(numbers)
+    waiting = {}
+    for partition in numbers:
+        done = committed[partition].offset if partition in committed else begins[partition]
+        waiting[partition.partition] = max(0, ends[partition] - max(done, begins[partition]))
+    return GroupFacts(name, topic, members, waiting, {})
+
+
+async def _tail(
+    consumer: AIOKafkaConsumer,
+    settings: Settings,
+    present: Mapping[str, int],
+    now: float,
+    deadline: float,
+) -> tuple[LogReader, float]:
+    """Read the ends of the topics; return what they say and how many seconds of events that is."""
+    events, positions = (topic_name(settings.kafka, key) for key in ("events", "positions"))
+    checkpoints = {saved for _, _, saved in _agents(settings)}
+    wanted = [name for name in (events, positions, *checkpoints) if name in present]
+    partitions = [TopicPartition(name, number) for name in wanted for number in range(present[name])]
+    begins = await consumer.beginning_offsets(partitions)
+    ends = await consumer.end_offsets(partitions)
+    since = int((now - LOG_SECONDS) * 1000)
+    recent = await consumer.offsets_for_times(
+        {partition: since for partition in partitions if partition.topic == events}
+    )
+    starts = {}
+    for partition in partitions:
+        start = ends[partition] - (CHECKPOINT_RECORDS if partition.topic in checkpoints else TAIL_RECORDS)
+        if partition.topic == events:
+            found = recent.get(partition)
+            start = ends[partition] if found is None else max(start, found.offset)
+        starts[partition] = max(begins[partition], start)
+    reader = LogReader(now)
+    reached = LOG_SECONDS
+    async for partition, record in _records(consumer, starts, ends, deadline):
+        at = record.timestamp / 1000
+        if partition.topic == positions:
+            reader.position(record.value)
+        elif partition.topic in checkpoints:
+            reader.checkpoint(partition.topic, partition.partition, at)
+        else:
+            if record.offset == starts[partition] and recent[partition].offset < record.offset:
+                reached = min(reached, now - at)
+            reader.event(record.value, record.headers, at)
+    return reader, reached
+
+
+async def _records(
+    consumer: AIOKafkaConsumer,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    deadline: float,
+) -> AsyncIterator[tuple[TopicPartition, Any]]:
+    """Yield the records from `starts` to `ends`. Raises asyncio.TimeoutError."""
+    open_ones = {partition for partition, start in starts.items() if start < ends[partition]}
+    if not open_ones:
+        return
+    consumer.assign(sorted(open_ones))
+    for partition in open_ones:
+        consumer.seek(partition, starts[partition])
+    while open_ones:
+        if time.monotonic() > deadline:
+            raise asyncio.TimeoutError
+        batches = await consumer.getmany(*open_ones, timeout_ms=200)
+        for partition, records in batches.items():
+            for record in records:
+                yield partition, record
+        for partition in list(open_ones):
+            # The position passes the markers of transactions, which are never delivered.
+            if await consumer.position(partition) >= ends[partition]:
+                open_ones.remove(partition)
+                consumer.pause(partition)
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,209 @@
+"""Asks ClickHouse for everything the doctor wants to know, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from clickhouse_connect.driver.client import Client
+
+from pipeline.doctor.facts import HealthFacts, LifeFacts, SourceId, StoreFacts
+from pipeline.errors import StoreUnavailable
+from pipeline.migrations import migrations
+from pipeline.store_client import connect, store_unavailable
+from schemas.settings import ClickHouse
+
+Answer = TypeVar("Answer")
+
+_NONE: tuple[str, ...] = ()
+
+_HEALTH = """
+SELECT
+    replica, dp_rank,
+    toUnixTimestamp(max(window)) AS last_window,
+    argMax(incarnation, window) AS incarnation,
+    argMax(last_seq, window) AS last_seq,
+    toUnixTimestamp64Milli(tupleElement(argMax(tuple(last_batch_at), window), 1)) AS last_batch,
+    argMax(connected, window) AS connected,
+    argMax(trust, window) AS trust,
+    argMax(drift_blocks, window) AS drift_blocks,
+    toUnixTimestamp64Milli(tupleElement(argMax(tuple(drift_since), window), 1)) AS drift,
+    max(lag_seconds) AS lag_seconds,
+    sum(gap_batches), sum(replayed_batches), sum(lost_batches), sum(undecodable_events),
+    sum(duplicate_batches), sum(batches), sum(restarts)
+FROM {database}.stream_health_10s FINAL
+WHERE window >= now() - INTERVAL 1 HOUR AND toStartOfHour(window) >= toStartOfHour(now() - INTERVAL 1 HOUR)
+GROUP BY replica, dp_rank
+"""
+_LIVES = """
+SELECT
+    replica, dp_rank,
+    argMax(model, incarnation),
+    max(incarnation) AS life,
+    toUnixTimestamp64Milli(argMax(opened_at, incarnation)),
+    toUnixTimestamp64Milli(tupleElement(argMax(tuple(closed_at), incarnation), 1)),
+    argMax(closed_reason, incarnation),
+    argMax(engine, incarnation),
+    argMax(wire_era, incarnation),
+    argMax(hash_domain, incarnation),
+    argMax(last_seq, incarnation),
+    argMax(trust, incarnation),
+    toUnixTimestamp64Milli(argMax(trust_since, incarnation)),
+    countIf(closed_reason = 'superseded' AND opened_at >= now() - INTERVAL 1 HOUR),
+    groupArrayIf(toUnixTimestamp64Milli(opened_at), opened_at >= now() - INTERVAL 65 MINUTE)
+FROM {database}.sources FINAL
+GROUP BY replica, dp_rank
+"""
+_FALLEN = """
+SELECT replica, dp_rank, groupArray(at)
+FROM
+(
+    SELECT
+        replica, dp_rank, toUnixTimestamp64Milli(time) AS at, prefix_cache_queries AS queries,
+        lagInFrame(prefix_cache_queries) OVER
+            (PARTITION BY replica, dp_rank ORDER BY time ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS before
+    FROM {database}.engine_counters FINAL
+    WHERE time >= now() - INTERVAL 1 HOUR AND toStartOfHour(time) >= toStartOfHour(now() - INTERVAL 1 HOUR)
+)
+WHERE queries < before
+GROUP BY replica, dp_rank
+"""
+_WRITTEN = """
+SELECT toUnixTimestamp(max(modification_time)), count()
+FROM system.parts
+WHERE database = {name:String} AND table = 'stream_health_10s' AND active
+"""
+
+
+async def ask_store(store: ClickHouse, seconds: float) -> StoreFacts:
+    """Return what the tables tell within so many seconds; never raises for what ClickHouse does."""
+    bounded = msgspec.structs.replace(store, timeout_seconds=min(store.timeout_seconds, seconds))
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[StoreFacts] = loop.create_future()
+
+    def deliver(facts: StoreFacts) -> None:
+        if not answered.done():
+            answered.set_result(facts)
+
+    def ask() -> None:
+        facts = _ask(bounded)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(deliver, facts)
+
+    # A daemon: a server that answers nothing must not keep the process from ending.
+    threading.Thread(target=ask, name="ask-store", daemon=True).start()
+    try:
+        return await asyncio.wait_for(answered, seconds)
+    except asyncio.TimeoutError:
+        return StoreFacts(store.url, f"no answer within {seconds:g} s")
+
+
+def _ask(store: ClickHouse) -> StoreFacts:
+    unanswered: dict[str, str] = {}
+    try:
+        client = connect(store)
+    except StoreUnavailable as error:
+        return StoreFacts(store.url, error.reason)
+    try:
+
+        def tried(what: str, question: Callable[[Client, ClickHouse], Answer], otherwise: Answer) -> Answer:
+            try:
+                with store_unavailable(store):
+                    return question(client, store)
+            except StoreUnavailable as error:
+                unanswered[what] = error.reason
+                return otherwise
+
+        unapplied, changed = tried("migrations", _migrations, (_NONE, _NONE))
+        return StoreFacts(
+            address=store.url,
+            unanswered=unanswered,
+            migrations_missing=unapplied,
+            migrations_changed=changed,
+            written_at=tried("the time of the last row", _written, None),
+            health=tried("stream_health_10s", _health, {}),
+            lives=tried("sources", _lives, {}),
+            counters_fell=tried("engine_counters", _fallen, {}),
+        )
+    finally:
+        client.close()
+
+
+def _migrations(client: Client, store: ClickHouse) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    applied: dict[str, str] = {}
+    table = f"{store.database}.schema_migrations"
+    there = client.query(
+        "SELECT count() FROM system.tables WHERE database = {name:String} AND name = 'schema_migrations'",
+        parameters={"name": store.database},
+    )
+    if there.result_rows[0][0]:
+        rows = client.query(f"SELECT name, toString(sha256) FROM {table} FINAL").result_rows
+        applied = {row[0]: row[1] for row in rows}
+    files = migrations()
+    missing = tuple(file.name for file in files if file.name not in applied)
+    changed = tuple(file.name for file in files if applied.get(file.name, file.sha256) != file.sha256)
+    return missing, changed
+
+
+def _written(client: Client, store: ClickHouse) -> float | None:
+    ((at, parts),) = client.query(_WRITTEN, parameters={"name": store.database}).result_rows
+    return float(at) if parts else None
+
+
+def _health(client: Client, store: ClickHouse) -> Mapping[SourceId, HealthFacts]:
+    rows = client.query(_HEALTH.format(database=store.database)).result_rows
+    return {
+        (row[0], row[1]): HealthFacts(
+            window=float(row[2]),
+            incarnation=row[3],
+            last_seq=row[4],
+            last_batch_at=_seconds_of(row[5]),
+            connected=bool(row[6]),
+            trust=row[7],
+            drift_blocks=row[8],
+            drift_since=_seconds_of(row[9]),
+            lag_seconds=row[10],
+            gap_batches=row[11],
+            replayed_batches=row[12],
+            lost_batches=row[13],
+            undecodable_events=row[14],
+            duplicate_batches=row[15],
+            batches=row[16],
+            restarts=row[17],
+        )
+        for row in rows
+    }
+
+
+def _lives(client: Client, store: ClickHouse) -> Mapping[SourceId, LifeFacts]:
+    rows = client.query(_LIVES.format(database=store.database)).result_rows
+    return {
+        (row[0], row[1]): LifeFacts(
+            model=row[2],
+            incarnation=row[3],
+            opened_at=row[4] / 1000,
+            closed_at=None if row[5] is None else row[5] / 1000,
+            closed_reason=row[6],
+            engine=row[7],
+            wire_era=row[8],
+            hash_domain=row[9],
+            last_seq=row[10],
+            trust=row[11],
+            trust_since=row[12] / 1000,
+            superseded=row[13],
+            openings=tuple(at / 1000 for at in row[14]),
+        )
+        for row in rows
+    }
+
+
+def _fallen(client: Client, store: ClickHouse) -> Mapping[SourceId, tuple[float, ...]]:
+    rows = client.query(_FALLEN.format(database=store.database)).result_rows
+    return {(row[0], row[1]): tuple(at / 1000 for at in row[2]) for row in rows}
+
+
+def _seconds_of(at: Any) -> float | None:
+    return None if at is None else at / 1000

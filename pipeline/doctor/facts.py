@@ -1,0 +1,162 @@
+"""What the doctor knows before it judges: plain data of one moment. Times are seconds since the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from schemas.trust import Trust
+
+SourceId = tuple[str, int]
+"""(replica id, data-parallel rank)."""
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """A topic of the catalogue and what the cluster has of it."""
+
+    name: str
+    wanted_partitions: int
+    partitions: int
+    """0 when it does not exist."""
+    wanted_config: Mapping[str, str]
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Empty when it could not be read."""
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """The consumer group of one agent."""
+
+    name: str
+    topic: str
+    """What it reads."""
+    members: int
+    waiting: Mapping[int, int]
+    """Records not yet taken into a checkpoint, by partition; an empty partition has 0."""
+    saved_at: Mapping[int, float]
+    """When the newest checkpoint of a partition was written."""
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """A source in the last seconds of the events topic."""
+
+    incarnation: int
+    last_seq: int | None
+    """Newest sequence number of that incarnation; None when only notices were seen."""
+    told_at: float
+    """When its newest record was written."""
+    settled: tuple[int, int] | None = None
+    """(incarnation, sequence number) of the newest record that the tables must show by now."""
+
+
+@dataclass(frozen=True)
+class PositionFacts:
+    """Up to where a connector says it has published a source."""
+
+    incarnation: int
+    seq: int | None
+
+
+@dataclass(frozen=True)
+class KafkaFacts:
+    """What the broker told."""
+
+    address: str
+    unavailable: str | None = None
+    """Why nothing could be asked."""
+    unanswered: Mapping[str, str] = field(default_factory=dict)
+    """What could not be looked at, and why."""
+    topics: tuple[TopicFacts, ...] = ()
+    groups: tuple[GroupFacts, ...] = ()
+    log: Mapping[SourceId, LogFacts] = field(default_factory=dict)
+    log_seconds: float = 0.0
+    """How far back `log` reaches."""
+    newest_record_at: float | None = None
+    """When the newest record of the events topic was written, within `log_seconds`."""
+    positions: Mapping[SourceId, PositionFacts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HealthFacts:
+    """The newest row of `stream_health_10s` of a source, and sums over the last hour."""
+
+    window: float
+    incarnation: int
+    last_seq: int
+    last_batch_at: float | None
+    connected: bool
+    trust: Trust
+    drift_blocks: int
+    drift_since: float | None
+    lag_seconds: float
+    gap_batches: int
+    replayed_batches: int
+    lost_batches: int
+    undecodable_events: int
+    duplicate_batches: int
+    batches: int
+    restarts: int
+
+
+@dataclass(frozen=True)
+class LifeFacts:
+    """The newest life of a source in `sources`."""
+
+    model: str
+    incarnation: int
+    opened_at: float
+    closed_at: float | None
+    closed_reason: str
+    engine: str
+    wire_era: str
+    hash_domain: str
+    last_seq: int
+    trust: Trust
+    trust_since: float
+    superseded: int = 0
+    """Lives of this source that ended so within the last hour."""
+    openings: tuple[float, ...] = ()
+    """When lives of this source began within the last hour and a bit."""
+
+
+@dataclass(frozen=True)
+class StoreFacts:
+    """What the tables told."""
+
+    address: str
+    unavailable: str | None = None
+    """Why nothing could be asked."""
+    unanswered: Mapping[str, str] = field(default_factory=dict)
+    """What could not be looked at, and why."""
+    migrations_missing: tuple[str, ...] = ()
+    migrations_changed: tuple[str, ...] = ()
+    written_at: float | None = None
+    """When `stream_health_10s` was last written."""
+    health: Mapping[SourceId, HealthFacts] = field(default_factory=dict)
+    """Of the last hour."""
+    lives: Mapping[SourceId, LifeFacts] = field(default_factory=dict)
+    counters_fell: Mapping[SourceId, tuple[float, ...]] = field(default_factory=dict)
+    """When the engine's own counters were lower than before, within the last hour."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All of it."""
+
+    at: float
+    configured: tuple[SourceId, ...]
+    """Sources that the settings name; discovery may know more."""
+    kafka: KafkaFacts
+    store: StoreFacts
+
+    def sources(self) -> list[SourceId]:
+        """Return every source that is configured, or that tables or log know and that is not removed."""
+        known = set(self.configured) | set(self.kafka.log) | set(self.store.health)
+        known |= {source for source, life in self.store.lives.items() if life.closed_at is None}
+        return sorted(source for source in known if source in self.configured or not self._removed(source))
+
+    def _removed(self, source: SourceId) -> bool:
+        life = self.store.lives.get(source)
+        return life is not None and life.closed_reason in ("removed", "shutdown")

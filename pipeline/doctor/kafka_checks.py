@@ -1,0 +1,107 @@
+"""What the broker's side says: topics, groups, checkpoints. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.doctor.facts import Facts, GroupFacts, KafkaFacts, TopicFacts
+from pipeline.doctor.finding import Finding
+
+WAITING_RECORDS = 1000
+"""More of them in one partition than a worker takes within a second or two."""
+CHECKPOINT_SECONDS = 60.0
+"""A partition with records waiting is saved far more often, unless nobody works or ClickHouse is away."""
+BOUND_CONFIG = {"cleanup.policy", "max.message.bytes"}
+"""What has to be as the catalogue has it; everything else is the operator's to choose."""
+
+
+def kafka_findings(facts: Facts) -> Iterator[Finding]:
+    """Yield what is wrong with topics, groups and checkpoints."""
+    kafka = facts.kafka
+    if kafka.unavailable is not None:
+        yield Finding(
+            "kafka-unavailable",
+            "problem",
+            f"Kafka at {kafka.address} cannot be used: {kafka.unavailable}",
+            "check kafka.bootstrap_servers, the credentials, and that it runs",
+        )
+        return
+    for what, reason in kafka.unanswered.items():
+        yield Finding(
+            "kafka-unanswered",
+            "unknown",
+            f"{what} could not be looked at: {reason}",
+            "check the rights of this user, or ask again with a longer --timeout",
+        )
+    yield from _topics(kafka)
+    for group in kafka.groups:
+        yield from _group(group, facts.at)
+
+
+def _topics(kafka: KafkaFacts) -> Iterator[Finding]:
+    missing = tuple(topic.name for topic in kafka.topics if not topic.partitions)
+    if missing:
+        yield Finding(
+            "topic-missing", "problem", "topics do not exist", "run `kvlens topics apply`", subjects=missing
+        )
+    for topic in kafka.topics:
+        if topic.partitions and topic.partitions != topic.wanted_partitions:
+            yield Finding(
+                "topic-partitions",
+                "problem",
+                f"has {topic.partitions} partitions instead of {topic.wanted_partitions}",
+                "state is bound to partition numbers: use another kafka.topic_prefix, or delete the topic",
+                (topic.name,),
+            )
+        yield from _config(topic)
+
+
+def _config(topic: TopicFacts) -> Iterator[Finding]:
+    for key, wanted in sorted(topic.wanted_config.items()):
+        found = topic.config.get(key)
+        if found is None or found == wanted:
+            continue
+        if key == "max.message.bytes" and found.isdigit() and int(found) > int(wanted):
+            continue
+        bound = key in BOUND_CONFIG
+        yield Finding(
+            "topic-config",
+            "problem" if bound else "note",
+            f"{key} is {found}, kvlens creates it with {wanted}",
+            "set it back with your Kafka's tools" if bound else "",
+            (topic.name,),
+        )
+
+
+def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
+    if not group.members:
+        yield Finding(
+            "no-worker",
+            "problem",
+            f"nobody reads {group.topic} for the tables",
+            "start `kvlens work`; if it runs, its log says why it does not join",
+            (group.name,),
+        )
+    behind = {number: count for number, count in group.waiting.items() if count > WAITING_RECORDS}
+    if behind:
+        yield Finding(
+            "consumer-lag",
+            "problem",
+            f"{sum(group.waiting.values()):,} records of {group.topic} wait for {group.name}",
+            "if it grows, run more workers (up to the number of partitions) or look at what holds them up",
+            tuple(f"partition {number}" for number in sorted(behind)),
+        )
+    late = sorted(
+        number
+        for number, count in group.waiting.items()
+        if count and number in group.saved_at and at - group.saved_at[number] > CHECKPOINT_SECONDS
+    )
+    if late:
+        oldest = max(at - group.saved_at[number] for number in late)
+        yield Finding(
+            "checkpoint-old",
+            "problem",
+            f"records wait, but the last checkpoint of {group.name} is {oldest:.0f} s old",
+            "look at the worker's log: ClickHouse may be away, or the worker stands still",
+            tuple(f"partition {number}" for number in late),
+        )

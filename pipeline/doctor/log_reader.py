@@ -1,0 +1,73 @@
+"""Folds the newest records of the topics into what they say of each source. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pipeline.decoding import JSON
+from pipeline.doctor.facts import LogFacts, PositionFacts, SourceId
+from schemas.positions import PositionRecord
+
+SETTLE_SECONDS = 20.0
+"""The tables show a record by then: a checkpoint takes seconds, also when ClickHouse is slow."""
+
+
+class _Head(msgspec.Struct):
+    """What is wanted of an events record; the batches are passed over."""
+
+    replica: str
+    dp_rank: int
+    incarnation: int
+    last_seq: int | None = None
+
+
+_from_msgpack = msgspec.msgpack.Decoder(_Head).decode
+_from_json = msgspec.json.Decoder(_Head).decode
+_position = msgspec.msgpack.Decoder(PositionRecord).decode
+
+
+class LogReader:
+    """Takes records in any order of partitions, each partition's in its own; times are seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._settled_before = now - SETTLE_SECONDS
+        self.log: dict[SourceId, LogFacts] = {}
+        self.positions: dict[SourceId, PositionFacts] = {}
+        self.saved_at: dict[str, dict[int, float]] = {}
+        """When the newest record of a checkpoint topic was written, by partition."""
+        self.newest_record_at: float | None = None
+        """Of the events topic."""
+
+    def event(self, value: bytes | None, headers: Iterable[tuple[str, bytes]], at: float) -> None:
+        """Take a record of the events topic; what cannot be decoded is the worker's to count."""
+        self.newest_record_at = max(at, self.newest_record_at or 0.0)
+        decode = _from_json if ("content-type", JSON) in headers else _from_msgpack
+        try:
+            head = decode(value or b"")
+        except msgspec.DecodeError:
+            return
+        source = (head.replica, head.dp_rank)
+        before = self.log.get(source)
+        if before is not None and head.incarnation < before.incarnation:
+            return
+        last_seq, settled = head.last_seq, before.settled if before else None
+        if before is not None and before.incarnation == head.incarnation:
+            last_seq = before.last_seq if last_seq is None else max(last_seq, before.last_seq or 0)
+        if at <= self._settled_before and last_seq is not None:
+            settled = (head.incarnation, last_seq)
+        self.log[source] = LogFacts(head.incarnation, last_seq, at, settled)
+
+    def position(self, value: bytes | None) -> None:
+        """Take a record of the positions topic."""
+        try:
+            record = _position(value or b"")
+        except msgspec.DecodeError:
+            return
+        self.positions[record.replica, record.dp_rank] = PositionFacts(record.incarnation, record.seq)
+
+    def checkpoint(self, topic: str, partition: int, at: float) -> None:
+        """Take a record of a checkpoint topic."""
+        saved = self.saved_at.setdefault(topic, {})
+        saved[partition] = max(at, saved.get(partition, 0.0))

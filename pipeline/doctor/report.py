@@ -1,0 +1,122 @@
+"""The diagnosis as text for people and as JSON for programs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from pipeline.doctor.facts import Facts, SourceId
+from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
+from pipeline.doctor.source_checks import clock
+
+VERDICTS = {HEALTHY: "healthy", PROBLEMS: "problems", CANNOT_TELL: "cannot tell"}
+SHOWN_SUBJECTS = 5
+
+_COLUMNS = (
+    *("source", "connected", "last batch", "position", "log", "table"),
+    *("lost", "filled", "trust", "since", "drift"),
+)
+
+
+def as_json(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return verdict, findings and the figures of each source."""
+    code = exit_code(findings)
+    return {
+        "verdict": VERDICTS[code],
+        "exit_code": code,
+        "at": facts.at,
+        "findings": [msgspec.to_builtins(finding) for finding in findings],
+        "sources": [_figures(facts, source) for source in facts.sources()],
+        "topics": [msgspec.to_builtins(topic) for topic in facts.kafka.topics],
+        "groups": [
+            {
+                "name": group.name,
+                "topic": group.topic,
+                "members": group.members,
+                "waiting_records": sum(group.waiting.values()),
+                "oldest_checkpoint_at": min(group.saved_at.values(), default=None),
+            }
+            for group in facts.kafka.groups
+        ],
+        "tables_written_at": facts.store.written_at,
+    }
+
+
+def as_text(facts: Facts, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield lines: the sources, the agents, the findings, the verdict."""
+    rows = [_COLUMNS, *(_cells(_figures(facts, source)) for source in facts.sources())]
+    if len(rows) > 1:
+        widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+        for row in rows:
+            yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield ""
+    for group in facts.kafka.groups:
+        saved = max(group.saved_at.values(), default=None)
+        checkpoint = "no checkpoint" if saved is None else f"checkpoint {facts.at - saved:.0f} s ago"
+        waiting = sum(group.waiting.values())
+        yield f"{group.name}: {group.members} workers, {waiting} records wait, {checkpoint}"
+    if facts.store.written_at is not None:
+        yield f"tables: last written {max(0.0, facts.at - facts.store.written_at):.0f} s ago"
+    for finding in findings:
+        yield ""
+        yield f"{finding.severity.upper()} {finding.code}: {finding.message}"
+        if finding.subjects:
+            more = len(finding.subjects) - SHOWN_SUBJECTS
+            rest = f" and {more} more" if more > 0 else ""
+            yield f"  at: {', '.join(finding.subjects[:SHOWN_SUBJECTS])}{rest}"
+        if finding.remedy:
+            yield f"  do: {finding.remedy}"
+    yield ""
+    yield f"verdict: {VERDICTS[exit_code(findings)]}"
+
+
+def _figures(facts: Facts, source: SourceId) -> dict[str, Any]:
+    row, life = facts.store.health.get(source), facts.store.lives.get(source)
+    log, position = facts.kafka.log.get(source), facts.kafka.positions.get(source)
+    return {
+        "replica": source[0],
+        "dp_rank": source[1],
+        "connected": row.connected if row else None,
+        "last_batch_at": row.last_batch_at if row else None,
+        "incarnation": row.incarnation if row else life.incarnation if life else None,
+        "position_seq": position.seq if position else None,
+        "log_seq": log.last_seq if log else None,
+        "table_seq": row.last_seq if row else life.last_seq if life else None,
+        "gap_batches": row.gap_batches if row else None,
+        "replayed_batches": row.replayed_batches if row else None,
+        "lost_batches": row.lost_batches if row else None,
+        "trust": life.trust if life else row.trust if row else None,
+        "trust_since": life.trust_since if life else None,
+        "drift_blocks": row.drift_blocks if row else None,
+        "drift_since": row.drift_since if row else None,
+        "closed": life.closed_reason if life and life.closed_at is not None else None,
+        "hash_domain": life.hash_domain if life else None,
+        "engine": life.engine if life else None,
+        "wire_era": life.wire_era if life else None,
+    }
+
+
+def _cells(figures: dict[str, Any]) -> tuple[str, ...]:
+    def shown(name: str) -> str:
+        return "-" if figures[name] is None else str(figures[name])
+
+    def at(name: str) -> str:
+        return "-" if figures[name] is None else clock(figures[name])
+
+    connected = {True: "yes", False: "NO", None: "-"}[figures["connected"]]
+    filled = "-" if figures["gap_batches"] is None else str(figures["gap_batches"] - figures["lost_batches"])
+    return (
+        f"{figures['replica']}/{figures['dp_rank']}",
+        f"{connected} ({figures['closed']})" if figures["closed"] else connected,
+        at("last_batch_at"),
+        shown("position_seq"),
+        shown("log_seq"),
+        shown("table_seq"),
+        shown("lost_batches"),
+        filled,
+        shown("trust"),
+        at("trust_since"),
+        shown("drift_blocks"),
+    )

@@ -1,0 +1,243 @@
+"""What log and tables say of each source: contact, loss, trust, drift. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from pipeline.doctor.facts import Facts, HealthFacts, LifeFacts, SourceId
+from pipeline.doctor.finding import Finding
+
+SILENT_SECONDS = 45.0
+"""The connector speaks of every source at least once in ten seconds; the rest is what may be under way."""
+LAG_SECONDS = 60.0
+FELL_BESIDE_SECONDS = 120.0
+"""A restart that the stream shows explains counters that fall within this time of it."""
+SUPERSEDED = 3
+"""Lives in an hour that were replaced without an end."""
+DUPLICATES = 100
+"""A restart of a connector repeats some batches, too."""
+
+
+def source_findings(facts: Facts) -> Iterator[Finding]:
+    """Yield what is wrong with sources; those with the same trouble in one finding."""
+    sources = facts.sources()
+    health, lives = facts.store.health, facts.store.lives
+    if facts.store.unavailable is None and facts.kafka.unavailable is None and not sources:
+        yield Finding(
+            "no-source",
+            "unknown",
+            "no source is configured, and neither log nor tables know of one",
+            "give the settings that connector and worker have",
+        )
+    log = facts.kafka.log
+    log_known = facts.kafka.unavailable is None and facts.kafka.log_seconds >= SILENT_SECONDS
+    never = [source for source in sources if not {source} & (log.keys() | health.keys() | lives.keys())]
+    tables_known = facts.store.unavailable is None and not facts.store.unanswered
+    if never and log_known and tables_known:
+        yield Finding(
+            "source-unknown",
+            "problem",
+            "nothing was ever heard of configured sources",
+            "is the connector running, and with these settings?",
+            _names(never),
+        )
+    if log_known:
+        mute = [
+            source
+            for source in sources
+            if source not in never
+            and (source not in log or facts.at - log[source].told_at > SILENT_SECONDS)
+            and not _removed(lives.get(source))
+        ]
+        if mute:
+            yield Finding(
+                "connector-silent",
+                "problem",
+                f"the connector has said nothing of these sources for {SILENT_SECONDS:.0f} s",
+                "is `kvlens connect` running with them, and does Kafka take what it publishes?",
+                _names(mute),
+            )
+    for check in (_disconnected, _degraded, _drifting, _undecodable, _late, _noticed):
+        yield from check(facts, sources)
+    yield from _contested(facts, sources)
+    yield from _fallen(facts, sources)
+
+
+def _where(
+    facts: Facts, sources: list[SourceId], wrong: Callable[[HealthFacts], bool]
+) -> dict[SourceId, HealthFacts]:
+    health = facts.store.health
+    return {source: health[source] for source in sources if source in health and wrong(health[source])}
+
+
+def _disconnected(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    found = _where(facts, sources, lambda row: not row.connected)
+    if found:
+        yield Finding(
+            "source-disconnected",
+            "problem",
+            "not connected: " + "; ".join(_last_batch(source, row) for source, row in _first(found)),
+            "does the engine run, is its endpoint right (rank r on port + r), is the network open? After "
+            "connector.silent_seconds its blocks leave the fleet",
+            _names(found),
+        )
+
+
+def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    lives, health = facts.store.lives, facts.store.health
+    for trust, severity, code in (
+        ("degraded", "problem", "trust-degraded"),
+        ("partial", "note", "trust-partial"),
+    ):
+        found = {
+            source: lives[source]
+            for source in sources
+            if source in lives and lives[source].trust == trust and lives[source].closed_at is None
+        }
+        if not found:
+            continue
+        details = []
+        for source, life in _first(found):
+            row = health.get(source)
+            lost = f", {row.lost_batches} batches lost in the last hour" if row and row.lost_batches else ""
+            details.append(f"{_name(source)} since {clock(life.trust_since)}{lost}")
+        if trust == "degraded":
+            message = "batches or events are missing, figures may be wrong: " + "; ".join(details)
+            remedy = (
+                "find out why they were lost; only a clear of the engine's cache or its restart repairs it"
+            )
+        else:
+            message = "joined late, older blocks are unknown: " + "; ".join(details)
+            remedy = ""
+        yield Finding(code, "problem" if severity == "problem" else "note", message, remedy, _names(found))
+
+
+def _drifting(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    found = _where(facts, sources, lambda row: row.drift_blocks > 0)
+    if found:
+        yield Finding(
+            "drift",
+            "problem",
+            "more blocks resident than the engine has: "
+            + "; ".join(
+                f"{_name(source)} {row.drift_blocks} too many since {clock(row.drift_since)}"
+                for source, row in _first(found)
+            ),
+            "removals were lost before they were numbered, or stores are announced again "
+            "(worker.reannounced); do not trust their occupancy until a clear or a restart",
+            _names(found),
+        )
+
+
+def _undecodable(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    found = _where(facts, sources, lambda row: row.undecodable_events > 0)
+    if found:
+        yield Finding(
+            "undecodable",
+            "problem",
+            "events that could not be understood in the last hour: "
+            + "; ".join(f"{_name(source)} {row.undecodable_events}" for source, row in _first(found)),
+            "the connector's log and kvlens_connector_undecodable_total say why",
+            _names(found),
+        )
+
+
+def _late(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    found = _where(facts, sources, lambda row: row.lag_seconds > LAG_SECONDS)
+    if found:
+        yield Finding(
+            "source-late",
+            "note",
+            "batches came late in the last hour, or clocks differ: "
+            + "; ".join(f"{_name(source)} up to {row.lag_seconds:.0f} s" for source, row in _first(found)),
+            "",
+            _names(found),
+        )
+
+
+def _noticed(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    found = _where(facts, sources, lambda row: row.gap_batches > row.lost_batches)
+    if found:
+        yield Finding(
+            "gaps-filled",
+            "note",
+            "batches did not come live in the last hour and were filled by replay: "
+            + "; ".join(
+                f"{_name(source)} {row.gap_batches - row.lost_batches}" for source, row in _first(found)
+            ),
+            "",
+            _names(found),
+        )
+
+
+def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    lives, health = facts.store.lives, facts.store.health
+    found = [
+        source
+        for source in sources
+        if (source in lives and lives[source].superseded >= SUPERSEDED)
+        or (source in health and health[source].duplicate_batches > max(DUPLICATES, health[source].batches))
+    ]
+    if found:
+        yield Finding(
+            "two-connectors",
+            "problem",
+            "lives of these engines replace each other without an end, or most of their batches come twice",
+            "see that no two connectors read the same engine, then restart the one that stays",
+            _names(found),
+        )
+
+
+def _fallen(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    found = []
+    for source in sources:
+        life = facts.store.lives.get(source)
+        openings = life.openings if life else ()
+        for fell in facts.store.counters_fell.get(source, ()):
+            if facts.at - fell > FELL_BESIDE_SECONDS and not any(
+                abs(opened - fell) <= FELL_BESIDE_SECONDS for opened in openings
+            ):
+                found.append(source)
+                break
+    if found:
+        yield Finding(
+            "counters-fell",
+            "problem",
+            "the engine's own counters fell, so it was restarted, but its event stream shows no restart",
+            "does metrics_url point at the same process as endpoint, and not at a load balancer?",
+            _names(found),
+        )
+
+
+def _removed(life: LifeFacts | None) -> bool:
+    return life is not None and life.closed_reason == "removed"
+
+
+def _name(source: SourceId) -> str:
+    return f"{source[0]}/{source[1]}"
+
+
+def _names(
+    sources: list[SourceId] | dict[SourceId, LifeFacts] | dict[SourceId, HealthFacts],
+) -> tuple[str, ...]:
+    return tuple(_name(source) for source in sources)
+
+
+NAMED = 3
+"""Sources whose figures a message spells out; `subjects` has all."""
+
+
+def _first(found: dict[SourceId, Any]) -> list[tuple[SourceId, Any]]:
+    return list(found.items())[:NAMED]
+
+
+def _last_batch(source: SourceId, row: HealthFacts) -> str:
+    heard = "never heard" if row.last_batch_at is None else f"last batch {clock(row.last_batch_at)}"
+    return f"{_name(source)} {heard}"
+
+
+def clock(at: float | None) -> str:
+    """Return a time as people write it, UTC."""
+    return "?" if at is None else datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

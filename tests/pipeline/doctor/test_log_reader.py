@@ -1,0 +1,74 @@
+"""The ends of the topics folded into what they say of each source."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pipeline.doctor.facts import LogFacts, PositionFacts
+from pipeline.doctor.log_reader import LogReader
+from schemas.events import Batch, EventsRecord, SourceStatus
+from schemas.positions import PositionRecord
+
+NOW = 1_800_000_000.0
+JSON = [("content-type", b"application/json")]
+
+
+def record(life: int, *seqs: int, replica: str = "a") -> EventsRecord:
+    batches = [Batch(seq, NOW, NOW, []) for seq in seqs]
+    if not seqs:
+        batches = [Batch(None, NOW, NOW, [SourceStatus(connected=True)])]
+    first, last = (seqs[0], seqs[-1]) if seqs else (None, None)
+    return EventsRecord(replica, "m", "d", 0, life, batches, first_seq=first, last_seq=last)
+
+
+def packed(event: EventsRecord) -> bytes:
+    return msgspec.msgpack.encode(event)
+
+
+def test_newest_position_settled_position_and_time_of_each_source() -> None:
+    reader = LogReader(NOW)
+    reader.event(packed(record(1, 5, 6)), [], NOW - 60)
+    reader.event(packed(record(1, 7)), [], NOW - 30)
+    reader.event(msgspec.json.encode(record(1, 8, 9)), JSON, NOW - 10)
+    reader.event(packed(record(1)), [], NOW - 3)
+    reader.event(packed(record(4, 0, replica="b")), [], NOW - 40)
+    assert reader.log == {
+        ("a", 0): LogFacts(1, 9, NOW - 3, (1, 7)),
+        ("b", 0): LogFacts(4, 0, NOW - 40, (4, 0)),
+    }
+    assert reader.newest_record_at == NOW - 3
+
+
+def test_a_new_life_counts_and_what_an_old_one_says_late_does_not() -> None:
+    reader = LogReader(NOW)
+    reader.event(packed(record(1, 50)), [], NOW - 60)
+    reader.event(packed(record(2)), [], NOW - 50)
+    assert reader.log["a", 0] == LogFacts(2, None, NOW - 50, (1, 50))
+    reader.event(packed(record(1, 51)), [], NOW - 40)
+    reader.event(packed(record(2, 0)), [], NOW - 30)
+    assert reader.log["a", 0] == LogFacts(2, 0, NOW - 30, (2, 0))
+
+
+def test_repeated_records_do_not_set_a_position_back() -> None:
+    reader = LogReader(NOW)
+    for seqs in ((1, 2), (3,), (1, 2)):
+        reader.event(packed(record(1, *seqs)), [], NOW - 60)
+    assert reader.log["a", 0].last_seq == 3
+
+
+def test_what_cannot_be_decoded_says_nothing_of_a_source() -> None:
+    reader = LogReader(NOW)
+    reader.event(b"\xc1", [], NOW - 1)
+    reader.event(None, [], NOW - 1)
+    reader.position(b"\xc1")
+    assert (reader.log, reader.positions, reader.newest_record_at) == ({}, {}, NOW - 1)
+
+
+def test_the_newest_record_of_positions_and_checkpoints_counts() -> None:
+    reader = LogReader(NOW)
+    for seq in (3, 9):
+        reader.position(msgspec.msgpack.encode(PositionRecord("a", 1, 0, 5, incarnation=2, seq=seq)))
+    assert reader.positions == {("a", 1): PositionFacts(2, 9)}
+    for at in (5.0, 9.0, 7.0):
+        reader.checkpoint("t", 3, at)
+    assert reader.saved_at == {"t": {3: 9.0}}
