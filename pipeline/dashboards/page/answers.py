@@ -1,4 +1,4 @@
-"""Runs the statements of panels on the store, bounded, a few at a time, each at most once in a few seconds."""
+"""Runs the statements of panels: bounded, a few at a time, each at most once in a few seconds."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Answers:
             result = self._client.query(
                 sql, parameters=dict(parameters), settings={**LIMITS, "database": self._store.database}
             )
-        return tuple(result.column_names), list(result.result_rows)
+        return tuple(result.column_names), [tuple(row) for row in result.result_rows]
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a browser asks of a panel: a range, and what it narrows it down to. Checked here, bound by the server."""
+"""What a browser asks of a panel: a range, and what it narrows it down to; checked."""
 
 from __future__ import annotations
 
