@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
 
+from connectors.backlog import BacklogBudget
 from connectors.descriptors import raise_limit, require
 from connectors.discovery.file import SettingsFile
 from connectors.discovery.follow import Follower
@@ -18,7 +19,9 @@ from connectors.position_ledger import Mention
 from connectors.positions import Positions
 from connectors.publisher import Publisher
 from connectors.quiet import QuietReports
+from connectors.recovering import Recovering
 from connectors.scrape import Scraper
+from connectors.sequence import StoredPosition
 from connectors.source import Source, SourceKey, SourceStream
 from connectors.subscriber import Received, Subscriber
 from connectors.telemetry import Telemetry
@@ -73,6 +76,13 @@ class Connector:
         self._subscriber = Subscriber(
             hand_over_bytes=settings.connector.hand_over_bytes, refused=self.telemetry.endpoint_refused
         )
+        self._backlog = BacklogBudget(settings.connector.backlog_bytes)
+        self._recovering = Recovering(
+            self.streams,
+            timeout_seconds=settings.connector.replay_timeout_seconds,
+            publish=self._publish,
+            room=self._publisher.room,
+        )
         self._scraper = Scraper(
             interval_seconds=settings.connector.scrape_seconds,
             timeout_seconds=settings.connector.scrape_timeout_seconds,
@@ -108,6 +118,7 @@ class Connector:
             {
                 "kvlens_connector_unacknowledged_bytes": lambda: self._publisher.unacknowledged_bytes,
                 "kvlens_connector_hand_over_bytes": lambda: self._subscriber.waiting_bytes,
+                "kvlens_connector_backlog_bytes": lambda: self._backlog.used,
             },
             self.connected,
         )
@@ -125,6 +136,7 @@ class Connector:
         self._pump = asyncio.create_task(self._pump_messages(), name="pump")
         self._ticker = asyncio.create_task(self._tick(), name="ticker")
         self._reporter = asyncio.create_task(self._report_quiet(), name="reporter")
+        self._recovering.start()
 
     async def begin(self) -> None:
         """Read the first sources, listen for engines that connect, and follow what changes from now on."""
@@ -144,13 +156,21 @@ class Connector:
         Raises PositionsUnreadable, PositionsUnwritable and DescriptorsExhausted, and then adds none.
         """
         require(len(self.streams) + len(sources))
-        await self._positions.resume(sources)
+        positions = await self._positions.resume(sources)
         for source in sources:
-            self._add(source)
+            position = positions[source.key]
+            self._add(
+                source, StoredPosition(position.incarnation, position.seq, position.mark, position.closed)
+            )
 
-    def _add(self, source: Source) -> None:
+    def _add(self, source: Source, position: StoredPosition) -> None:
         self.streams[source.key] = SourceStream(
-            source, self._settings, time.time, observe=self.telemetry.stream_event
+            source,
+            self._settings,
+            time.time,
+            observe=self.telemetry.stream_event,
+            resume=position,
+            budget=self._backlog,
         )
         if self._follower.peer(source.key) is None:
             self._subscriber.add(source.key, source.endpoint, source.topic)
@@ -181,7 +201,7 @@ class Connector:
 
     def readdress(self, source: Source) -> None:
         """Go on reading a source whose replay endpoint or metrics page has another address."""
-        self.streams[source.key].source = source
+        self.streams[source.key].readdress(source)
         if source.metrics_url is None:
             self._scraper.remove(source.replica)
         else:
@@ -207,7 +227,14 @@ class Connector:
         """Wait for `stop`; raises what ended a part that should have run."""
         self.telemetry.started(len(self.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
-        tasks = (self._pump, self._ticker, self._reporter, self._positions.task, self._following)
+        tasks = (
+            self._pump,
+            self._ticker,
+            self._reporter,
+            self._recovering.task,
+            self._positions.task,
+            self._following,
+        )
         parts = [task for task in tasks if task is not None]
         try:
             done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
@@ -224,6 +251,7 @@ class Connector:
             self._following.cancel()
             await asyncio.wait({self._following})
         await self._scraper.stop()
+        await self._recovering.stop()
         self._subscriber.stop(self._settings.drain_seconds * STOP_SHARE)
         if self._pump is not None:
             # It ends by itself when the subscriber has handed over the last message.
@@ -234,8 +262,9 @@ class Connector:
         for task in (self._ticker, self._reporter):
             if task is not None:
                 task.cancel()
+        # The engines live on: whoever reads them next goes on where the log ends.
         for stream in self.streams.values():
-            self._publish(stream.close("shutdown", blocks_lost=False))
+            self._publish(stream.flush())
         abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
         await self._positions.stop(max(POSITIONS_STOP_SECONDS, deadline - time.monotonic()))
         await self._publisher.stop()
@@ -274,6 +303,7 @@ class Connector:
 
     def _feed(self, stream: SourceStream, received: Received) -> None:
         self._publish(stream.feed_all(received.messages, received.received_at))
+        self._recovering.look(stream)
         self._subscriber.release(received.size)
 
     async def _tick(self) -> None:
@@ -293,6 +323,8 @@ class Connector:
             if self._publisher.full:
                 continue
             now = time.time()
+            for key, stream in self.streams.items():
+                self._publish(stream.quiet(now, connected=self.connected(key)))
             heard = [(key, stream.counts.last_received_at) for key, stream in self.streams.items()]
             for key in reports.due(now, heard):
                 self._publish(self.streams[key].note(SourceStatus(self.connected(key)), now))

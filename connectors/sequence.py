@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -9,6 +10,8 @@ RECENT_BATCHES = 256
 """How far back a repeated batch is recognised; older numbers can only be those of a new life."""
 MAX_SEQUENCE = 1 << 48
 """Engines count batches from 0 and get nowhere near: random bytes must not move a position."""
+MAX_REPLAYED = 1 << 20
+"""Replayed batches that are recognised when they come live, too; engines buffer 10,000 by default."""
 _FINGERPRINT_BYTES = 64
 
 
@@ -44,6 +47,20 @@ class Restart:
     """The first batch that we see of a new life of the engine."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPosition:
+    """Where a source is in the log, as a connector that starts knows it."""
+
+    incarnation: int
+    """Last incarnation published."""
+    seq: int | None = None
+    """Last sequence number published of it; None when there is none."""
+    mark: int = 0
+    """Fingerprint of that batch."""
+    closed: bool = False
+    """The incarnation was ended: what comes is another one."""
+
+
 Decision = New | Duplicate | Gap | Restart
 
 NEW = New()
@@ -52,23 +69,41 @@ RESTART = Restart()
 
 
 class SequencePosition:
-    """The last batch taken of one incarnation and the fingerprints of the recent ones."""
+    """The last batch taken of one incarnation and the fingerprints of those that may come again."""
 
-    __slots__ = ("_recent", "due", "last")
+    __slots__ = ("_recent", "_replayed", "_replayed_first", "due", "last", "mark")
 
     def __init__(self, seq: int, mark: int) -> None:
         self.last = seq
         """Sequence number of the last batch taken."""
+        self.mark = mark
+        """Its fingerprint."""
         self.due = seq + 1
         """The number to come: `last + 1`, or further where the numbers between were passed over."""
         self._recent: list[tuple[int, int] | None] = [None] * RECENT_BATCHES
         self._recent[seq % RECENT_BATCHES] = (seq, mark)
+        self._replayed_first = 0
+        self._replayed = array("I")
 
     def advance(self, seq: int, mark: int) -> None:
         """Take batch `seq`, which must be greater than `last`; `mark` is its fingerprint."""
         self.last = seq
-        self.due = seq + 1
+        self.mark = mark
+        if seq >= self.due:
+            self.due = seq + 1
         self._recent[seq % RECENT_BATCHES] = (seq, mark)
+
+    def advance_by_replay(self, seq: int, mark: int) -> None:
+        """Likewise; it may come live, too, from a queue that holds many thousand messages."""
+        if self.last + 1 != self._replayed_first + len(self._replayed) or (
+            seq - self._replayed_first >= MAX_REPLAYED
+        ):
+            self._replayed_first = seq
+            self._replayed = array("I")
+        missing = seq - self._replayed_first - len(self._replayed)
+        self._replayed.extend(array("I", bytes(missing * self._replayed.itemsize)))
+        self._replayed.append(mark)
+        self.advance(seq, mark)
 
     def pass_over(self, seq: int) -> None:
         """Take note that nobody could understand what came as batch `seq`.
@@ -79,13 +114,16 @@ class SequencePosition:
             self.due += 1
 
     def taken(self, seq: int, mark: int) -> bool:
-        """Tell whether this very batch is among the recent ones."""
-        return self._recent[seq % RECENT_BATCHES] == (seq, mark)
+        """Tell whether this very batch is among the recent or the replayed ones."""
+        if self._recent[seq % RECENT_BATCHES] == (seq, mark):
+            return True
+        place = seq - self._replayed_first
+        return 0 <= place < len(self._replayed) and self._replayed[place] == mark
 
-    @property
-    def recent(self) -> list[tuple[int, int]]:
-        """(sequence number, fingerprint) of the recent batches of this incarnation, oldest first."""
-        return sorted(entry for entry in self._recent if entry is not None)
+    def forget_replayed(self) -> None:
+        """Forget what was replayed if the live stream is further on: it does not come any more."""
+        if self._replayed and self.last >= self._replayed_first + len(self._replayed):
+            self._replayed = array("I")
 
 
 def decide(position: SequencePosition, seq: int, mark: int) -> Decision:

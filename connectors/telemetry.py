@@ -49,6 +49,7 @@ CounterName = Literal[
 GaugeName = Literal[
     "kvlens_connector_unacknowledged_bytes",  # encoded records waiting for Kafka
     "kvlens_connector_hand_over_bytes",  # received frames waiting to be decoded
+    "kvlens_connector_backlog_bytes",  # received batches waiting for what is missing before them
 ]
 StreamMetricName = Literal[
     "kvlens_connector_batches_total",  # batches taken, by replica
@@ -331,6 +332,7 @@ _HELP: dict[CounterName | GaugeName | StreamMetricName, str] = {
     "kvlens_connector_scrape_failures_total": "Metrics pages of engines that could not be read.",
     "kvlens_connector_unacknowledged_bytes": "Encoded records waiting for Kafka.",
     "kvlens_connector_hand_over_bytes": "Received frames waiting to be decoded.",
+    "kvlens_connector_backlog_bytes": "Received batches waiting for what is missing before them.",
     "kvlens_connector_batches_total": "Batches taken.",
     "kvlens_connector_engine_events_total": "Events in the batches, as the engine counts them.",
     "kvlens_connector_payload_bytes_total": "Payload bytes of the batches.",

@@ -28,11 +28,9 @@ UndecodableReason = Literal[
 
 GapReason = Literal[
     "replay_not_configured",  # the replica has no replay endpoint
-    "replay_not_attempted",  # the connector did not ask for a replay
     "replay_truncated",  # the engine's buffer does not reach back so far
     "replay_holes",  # the replay itself lacked batches
     "replay_timeout",  # the engine did not answer in time
-    "hand_over_full",  # received faster than Kafka took them, beyond `connector.hand_over_bytes`
 ]
 
 ClosedReason = Literal[

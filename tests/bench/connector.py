@@ -62,7 +62,7 @@ class Generator:
         self._process.wait()
 
 
-def _metric(port: int, name: str) -> float:
+def metric(port: int, name: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
         lines = page.read().decode().splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
@@ -87,15 +87,15 @@ def _connector(bootstrap: str, streams: Streams, count: int) -> tuple[float, flo
             time.sleep(2)
             idle, began = cpu_seconds(process.pid), time.monotonic()
             generator.go()
-            while _metric(port, "kvlens_connector_batches_total") < count * len(streams):
+            while metric(port, "kvlens_connector_batches_total") < count * len(streams):
                 if process.poll() is not None or time.monotonic() - began > 120:
                     raise SystemExit("the connector did not take every frame")
                 time.sleep(0.25)
-            while _metric(port, "kvlens_connector_unacknowledged_bytes") > 0:
+            while metric(port, "kvlens_connector_unacknowledged_bytes") > 0:
                 time.sleep(0.05)
             wall = time.monotonic() - began
             used = cpu_seconds(process.pid) - idle
-            lost = _metric(port, "kvlens_connector_lost_batches_total")
+            lost = metric(port, "kvlens_connector_lost_batches_total")
         generator.stop()
     if lost:
         raise SystemExit(f"{lost:.0f} frames were lost: the figure would be of fewer frames")

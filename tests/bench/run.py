@@ -9,6 +9,7 @@ from pathlib import Path
 import agent
 import connector
 import freshness
+import idle
 import memory
 import speed
 from figures import Figures, machine
@@ -17,15 +18,13 @@ from ports import free_port
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
 
-PARTS = ("connector", "agent", "memory", "freshness")
+PARTS = ("connector", "idle", "agent", "memory", "freshness")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "parts", nargs="*", default=[], help="connector, agent, memory, freshness; default: all"
-    )
-    parts = parser.parse_args().parts or ["connector", "agent", "memory", "freshness"]
+    parser.add_argument("parts", nargs="*", default=[], help=f"{', '.join(PARTS)}; default: all")
+    parts = parser.parse_args().parts or PARTS
     print(f"kvlens bench on {machine()}", flush=True)
     figures = Figures()
     with tempfile.TemporaryDirectory(prefix="kvlens-bench-") as directory:
@@ -37,6 +36,8 @@ def main() -> None:
             speed.run(figures)
             if "connector" in parts:
                 connector.run(figures, broker.bootstrap_servers)
+            if "idle" in parts:
+                idle.run(figures, broker.bootstrap_servers)
             if "agent" in parts:
                 agent.run(figures, broker.bootstrap_servers, store.url)
             if "memory" in parts:

@@ -174,21 +174,16 @@ async def test_captures_of_two_sources_arrive_normalised_in_order_and_described(
         for name, engine in engines.items()
     ]
     began = time.time()
-    async with Log(kafka) as log:
-        async with _running(_settings(kafka, replicas)):
-            for name, engine in engines.items():
-                await engine.subscribed()
-                engine.send(captures[name])
-            await log.until(
-                lambda: all(len(log.numbered(name)) == len(frames) for name, frames in captures.items())
-            )
-        await log.until(lambda: all(isinstance(log.notices(name)[-1], Closed) for name in captures))
+    async with Log(kafka) as log, _running(_settings(kafka, replicas)):
+        for name, engine in engines.items():
+            await engine.subscribed()
+            engine.send(captures[name])
+        await log.until(
+            lambda: all(len(log.numbered(name)) == len(frames) for name, frames in captures.items())
+        )
     for name, frames in captures.items():
         assert _found(log.numbered(name)) == _expected(frames)
-        assert log.notices(name) == [
-            Opened(0, True, engines[name].endpoint),
-            Closed("shutdown", blocks_lost=False),
-        ]
+        assert log.notices(name) == [Opened(0, True, engines[name].endpoint)], "the engines live on"
         records = log.records(name)
         (incarnation,) = {record.incarnation for record in records}
         assert began <= incarnation / 1e6 <= time.time()
@@ -295,7 +290,7 @@ async def test_stop_publishes_what_was_received(
             await engine.subscribed()
             engine.send([_message(seq) for seq in range(5000)])
             await asyncio.sleep(0.5)
-        await log.until(lambda: bool(log.notices("r")) and isinstance(log.notices("r")[-1], Closed))
+        await log.until(lambda: len(log.numbered("r")) == 5000)
     assert [batch.seq for batch in log.numbered("r")] == list(range(5000))
 
 

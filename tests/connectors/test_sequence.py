@@ -58,11 +58,23 @@ def test_number_passed_over_is_no_gap_and_may_still_come() -> None:
     assert decide(position, 5, 2) == Restart()
 
 
-def test_recent_is_exported_in_order() -> None:
-    position = SequencePosition(3, 30)
-    position.advance(4, 40)
-    position.advance(9, 90)
-    assert position.recent == [(3, 30), (4, 40), (9, 90)]
+def test_replayed_batches_are_recognised_however_many_and_until_the_live_stream_is_past_them() -> None:
+    position = SequencePosition(100, 1)
+    for seq in range(101, 5101):
+        position.advance_by_replay(seq, seq * 7)
+    position.advance_by_replay(5105, 99)
+    assert all(position.taken(seq, seq * 7) for seq in range(101, 5101))
+    assert position.taken(5105, 99)
+    assert not any(position.taken(seq, seq * 7 + 1) for seq in range(101, 5110))
+    position.forget_replayed()
+    assert position.taken(101, 707)
+    position.advance(5106, 3)
+    position.forget_replayed()
+    assert not position.taken(101, 707)
+    assert position.taken(5100, 5100 * 7), "one of the recent"
+    position.advance_by_replay(9000, 5)
+    assert (position.last, position.due, position.mark) == (9000, 9001, 5)
+    assert position.taken(9000, 5)
 
 
 def test_fingerprint_tells_lives_apart_by_their_timestamps() -> None:
@@ -146,4 +158,5 @@ def test_decisions_agree_with_a_list_of_all_that_arrived(arrived: list[tuple[int
         position.advance(seq, mark)
         ours.append((life, seq))
     if position is not None:
-        assert position.recent == [(seq, life * 1_000_000 + seq) for life, seq in ours]
+        assert all(position.taken(seq, life * 1_000_000 + seq) for life, seq in ours)
+        assert position.last == ours[-1][1]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.normalise import Normaliser
-from connectors.source import MAX_BATCH_BYTES, Source, SourceStream
+from connectors.source import Source, SourceStream
+from connectors.source_log import MAX_BATCH_BYTES
 from schemas.events import (
     Batch,
     Closed,
@@ -109,15 +110,10 @@ def test_gap_stands_in_its_place() -> None:
         (6, Stored),
     ]
     assert _notices(records)[1] == Gap(2, 4, "replay_not_configured")
-    assert (stream.counts.gaps, stream.counts.lost_batches, stream.counts.batches) == (1, 3, 4)
+    assert (stream.counts.gaps, stream.counts.lost_batches) == (1, 3)
+    assert stream.counts.gaps_by_reason == {"replay_not_configured": 1}
+    assert stream.counts.batches == 4
     assert len({record.incarnation for record in records}) == 1
-
-
-def test_gap_of_a_source_with_replay_says_so() -> None:
-    source = Source("r", 0, "m", "t", "d", "tcp://127.0.0.1:1", replay_endpoint="tcp://127.0.0.1:2")
-    stream = _stream(source=source)
-    records = stream.feed_all([_message(0), _message(2)], NOW) + stream.flush()
-    assert _notices(records)[1] == Gap(1, 1, "replay_not_attempted")
 
 
 def test_duplicates_are_dropped_and_told() -> None:

@@ -40,10 +40,14 @@ TABLES = (
 
 def as_toml(settings: Settings) -> str:
     """Every setting, as a file for `--config`."""
-    document = msgspec.to_builtins(settings)
-    replicas = document.pop("replicas")
-    sections = [(f"[{name}]", keys) for name, keys in document.items()]
-    sections += [("[[replicas]]", replica) for replica in replicas]
+    sections: list[tuple[str, dict[str, Any]]] = []
+    for name, content in msgspec.to_builtins(settings).items():
+        if isinstance(content, tuple):
+            sections += [(f"[[{name}]]", table) for table in content]
+            continue
+        lists = {key: tables for key, tables in content.items() if isinstance(tables, tuple)}
+        sections.append((f"[{name}]", {key: value for key, value in content.items() if key not in lists}))
+        sections += [(f"[[{name}.{key}]]", table) for key, tables in lists.items() for table in tables]
     return "\n".join(
         line
         for head, keys in sections

@@ -1,0 +1,381 @@
+"""Decide what is missing of a source, what to ask its engine for, and in which order things are taken. No IO.
+
+Live messages that cannot be taken yet wait in a backlog. An ask begins with the last batch taken, whose
+fingerprint tells whether the engine still lives the same life; so a gap, a restart, the start of a connector
+and the unseen end of a quiet stream are one question. What an answer brings is merged with the backlog, in
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from connectors.backlog import Backlog
+from connectors.sequence import MAX_SEQUENCE, Duplicate, Gap, Restart, decide, fingerprint
+from connectors.source_log import Message, SourceLog
+from schemas.reasons import GapReason
+
+MAX_HOLES = 64
+"""Answers in a row, with a hole or cut off, that are followed by another ask; then holes are final."""
+UNANSWERED_ASKS = 2
+"""Asks without an answer after which live messages do not wait any longer."""
+MAX_DISORDERED = 1_000
+"""Batches out of order after which an answer is not read any further."""
+FRUITLESS_PAUSE_SECONDS = 0.1
+"""Pause after an answer that did not help; doubles with each further one."""
+UNANSWERED_PAUSE_SECONDS = 5.0
+"""Likewise after an ask without an answer."""
+MAX_PAUSE_SECONDS = 60.0
+_MAX_DOUBLINGS = 10
+
+Outcome = Literal[
+    "end",  # the engine said that this was all
+    "timeout",  # nothing more came for too long
+    "unreachable",  # nobody listens at the endpoint
+    "enough",  # the rest of the answer was of no use
+]
+LeftOut = Literal[
+    "backlog",  # live, and no room to wait, or of no use there; it is asked for
+    "past_life",  # live, and of a life that was over before
+    "disordered",  # answered out of order, repeated, or with an impossible number
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A replay request."""
+
+    first: int
+    """Sequence number that the answer should begin with."""
+    urgent: bool
+    """Whether something is known to be missing, and the engine to answer, or live messages wait for it."""
+
+
+@dataclass(slots=True)
+class _Flight:
+    """An ask on its way."""
+
+    first: int
+    mark: int | None
+    """Fingerprint of batch `first`; None when nothing is known of this life."""
+    due: int
+    """The number that was due when it was sent."""
+    missed: bool
+    """Whether something behind `due` was known then."""
+    arrivals: int
+    """Live messages that had come before."""
+    newest: int
+    newest_message: Message | None = None
+    disordered: int = 0
+    hole: bool = False
+    """It was given up at a hole, to be asked for again."""
+    void: bool = False
+    """Another life of the engine began."""
+
+    @property
+    def over(self) -> bool:
+        return self.hole or self.void or self.disordered > MAX_DISORDERED
+
+
+class Recovery:
+    """What one source waits for. `now` is the time that notices in the log get; the clock is for pauses."""
+
+    def __init__(self, log: SourceLog, backlog: Backlog, *, replay: bool, clock: Callable[[], float]) -> None:
+        self._log = log
+        self._backlog = backlog
+        self.replay = replay
+        """Whether the source has an endpoint to ask."""
+        self._clock = clock
+        self._flight: _Flight | None = None
+        self._wanted = replay
+        self._idly = False
+        # A stored position is one of the engine's present life only if the engine says so.
+        self._verified = log.position is None or not replay
+        self._verified_arrivals = 0
+        self._buffers = False
+        self._left_out_since = False
+        self._hole_due: int | None = None
+        self._understood: int | None = None
+        self._holes = 0
+        self._fruitless = 0
+        self._unanswered = 0
+        self._unanswered_live = 0
+        self._next_ask_at = 0.0
+        self.holding = not self._verified
+        """Whether all live messages have to come through `hold`."""
+        self.answered_at = 0.0
+        """When the engine answered last, by the clock; 0 for never."""
+        self.ended_at = clock()
+        """When the last ask was over, by the clock."""
+
+    @property
+    def ask(self) -> Ask | None:
+        """What to ask the engine for now."""
+        if not (self._wanted and self.replay) or self._flight is not None:
+            return None
+        if self._clock() < self._next_ask_at:
+            return None
+        position = self._log.position
+        urgent = bool(self._backlog) or not (self._idly or self._unanswered)
+        return Ask(0 if position is None else position.last, urgent)
+
+    @property
+    def enough(self) -> bool:
+        """Whether nothing of use can come of the answer any more."""
+        return self._flight is None or self._flight.over
+
+    def want(self) -> None:
+        """Ask, though nothing is known to be missing."""
+        self._idly = not self._wanted
+        self._wanted = self.replay
+
+    def hold(self, messages: Iterable[Message], now: float) -> None:
+        """Take live messages that are not simply the next ones."""
+        backlog = self._backlog
+        waited = bool(backlog)
+        for message in messages:
+            if not backlog.add(message):
+                self._leave_out("backlog")
+                self._left_out_since = True
+        self._go_on(now)
+        if backlog and not waited and not self._fruitless and self._unanswered_live < UNANSWERED_ASKS:
+            # The engine is there: what it did not answer before, it may answer now.
+            self._next_ask_at = 0.0
+
+    def asked(self) -> None:
+        """Take note that the ask is on its way."""
+        position, backlog, due = self._log.position, self._backlog, self._due
+        first, mark = (0, None) if position is None else (position.last, position.mark)
+        missed = self._hole_due == due or (bool(backlog) and backlog.first.seq > due)
+        self._flight = _Flight(first, mark, due, missed, backlog.arrivals, newest=first - 1)
+        self._wanted = self._idly = self._left_out_since = False
+
+    def answered(self, messages: Iterable[tuple[int, bytes]], now: float) -> None:
+        """Take a part of the answer: sequence numbers and payloads, in the order they came."""
+        self.answered_at = self._clock()
+        for seq, payload in messages:
+            flight = self._flight
+            if flight is None or flight.over:
+                return
+            if not flight.newest < seq < MAX_SEQUENCE:
+                flight.disordered += 1
+                self._leave_out("disordered")
+                continue
+            message = Message(seq, fingerprint(payload), payload, now)
+            begins = flight.newest_message is None
+            flight.newest, flight.newest_message = seq, message
+            self._buffers = True
+            if begins and flight.mark is not None:
+                if seq == flight.first and message.mark != flight.mark:
+                    self._another_life(flight, now)
+                    return
+                self._verified = True
+                self._verified_arrivals = flight.arrivals
+                if seq == flight.first:
+                    continue
+            self._merge(flight, message, now, truncated=begins)
+
+    def ended(self, outcome: Outcome, now: float) -> None:
+        """Take note that nothing more comes of the answer."""
+        flight, self._flight = self._flight, None
+        if flight is None:
+            return
+        self._log.counts.asks[outcome] += 1
+        self.ended_at = self._clock()
+        if outcome == "end":
+            self.answered_at = self.ended_at
+            if flight.newest_message is None and self._tells_another_life(flight):
+                self._another_life(flight, now)
+            self._leave_out_past(flight)
+        if not flight.void:
+            self._conclude(flight, outcome, now)
+        self._go_on(now)
+        if not self._wanted:
+            self._holes, self._hole_due = 0, None
+
+    def silenced(self, now: float) -> None:
+        """End the incarnation of an engine that nothing is heard of; whatever comes begins another."""
+        self._log.end("silent", now)
+        self._begin_anew()
+
+    @property
+    def _due(self) -> int:
+        position = self._log.position
+        return 0 if position is None else position.due
+
+    @property
+    def _hopeless(self) -> GapReason | None:
+        """Why nothing that is missing can be had now."""
+        if not self.replay:
+            return "replay_not_configured"
+        waits = self._flight is None and self._clock() < self._next_ask_at
+        return "replay_timeout" if waits and self._unanswered_live >= UNANSWERED_ASKS else None
+
+    def _conclude(self, flight: _Flight, outcome: Outcome, now: float) -> None:
+        """See what the end of an answer makes final, and whether to ask again."""
+        progress = self._due != flight.due
+        cut_off = outcome in ("timeout", "unreachable")
+        answered = progress or not cut_off
+        self._pause(answered=answered, progress=progress)
+        if flight.hole or cut_off:
+            self._holes += 1
+        elif progress:
+            self._holes = 0
+        if answered and self._holes > MAX_HOLES:
+            self._drain(now, lost="replay_holes", arrivals=self._backlog.arrivals)
+        elif answered and not progress and not flight.hole:
+            self._drain(now, lost="replay_holes", arrivals=flight.arrivals)
+        unknown = self._log.position is None or not self._verified
+        self._wanted = (
+            flight.hole or self._left_out_since or (cut_off and progress) or (unknown and not answered)
+        )
+
+    def _go_on(self, now: float) -> None:
+        """Take what can be taken, and see what the rest waits for."""
+        self._drain(now)
+        hopeless = self._hopeless
+        if hopeless is not None:
+            self._drain(now, lost=hopeless, arrivals=self._backlog.arrivals)
+        if self._backlog and self._flight is None:
+            self._wanted = self.replay
+        self.holding = bool(self._backlog) or not self._verified
+
+    def _drain(
+        self, now: float, *, below: int | None = None, lost: GapReason | None = None, arrivals: int = 0
+    ) -> None:
+        """Take the backlog as far as nothing is missing before it, and its numbers are less than `below`.
+
+        For the first `arrivals` messages what is missing is lost for the reason `lost`.
+        """
+        backlog, log = self._backlog, self._log
+        while backlog:
+            head, arrival = backlog.first, backlog.first_arrival
+            if below is not None and head.seq >= below:
+                return
+            final = arrival < arrivals
+            position = log.position
+            if position is None:
+                waits = head.seq > 0
+            elif not self._verified and head.seq > 0 and not final:
+                return
+            else:
+                self._verified = self._verified or final
+                decision = decide(position, head.seq, head.mark)
+                if isinstance(decision, Duplicate):
+                    backlog.pop()
+                    log.repeated()
+                    continue
+                if isinstance(decision, Restart) and arrival < self._verified_arrivals:
+                    backlog.pop()
+                    self._leave_out("past_life")
+                    continue
+                if isinstance(decision, Restart) and self._is_understood(head, arrival):
+                    # A life ends when all is told of it, and not by the word of a late message.
+                    told = below is None and self._flight is None
+                    if not told or (head.seq > 0 and not final):
+                        return
+                    log.end("restarted", now)
+                    self._begin_anew()
+                    if self.replay and head.seq > 0:
+                        return
+                    continue
+                waits = isinstance(decision, Gap)
+            if waits and not final and self._is_understood(head, arrival):
+                return
+            log.take(backlog.pop(), now, missing=lost or "replay_holes")
+
+    def _merge(self, flight: _Flight, message: Message, now: float, *, truncated: bool) -> None:
+        """Take an answered batch, after what is in the backlog and comes before it.
+
+        `truncated`: the answer begins with it.
+        """
+        log, backlog = self._log, self._backlog
+        lost: GapReason = "replay_truncated" if truncated else "replay_holes"
+        if log.position is None and log.understands(message):
+            # Nothing is older than what an answer from 0 begins with, except what came live.
+            self._drain(now, below=message.seq, lost=lost, arrivals=backlog.arrivals)
+        while True:
+            self._drain(now, below=message.seq)
+            position = log.position
+            if position is None or message.seq <= position.due:
+                break
+            if not log.understands(message):
+                return
+            asked_before = flight.missed and position.due == flight.due
+            if not truncated and not asked_before and self._holes < MAX_HOLES:
+                flight.hole = True
+                self._hole_due = position.due
+                return
+            if not backlog or not position.due < backlog.first.seq < message.seq:
+                break
+            self._drain(now, below=backlog.first.seq + 1, lost=lost, arrivals=backlog.arrivals)
+        position = log.position
+        if position is None or message.seq > position.last:
+            log.take(message, now, missing=lost, replayed=True)
+
+    def _tells_another_life(self, flight: _Flight) -> bool:
+        """Tell whether an empty answer means that the engine never published what was asked for.
+
+        An engine that is known to keep batches for replay would have sent it. Of another one an empty answer
+        alone says nothing.
+        """
+        position, backlog = self._log.position, self._backlog
+        contradicted = position is not None and bool(backlog) and backlog.first.seq <= position.last
+        return flight.mark is not None and (self._buffers or not self._verified or contradicted)
+
+    def _another_life(self, flight: _Flight, now: float) -> None:
+        """The engine lives another life than that in the log; its beginning has to be asked for."""
+        flight.void = True
+        self._log.end("restarted", now)
+        # What waits is of the old life, or comes again with the replay of the new one.
+        self._log.counts.left_out["backlog"] += self._backlog.clear()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        if self._flight is not None:
+            self._flight.void = True
+        self._verified = True
+        self._hole_due = None
+        self._holes = self._unanswered = self._unanswered_live = 0
+        self._next_ask_at = 0.0
+        self._wanted = self.replay
+
+    def _leave_out_past(self, flight: _Flight) -> None:
+        """Let go what was published before all that a complete answer held, and is not in it.
+
+        It is of a life that was over before the ask was sent, and was in some queue since.
+        """
+        backlog, newest = self._backlog, flight.newest_message
+        while newest is not None and backlog and backlog.first_arrival < flight.arrivals:
+            head = backlog.first
+            if head.seq <= newest.seq or self._log.published_at(head) >= self._log.published_at(newest):
+                return
+            backlog.pop()
+            self._leave_out("past_life")
+
+    def _leave_out(self, reason: LeftOut) -> None:
+        self._log.counts.left_out[reason] += 1
+
+    def _is_understood(self, head: Message, arrival: int) -> bool:
+        """Whatever nobody understands decides nothing."""
+        if self._understood != arrival and self._log.understands(head):
+            self._understood = arrival
+        return self._understood == arrival
+
+    def _pause(self, *, answered: bool, progress: bool) -> None:
+        """Set when the next ask may be sent, if there will be one."""
+        waiting = bool(self._backlog)
+        if not answered:
+            self._unanswered += 1
+            self._unanswered_live += waiting
+            pause = UNANSWERED_PAUSE_SECONDS * 2.0 ** min(self._unanswered - 1, _MAX_DOUBLINGS)
+            if waiting and self._unanswered_live < UNANSWERED_ASKS:
+                pause = 0.0
+        else:
+            self._unanswered = self._unanswered_live = 0
+            self._fruitless = 0 if progress else self._fruitless + waiting
+            doublings = min(self._fruitless - 1, _MAX_DOUBLINGS)
+            pause = FRUITLESS_PAUSE_SECONDS * 2.0**doublings if self._fruitless else 0.0
+        self._next_ask_at = self._clock() + min(pause, MAX_PAUSE_SECONDS)

@@ -1,0 +1,130 @@
+"""Ask an engine for a replay, over a DEALER socket of its own for each request."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import zmq
+
+from connectors.recovery import Outcome
+from connectors.replay import parse_answer, request
+
+RECEIVE_HIGH_WATER_MARK = 100_000
+"""Messages that a socket holds; many, as engines before vLLM 0.33 drop what is not taken at once."""
+TURN_MESSAGES = 256
+"""Messages that are taken before they are dealt with and others get their turn."""
+TURN_BYTES = 1 << 20
+"""Likewise in payload bytes."""
+WAITS = 12
+"""Waiting time for one answer altogether, in timeouts: an engine may not trickle for ever."""
+MAX_SOCKETS = 4_096
+
+_Socket = zmq.Socket[bytes]
+Take = Callable[[list[tuple[int, bytes]]], Awaitable[bool]]
+"""Given (sequence number, payload) in the order they came; returns whether more is of use."""
+
+
+class Replayer:
+    """Sockets are made, used and closed in the event loop that calls `replay`; a late answer finds none."""
+
+    def __init__(self, *, timeout_seconds: float) -> None:
+        """`timeout_seconds`: after so long without anything an answer is over."""
+        self._timeout_seconds = timeout_seconds
+        self._context: zmq.Context[_Socket] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
+
+    async def replay(self, endpoint: str, first: int, take: Take) -> Outcome:
+        """Ask for all batches from number `first` on; returns when the answer is over.
+
+        The time that `take` takes does not count as the engine's.
+        """
+        try:
+            socket = self._connected(endpoint)
+        except zmq.ZMQError:
+            return "unreachable"
+        try:
+            if not await self._send(socket, request(first)):
+                return "unreachable"
+            return await self._receive(socket, take)
+        finally:
+            socket.close(0)
+
+    def close(self) -> None:
+        """Free the context; no replay may be running."""
+        self._context.term()
+
+    def _connected(self, endpoint: str) -> _Socket:
+        socket = self._context.socket(zmq.DEALER)
+        try:
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.setsockopt(zmq.RCVHWM, RECEIVE_HIGH_WATER_MARK)
+            # A request is sent to an engine that is there, or not at all.
+            socket.setsockopt(zmq.IMMEDIATE, 1)
+            socket.setsockopt(zmq.IPV6, int("[" in endpoint))
+            socket.connect(endpoint)
+        except zmq.ZMQError:
+            socket.close(0)
+            raise
+        return socket
+
+    async def _send(self, socket: _Socket, frames: list[bytes]) -> bool:
+        deadline = time.monotonic() + self._timeout_seconds
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                socket.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                await _stirred(socket, left)
+            else:
+                return True
+        return False
+
+    async def _receive(self, socket: _Socket, take: Take) -> Outcome:
+        waited = 0.0
+        while True:
+            batches, ended = _taken(socket)
+            if batches and not await take(batches):
+                return "enough"
+            if ended:
+                return "end"
+            if batches:
+                continue
+            began = time.monotonic()
+            left = self._timeout_seconds
+            while left > 0 and not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                await _stirred(socket, left)
+                left = began + self._timeout_seconds - time.monotonic()
+            waited += time.monotonic() - began
+            if left <= 0 or waited > WAITS * self._timeout_seconds:
+                return "timeout"
+
+
+def _taken(socket: _Socket) -> tuple[list[tuple[int, bytes]], bool]:
+    """Return what is there of an answer, a turn at most, and whether it ends with that."""
+    batches: list[tuple[int, bytes]] = []
+    size = 0
+    try:
+        while size < TURN_BYTES and len(batches) < TURN_MESSAGES:
+            batch = parse_answer(socket.recv_multipart(zmq.NOBLOCK))
+            if batch is None:
+                return batches, True
+            batches.append(batch)
+            size += len(batch[1])
+    except zmq.Again:
+        pass
+    return batches, False
+
+
+async def _stirred(socket: _Socket, seconds: float) -> None:
+    """Wait until something may have happened to a socket that was found not to be ready, or for `seconds`."""
+    loop = asyncio.get_running_loop()
+    stirred = asyncio.Event()
+    descriptor = int(socket.getsockopt(zmq.FD))
+    loop.add_reader(descriptor, stirred.set)
+    try:
+        await asyncio.wait_for(stirred.wait(), seconds)
+    except asyncio.TimeoutError:
+        pass
+    finally:
+        loop.remove_reader(descriptor)
