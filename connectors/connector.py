@@ -194,6 +194,7 @@ class Connector:
     def _end(self, key: SourceKey) -> None:
         stream = self.streams.pop(key)
         self._publish(stream.close("removed"))
+        self._positions.forget(key)
         if not any(replica == key[0] for replica, _ in self.streams):
             self._scraper.remove(key[0])
         if (ended := self._ending.pop(key, None)) is not None and not ended.done():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter as TotalOf
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -57,7 +58,10 @@ StreamMetricName = Literal[
     "kvlens_connector_payload_bytes_total",  # their payloads
     "kvlens_connector_duplicate_batches_total",  # repeated batches dropped
     "kvlens_connector_lost_batches_total",  # sequence numbers that never came
-    "kvlens_connector_gaps_total",  # gaps those are in
+    "kvlens_connector_gaps_total",  # gaps those are in, by reason
+    "kvlens_connector_replayed_batches_total",  # batches that came by replay
+    "kvlens_connector_replay_requests_total",  # requests for a replay that are over, by outcome
+    "kvlens_connector_left_out_batches_total",  # batches received and not taken then, by reason
     "kvlens_connector_restarts_total",  # new lives of an engine
     "kvlens_connector_undecodable_total",  # events or frames skipped, by reason
     "kvlens_connector_last_batch_timestamp_seconds",  # when the last batch came, by replica
@@ -275,12 +279,15 @@ class _StreamCollector(Collector):
             for replica, streams in replicas.items():
                 family.add_metric([replica], sum(getattr(stream.counts, attribute) for stream in streams))
             yield family
-        undecodable: StreamMetricName = "kvlens_connector_undecodable_total"
-        family = CounterMetricFamily(undecodable, _HELP[undecodable], labels=["replica", "reason"])
-        for replica, streams in replicas.items():
-            for reason in sorted({reason for stream in streams for reason in stream.counts.undecodable}):
-                count = sum(stream.counts.undecodable[reason] for stream in streams)
+        for name, attribute in _STREAM_REASONS.items():
+            family = CounterMetricFamily(name, _HELP[name], labels=["replica", "reason"])
+            for replica, reason, count in _summed(replicas, attribute):
                 family.add_metric([replica, reason], count)
+            yield family
+        requests: StreamMetricName = "kvlens_connector_replay_requests_total"
+        family = CounterMetricFamily(requests, _HELP[requests], labels=["replica", "outcome"])
+        for replica, outcome, count in _summed(replicas, "asks"):
+            family.add_metric([replica, outcome], count)
         yield family
         last: StreamMetricName = "kvlens_connector_last_batch_timestamp_seconds"
         gauge = GaugeMetricFamily(last, _HELP[last], labels=["replica"])
@@ -299,14 +306,29 @@ class _StreamCollector(Collector):
         yield gauge
 
 
+def _summed(replicas: Mapping[str, Iterable[SourceStream]], attribute: str) -> Iterator[tuple[str, str, int]]:
+    """Yield replica, value and count of what its streams count by a value."""
+    for replica, streams in replicas.items():
+        total: TotalOf[str] = TotalOf()
+        for stream in streams:
+            total.update(getattr(stream.counts, attribute))
+        for value, count in sorted(total.items()):
+            yield replica, value, count
+
+
 _STREAM_COUNTS: dict[StreamMetricName, str] = {
     "kvlens_connector_batches_total": "batches",
     "kvlens_connector_engine_events_total": "engine_events",
     "kvlens_connector_payload_bytes_total": "payload_bytes",
     "kvlens_connector_duplicate_batches_total": "duplicates",
     "kvlens_connector_lost_batches_total": "lost_batches",
-    "kvlens_connector_gaps_total": "gaps",
+    "kvlens_connector_replayed_batches_total": "replayed",
     "kvlens_connector_restarts_total": "restarts",
+}
+_STREAM_REASONS: dict[StreamMetricName, str] = {
+    "kvlens_connector_gaps_total": "gaps_by_reason",
+    "kvlens_connector_left_out_batches_total": "left_out",
+    "kvlens_connector_undecodable_total": "undecodable",
 }
 
 _HELP: dict[CounterName | GaugeName | StreamMetricName, str] = {
@@ -338,7 +360,10 @@ _HELP: dict[CounterName | GaugeName | StreamMetricName, str] = {
     "kvlens_connector_payload_bytes_total": "Payload bytes of the batches.",
     "kvlens_connector_duplicate_batches_total": "Repeated batches dropped.",
     "kvlens_connector_lost_batches_total": "Sequence numbers that never came.",
-    "kvlens_connector_gaps_total": "Gaps in the sequence numbers.",
+    "kvlens_connector_gaps_total": "Gaps in the sequence numbers that could not be filled.",
+    "kvlens_connector_replayed_batches_total": "Batches that came by replay.",
+    "kvlens_connector_replay_requests_total": "Requests for a replay that are over, by how they ended.",
+    "kvlens_connector_left_out_batches_total": "Batches received that could not be taken at that time.",
     "kvlens_connector_restarts_total": "New lives of an engine.",
     "kvlens_connector_undecodable_total": "Events or frames skipped because they could not be understood.",
     "kvlens_connector_sources": "Sources (ranks) that are read.",

@@ -37,19 +37,6 @@ class StoreUnavailable(PipelineError):
         return f"ClickHouse at {self.url} cannot be used: {self.reason}; {self.advice}"
 
 
-class PageUnavailable(PipelineError):
-    """The built-in page cannot listen on its port."""
-
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(host, port, reason)
-        self.host = host
-        self.port = port
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"cannot serve the page on {self.host}:{self.port}: {self.reason}; choose another page.port"
-
-
 class TopicMissing(PipelineError):
     """A topic the pipeline needs does not exist."""
 

@@ -12,10 +12,9 @@ class Contact(ContactState):
         """Another life of the engine begins; whether it is reached is another matter."""
         self.last_batch_at, self.seen_live = None, False
 
-    def live(self, at: float, received_at: float) -> None:
-        """A batch of event time `at` came when it was due, so the source is connected."""
+    def live(self) -> None:
+        """A batch came when it was due, so the source is connected."""
         self.seen_live = True
-        self.clock_offset = at - received_at
         self.disconnected_from = self.reported_to = None
 
     def reached(self) -> None:

@@ -347,7 +347,7 @@ class GranularPool:
             if base is not None and depth != base + length:
                 continue
             chain = self._chain(candidate, length)
-            if chain is None or (base is not None and self.fine[chain[-1]].parent != before):
+            if not chain or (base is not None and self.fine[chain[-1]].parent != before):
                 continue
             return chain[:: self._per_block][::-1]
         return []

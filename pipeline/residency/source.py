@@ -109,10 +109,11 @@ class SourceResidency:
             self.health.duplicate_batches += sum(batch.seq is not None for batch in record.batches)
             return
         begins = record.incarnation > self.incarnation
-        if begins:
-            self._begin(record)
+        # First, because the last rows of a life that ends here rest on this record, too.
         if begins or not self._changes_nothing(record):
             self._rows_change(offset)
+        if begins:
+            self._begin(record)
         self.engine = record.engine or self.engine
         self.wire_era = record.wire_era or self.wire_era
         self.health.duplicate_batches += record.duplicates
@@ -150,7 +151,9 @@ class SourceResidency:
             if batch.replayed:
                 self.health.replayed(batch.engine_events, was_due=contact.seen_live)
             else:
-                contact.live(at, batch.received_at)
+                contact.clock_offset = at - batch.received_at
+                if not contact.seen_live or contact.disconnected_from is not None:
+                    contact.live()
                 self.health.live(batch.engine_events, batch.received_at - batch.ts)
             self._apply_events(batch.events, at)
         self.last_seq = last_seq

@@ -432,7 +432,8 @@ async def test_health_and_metrics_tell_the_streams_numbers(
         'kvlens_connector_engine_events_total{replica="r"} 4.0',
         'kvlens_connector_duplicate_batches_total{replica="r"} 1.0',
         'kvlens_connector_lost_batches_total{replica="r"} 3.0',
-        'kvlens_connector_gaps_total{replica="r"} 1.0',
+        'kvlens_connector_gaps_total{reason="replay_not_configured",replica="r"} 1.0',
+        'kvlens_connector_replayed_batches_total{replica="r"} 0.0',
         'kvlens_connector_undecodable_total{reason="frame_count",replica="r"} 1.0',
         "kvlens_connector_abandoned_records_total 0.0",
     } <= lines

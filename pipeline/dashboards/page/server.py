@@ -16,7 +16,7 @@ from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.page.answers import Answers
 from pipeline.dashboards.page.question import BadQuestion, Question, parse
 from pipeline.dashboards.panel import Board, Panel
-from pipeline.errors import PageUnavailable, StoreUnavailable
+from pipeline.errors import PipelineError, StoreUnavailable
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -36,6 +36,19 @@ CHOICES = {
 _PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
 _ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PageUnavailable(PipelineError):
+    """The page cannot listen on its port."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(host, port, reason)
+        self.host = host
+        self.port = port
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot serve the page on {self.host}:{self.port}: {self.reason}; choose another page.port"
 
 
 class Page:

@@ -1,0 +1,114 @@
+"""Rows of minutes and hours, from ten-second rows, by the rules of docs/tables.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import zip_longest
+from typing import Any
+
+from pipeline.verify.times import EPOCH
+from schemas.trust import TRUST_ORDER
+
+_SOURCE = ("model", "replica", "dp_rank")
+
+
+@dataclass(frozen=True)
+class Family:
+    """What becomes of each column of a ten-second table, besides trust."""
+
+    key: tuple[str, ...]
+    last: tuple[str, ...] = ()
+    """As at the end of the last window."""
+    summed: tuple[str, ...] = ()
+    largest: tuple[tuple[str, str], ...] = ()
+    """(column, column of the ten-second table)."""
+    smallest: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    """Lists, summed element by element."""
+
+
+FAMILIES = {
+    "occupancy": Family(
+        key=(*_SOURCE, "medium", "group_idx", "block_size"),
+        last=("entries", "blocks", "tokens", "covered_blocks", "capacity_blocks", "store_only"),
+        largest=(("entries_max", "entries"), ("blocks_max", "blocks"), ("tokens_max", "tokens")),
+    ),
+    "flow": Family(
+        key=(*_SOURCE, "medium", "group_idx"),
+        summed=(
+            "stored_blocks",
+            "stored_tokens",
+            "filled_blocks",
+            "removed_blocks",
+            "evicted_blocks",
+            "evicted_tokens",
+            "cleared_blocks",
+            "expired_blocks",
+            "reannounced_blocks",
+            "unknown_removed_blocks",
+        ),
+        added=("lifetime_hist",),
+    ),
+    "stream_health": Family(
+        key=_SOURCE,
+        last=("incarnation", "last_seq", "last_batch_at", "drift_since"),
+        summed=(
+            "batches",
+            "events",
+            "duplicate_batches",
+            "gap_batches",
+            "replayed_batches",
+            "lost_batches",
+            "undecodable_events",
+            "restarts",
+        ),
+        largest=(("lag_seconds", "lag_seconds"), ("drift_blocks", "drift_blocks")),
+        smallest=("connected",),
+    ),
+}
+"""Name that a table and its rollups begin with."""
+
+PERIODS = {"1m": timedelta(minutes=1), "1h": timedelta(hours=1)}
+
+Periods = dict[tuple[Any, ...], dict[str, Any]]
+"""(start, key columns) to the other columns."""
+
+
+def start_of(window: datetime, length: timedelta) -> datetime:
+    """Return the beginning of the minute or hour that a window lies in."""
+    return EPOCH + (window - EPOCH) // length * length
+
+
+def coarser(family: Family, length: timedelta, rows: Iterable[dict[str, Any]]) -> Periods:
+    """Return what the rows of a coarser table should say, given ten-second rows, oldest first."""
+    members: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        key = (start_of(row["window"], length), *(row[column] for column in family.key))
+        members.setdefault(key, []).append(row)
+    return {key: _joined(family, of_period) for key, of_period in members.items()}
+
+
+def _joined(family: Family, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """`rows` of one period and key, oldest first."""
+    worst = max(rows, key=lambda row: (TRUST_ORDER.index(row["trust"]), row["window"]))
+    joined = {column: rows[-1][column] for column in family.last}
+    joined |= {column: sum(row[column] for row in rows) for column in family.summed}
+    joined |= {column: max(row[of] for row in rows) for column, of in family.largest}
+    joined |= {column: min(row[column] for row in rows) for column in family.smallest}
+    for column in family.added:
+        buckets = zip_longest(*(row[column] for row in rows), fillvalue=0)
+        joined[column] = [sum(bucket) for bucket in buckets]
+    return joined | {"trust": worst["trust"], "trust_since": worst["trust_since"], "windows": len(rows)}
+
+
+def as_periods(family: Family, rows: Iterable[dict[str, Any]]) -> Periods:
+    """Return the rows of a coarser table in the same form, without the version, which is a clock."""
+    names = ("window", *family.key)
+    return {
+        tuple(row[column] for column in names): {
+            column: value for column, value in row.items() if column not in names and column != "version"
+        }
+        for row in rows
+    }

@@ -1,0 +1,39 @@
+"""Which columns name a row of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow, StreamHealthRow
+
+_SOURCE = ("model", "replica", "dp_rank")
+KEYS: dict[type[msgspec.Struct], tuple[str, ...]] = {
+    OccupancyRow: ("window", *_SOURCE, "medium", "group_idx", "block_size"),
+    FlowRow: ("window", *_SOURCE, "medium", "group_idx"),
+    StreamHealthRow: ("window", *_SOURCE),
+    EngineCountersRow: ("time", *_SOURCE),
+    SourceRow: (*_SOURCE, "incarnation"),
+}
+
+RowKey = tuple[Any, ...]
+"""Table, then the values of its key columns."""
+
+
+def key_of(row: msgspec.Struct) -> RowKey:
+    """Return what names a row among those of all tables."""
+    kind = type(row)
+    return (kind.TABLE, *(getattr(row, column) for column in KEYS[kind]))  # type: ignore[attr-defined]
+
+
+def named(row: msgspec.Struct) -> dict[str, Any]:
+    """Return the key columns of a row by name."""
+    return {column: getattr(row, column) for column in KEYS[type(row)]}
+
+
+def unequal(expected: msgspec.Struct, found: msgspec.Struct) -> list[str]:
+    """Return the columns in which two rows of one table differ."""
+    return [
+        column for column in expected.__struct_fields__ if getattr(expected, column) != getattr(found, column)
+    ]

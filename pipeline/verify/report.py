@@ -1,0 +1,67 @@
+"""What a comparison found, as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from pipeline.verify.findings import Difference, Findings
+
+
+def as_text(findings: Findings) -> Iterator[str]:
+    """Give the lines that people read."""
+    unread = f", {findings.undecodable_records} of them not decodable" * bool(findings.undecodable_records)
+    yield f"{findings.records:,} records of the log{unread}"
+    for table in _tables(findings):
+        differing = findings.differing[table]
+        verdict = f"{differing:,} differ" if differing else "equal"
+        yield f"  {table:<20} {findings.compared[table]:>9,} rows  {verdict}"
+    for reason, rows in sorted(findings.left_out.items()):
+        yield f"not compared: {rows:,} ({reason})"
+    for difference in findings.kept:
+        yield from _difference(difference)
+    left_out = sum(findings.differing.values()) - len(findings.kept)
+    if left_out:
+        yield f"and {left_out:,} more"
+    yield "the tables are what the log says" if findings.equal else "the tables are not what the log says"
+
+
+def as_json(findings: Findings) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {
+        "equal": findings.equal,
+        "records": findings.records,
+        "undecodable_records": findings.undecodable_records,
+        "tables": {
+            table: {"compared": findings.compared[table], "differing": findings.differing[table]}
+            for table in _tables(findings)
+        },
+        "not_compared": dict(findings.left_out),
+        "differences": [
+            {
+                "table": one.table,
+                "key": {name: _plain(value) for name, value in one.key.items()},
+                "kind": one.kind,
+                "expected": {name: _plain(value) for name, value in one.expected.items()},
+                "found": {name: _plain(value) for name, value in one.found.items()},
+            }
+            for one in findings.kept
+        ],
+    }
+
+
+def _tables(findings: Findings) -> list[str]:
+    return sorted({*findings.compared, *findings.differing})
+
+
+def _difference(one: Difference) -> Iterator[str]:
+    yield f"{one.table} {' '.join(f'{name}={_plain(value)}' for name, value in one.key.items())}: {one.kind}"
+    for name in {**one.expected, **one.found}:
+        wanted = _plain(one.expected[name]) if name in one.expected else "-"
+        has = _plain(one.found[name]) if name in one.found else "-"
+        yield f"    {name}: the log says {wanted}, the table {has}"
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat(timespec="milliseconds") if isinstance(value, datetime) else value

@@ -1,0 +1,43 @@
+"""Windows and moments as docs/exactness.md defines them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from schemas.settings import Worker
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+WINDOW = 10
+"""Seconds."""
+
+
+def window_of(at: float) -> int:
+    """Return the number of the ten-second window, counted from the epoch, that holds a moment."""
+    return int(at // WINDOW)
+
+
+def end_of(window: int) -> float:
+    """Return the first moment after a window."""
+    return float((window + 1) * WINDOW)
+
+
+def start_of(window: int) -> datetime:
+    """Return the first moment of a window."""
+    return EPOCH + timedelta(seconds=window * WINDOW)
+
+
+def number_of(start: datetime) -> int:
+    """Return the window that begins then."""
+    return int((start - EPOCH).total_seconds()) // WINDOW
+
+
+def moment(at: float) -> datetime:
+    """Return a time as tables show it: milliseconds, the rest cut off."""
+    return EPOCH + timedelta(milliseconds=int(at * 1000))
+
+
+def event_time(ts: float, received_at: float, worker: Worker) -> float:
+    """Return the engine's time; that of receipt where the engine's clock is too far ahead or behind."""
+    too_late = ts > received_at + worker.max_clock_ahead_seconds
+    too_early = ts < received_at - worker.max_clock_behind_seconds
+    return received_at if too_late or too_early else ts

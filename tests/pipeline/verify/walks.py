@@ -1,0 +1,185 @@
+"""Random logs of one source with everything that can happen to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from schemas.events import (
+    Batch,
+    Cleared,
+    Closed,
+    EngineCounters,
+    Event,
+    EventsRecord,
+    Gap,
+    Opened,
+    Removed,
+    SourceStatus,
+    Stored,
+    Undecodable,
+)
+
+BEGAN = 1_800_000_000.0
+COARSE, FINE = 16, 4
+
+
+def pack(hashes: list[int]) -> bytes:
+    return b"".join(one.to_bytes(8, "big") for one in hashes)
+
+
+class Walk:
+    """Makes records; whatever it does is allowed by the contract of `schemas.events`."""
+
+    def __init__(self, seed: int, *, hybrid: bool = False, replica: str = "r") -> None:
+        self.rng = random.Random(seed)
+        self.hybrid = hybrid
+        self.replica = replica
+        self.at = BEGAN
+        self.incarnation = 0
+        self.model = "m"
+        self.era = self.rng.choice(["map", "array-12"])
+        self.media = self.rng.choice([["gpu"], ["gpu", "cpu"], ["gpu", "cpu", "storage"]])
+        self.groups = self.rng.choice([[0], [0, 1]])
+        self.pool = [self.rng.getrandbits(64) for _ in range(40)]
+        self.chains: list[tuple[list[int], list[int]]] = []
+        self.seq = 0
+        self.opened = False
+        self.replayed = 0
+
+    def records(self, count: int) -> Iterator[EventsRecord]:
+        for _ in range(count):
+            record = self._record()
+            if record is not None:
+                yield record
+
+    def _record(self) -> EventsRecord | None:
+        rng = self.rng
+        batches: list[Batch] = []
+        incarnation = self.incarnation
+        if self.incarnation == 0 or rng.random() < 0.03:
+            incarnation = self._new_life(batches)
+        first = last = None
+        for _ in range(rng.randint(1, 5)):
+            self.at += rng.choice([0.01, 0.5, 2.0, 2.0, 7.0, rng.choice([15.0, 25.0, 40.0] * 20 + [5000.0])])
+            if rng.random() < 0.2:
+                batches.append(Batch(None, self.at, self.at, [self._notice()]))
+                continue
+            late = rng.choice([0.0, 0.0, 3.0, 25.0])
+            clock = rng.choice([0.0] * 20 + [1e6, -1e9])
+            events = [event for _ in range(rng.randint(0, 4)) for event in self._events()]
+            replayed = self.replayed > 0
+            self.replayed -= replayed
+            received = self.at + rng.choice([0.02, 0.5])
+            batches.append(
+                Batch(self.seq, self.at - late + clock, received, events, len(events), replayed=replayed)
+            )
+            first = self.seq if first is None else first
+            last = self.seq
+            self.seq += 1
+        if rng.random() < 0.03:
+            self.seq += rng.randint(1, 3)  # the log lacks what came here
+        if rng.random() < 0.05:
+            self.replayed = rng.randint(1, 6)
+        past = rng.random() < 0.02 and incarnation > 1
+        return EventsRecord(
+            self.replica,
+            self.model,
+            "d",
+            0,
+            incarnation - 1 if past else incarnation,
+            batches,
+            first_seq=first,
+            last_seq=last,
+            engine="vllm",
+            wire_era=self.era,
+            duplicates=rng.choice([0] * 12 + [2]),
+        )
+
+    def _new_life(self, batches: list[Batch]) -> int:
+        rng = self.rng
+        self.incarnation += rng.randint(1, 3)
+        self.at += rng.choice([0.0, 0.0, 30.0])
+        self.seq = rng.choice([0, 0, 7])
+        if rng.random() < 0.05:
+            self.model = rng.choice(["m", "n"])
+        if rng.random() < 0.8:
+            batches.append(Batch(None, self.at, self.at, [Opened(self.seq, complete=self.seq == 0)]))
+        return self.incarnation
+
+    def _notice(self) -> Event:
+        rng = self.rng
+        kind = rng.randrange(12)
+        if kind == 0:
+            first, self.seq = self.seq, self.seq + rng.randint(1, 4)
+            return Gap(first, self.seq - 1, "replay_truncated")
+        if kind == 1:
+            self.seq += 1
+            return Undecodable("not_msgpack", self.seq - 1)
+        if kind == 2:
+            return Undecodable("frame_count")
+        if kind in (3, 4):
+            return Closed(rng.choice(["restarted", "silent", "removed", "shutdown"]), rng.random() < 0.7)
+        if kind in (5, 6, 7):
+            return EngineCounters(
+                prefix_cache_hits=rng.randint(0, 9),
+                capacity_blocks=rng.choice([None, 20, 21, 30]),
+                block_size=rng.choice([None, 16]),
+                kv_cache_usage=rng.random(),
+            )
+        return SourceStatus(connected=kind == 8)
+
+    def _events(self) -> list[Event]:
+        rng = self.rng
+        kind = rng.randrange(30)
+        medium, group = rng.choice(self.media), rng.choice(self.groups)
+        raw = "cpu" if medium == "cpu" else None
+        if kind == 0:
+            return [Cleared()]
+        if kind == 1:
+            return [Undecodable("unknown_type", self.seq, rng.randint(1, 3))]
+        if kind == 2:
+            odd = bytes(rng.randint(1, 7))
+            return [Stored(odd, 16) if rng.random() < 0.5 else Removed(odd)]
+        if self.hybrid and medium == "gpu" and rng.random() < 0.8:
+            return self._request(group)
+        hashes = rng.sample(self.pool, rng.choice([0, 1, 1, 1, 2, 3]))
+        if rng.random() < 0.1:
+            hashes *= 2
+        if kind < 18:
+            size = rng.choice([COARSE] * 8 + [5, 0])
+            parent = rng.choice([None, pack(self.pool[:1])])
+            return [Stored(pack(hashes), size, size * len(hashes), parent, medium, raw, group)]
+        return [Removed(pack(hashes), medium, raw, group)]
+
+    def _request(self, group: int) -> list[Event]:
+        """A prompt of a hybrid engine, its fine and its coarse chain; or coarse blocks that leave."""
+        rng = self.rng
+        if self.chains and rng.random() < 0.4:
+            _, coarse = rng.choice(self.chains)
+            gone = rng.sample(coarse, rng.randint(0, len(coarse)))
+            return [Removed(pack(gone), group_idx=group)] if gone else []
+        if self.chains and rng.random() < 0.5:
+            fine, coarse = ([*chain] for chain in rng.choice(self.chains))
+            keep = rng.randint(0, len(coarse))
+            fine, coarse = fine[: keep * COARSE // FINE], coarse[:keep]
+        else:
+            fine, coarse = [], []
+        known_fine, known_coarse = len(fine), len(coarse)
+        tokens = known_fine * FINE + rng.randint(1, 3 * COARSE)
+        fine += [rng.getrandbits(64) for _ in range(tokens // FINE - known_fine)]
+        coarse += [rng.getrandbits(64) for _ in range(tokens // COARSE - known_coarse)]
+        self.chains.append((fine, coarse))
+        events: list[Any] = []
+        if rng.random() < 0.2:
+            known_fine = 0  # announced again
+        for chain, known, size in ((fine, known_fine, FINE), (coarse, known_coarse, COARSE)):
+            if len(chain) > known:
+                parent = pack([chain[known - 1]]) if known else None
+                events.append(
+                    Stored(pack(chain[known:]), size, size * (len(chain) - known), parent, group_idx=group)
+                )
+        if rng.random() < 0.3:
+            events.reverse()
+        return events
