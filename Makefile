@@ -21,7 +21,8 @@ venv: ## make .venv from the lock (nothing to do if it fits)
 demo: venv ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
 	@$(VENV)/kvlens demo $(ARGS)
 
-test: venv ## all tests
+test: venv ## all tests; gets a Chromium for the page if there is none
+	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m pytest $(ARGS)
 
 bench: venv ## speed and memory; figures go to build/bench.json

@@ -230,6 +230,15 @@ class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Endpoints that engines connect to."""
 
 
+class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The built-in page of `kvlens serve`, `up` and `demo`. It has no login: put it behind one."""
+
+    host: Name = "127.0.0.1"
+    """Address that the page listens on."""
+    port: Port = 8080
+    """Port that the page listens on; `up` and `demo` take another one if it is taken."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything in `kvlens.toml`."""
 
@@ -238,6 +247,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connector: Connector = msgspec.field(default_factory=Connector)
     worker: Worker = msgspec.field(default_factory=Worker)
     fleet: Fleet = msgspec.field(default_factory=Fleet)
+    page: Page = msgspec.field(default_factory=Page)
     discovery: Discovery = msgspec.field(default_factory=Discovery)
     models: tuple[Model, ...] = ()
     replicas: tuple[Replica, ...] = ()

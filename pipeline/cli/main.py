@@ -14,6 +14,7 @@ COMMANDS = {
     "connect": ("pipeline.cli.connect", "Publish the engines' event streams to Kafka."),
     "work": ("pipeline.cli.work", "Turn the Kafka log into ClickHouse tables."),
     "doctor": ("pipeline.cli.doctor", "What is wrong with a running fleet, and what to do."),
+    "serve": ("pipeline.cli.serve", "Show the boards on a page of its own, without Grafana."),
     "verify": ("pipeline.cli.verify", "Whether the tables are what the log says, by a recount."),
     "migrate": ("pipeline.cli.migrate", "Create or upgrade the ClickHouse tables."),
     "topics": ("pipeline.cli.topics", "Create or list the Kafka topics."),

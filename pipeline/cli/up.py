@@ -49,6 +49,7 @@ def up(config: Path | None, data_dir: Path) -> None:
             stack.start_storage()
             stack.start_worker()
             stack.start_connector()
+            stack.start_page()
             for name, url in stack.urls.items():
                 click.echo(f"  {name}: {url}")
             click.echo(f"  logs: {directory.logs}")

@@ -46,8 +46,8 @@ ROLLUP = re.compile(r"(.+)_(1m|1h)")
 ROLLUP_PERIODS = {"1m": "minute", "1h": "hour"}
 ROLLUPS = """\
 **Per minute and per hour.** Flows are sums, gauges those of the last window; trust, connection, lag and drift
-are the worst. These are computed again whenever their input changes; `version` is when that was, in microseconds
-since the epoch."""
+are the worst. These are computed again whenever their input changes; `version` is when that was, in
+microseconds since the epoch."""
 
 
 def row_types() -> dict[str, type]:

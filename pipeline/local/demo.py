@@ -71,6 +71,7 @@ class Demo:
         stack.start_worker()
         self._client = connect(stack.settings.clickhouse)
         stack.start_connector()
+        stack.start_page()
         # After the connector: engines publish once anybody subscribed, and it is to see their first batch.
         self._probe = PublicationProbe(endpoints, self._meter)
 

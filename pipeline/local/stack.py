@@ -72,6 +72,25 @@ class Stack:
         """Start `kvlens connect`."""
         self._start_process("connector", "connect", self.settings.connector.drain_seconds + _MARGIN_SECONDS)
 
+    def start_page(self) -> None:
+        """Start `kvlens serve`, on the configured port unless that is taken."""
+        host, port = self.settings.page.host, _port(self.settings.page.port)
+        environment = {**self._environment, variable_of("page", "port"): str(port)}
+        url = f"http://{host}:{port}/"
+        process = CommandProcess(
+            "page",
+            self._arguments("serve"),
+            self._directory.path / "page",
+            self._directory.logs,
+            environment=environment,
+            ready=lambda: page_answers(f"{url}livez"),
+            start_seconds=_START_SECONDS,
+            stop_seconds=_MARGIN_SECONDS,
+        )
+        self._supervisor.start("page", process)
+        self.urls["page"] = url
+        self._tell(f"boards are on {url}")
+
     def _start_broker(self) -> None:
         from pipeline.local.broker.embedded import EmbeddedBroker
 
@@ -108,10 +127,9 @@ class Stack:
         own = self._directory.path / name
         if name == "worker" and not self.settings.worker.state_directory:
             environment[variable_of("worker", "state_directory")] = str(own / "scratch")
-        arguments = [command, *(("--config", str(self._config)) if self._config else ())]
         process = CommandProcess(
             name,
-            arguments,
+            self._arguments(command),
             own,
             self._directory.logs,
             environment=environment,
@@ -122,6 +140,9 @@ class Stack:
         self._supervisor.start(name, process)
         self.urls[f"{name}_metrics"] = f"http://127.0.0.1:{port}/metrics"
         self._tell(f"{name} is ready")
+
+    def _arguments(self, command: str) -> list[str]:
+        return [command, *(("--config", str(self._config)) if self._config else ())]
 
     def _read(self, environment: Mapping[str, str]) -> Settings:
         document = None if self._config is None else self._config.read_text("utf-8")

@@ -68,7 +68,7 @@ EVICTED_NOW = Panel(
     height=4,
     sql=f"""
 SELECT sum(evicted_tokens) / 60 AS evicted
-FROM flow(from = {{to:DateTime}} - INTERVAL 70 SECOND, to = {{to:DateTime}} - INTERVAL 20 SECOND)
+FROM flow(from = {{to:DateTime}} - INTERVAL 79 SECOND, to = {{to:DateTime}} - INTERVAL 20 SECOND)
 WHERE medium = 'gpu' AND {MODELS}""",
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -99,7 +100,12 @@ def empty(store: EmbeddedStore) -> RunSql:
 def filled(store: EmbeddedStore) -> RunSql:
     """Run SQL on a store that has the hour's rows and their rollups."""
     settings = migrated(store)
-    rows = hour_of_rows()
+    write_rows(settings, hour_of_rows())
+    return runner(store, settings)
+
+
+def write_rows(settings: Settings, rows: list[Row]) -> None:
+    """Insert the rows and recompute the rollups behind them."""
 
     async def write() -> None:
         tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
@@ -108,8 +114,9 @@ def filled(store: EmbeddedStore) -> RunSql:
         await rollups.run_once()
         tables.close()
 
-    asyncio.run(write())
-    return runner(store, settings)
+    # In a thread, because the browser's driver keeps a loop running in this one.
+    with ThreadPoolExecutor(1) as elsewhere:
+        elsewhere.submit(asyncio.run, write()).result()
 
 
 def runner(store: EmbeddedStore, settings: Settings) -> RunSql:

@@ -1,0 +1,82 @@
+"""What a browser asks of a panel: a range, and what it narrows it down to; checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+POINTS = 240
+"""Points of time that a picture aims at."""
+STEPS = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
+"""Widths of a point of time, in seconds."""
+MAX_RANGE_SECONDS = 2 * 366 * 86400
+MAX_CHOSEN = 200
+MAX_NAME = 200
+_LATEST = 4_000_000_000
+
+
+class BadQuestion(Exception):
+    """A browser asked for what cannot be answered."""
+
+    def __init__(self, parameter: str, reason: str) -> None:
+        super().__init__(parameter, reason)
+        self.parameter = parameter
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.parameter}: {self.reason}"
+
+
+class Question(NamedTuple):
+    """A range in seconds since the epoch, and the models and replicas chosen, none for all."""
+
+    start: int
+    end: int
+    models: tuple[str, ...] = ()
+    replicas: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> int:
+        """The width of a point of time, in seconds."""
+        fitting = (step for step in STEPS if step * POINTS >= self.end - self.start)
+        return next(fitting, STEPS[-1])
+
+    def parameters(self, used: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of the parameters that a statement uses."""
+        values = {
+            "from": datetime.fromtimestamp(self.start, timezone.utc),
+            "to": datetime.fromtimestamp(self.end, timezone.utc),
+            "step": self.step,
+            "model": list(self.models),
+            "replica": list(self.replicas),
+        }
+        return {name: values[name] for name in used}
+
+
+def parse(fields: Mapping[str, Sequence[str]]) -> Question:
+    """Return the question in the fields of a query string; raises BadQuestion."""
+    start, end = _seconds(fields, "from"), _seconds(fields, "to")
+    if not start < end:
+        raise BadQuestion("from", "must be before to")
+    if end - start > MAX_RANGE_SECONDS:
+        raise BadQuestion("from", "the range is longer than two years")
+    return Question(start, end, _names(fields, "model"), _names(fields, "replica"))
+
+
+def _seconds(fields: Mapping[str, Sequence[str]], name: str) -> int:
+    values = fields.get(name, ())
+    if len(values) != 1 or not values[0].isascii() or not values[0].isdigit() or len(values[0]) > 10:
+        raise BadQuestion(name, "must be given once, as whole seconds since the epoch")
+    if (seconds := int(values[0])) > _LATEST:
+        raise BadQuestion(name, "is too far in the future")
+    return seconds
+
+
+def _names(fields: Mapping[str, Sequence[str]], name: str) -> tuple[str, ...]:
+    values = tuple(dict.fromkeys(fields.get(name, ())))
+    if len(values) > MAX_CHOSEN:
+        raise BadQuestion(name, f"more than {MAX_CHOSEN} chosen")
+    if any(len(value) > MAX_NAME for value in values):
+        raise BadQuestion(name, f"longer than {MAX_NAME} characters")
+    return values

@@ -1,0 +1,175 @@
+// Pictures with an axis of time, drawn by uPlot.
+
+import { coloursOf, figure, moment } from "./format.js";
+import { pivot, stacked } from "./series.js";
+
+const SHOWN_IN_TIP = 14;
+
+export function drawSeries(body, panel, answer, view) {
+  const { axis, names, values } = pivot(answer, view.from, view.to);
+  const isStacked = panel.kind === "stacked";
+  const colours = coloursOf(names, panel.colours);
+  // The highest layer first, so that each is painted over by those below it.
+  const layers = isStacked ? stacked(values) : values;
+  const order = isStacked ? names.map((_, index) => names.length - 1 - index) : names.map((_, index) => index);
+  const style = getComputedStyle(document.documentElement);
+  const soft = style.getPropertyValue("--soft"), grid = style.getPropertyValue("--grid");
+  const plot = document.createElement("div");
+  body.append(plot);
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  const height = () => Math.max(120, panel.height * 34 - 78);
+  const chart = new uPlot({
+    width: plot.clientWidth || 400,
+    height: height(),
+    cursor: { sync: { key: "board" }, drag: { setScale: false, x: true, y: false }, points: { show: false } },
+    legend: { show: false },
+    scales: {
+      x: { time: true, min: view.from, max: view.to },
+      y: { range: (_, least, most) => [Math.min(0, least ?? 0), panel.unit === "share" ? Math.max(1, most ?? 1) : (most || 1) * 1.05] },
+    },
+    axes: [
+      { stroke: soft, grid: { stroke: grid, width: 1 }, ticks: { show: false } },
+      { stroke: soft, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 62,
+        values: (_, splits) => splits.map((value) => figure(value, panel.unit)) },
+    ],
+    series: [{}, ...order.map((index) => ({
+      label: names[index], stroke: colours[index], width: 1.5, spanGaps: false, points: { show: false },
+      fill: isStacked ? solid(colours[index]) : undefined,
+    }))],
+    hooks: {
+      setSelect: [(self) => {
+        if (self.select.width < 8) return;
+        const from = Math.floor(self.posToVal(self.select.left, "x"));
+        const to = Math.ceil(self.posToVal(self.select.left + self.select.width, "x"));
+        self.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+        view.narrow(from, to);
+      }],
+      setCursor: [(self) => showTip(self, tip, axis, names, values, colours, panel)],
+      draw: [(self) => drawMarks(self, view.marks, style.getPropertyValue("--bad"))],
+    },
+  }, [axis, ...order.map((index) => layers[index])], plot);
+  chart.over.append(tip);
+  chart.over.addEventListener("dblclick", () => view.widen());
+  const observer = new ResizeObserver(() => chart.setSize({ width: plot.clientWidth, height: height() }));
+  observer.observe(plot);
+  body.append(legend(names, colours, values, panel.unit), sentence(names, values, panel));
+  return () => { observer.disconnect(); chart.destroy(); };
+}
+
+function solid(colour) {
+  return colour + "cc";
+}
+
+function drawMarks(self, marks, colour) {
+  const { ctx, bbox } = self;
+  ctx.save();
+  ctx.strokeStyle = colour;
+  ctx.setLineDash([4, 4]);
+  for (const mark of marks) {
+    const x = self.valToPos(mark.time, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+function showTip(self, tip, axis, names, values, colours, panel) {
+  const { idx, left, top } = self.cursor;
+  tip.hidden = idx === null || idx === undefined || left < 0;
+  if (tip.hidden) return;
+  const rows = names.map((name, index) => ({ name, colour: colours[index], value: values[index][idx] }))
+    .filter((row) => row.value !== null && row.value !== undefined)
+    .sort((one, other) => other.value - one.value).slice(0, SHOWN_IN_TIP);
+  tip.replaceChildren(moment(axis[idx], true), ...rows.map((row) => {
+    const line = document.createElement("div");
+    const dot = document.createElement("i");
+    dot.style.background = row.colour;
+    const amount = document.createElement("b");
+    amount.textContent = figure(row.value, panel.unit);
+    line.append(dot, row.name, amount);
+    return line;
+  }));
+  const wide = self.over.clientWidth;
+  tip.style.left = left > wide / 2 ? "" : left + 14 + "px";
+  tip.style.right = left > wide / 2 ? wide - left + 14 + "px" : "";
+  tip.style.top = Math.max(0, Math.min(top, self.over.clientHeight - 40)) + "px";
+}
+
+function legend(names, colours, values, unit) {
+  const list = document.createElement("div");
+  list.className = "legend";
+  names.forEach((name, index) => {
+    const item = document.createElement("span");
+    const dot = document.createElement("i");
+    dot.style.background = colours[index];
+    const amount = document.createElement("b");
+    amount.textContent = figure(last(values[index]), unit);
+    item.append(dot, name, amount);
+    list.append(item);
+  });
+  return list;
+}
+
+function sentence(names, values, panel) {
+  const text = document.createElement("p");
+  text.className = "sr";
+  text.textContent = `${panel.title}, newest: ` + names.map((name, index) => `${name} ${figure(last(values[index]), panel.unit)}`).join(", ");
+  return text;
+}
+
+function last(column) {
+  for (let index = column.length - 1; index >= 0; index -= 1) if (column[index] !== null) return column[index];
+  return null;
+}
+
+export function drawHeat(body, panel, answer, view) {
+  const [times, buckets, amounts] = answer.columns;
+  const levels = [...new Set(buckets.filter((_, row) => amounts[row] > 0))].sort((one, other) => one - other);
+  if (!levels.length) return null;
+  const lowest = Math.log2(levels[0]), count = Math.round(Math.log2(levels[levels.length - 1]) - lowest) + 1;
+  const frame = document.createElement("div");
+  frame.className = "heat";
+  const canvas = document.createElement("canvas");
+  frame.append(canvas);
+  body.append(frame);
+  const distinct = [...new Set(times)];
+  let width = answer.step;
+  for (let index = 1; index < distinct.length; index += 1) width = Math.max(answer.step, Math.min(distinct[index] - distinct[index - 1], index === 1 ? Infinity : width));
+  const columns = Math.max(1, Math.ceil((view.to - view.from) / width));
+  canvas.width = columns;
+  canvas.height = count;
+  const context = canvas.getContext("2d");
+  const most = Math.max(...amounts);
+  for (let row = 0; row < times.length; row += 1) {
+    if (!(amounts[row] > 0)) continue;
+    const strength = Math.sqrt(amounts[row] / most);
+    context.fillStyle = `hsl(${215 - 190 * strength} 75% ${30 + 28 * strength}%)`;
+    context.fillRect(Math.floor((times[row] - view.from) / width), count - 1 - Math.round(Math.log2(buckets[row]) - lowest), 1, 1);
+  }
+  canvas.style.imageRendering = "pixelated";
+  const shown = Math.max(1, Math.ceil(count / 6));
+  for (let level = 0; level < count; level += shown) {
+    const label = document.createElement("span");
+    label.textContent = "≤ " + figure(2 ** (lowest + level), panel.unit);
+    label.style.bottom = `calc(20px + (100% - 20px) * ${level / count})`;
+    frame.append(label);
+  }
+  for (const part of [0, 0.5, 1]) {
+    const label = document.createElement("span");
+    label.textContent = moment(view.from + part * (view.to - view.from));
+    label.style.bottom = "0";
+    label.style.left = part === 1 ? "" : `calc(64px + (100% - 64px) * ${part})`;
+    if (part === 1) label.style.right = "0";
+    frame.append(label);
+  }
+  const text = document.createElement("p");
+  text.className = "sr";
+  text.textContent = `${panel.title}: ${levels.length} levels, most at ${figure(buckets[amounts.indexOf(most)], panel.unit)}`;
+  body.append(text);
+  return () => {};
+}

@@ -1,0 +1,40 @@
+// What is shown, kept in the URL so that it can be sent to a colleague.
+
+export const DEFAULT_BOARD = "fleet";
+const DEFAULTS = { range: 3600, refresh: 10 };
+
+export function read(search) {
+  const fields = new URLSearchParams(search);
+  const whole = (name, otherwise) => (/^\d{1,10}$/.test(fields.get(name) ?? "") ? Number(fields.get(name)) : otherwise);
+  return {
+    board: fields.get("board") ?? DEFAULT_BOARD,
+    range: whole("range", DEFAULTS.range),
+    from: whole("from", null),
+    to: whole("to", null),
+    refresh: whole("refresh", DEFAULTS.refresh),
+    models: fields.getAll("model"),
+    replicas: fields.getAll("replica"),
+  };
+}
+
+export function write(state) {
+  const fields = new URLSearchParams();
+  fields.set("board", state.board);
+  if (state.from !== null) {
+    fields.set("from", state.from);
+    fields.set("to", state.to);
+  } else {
+    fields.set("range", state.range);
+  }
+  fields.set("refresh", state.refresh);
+  for (const model of state.models) fields.append("model", model);
+  for (const replica of state.replicas) fields.append("replica", replica);
+  return "?" + fields;
+}
+
+// The range in whole seconds; one that ends now moves on with the clock, in steps of a window.
+export function rangeOf(state, now) {
+  if (state.from !== null) return { from: state.from, to: state.to };
+  const to = Math.floor(now / 10) * 10;
+  return { from: to - state.range, to };
+}

@@ -1,0 +1,155 @@
+// Pictures without an axis of time: figures, bars, tables; and states over time as strips.
+
+import { coloursOf, figure, moment } from "./format.js";
+
+export function drawStat(body, panel, answer) {
+  const list = document.createElement("div");
+  list.className = "figures";
+  answer.names.forEach((name, column) => {
+    const value = answer.columns[column].length ? answer.columns[column][0] : null;
+    const item = document.createElement("div");
+    item.className = "figure";
+    item.dataset.figure = name;
+    if (value !== null) item.dataset.value = value;
+    const level = panel.thresholds.filter((threshold) => value !== null && value >= threshold.at).pop();
+    if (level) item.classList.add(level.colour);
+    if (panel.colours[name]) item.style.color = panel.colours[name];
+    item.textContent = figure(value, panel.unit);
+    if (answer.names.length > 1) item.append(small(name));
+    list.append(item);
+  });
+  body.append(list);
+  return () => {};
+}
+
+export function drawBars(body, panel, answer) {
+  const [labels, ...figures] = answer.columns;
+  const names = answer.names.slice(1);
+  const colours = coloursOf(names, panel.colours);
+  const apart = panel.unit === "share";
+  const total = (row) => figures.reduce((sum, column) => sum + (column[row] ?? 0), 0);
+  const most = apart ? 1 : Math.max(...labels.map((_, row) => total(row)), 1e-9);
+  const grid = document.createElement("div");
+  grid.className = "bars";
+  labels.forEach((label, row) => {
+    const lines = apart ? names.map((name, index) => [`${label}: ${name}`, [index]]) : [[label, names.map((_, index) => index)]];
+    for (const [title, indices] of lines) {
+      const bar = document.createElement("div");
+      bar.className = "bar";
+      for (const index of indices) {
+        const piece = document.createElement("span");
+        piece.style.background = colours[index];
+        piece.style.width = (100 * (figures[index][row] ?? 0)) / most + "%";
+        piece.title = `${names[index]}: ${figure(figures[index][row], panel.unit)}`;
+        bar.append(piece);
+      }
+      const amount = document.createElement("span");
+      amount.className = "amount";
+      amount.textContent = figure(apart ? figures[indices[0]][row] : total(row), panel.unit);
+      const text = document.createElement("span");
+      text.textContent = title;
+      grid.append(text, bar, amount);
+    }
+  });
+  body.append(grid);
+  if (!apart) {
+    const legend = document.createElement("div");
+    legend.className = "legend";
+    names.forEach((name, index) => {
+      const item = document.createElement("span");
+      const dot = document.createElement("i");
+      dot.style.background = colours[index];
+      item.append(dot, name);
+      legend.append(item);
+    });
+    body.append(legend);
+  }
+  return () => {};
+}
+
+const TIMES = new Set(["opened", "closed", "since", "last_window", "seen"]);
+
+export function drawTable(body, panel, answer) {
+  const scroll = document.createElement("div");
+  scroll.className = "scroll";
+  scroll.tabIndex = 0;
+  const table = document.createElement("table");
+  const numeric = answer.columns.map((column, index) => !TIMES.has(answer.names[index]) && column.some((value) => typeof value === "number"));
+  const head = table.createTHead().insertRow();
+  answer.names.forEach((name, index) => {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = name.replaceAll("_", " ");
+    if (numeric[index]) cell.className = "number";
+    head.append(cell);
+  });
+  const rows = table.createTBody();
+  for (let row = 0; row < answer.columns[0].length; row += 1) {
+    const line = rows.insertRow();
+    answer.columns.forEach((column, index) => {
+      const cell = line.insertCell();
+      const value = column[row];
+      if (numeric[index]) cell.className = "number";
+      cell.textContent = cellText(value, answer.names[index]);
+      if (value === "complete") cell.classList.add("green");
+      if (value === "partial") cell.classList.add("yellow");
+      if (value === "degraded") cell.classList.add("red");
+    });
+  }
+  scroll.append(table);
+  body.append(scroll);
+  return () => {};
+}
+
+function cellText(value, name) {
+  if (value === null || value === undefined) return "–";
+  if (TIMES.has(name)) return moment(value, true);
+  if (typeof value === "number") return value.toLocaleString();
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return value;
+}
+
+export function drawStrips(body, panel, answer, view) {
+  const [times, names, states] = answer.columns;
+  const rows = document.createElement("div");
+  rows.className = "rows";
+  for (const name of new Set(names)) {
+    const strip = document.createElement("canvas");
+    strip.className = "strip";
+    const count = Math.max(1, Math.ceil((view.to - view.from) / answer.step));
+    strip.width = count;
+    strip.height = 1;
+    const context = strip.getContext("2d");
+    const seen = {};
+    for (let row = 0; row < times.length; row += 1) {
+      if (names[row] !== name) continue;
+      seen[states[row]] = (seen[states[row]] ?? 0) + 1;
+      context.fillStyle = panel.colours[states[row]] ?? "#7a8794";
+      context.fillRect(Math.floor((times[row] - view.from) / answer.step), 0, 1, 1);
+    }
+    strip.style.imageRendering = "pixelated";
+    strip.role = "img";
+    strip.ariaLabel = Object.entries(seen).map(([state, points]) => `${state} ${points} points`).join(", ");
+    const label = document.createElement("span");
+    label.textContent = name;
+    rows.append(label, strip);
+  }
+  body.append(rows);
+  const legend = document.createElement("div");
+  legend.className = "legend";
+  for (const [state, colour] of Object.entries(panel.colours)) {
+    const item = document.createElement("span");
+    const dot = document.createElement("i");
+    dot.style.background = colour;
+    item.append(dot, state);
+    legend.append(item);
+  }
+  body.append(legend);
+  return () => {};
+}
+
+function small(text) {
+  const note = document.createElement("small");
+  note.textContent = text;
+  return note;
+}
