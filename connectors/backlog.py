@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from connectors.sequence import SequencePosition
 from connectors.source_log import Message
 
 MESSAGE_OVERHEAD_BYTES = 300
@@ -72,9 +73,21 @@ class Backlog:
         self._budget.used -= entry.size
         return entry.message
 
-    def clear(self) -> int:
-        """Let all messages go; return how many there were."""
-        count = len(self._entries)
-        while self._entries:
-            self.pop()
-        return count
+    def restart(self, position: SequencePosition | None, arrivals: int) -> int | None:
+        """Return how many messages came before the last restart that the first `arrivals` show, if they do.
+
+        A number that is not ahead shows one, unless the batch is one that was there before.
+        """
+        before = None
+        newest = -1 if position is None else position.last
+        seen = set()
+        for place, entry in enumerate(self._entries):
+            if entry.arrival >= arrivals:
+                break
+            seq, mark = entry.message.seq, entry.message.mark
+            repeated = (seq, mark) in seen or (position is not None and position.taken(seq, mark))
+            if seq <= newest and not repeated:
+                before, newest = place, seq
+            seen.add((seq, mark))
+            newest = max(newest, seq)
+        return before

@@ -67,7 +67,9 @@ class _Flight:
     arrivals: int
     """Live messages that had come before."""
     newest: int
-    newest_message: Message | None = None
+    probe: bool = False
+    """It asks what else the engine has, after an empty answer."""
+    batches: int = 0
     disordered: int = 0
     hole: bool = False
     """It was given up at a hole, to be asked for again."""
@@ -95,6 +97,7 @@ class Recovery:
         self._verified = log.position is None or not replay
         self._verified_arrivals = 0
         self._buffers = False
+        self._probe = False
         self._left_out_since = False
         self._hole_due: int | None = None
         self._understood: int | None = None
@@ -119,7 +122,7 @@ class Recovery:
             return None
         position = self._log.position
         urgent = bool(self._backlog) or not (self._idly or self._unanswered)
-        return Ask(0 if position is None else position.last, urgent)
+        return Ask(0 if position is None or self._probe else position.last, urgent)
 
     @property
     def enough(self) -> bool:
@@ -147,10 +150,11 @@ class Recovery:
     def asked(self) -> None:
         """Take note that the ask is on its way."""
         position, backlog, due = self._log.position, self._backlog, self._due
-        first, mark = (0, None) if position is None else (position.last, position.mark)
+        probe = self._probe and position is not None
+        first, mark = (0, None) if position is None or probe else (position.last, position.mark)
         missed = self._hole_due == due or (bool(backlog) and backlog.first.seq > due)
-        self._flight = _Flight(first, mark, due, missed, backlog.arrivals, newest=first - 1)
-        self._wanted = self._idly = self._left_out_since = False
+        self._flight = _Flight(first, mark, due, missed, backlog.arrivals, newest=first - 1, probe=probe)
+        self._wanted = self._idly = self._left_out_since = self._probe = False
 
     def answered(self, messages: Iterable[tuple[int, bytes]], now: float) -> None:
         """Take a part of the answer: sequence numbers and payloads, in the order they came."""
@@ -164,18 +168,14 @@ class Recovery:
                 self._leave_out("disordered")
                 continue
             message = Message(seq, fingerprint(payload), payload, now)
-            begins = flight.newest_message is None
-            flight.newest, flight.newest_message = seq, message
+            flight.newest = seq
+            flight.batches += 1
             self._buffers = True
-            if begins and flight.mark is not None:
-                if seq == flight.first and message.mark != flight.mark:
-                    self._another_life(flight, now)
-                    return
-                self._verified = True
-                self._verified_arrivals = flight.arrivals
-                if seq == flight.first:
-                    continue
-            self._merge(flight, message, now, truncated=begins)
+            begins = flight.batches == 1
+            if begins:
+                self._compare_lives(flight, message, now)
+            if not flight.void and (seq != flight.first or flight.mark is None):
+                self._merge(flight, message, now, truncated=begins)
 
     def ended(self, outcome: Outcome, now: float) -> None:
         """Take note that nothing more comes of the answer."""
@@ -186,9 +186,8 @@ class Recovery:
         self.ended_at = self._clock()
         if outcome == "end":
             self.answered_at = self.ended_at
-            if flight.newest_message is None and self._tells_another_life(flight):
-                self._another_life(flight, now)
-            self._leave_out_past(flight)
+            if not flight.batches:
+                self._answered_nothing(flight, now)
         if not flight.void:
             self._conclude(flight, outcome, now)
         self._go_on(now)
@@ -229,7 +228,11 @@ class Recovery:
             self._drain(now, lost="replay_holes", arrivals=flight.arrivals)
         unknown = self._log.position is None or not self._verified
         self._wanted = (
-            flight.hole or self._left_out_since or (cut_off and progress) or (unknown and not answered)
+            flight.hole
+            or self._probe
+            or self._left_out_since
+            or (cut_off and progress)
+            or (unknown and not answered)
         )
 
     def _go_on(self, now: float) -> None:
@@ -250,6 +253,7 @@ class Recovery:
         For the first `arrivals` messages what is missing is lost for the reason `lost`.
         """
         backlog, log = self._backlog, self._log
+        hopeless = not self.replay or lost == "replay_timeout"
         while backlog:
             head, arrival = backlog.first, backlog.first_arrival
             if below is not None and head.seq >= below:
@@ -280,6 +284,12 @@ class Recovery:
                     self._begin_anew()
                     if self.replay and head.seq > 0:
                         return
+                    continue
+                if not hopeless and log.published_at(head) < log.newest_at:
+                    # Of a life that was over before, and in some queue since; an ask tells if that is wrong.
+                    backlog.pop()
+                    self._leave_out("past_life")
+                    self._wanted = self._left_out_since = True
                     continue
                 waits = isinstance(decision, Gap)
             if waits and not final and self._is_understood(head, arrival):
@@ -315,23 +325,63 @@ class Recovery:
         if position is None or message.seq > position.last:
             log.take(message, now, missing=lost, replayed=True)
 
-    def _tells_another_life(self, flight: _Flight) -> bool:
-        """Tell whether an empty answer means that the engine never published what was asked for.
+    def _compare_lives(self, flight: _Flight, message: Message, now: float) -> None:
+        """See by what an answer begins with whether the engine still lives the life in the log."""
+        position, backlog = self._log.position, self._backlog
+        same = other = False
+        if position is None:
+            self._let_past_go(flight.arrivals)
+        elif flight.probe:
+            same = position.taken(message.seq, message.mark)
+            other, flight.void = not same, True
+        elif message.seq == flight.first and flight.mark is not None:
+            same = message.mark == flight.mark
+            other = not same
+        else:
+            shown = backlog.restart(position, flight.arrivals) is not None
+            other = shown or position.contradicts(message.seq, message.mark)
+        if other:
+            self._another_life(flight, now)
+        elif not same and backlog.restart(position, backlog.arrivals) is not None:
+            # Nobody knows of which of two lives this answer is; the next one will tell.
+            flight.void = True
+        if not flight.void:
+            self._verified = True
+            self._verified_arrivals = flight.arrivals
 
-        An engine that is known to keep batches for replay would have sent it. Of another one an empty answer
-        alone says nothing.
+    def _answered_nothing(self, flight: _Flight, now: float) -> None:
+        """The engine has nothing from the last batch taken on.
+
+        If it keeps batches for replay, it never published that one in its present life. Whether it does may
+        have to be found out.
         """
+        if flight.mark is None:
+            return
         position, backlog = self._log.position, self._backlog
         contradicted = position is not None and bool(backlog) and backlog.first.seq <= position.last
-        return flight.mark is not None and (self._buffers or not self._verified or contradicted)
+        if self._buffers or not self._verified or contradicted:
+            self._another_life(flight, now)
+        else:
+            self._probe = True
 
     def _another_life(self, flight: _Flight, now: float) -> None:
         """The engine lives another life than that in the log; its beginning has to be asked for."""
         flight.void = True
+        if not self._let_past_go(self._backlog.arrivals):
+            # What waits is of the old life, or comes again with the replay of the new one.
+            while self._backlog:
+                self._backlog.pop()
+                self._leave_out("backlog")
         self._log.end("restarted", now)
-        # What waits is of the old life, or comes again with the replay of the new one.
-        self._log.counts.left_out["backlog"] += self._backlog.clear()
         self._begin_anew()
+
+    def _let_past_go(self, arrivals: int) -> bool:
+        """Let go what came before a restart that the backlog shows by itself, if it does."""
+        past = self._backlog.restart(self._log.position, arrivals)
+        for _ in range(past or 0):
+            self._backlog.pop()
+            self._leave_out("past_life")
+        return past is not None
 
     def _begin_anew(self) -> None:
         if self._flight is not None:
@@ -341,19 +391,6 @@ class Recovery:
         self._holes = self._unanswered = self._unanswered_live = 0
         self._next_ask_at = 0.0
         self._wanted = self.replay
-
-    def _leave_out_past(self, flight: _Flight) -> None:
-        """Let go what was published before all that a complete answer held, and is not in it.
-
-        It is of a life that was over before the ask was sent, and was in some queue since.
-        """
-        backlog, newest = self._backlog, flight.newest_message
-        while newest is not None and backlog and backlog.first_arrival < flight.arrivals:
-            head = backlog.first
-            if head.seq <= newest.seq or self._log.published_at(head) >= self._log.published_at(newest):
-                return
-            backlog.pop()
-            self._leave_out("past_life")
 
     def _leave_out(self, reason: LeftOut) -> None:
         self._log.counts.left_out[reason] += 1

@@ -120,6 +120,11 @@ class SequencePosition:
         place = seq - self._replayed_first
         return 0 <= place < len(self._replayed) and self._replayed[place] == mark
 
+    def contradicts(self, seq: int, mark: int) -> bool:
+        """Tell whether another batch than this one is remembered by its number."""
+        recent = self._recent[seq % RECENT_BATCHES]
+        return recent is not None and recent[0] == seq and recent[1] != mark
+
     def forget_replayed(self) -> None:
         """Forget what was replayed if the live stream is further on: it does not come any more."""
         if self._replayed and self.last >= self._replayed_first + len(self._replayed):

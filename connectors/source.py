@@ -161,6 +161,7 @@ class SourceStream:
             counts.engine_events += engine_events
             counts.payload_bytes += payload_bytes
             counts.last_received_at = received_at
+            log.newest_at = batch.ts
         if self._recovery.holding:
             self._recovery.hold(self._checked(rest, received_at), received_at)
         return log.taken()

@@ -99,6 +99,8 @@ class SourceLog:
         )
         self.position: SequencePosition | None = None
         """The last batch taken; None before the first one of an incarnation."""
+        self.newest_at = float("-inf")
+        """Engine time of the last batch taken, seconds since the epoch."""
         self._observe = observe
         self.begun = False
         """Whether the log has something of the present incarnation."""
@@ -139,6 +141,7 @@ class SourceLog:
         counts.engine_events += batch.engine_events
         counts.payload_bytes += len(payload)
         counts.last_received_at = max(counts.last_received_at, received_at)
+        self.newest_at = batch.ts
         self.runs.add(batch, self.size(batch, len(payload)), now, message.mark)
 
     def repeated(self) -> None:
@@ -155,6 +158,7 @@ class SourceLog:
             self.runs.incarnation = max(int(now * 1e6), self.runs.incarnation + 1)
         self.begun = False
         self.position = None
+        self.newest_at = float("-inf")
 
     def notice(self, event: Event, now: float) -> None:
         """Put a notice at this place of the stream."""
