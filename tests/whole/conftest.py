@@ -21,6 +21,7 @@ import clickhouse_connect
 import msgspec
 import pytest
 import zmq
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from pipeline import migrations, topics
 from pipeline.local.broker.embedded import EmbeddedBroker
@@ -140,9 +141,24 @@ class Pipeline:
     def finish(self, connector: Part, worker: Part) -> None:
         """Stop both, the worker when it has applied the connector's last word; the tables are final then."""
         connector.stop()
-        closed = dict.fromkeys(self.engines, "shutdown")
-        self.wait_rows("SELECT replica, closed_reason FROM {}.sources FINAL", closed)
+        deadline = time.monotonic() + 60
+        while left := asyncio.run(self._unapplied()):
+            assert time.monotonic() < deadline, (left, self._tails())
+            time.sleep(0.2)
         worker.stop()
+
+    async def _unapplied(self) -> int:
+        """Events records that no commit of the worker covers."""
+        kafka = self.settings.kafka
+        topic = topics.topic_name(kafka, "events")
+        places = [TopicPartition(topic, n) for n in range(topics.catalogue()["events"].partitions)]
+        async with AIOKafkaConsumer(
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id=f"{kafka.group}.replica",
+            enable_auto_commit=False,
+        ) as consumer:
+            ends = await consumer.end_offsets(places)
+            return sum([ends[place] - (await consumer.committed(place) or 0) for place in places])
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         """Rows of a statement in which `{}` stands for the database."""

@@ -167,11 +167,11 @@ def test_stream_health_lost_nothing(played: Any) -> None:
 def test_sources_say_engine_and_era(played: Any) -> None:
     rows = played.query(
         "SELECT replica, dp_rank, engine, wire_era, hash_domain, tenant, first_seq, last_seq, trust, "
-        "closed_reason, closed_at >= opened_at FROM {}.sources FINAL ORDER BY replica"
+        "closed_reason, closed_at FROM {}.sources FINAL ORDER BY replica"
     )
     assert rows == [
         (name, 0, *ERAS[name], "m/vllm-sha256-int64/default", "default", 0, len(PLAYED[name]) - 1, "complete",
-         "shutdown", 1)
+         "", None)
         for name in NAMES
     ]  # fmt: skip
 
