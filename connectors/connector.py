@@ -69,6 +69,10 @@ class Connector:
 
     def __init__(self, settings: Settings, file: SettingsFile | None = None) -> None:
         self._settings = settings.connector
+        # Scanned batches are MessagePack and can only be put into such records.
+        self._may_scan = settings.kafka.record_format == "msgpack"
+        self._scans = False
+        self._warming: asyncio.Task[None] | None = None
         self.telemetry = Telemetry()
         self.streams: dict[SourceKey, SourceStream] = {}
         self._publisher = Publisher(settings, self.telemetry, self._note_acknowledged)
@@ -137,6 +141,8 @@ class Connector:
         self._ticker = asyncio.create_task(self._tick(), name="ticker")
         self._reporter = asyncio.create_task(self._report_quiet(), name="reporter")
         self._recovering.start()
+        if self._may_scan:
+            self._warming = asyncio.create_task(self._warm_up(), name="warm up")
 
     async def begin(self) -> None:
         """Read the first sources, listen for engines that connect, and follow what changes from now on."""
@@ -260,7 +266,7 @@ class Connector:
             self._pump.cancel()
             if left := self._subscriber.waiting_messages:
                 self.telemetry.messages_abandoned(left)
-        for task in (self._ticker, self._reporter):
+        for task in (self._ticker, self._reporter, self._warming):
             if task is not None:
                 task.cancel()
         # The engines live on: whoever reads them next goes on where the log ends.
@@ -303,9 +309,15 @@ class Connector:
             self._held.hold(source.key, received)
 
     def _feed(self, stream: SourceStream, received: Received) -> None:
-        self._publish(stream.feed_all(received.messages, received.received_at))
+        messages = received.messages if self._scans else list(received.messages)
+        self._publish(stream.feed_all(messages, received.received_at))
         self._recovering.look(stream)
         self._subscriber.release(received.size)
+
+    async def _warm_up(self) -> None:
+        """Load the scanner, or compile it where nobody did so before; until then the slow way is taken."""
+        await asyncio.to_thread(_load_scanner)
+        self._scans = True
 
     async def _tick(self) -> None:
         """Publish the runs that are old enough."""
@@ -344,3 +356,9 @@ class Connector:
     def _publish(self, records: Iterable[EventsRecord]) -> None:
         for record in records:
             self._publisher.add(record)
+
+
+def _load_scanner() -> None:
+    from connectors.scanning import warm_up  # here, because the import alone takes a second
+
+    warm_up()

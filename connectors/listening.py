@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import zmq
 
-from connectors.source import Frames
+from connectors.bundle import Frames
 
 
 @dataclass(frozen=True, slots=True)

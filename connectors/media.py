@@ -26,4 +26,6 @@ def canonical_medium(raw: str | None) -> tuple[str, str | None]:
     raw = raw[:MAX_NAME_CHARACTERS]
     folded = raw.casefold()[:MAX_NAME_CHARACTERS]
     canonical = _ALIASES.get(folded, folded)
+    if canonical == "gpu":
+        return "gpu", None if raw == "GPU" else raw  # the very object that is the default of the records
     return canonical, None if raw == canonical.upper() else raw

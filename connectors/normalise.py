@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from connectors.bundle import Bundle
 from connectors.careful import decode_batch
 from connectors.eras import StreamEra
 from connectors.errors import FrameError
 from connectors.typed import TypedDecoder
 from schemas.events import Batch, Undecodable
 from schemas.reasons import UndecodableReason
+
+if TYPE_CHECKING:
+    from connectors.scanning import Scanned
 
 FIRST_LOOKS = 32
 """Batches of a stream whose engine is not known yet that are looked at event by event to find out."""
@@ -64,6 +70,27 @@ class Normaliser:
             )
         except FrameError as error:
             return self._rejected(error.reason, seq, received_at, replayed)
+
+    def scan(self, messages: Bundle, received_at: float) -> Scanned:
+        """Return the well-formed batches encoded; those given up are for `normalise`."""
+        from connectors.scanning import scan  # numba takes a second to import, and not everybody scans
+
+        count = len(messages)
+        if self._until_look > count:
+            self._until_look -= count
+        elif count:
+            self._look(messages[0][-1])
+        return scan(
+            messages,
+            received_at,
+            max_frame_bytes=self._max_frame_bytes,
+            forward_session_ids=self._forward_session_ids,
+        )
+
+    def _look(self, payload: bytes) -> None:
+        """Let a batch tell of its engine."""
+        self._until_look = 0
+        self.normalise(payload, seq=0, received_at=0.0)
 
     @staticmethod
     def _rejected(reason: UndecodableReason, seq: int, received_at: float, replayed: bool) -> Batch:

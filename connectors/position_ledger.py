@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from connectors.runs import PackedRecord
 from connectors.source import SourceKey
 from schemas.events import Closed, EventsRecord
 from schemas.positions import PositionRecord
@@ -26,8 +27,10 @@ class Mention(NamedTuple):
 
 def mention_of(record: EventsRecord) -> Mention:
     """Return what a record says; a `Closed` is always the last thing in its record."""
-    events = record.batches[-1].events
-    closed = bool(events) and type(events[-1]) is Closed
+    closed = False
+    if not isinstance(record, PackedRecord):
+        events = record.batches[-1].events
+        closed = bool(events) and type(events[-1]) is Closed
     return Mention(
         (record.replica, record.dp_rank), record.incarnation, record.last_seq, record.last_mark, closed
     )

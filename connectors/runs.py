@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from schemas.events import Batch, EventsRecord
+import msgspec
+import numpy as np
+
+from connectors.columns import END, MARK, SEQ, START
+from schemas.events import Batch, Closed, EventsRecord
 
 if TYPE_CHECKING:
+    from connectors.scanning import Scanned
     from connectors.source import Source
 
 MAX_RUN_BYTES = 5 << 20
 """A run never grows beyond this by adding to it; with JSON's overhead it stays below the topic's 8 MB."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class PackedRecord(EventsRecord):
+    """A record whose batches are encoded already. The last one of a life is never packed."""
+
+    batches: msgspec.Raw  # type: ignore[assignment] # what stands there is the encoding of the same
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Encoded batches."""
+
+    count: int
+    data: bytes
 
 
 class RunBuilder:
@@ -24,7 +46,8 @@ class RunBuilder:
         self._source = source
         self._record_bytes = record_bytes if linger_seconds > 0 else 1
         self._linger_seconds = linger_seconds
-        self._batches: list[Batch] = []
+        self._batches: list[Batch | _Encoded] = []
+        self._packed = False
         self._bytes = 0
         self._opened_at = 0.0
         self._first_seq: int | None = None
@@ -52,12 +75,9 @@ class RunBuilder:
 
     def add(self, batch: Batch, size: int, now: float, mark: int = 0) -> None:
         """Append a batch (`mark`: its payload's fingerprint) or a notice of about `size` packed bytes."""
-        if self._bytes and self._bytes + size > MAX_RUN_BYTES:
+        if self._packed and batch.events and isinstance(batch.events[-1], Closed):
             self.flush()
-        if not self._batches:
-            self._opened_at = now
-        self._batches.append(batch)
-        self._bytes += size
+        self._append(batch, size, now)
         seq = batch.seq
         if seq is not None:
             if self._first_seq is None:
@@ -66,6 +86,35 @@ class RunBuilder:
             self._last_mark = mark
         if self._bytes >= self._record_bytes:
             self.flush()
+
+    def add_scanned(self, scanned: Scanned, first: int, end: int, now: float) -> None:
+        """Append the batches of payloads `first` to `end` (exclusive), all of which are done."""
+        columns = scanned.columns
+        ends = columns[END, first:end]
+        while first < end:
+            start = int(columns[START, first])
+            # The one that reaches the size is the last one of its run, as in `add`.
+            full = int(np.searchsorted(ends, start + self._record_bytes - self._bytes)) + 1
+            count = min(full, len(ends))
+            last = first + count - 1
+            data = scanned.encoded[start : int(ends[count - 1])].tobytes()
+            self._append(_Encoded(count, data), len(data), now)
+            self._packed = True
+            if self._first_seq is None:
+                self._first_seq = int(columns[SEQ, first])
+            self._last_seq = int(columns[SEQ, last])
+            self._last_mark = int(columns[MARK, last])
+            if self._bytes >= self._record_bytes:
+                self.flush()
+            first, ends = last + 1, ends[count:]
+
+    def _append(self, batch: Batch | _Encoded, size: int, now: float) -> None:
+        if self._bytes and self._bytes + size > MAX_RUN_BYTES:
+            self.flush()
+        if not self._batches:
+            self._opened_at = now
+        self._batches.append(batch)
+        self._bytes += size
 
     def close_due(self, now: float) -> None:
         """Close the run whose time has come; a clock that was set back does not make it wait longer."""
@@ -77,26 +126,34 @@ class RunBuilder:
         if not self._batches:
             return
         source = self._source
-        self._closed.append(
-            EventsRecord(
-                replica=source.replica,
-                model=source.model,
-                hash_domain=source.hash_domain,
-                dp_rank=source.dp_rank,
-                incarnation=self._incarnation,
-                batches=self._batches,
-                first_seq=self._first_seq,
-                last_seq=self._last_seq,
-                tenant=source.tenant,
-                duplicates=self.duplicates,
-                last_mark=self._last_mark,
-            )
+        record = EventsRecord(
+            replica=source.replica,
+            model=source.model,
+            hash_domain=source.hash_domain,
+            dp_rank=source.dp_rank,
+            incarnation=self._incarnation,
+            batches=[batch for batch in self._batches if isinstance(batch, Batch)],
+            first_seq=self._first_seq,
+            last_seq=self._last_seq,
+            tenant=source.tenant,
+            duplicates=self.duplicates,
+            last_mark=self._last_mark,
         )
+        self._closed.append(self._with_packed_batches(record) if self._packed else record)
         self._batches = []
+        self._packed = False
         self._bytes = 0
         self._first_seq = self._last_seq = None
         self._last_mark = 0
         self.duplicates = 0
+
+    def _with_packed_batches(self, record: EventsRecord) -> PackedRecord:
+        count = sum(batch.count if isinstance(batch, _Encoded) else 1 for batch in self._batches)
+        parts = [batch.data if isinstance(batch, _Encoded) else _encode(batch) for batch in self._batches]
+        fields = {name: getattr(record, name) for name in record.__struct_fields__}
+        # An array of `count` entries.
+        fields["batches"] = msgspec.Raw(b"".join([b"\xdd", count.to_bytes(4, "big"), *parts]))
+        return PackedRecord(**fields)
 
     def take_closed(self) -> list[EventsRecord]:
         """Return the runs closed since the last call, in order."""

@@ -6,6 +6,9 @@ from array import array
 from dataclasses import dataclass
 from zlib import crc32
 
+import numpy as np
+from numpy.typing import NDArray
+
 RECENT_BATCHES = 256
 """How far back a repeated batch is recognised; older numbers can only be those of a new life."""
 MAX_SEQUENCE = 1 << 48
@@ -92,6 +95,14 @@ class SequencePosition:
         if seq >= self.due:
             self.due = seq + 1
         self._recent[seq % RECENT_BATCHES] = (seq, mark)
+
+    def advance_all(self, seqs: NDArray[np.int64], marks: NDArray[np.int64]) -> None:
+        """Take consecutive batches, the first of which is due."""
+        recent = zip(seqs[-RECENT_BATCHES:].tolist(), marks[-RECENT_BATCHES:].tolist(), strict=True)
+        for seq, mark in recent:
+            self._recent[seq % RECENT_BATCHES] = (seq, mark)
+        self.last, self.mark = seq, mark
+        self.due = seq + 1
 
     def advance_by_replay(self, seq: int, mark: int) -> None:
         """Likewise; it may come live, too, from a queue that holds many thousand messages."""

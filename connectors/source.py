@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from connectors.backlog import Backlog, BacklogBudget
+from connectors.bundle import Bundle, Frames
 from connectors.framing import SEQUENCE_BYTES
 from connectors.recovery import Ask, Outcome, Recovery
 from connectors.sequence import MAX_SEQUENCE, SequencePosition, StoredPosition, fingerprint
@@ -14,10 +16,11 @@ from schemas.events import Event, EventsRecord, Undecodable
 from schemas.reasons import ClosedReason
 from schemas.settings import Connector
 
+if TYPE_CHECKING:
+    from connectors.scanning import Scanned
+
 SourceKey = tuple[str, int]
 """(replica id, dp_rank)."""
-Frames = Sequence[bytes]
-"""The frames of one ZMQ message: topic, sequence number (8 bytes, big-endian), payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +121,38 @@ class SourceStream:
         return self.feed_all((frames,), received_at)
 
     def feed_all(self, messages: Iterable[Frames], received_at: float) -> list[EventsRecord]:
-        """Take messages that came together.
+        """Take messages that came together; a bundle's well-formed ones leave as packed records.
 
         Never raises for what an engine sends. A payload that nobody can understand is a notice in the
         stream, whatever its number, and decides nothing: neither gap nor restart rests on it.
         """
         self._live_at = received_at
+        if isinstance(messages, Bundle):
+            self._take_bundle(messages, received_at)
+        else:
+            self._take_each(messages, received_at)
+        return self._log.taken()
+
+    def _take_bundle(self, messages: Bundle, received_at: float) -> None:
+        """Take unbroken stretches of well-formed batches at once, and what is between them one by one."""
+        log = self._log
+        scanned: Scanned | None = None
+        at = 0
+        while at < len(messages):
+            if self._recovery.holding:
+                self._take_each((messages[i] for i in range(at, len(messages))), received_at)
+                return
+            if log.position is not None:
+                scanned = scanned or log.normaliser.scan(messages, received_at)
+                end = scanned.stretch(at, log.position.due)
+                if end > at:
+                    log.take_scanned(log.position, scanned, at, end, received_at)
+                    at = end
+                    continue
+            self._take_each((messages[at],), received_at)
+            at += 1
+
+    def _take_each(self, messages: Iterable[Frames], received_at: float) -> None:
         log = self._log
         normalise, add = log.normaliser.normalise, log.runs.add
         rest = iter(messages)
@@ -164,7 +193,6 @@ class SourceStream:
             log.newest_at = batch.ts
         if self._recovery.holding:
             self._recovery.hold(self._checked(rest, received_at), received_at)
-        return log.taken()
 
     def asked(self) -> None:
         """Take note that `ask` is on its way; `replay_ended` must follow, sooner or later."""

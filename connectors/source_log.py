@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from connectors.columns import EVENTS, MARK, PAYLOAD_BYTES, SEQ
 from connectors.normalise import Normaliser
 from connectors.runs import RunBuilder
 from connectors.sequence import SequencePosition, StoredPosition
@@ -17,6 +18,7 @@ from schemas.reasons import ClosedReason, GapReason
 from schemas.settings import Connector
 
 if TYPE_CHECKING:
+    from connectors.scanning import Scanned
     from connectors.source import Source
 
 MAX_BATCH_BYTES = 3 << 20
@@ -143,6 +145,19 @@ class SourceLog:
         counts.last_received_at = max(counts.last_received_at, received_at)
         self.newest_at = batch.ts
         self.runs.add(batch, self.size(batch, len(payload)), now, message.mark)
+
+    def take_scanned(
+        self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
+    ) -> None:
+        """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation."""
+        columns = scanned.columns[:, first:end]
+        position.advance_all(columns[SEQ], columns[MARK])
+        counts = self.counts
+        counts.batches += end - first
+        counts.engine_events += int(columns[EVENTS].sum())
+        counts.payload_bytes += int(columns[PAYLOAD_BYTES].sum())
+        counts.last_received_at = received_at
+        self.runs.add_scanned(scanned, first, end, received_at)
 
     def repeated(self) -> None:
         """Count a batch that was taken before."""

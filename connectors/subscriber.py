@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import zmq
 
+from connectors.bundle import Bundle, Frames
 from connectors.connections import Connections
 from connectors.framing import SEQUENCE_BYTES, SEQUENCE_HEAD, split_messages
 from connectors.listening import Listening, Peer, receive_by_topic
 from connectors.ready_sockets import ReadySockets
-from connectors.source import Frames, SourceKey
+from connectors.source import SourceKey
 from connectors.sub_sockets import SOCKET_MESSAGES, high_water_mark, new_sub_socket
 
 MAX_SOCKETS = 16_384
@@ -41,7 +42,7 @@ class Received:
     """Messages of one source, in order."""
 
     source: Key
-    messages: list[Frames]
+    messages: Bundle
     received_at: float
     """Clock of the subscriber, seconds since the epoch, when they were taken from the socket."""
     size: int
@@ -276,7 +277,7 @@ class Subscriber:
                 for socket in [socket for socket, source in sockets.items() if source == command.source]:
                     self._close(socket, command.source, ready)
                     del sockets[socket]
-                self._arrived.append(Received(command.source, [], self._clock(), 0, last=True))
+                self._arrived.append(Received(command.source, Bundle.of(()), self._clock(), 0, last=True))
                 self._tell()
         mark = high_water_mark(len(sockets))
         if mark != before:
@@ -346,7 +347,7 @@ class Subscriber:
         if not messages:
             return
         taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
-        self._arrived.append(Received(source, messages, now, taken))
+        self._arrived.append(Received(source, Bundle.of(messages), now, taken))
         with self._lock:
             self._waiting_bytes += taken
             self._full = self._waiting_bytes >= self._bound
