@@ -18,7 +18,7 @@ from connectors.listening import Peer
 from connectors.position_ledger import Mention
 from connectors.positions import Positions
 from connectors.publisher import Publisher
-from connectors.quiet import QuietReports
+from connectors.quiet import QUIET_SECONDS, QuietReports
 from connectors.recovering import Recovering
 from connectors.scrape import Scraper
 from connectors.sequence import StoredPosition
@@ -338,9 +338,16 @@ class Connector:
             now = time.time()
             for key, stream in self.streams.items():
                 self._publish(stream.quiet(now, connected=self.connected(key)))
-            heard = [(key, stream.counts.last_received_at) for key, stream in self.streams.items()]
+            # Of a source that is reported as connected nothing older may come: what it misses has to come first.
+            soon = now - QUIET_SECONDS + QUIET_CHECK_SECONDS
+            heard = [
+                (key, max(stream.counts.last_received_at, 0.0 if stream.settled else soon))
+                for key, stream in self.streams.items()
+            ]
             for key in reports.due(now, heard):
-                self._publish(self.streams[key].note(SourceStatus(self.connected(key)), now))
+                stream = self.streams[key]
+                reached = self.connected(key) or now - stream.answered_at < QUIET_SECONDS
+                self._publish(stream.note(SourceStatus(reached), now))
 
     def _note_counters(self, replica: str, dp_rank: int, counters: EngineCounters) -> None:
         stream = self.streams.get((replica, dp_rank))

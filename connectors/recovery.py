@@ -129,6 +129,12 @@ class Recovery:
         """Whether nothing of use can come of the answer any more."""
         return self._flight is None or self._flight.over
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is to be asked for, or the engine does not answer."""
+        asking = self.holding or self._flight is not None or (self._wanted and self.replay)
+        return not asking or self._unanswered > 0
+
     def want(self) -> None:
         """Ask, though nothing is known to be missing."""
         self._idly = not self._wanted

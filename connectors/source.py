@@ -107,6 +107,11 @@ class SourceStream:
         return self._recovery.enough
 
     @property
+    def settled(self) -> bool:
+        """Whether nothing is known to be missing that the engine, as far as it answers, can still bring."""
+        return self._recovery.settled
+
+    @property
     def answered_at(self) -> float:
         """When the engine answered a replay request last; 0 for never."""
         return self._recovery.answered_at
