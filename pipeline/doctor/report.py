@@ -54,7 +54,9 @@ def as_text(facts: Facts, findings: Sequence[Finding]) -> Iterator[str]:
         yield ""
     for group in facts.kafka.groups:
         saved = max(group.saved_at.values(), default=None)
-        checkpoint = "no checkpoint" if saved is None else f"checkpoint {facts.at - saved:.0f} s ago"
+        checkpoint = (
+            "no checkpoint" if saved is None else f"checkpoint {max(0.0, facts.at - saved):.0f} s ago"
+        )
         waiting = sum(group.waiting.values())
         yield f"{group.name}: {group.members} workers, {waiting} records wait, {checkpoint}"
     if facts.store.written_at is not None:
