@@ -34,7 +34,8 @@ def whole(life: Any, payloads: list[bytes], contents: Make, first: int = 0) -> N
 def test_killed_again_and_again_nothing_is_lost(new_station: Make, contents: Make) -> None:
     """At random moments: while it starts, loads, catches up, runs."""
     rng = random.Random(5)
-    station = new_station([*LAYOUTS, *LAYOUTS], linger_seconds=0.05)
+    engines = [{**layout, "buffer_steps": 100_000} for layout in (*LAYOUTS, *LAYOUTS)]
+    station = new_station(engines, linger_seconds=0.05)
     with station.traffic():
         for turn in range(KILLS):
             connector = station.start()
@@ -52,6 +53,7 @@ def test_killed_again_and_again_nothing_is_lost(new_station: Make, contents: Mak
         whole(life, engine.published, contents)
         assert life.notice(Opened) == [Opened(0, True, engine.publisher.endpoint)]
         assert life.notices == life.notice(Opened)
+        assert life.repeated == 0
 
 
 def test_an_orderly_restart_continues_the_same_life(new_station: Make, contents: Make) -> None:
