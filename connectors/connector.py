@@ -338,7 +338,7 @@ class Connector:
             now = time.time()
             for key, stream in self.streams.items():
                 self._publish(stream.quiet(now, connected=self.connected(key)))
-            # Of a source that is reported as connected nothing older may come: what it misses has to come first.
+            # Nothing older comes of a source reported as connected, so what it misses has to come first.
             soon = now - QUIET_SECONDS + QUIET_CHECK_SECONDS
             heard = [
                 (key, max(stream.counts.last_received_at, 0.0 if stream.settled else soon))

@@ -230,7 +230,7 @@ class Recovery:
             self._holes = 0
         if answered and self._holes > MAX_HOLES:
             self._drain(now, lost="replay_holes", arrivals=self._backlog.arrivals)
-        elif answered and not progress and not flight.hole:
+        elif answered and not progress and not (flight.hole or self._probe):
             self._drain(now, lost="replay_holes", arrivals=flight.arrivals)
         unknown = self._log.position is None or not self._verified
         self._wanted = (

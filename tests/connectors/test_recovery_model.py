@@ -207,6 +207,14 @@ class World:
                     assert isinstance(event, Closed)
                     log.closed = event.reason
 
+    def can_replay(self, life: int, before: int) -> bool:
+        """Whether the engine has kept anything of that life with a number smaller than `before`."""
+        return life == self.engine.life and any(seq < before for seq in self.engine.buffer)
+
+    def first_seen(self, life: int, seq: int) -> bool:
+        """Whether this was the first batch of that life on the wire."""
+        return [batch for batch in self.delivered if batch[0] == life][:1] == [(life, seq)]
+
     def can_be_missing(self, batch: Batch) -> bool:
         """Whether nobody could have had this batch of the engine, or a replay kept it from us."""
         life, seq = batch
@@ -222,34 +230,37 @@ class World:
 def continues_by_chance(log: Log, world: World) -> bool:
     """Whether a new life was first seen at the very number that the old one would have had next.
 
-    Nothing on the wire tells the two apart.
+    Nothing tells the two apart if what came before was lost on the wire, or has left the engine's buffer.
     """
     batches = [entry for entry in log.entries if not isinstance(entry, Gap)]
     return any(
         life != next_life
         and next_seq == seq + 1
-        and (next_life, next_seq) in world.delivered
-        and not any((next_life, lower) in world.delivered for lower in range(next_seq))
+        and (world.first_seen(next_life, next_seq) or not world.can_replay(next_life, next_seq))
         for (life, seq), (next_life, next_seq) in pairwise(batches)
     )
 
 
-def check_order(log: Log) -> None:
-    """Numbers grow, gaps are exactly what is between, and a life is not mixed with another unseen."""
+def check_order(log: Log, present: int) -> None:
+    """Numbers grow, gaps are exactly what is between, and a life is not mixed with another unseen.
+
+    Whether a batch behind a gap belongs to the life before it can only be asked while its engine lives.
+    """
     due = log.first_seq
     before: Batch | None = None
-    mixing = False
+    mixing = unverified = False
     for entry in log.entries:
         assert due is not None
         if isinstance(entry, Gap):
             assert entry.first == due
             assert entry.last >= entry.first
             due = entry.last + 1
-            mixing = entry.reason in ("replay_truncated", "replay_timeout")
+            mixing = True
+            unverified = entry.reason in ("replay_truncated", "replay_timeout")
         else:
             life, seq = entry
             assert seq == due
-            assert before is None or life == before[0] or mixing
+            assert before is None or life == before[0] or (mixing and (unverified or life < present))
             due = seq + 1
             before, mixing = entry, False
 
@@ -259,7 +270,7 @@ def check(world: World) -> None:
     if any(continues_by_chance(log, world) for log in world.logs):
         return
     for log in world.logs:
-        check_order(log)
+        check_order(log, world.engine.life)
     engine = world.engine
     if not world.logs:
         assert not engine.buffer
