@@ -64,7 +64,7 @@ def scan(messages: Bundle, received_at: float, *, max_frame_bytes: int, forward_
         max_frame_bytes,
         np.frombuffer(b"\xcb" + _DOUBLE.pack(received_at), np.uint8),
         forward_session_ids,
-        _MEDIA,
+        MEDIA,
         out,
         columns,
     )
@@ -96,4 +96,4 @@ def _media() -> Bytes:
     return rows
 
 
-_MEDIA = _media()
+MEDIA = _media()

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from connectors.bundle import Bundle
 from connectors.normalise import FIRST_LOOKS, Normaliser
 from schemas.events import Batch, Stored
 
@@ -113,9 +114,11 @@ ENVELOPES = [
 
 
 def batches(payload: bytes, **options: Any) -> list[Batch]:
-    """Decode as a stream's first batches (event by event) and as later ones (at once where possible)."""
+    """Decode as a stream's first batches (event by event), as later ones, and scanned where possible."""
     normaliser = Normaliser(max_frame_bytes=1 << 20, **options)
-    return [normaliser.normalise(payload, seq=seq, received_at=2.0) for seq in range(FIRST_LOOKS + 2)]
+    result = [normaliser.normalise(payload, seq=seq, received_at=2.0) for seq in range(FIRST_LOOKS + 2)]
+    scanned = normaliser.scan(Bundle.of([(b"t", bytes(8), payload)]), 2.0).encoded.tobytes()
+    return [*result, msgspec.msgpack.decode(scanned, type=Batch)] if scanned else result
 
 
 def assert_nothing_leaked(batch: Batch, *allowed: bytes) -> None:
@@ -133,6 +136,11 @@ def test_no_secret_of_an_event_leaves(event: Any, envelope: Any) -> None:
     for batch in batches(msgspec.msgpack.encode(envelope([event]))):
         assert batch.events
         assert_nothing_leaked(batch)
+
+
+@pytest.mark.parametrize("event", GOOD)
+def test_good_events_are_scanned(event: Any) -> None:
+    assert len(batches(msgspec.msgpack.encode([1.5, [event], 0]))) == FIRST_LOOKS + 3
 
 
 def test_no_secret_leaves_a_batch_of_all_kinds() -> None:
