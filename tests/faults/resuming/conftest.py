@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import queue
 import secrets
 import signal
 import subprocess
@@ -92,6 +93,7 @@ class Traffic:
         self._engines = engines
         self._pause_seconds = pause_seconds
         self._ended = threading.Event()
+        self._to_restart: queue.SimpleQueue[Engine] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Traffic:
@@ -102,8 +104,14 @@ class Traffic:
         self._ended.set()
         self._thread.join()
 
+    def restart(self, engine: Engine) -> None:
+        """Let an engine begin a new life between two of its batches."""
+        self._to_restart.put(engine)
+
     def _run(self) -> None:
         while not self._ended.wait(self._pause_seconds):
+            while not self._to_restart.empty():
+                self._to_restart.get().restart()
             for engine in self._engines:
                 engine.publish()
 

@@ -56,6 +56,46 @@ def test_killed_again_and_again_nothing_is_lost(new_station: Make, contents: Mak
         assert life.repeated == 0
 
 
+def test_killed_while_engines_restart(new_station: Make, contents: Make) -> None:
+    """What an engine had not yet handed over dies with it; all else is there, each life by itself."""
+    rng = random.Random(6)
+    station = new_station([*LAYOUTS, *LAYOUTS], linger_seconds=0.02)
+    with station.traffic() as traffic:
+        for _ in range(KILLS):
+            connector = station.start()
+            connector.wait_said("positions_loaded")
+            for _ in range(rng.randint(0, 3)):
+                time.sleep(rng.uniform(0.0, 0.5))
+                traffic.restart(rng.choice(station.engines))
+            time.sleep(rng.uniform(0.0, 0.5))
+            connector.kill()
+            if rng.random() < 0.5:
+                traffic.restart(rng.choice(station.engines))
+        connector = station.start()
+        connector.wait_said("positions_loaded")
+        time.sleep(1.0)
+    station.log.wait_caught_up(station.engines)
+    connector.stop()
+    assert sum(len(engine.lives) - 1 for engine in station.engines) > KILLS
+    for engine in station.engines:
+        lives = station.log.lives(engine.name)
+        # The first batch of a life says which one it is.
+        begins = [msgspec.msgpack.decode(payloads[0])[0] for payloads in engine.lives if payloads]
+        numbers = [begins.index(life.batches[0].ts) for life in lives]
+        assert numbers == sorted(set(numbers))
+        assert numbers[-1] == len(begins) - 1
+        lived = [payloads for payloads in engine.lives if payloads]
+        for number, life in zip(numbers, lives, strict=True):
+            last = number == numbers[-1]
+            assert life.notices == [Opened(0, True, engine.publisher.endpoint)] + (
+                [] if last else [Closed("restarted", True)]
+            )
+            whole(life, lived[number] if last else lived[number][: len(life.order)], contents)
+            assert life.repeated == 0
+        incarnations = [life.incarnation for life in lives]
+        assert incarnations == sorted(incarnations)
+
+
 def test_an_orderly_restart_continues_the_same_life(new_station: Make, contents: Make) -> None:
     station = new_station(LAYOUTS)
     for _ in range(3):
