@@ -25,7 +25,7 @@ class Contact(ContactState):
         """The connector does not reach the source, or has ended it, in `window` or an earlier one."""
         if self.disconnected_from is None:
             self.disconnected_from = window
-        self.reported_to = window
+        self.reported_to = window if self.reported_to is None else max(window, self.reported_to)
 
     def connected_in(self, window: int) -> bool:
         """Tell whether the end of `window` found the source connected."""
