@@ -215,3 +215,14 @@ class CheckpointUnreadable(PipelineError):
             f"the checkpoint in {self.topic}[{self.partition}] cannot be read: {self.reason}; "
             "delete the checkpoint topic to build the state anew from the events that are left"
         )
+
+
+class TooManySources(PipelineError):
+    """More sources than the tables of the fleet agent have numbers for."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"more than {self.limit} sources at once; split the fleet over several installations"

@@ -37,6 +37,13 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """m little-endian f64: seconds since the epoch, event time."""
     block_sizes: bytes
     """m little-endian u32: tokens per block."""
+    stored: bytes = b""
+    """m little-endian u32: tokens stored in this medium and group of the source before each change, all
+    copies counted, less `stored_before`; empty where that is not known."""
+    stored_before: int = 0
+    """Tokens stored there before the first change of this checkpoint, since the pipeline knows the source."""
+    store_only: bool = False
+    """The engine does not announce removals on this medium: what was filled may be gone."""
 
 
 class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):

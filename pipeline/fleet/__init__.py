@@ -1,0 +1,1 @@
+"""The fleet agent's pure part: who holds what, who lost what, and why blocks are filled."""

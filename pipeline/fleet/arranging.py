@@ -1,0 +1,128 @@
+"""A residency record as columns in the order in which its changes count."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.fleet.compiled import compiled
+from pipeline.fleet.following import Changes
+from pipeline.fleet.index import F64, I64, U8, U32, U64, mapped
+from pipeline.fleet.keys import keys_of
+from schemas.hashes import HASH_BYTES
+from schemas.residency import FILLED, SUBSUMED, ResidencyChanges
+
+_NOTHING = np.int64(-1)
+
+
+class Piece(NamedTuple):
+    """The changes of one source, life and pool."""
+
+    changes: ResidencyChanges
+    source: int
+    life: int
+    constant: int
+    """Of its hash domain and group."""
+
+
+class Columns(NamedTuple):
+    """n changes, piece after piece."""
+
+    hashes: U64
+    kinds: U8
+    times: F64
+    sizes: U32
+    stored: I64
+    lengths: I64
+    """Changes of each piece."""
+
+
+def arranged(pieces: list[Piece]) -> Changes:
+    """Return the changes of a record in the order in which they count.
+
+    That is the order of event time, as far as it does not turn the order of a pool around: times of a pool
+    that go back count as the latest before, and so do those of a source's next life. A fine-grained block
+    that a coarse one subsumes in the same record was never filled: the coarse one is.
+    """
+    columns = _columns(pieces)
+    number_of = np.repeat(np.arange(len(pieces), dtype=np.int32), columns.lengths)
+    constants = np.array([piece.constant for piece in pieces], np.uint64)[number_of]
+    changes = Changes(
+        keys_of(columns.hashes, constants),
+        columns.kinds,
+        columns.times,
+        columns.sizes,
+        columns.stored,
+        number_of,
+    )
+    order: npt.NDArray[np.intp] | None = None
+    if len(pieces) > 1:
+        order = np.argsort(_due(columns, pieces), kind="stable")
+    if any(SUBSUMED in piece.changes.kinds for piece in pieces):
+        counting = _counting(changes)
+        order = order[counting[order]] if order is not None else np.flatnonzero(counting)
+    return changes if order is None else mapped(changes, lambda column: column[order])
+
+
+def _columns(pieces: list[Piece]) -> Columns:
+    parts = [piece.changes for piece in pieces]
+    lengths = np.array([len(part.hashes) // HASH_BYTES for part in parts], np.int64)
+    stored = [
+        np.frombuffer(part.stored, "<u4").astype(np.int64) + part.stored_before
+        if part.stored
+        else np.full(length, _NOTHING)
+        for part, length in zip(parts, lengths.tolist(), strict=True)
+    ]
+    return Columns(
+        np.frombuffer(b"".join([part.hashes for part in parts]), ">u8").astype(np.uint64),
+        # Copies: what a buffer is seen through cannot be written, which to the compiler is another type.
+        np.frombuffer(b"".join([part.kinds for part in parts]), np.uint8).copy(),
+        np.frombuffer(b"".join([part.times for part in parts]), "<f8").astype(np.float64),
+        np.frombuffer(b"".join([part.block_sizes for part in parts]), "<u4").astype(np.uint32),
+        stored[0] if len(stored) == 1 else np.concatenate(stored),
+        lengths,
+    )
+
+
+def _counting(changes: Changes) -> npt.NDArray[np.bool_]:
+    """Return which changes count: neither a subsumption nor the fill it takes back."""
+    kept = np.ones(len(changes.keys), np.bool_)
+    filled: dict[tuple[int, int], int] = {}
+    for at in np.flatnonzero((changes.kinds == FILLED) | (changes.kinds == SUBSUMED)).tolist():
+        block = (int(changes.pieces[at]), int(changes.keys[at]))
+        if changes.kinds[at] == FILLED:
+            filled[block] = at
+        elif block in filled:
+            kept[at] = kept[filled.pop(block)] = False
+    return kept
+
+
+def _due(columns: Columns, pieces: list[Piece]) -> F64:
+    """Return the time as which each change counts."""
+    ends = np.cumsum(columns.lengths).tolist()
+    due = _never_back(columns.times, np.array(ends, np.int64))
+    latest: dict[int, tuple[int, float]] = {}
+    start = 0
+    for piece, end in zip(pieces, ends, strict=True):
+        life, floor = latest.get(piece.source, (piece.life, -np.inf))
+        if life != piece.life:
+            np.maximum(due[start:end], floor, out=due[start:end])
+        if end > start:
+            latest[piece.source] = (piece.life, max(floor, float(due[end - 1])))
+        start = end
+    return due
+
+
+@compiled
+def _never_back(times: F64, ends: I64) -> F64:
+    """Return the latest time so far of each piece."""
+    due: F64 = times.copy()
+    start = 0
+    for end in ends:
+        for at in range(start + 1, end):
+            if due[at] < due[at - 1]:
+                due[at] = due[at - 1]
+        start = end
+    return due

@@ -1,0 +1,31 @@
+"""Why a block was filled, as numbers; the first cause that holds is the one (docs/figures.md)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PROMOTED: Final = 0
+PEER: Final = 1
+PEER_AND_EVICTED: Final = 2
+EVICTED_HERE: Final = 3
+EVICTED_ELSEWHERE: Final = 4
+CLEARED_BEFORE: Final = 5
+COLD: Final = 6
+UNKNOWN: Final = 7
+REANNOUNCED: Final = 8
+
+CAUSES: Final = (
+    "promoted",
+    "peer",
+    "peer_and_evicted",
+    "evicted",
+    "evicted_elsewhere",
+    "cleared",
+    "cold",
+    "unknown",
+    "reannounced",
+)
+"""Names as in the columns of `fills_10s`; the place is the number."""
+
+NEEDED_BUCKETS: Final = 48
+"""Of extra cache, in tokens: bucket k holds what 2**k suffice for and 2**(k-1) may not; the last is open."""

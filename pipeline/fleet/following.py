@@ -1,0 +1,444 @@
+"""The compiled loop that follows changes of residency: holders, losses, and the cause of every fill."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.fleet.causes import (
+    CLEARED_BEFORE,
+    COLD,
+    EVICTED_ELSEWHERE,
+    EVICTED_HERE,
+    NEEDED_BUCKETS,
+    PEER,
+    PEER_AND_EVICTED,
+    PROMOTED,
+    REANNOUNCED,
+    UNKNOWN,
+)
+from pipeline.fleet.compiled import compiled
+from pipeline.fleet.index import (
+    ANNOUNCED,
+    F64,
+    GHOST,
+    I64,
+    STORE_ONLY_BIT,
+    U8,
+    U16,
+    U32,
+    U64,
+    Blocks,
+    Losses,
+    Pairs,
+    find_block,
+    find_pair,
+    free_block,
+    free_pair,
+)
+from pipeline.residency.histogram import BUCKETS, SMALLEST_EXPONENT
+from pipeline.residency.windows import WINDOW_SECONDS
+from schemas.residency import CLEARED, EVICTED, FILLED
+
+NO_WINDOW: Final = -(1 << 62)
+GPU: Final = 0
+"""Bit of the medium whose fills and losses are what this is about."""
+
+DONE: Final = 0
+CLOCK_MOVED: Final = 1
+"""The next change begins a window of the shard."""
+CELL_MOVED: Final = 2
+"""The next change begins a window of its cell."""
+
+HEAD: Final = 0
+TAIL: Final = 1
+USED_BLOCKS: Final = 2
+USED_PAIRS: Final = 3
+WINDOW: Final = 4
+GHOSTS: Final = 5
+UNMATCHED: Final = 6
+COUNTERS: Final = 7
+
+
+class Changes(NamedTuple):
+    """n changes in the order in which they count."""
+
+    keys: U64
+    """Of blocks, as `keys.keys_of` makes them."""
+    kinds: U8
+    times: F64
+    sizes: U32
+    stored: I64
+    """Tokens stored in the pool before the change; -1 unknown."""
+    pieces: npt.NDArray[np.int32]
+    """Which piece each change belongs to."""
+
+
+class Pieces(NamedTuple):
+    """What the changes of one source and pool in a record have in common."""
+
+    sources: U16
+    lives: U16
+    bits: U8
+    """Bit number of the medium: STORE_ONLY_BIT and above where removals are not announced."""
+    trusts: U8
+    medium_keys: U64
+    """Added to a block's key for its entry of this medium."""
+    gauges: npt.NDArray[np.int32]
+    cells: npt.NDArray[np.int32]
+    unsure_until: F64
+    """What the source had lost before this event time may not be known."""
+    alone: U8
+    """1: hashes of this source do not compare with those of others."""
+
+
+class Cells(NamedTuple):
+    """Open window of each (source, hash domain, group)."""
+
+    windows: I64
+    versions: I64
+    trusts: U8
+    dirty: U8
+    blocks: npt.NDArray[np.int64]
+    """(cells, causes)"""
+    tokens: npt.NDArray[np.int64]
+    regret: npt.NDArray[np.int64]
+    """(cells, BUCKETS)"""
+    needed: npt.NDArray[np.int64]
+    """(cells, NEEDED_BUCKETS), tokens."""
+
+
+class Gauges(NamedTuple):
+    """Redundancy of each (hash domain, group, medium) as it is."""
+
+    owners: npt.NDArray[np.int64]
+    """(gauges, 5): blocks with 1, 2, 3, 4-7, 8 and more owners."""
+    unique: I64
+    """Tokens."""
+    physical: I64
+    """Tokens."""
+    versions: I64
+    dirty: U8
+
+
+class Clock(NamedTuple):
+    """Counters and scalars that the loop moves."""
+
+    counters: I64
+    """By HEAD, TAIL, USED_BLOCKS, ..., UNMATCHED."""
+    time: F64
+    """One element: the latest event time seen."""
+    pairs_of_source: I64
+    """Pairs in the table, per source."""
+
+
+@compiled
+def _owners_class(owners: int) -> int:
+    if owners < 4:
+        return owners - 1
+    return 3 if owners < 8 else 4
+
+
+@compiled
+def _count_owners(gauges: Gauges, gauge: int, before: int, after: int, size: int, version: int) -> None:
+    if before > 0:
+        gauges.owners[gauge, _owners_class(before)] -= 1
+    else:
+        gauges.unique[gauge] += size
+    if after > 0:
+        gauges.owners[gauge, _owners_class(after)] += 1
+    else:
+        gauges.unique[gauge] -= size
+    gauges.physical[gauge] += (after - before) * size
+    gauges.versions[gauge] = version
+    gauges.dirty[gauge] = 1
+
+
+@compiled
+def _log2_bucket(seconds: float) -> int:
+    """As `pipeline.residency.histogram.bucket_of`."""
+    if seconds <= 0.0:
+        return 0
+    _, exponent = math.frexp(seconds)
+    return min(max(exponent - SMALLEST_EXPONENT, 0), BUCKETS - 1)
+
+
+@compiled
+def _needed_bucket(tokens: int) -> int:
+    """Return the least k with tokens <= 2**k."""
+    bucket = 0
+    while bucket < NEEDED_BUCKETS - 1 and (np.int64(1) << bucket) < tokens:
+        bucket += 1
+    return bucket
+
+
+@compiled
+def _free_if_unused(blocks: Blocks, slot: int, counters: I64) -> None:
+    if (
+        blocks.owners[slot] == 0
+        and blocks.holders[slot] == 0
+        and blocks.evicted[slot] == 0
+        and blocks.cleared[slot] == 0
+    ):
+        free_block(blocks, slot)
+        counters[USED_BLOCKS] -= 1
+
+
+@compiled
+def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
+    """Return the slot of a block, a new one if it has none."""
+    slot = find_block(blocks.keys, key)
+    if slot >= 0:
+        return slot
+    slot = -1 - slot
+    blocks.keys[slot] = key
+    blocks.owners[slot] = 0
+    blocks.holders[slot] = 0
+    blocks.evicted[slot] = 0
+    blocks.cleared[slot] = 0
+    blocks.sizes[slot] = size
+    blocks.evicted_at[slot] = 0.0
+    counters[USED_BLOCKS] += 1
+    return slot
+
+
+@compiled
+def _forget_ghost(blocks: Blocks, block: int, cleared: bool, counters: I64) -> None:
+    """Take a ghost off its block's counts."""
+    if cleared:
+        blocks.cleared[block] -= 1
+    else:
+        blocks.evicted[block] -= 1
+    counters[GHOSTS] -= 1
+
+
+@compiled
+def _free_pair(pairs: Pairs, pair: int, clock: Clock) -> None:
+    clock.pairs_of_source[pairs.sources[pair]] -= 1
+    clock.counters[USED_PAIRS] -= 1
+    free_pair(pairs, pair)
+
+
+@compiled
+def _drop_oldest_loss(blocks: Blocks, pairs: Pairs, losses: Losses, clock: Clock) -> None:
+    counters = clock.counters
+    number = counters[HEAD]
+    counters[HEAD] += 1
+    slot = number & (len(losses.keys) - 1)
+    pair = find_pair(pairs, losses.keys[slot], losses.sources[slot])
+    if pair < 0 or not pairs.media[pair] & GHOST or pairs.positions[pair] != np.uint32(number & 0xFFFFFFFF):
+        return
+    pairs.media[pair] &= 0xFFFF ^ GHOST
+    if pairs.media[pair] == 0:
+        _free_pair(pairs, pair, clock)
+    block = find_block(blocks.keys, losses.keys[slot])
+    _forget_ghost(blocks, block, losses.cleared[slot] != 0, counters)
+    _free_if_unused(blocks, block, counters)
+
+
+@compiled
+def _lost(
+    blocks: Blocks,
+    pairs: Pairs,
+    losses: Losses,
+    clock: Clock,
+    pair: int,
+    block: int,
+    changes: Changes,
+    at: int,
+    life: int,
+    ghosts: int,
+) -> None:
+    """Remember that the pair's source lost the block from its GPU."""
+    counters = clock.counters
+    while counters[TAIL] - counters[HEAD] >= ghosts:
+        return_to = pairs.keys[pair]
+        source = pairs.sources[pair]
+        _drop_oldest_loss(blocks, pairs, losses, clock)
+        # Slots may have moved.
+        pair = find_pair(pairs, return_to, source)
+        block = find_block(blocks.keys, return_to)
+    number = counters[TAIL]
+    counters[TAIL] += 1
+    slot = number & (len(losses.keys) - 1)
+    cleared = changes.kinds[at] == CLEARED
+    losses.keys[slot] = pairs.keys[pair]
+    losses.sources[slot] = pairs.sources[pair]
+    losses.lives[slot] = life
+    losses.cleared[slot] = 1 if cleared else 0
+    losses.times[slot] = changes.times[at]
+    losses.stored[slot] = changes.stored[at]
+    pairs.media[pair] |= GHOST
+    pairs.positions[pair] = np.uint32(number & 0xFFFFFFFF)
+    counters[GHOSTS] += 1
+    if cleared:
+        blocks.cleared[block] += 1
+    else:
+        blocks.evicted[block] += 1
+        blocks.evicted_at[block] = changes.times[at]
+
+
+@compiled
+def _cause(
+    blocks: Blocks,
+    pairs: Pairs,
+    losses: Losses,
+    counters: I64,
+    pair: int,
+    block: int,
+    changes: Changes,
+    at: int,
+    pieces: Pieces,
+    piece: int,
+    cells: Cells,
+) -> int:
+    """Return why a block that is not on the source's GPU was filled; count regret and extra cache needed."""
+    cell = pieces.cells[piece]
+    alone = pieces.alone[piece] != 0
+    if pair >= 0 and pairs.media[pair] & (GHOST - 1):
+        return PROMOTED
+    others = block >= 0 and blocks.holders[block] > 0 and not alone
+    if pair >= 0:
+        # Without a medium it is there because of its ghost.
+        head = counters[HEAD]
+        number = head + ((np.int64(pairs.positions[pair]) - head) & 0xFFFFFFFF)
+        slot = number & (len(losses.keys) - 1)
+        if losses.cleared[slot]:
+            return CLEARED_BEFORE
+        cells.regret[cell, _log2_bucket(changes.times[at] - losses.times[slot])] += 1
+        if losses.lives[slot] == pieces.lives[piece] and losses.stored[slot] >= 0 and changes.stored[at] >= 0:
+            needed = max(changes.stored[at] - losses.stored[slot], 0)
+            cells.needed[cell, _needed_bucket(needed)] += changes.sizes[at]
+        return PEER_AND_EVICTED if others else EVICTED_HERE
+    if others:
+        return PEER
+    if block >= 0 and not alone:
+        if blocks.evicted[block] > 0:
+            cells.regret[cell, _log2_bucket(changes.times[at] - blocks.evicted_at[block])] += 1
+            return EVICTED_ELSEWHERE
+        if blocks.cleared[block] > 0:
+            return CLEARED_BEFORE
+    if alone or pieces.trusts[piece] != 0 or changes.times[at] < pieces.unsure_until[piece]:
+        return UNKNOWN
+    return COLD
+
+
+@compiled
+def follow(
+    blocks: Blocks,
+    pairs: Pairs,
+    losses: Losses,
+    cells: Cells,
+    gauges: Gauges,
+    clock: Clock,
+    changes: Changes,
+    pieces: Pieces,
+    start: int,
+    end: int,
+    version: int,
+    horizon: float,
+    ghosts: int,
+) -> tuple[int, int]:
+    """Follow changes from `start`; return (index of the next change, why it stopped there).
+
+    The caller has made room for `end - start` more blocks (twice as many with lower media), pairs and losses.
+    At CLOCK_MOVED or CELL_MOVED it takes what it needs of the window that ends, moves it on and comes again.
+    """
+    counters = clock.counters
+    for at in range(start, end):
+        time = changes.times[at]
+        piece = changes.pieces[at]
+        kind = changes.kinds[at]
+        bit = np.int64(pieces.bits[piece])
+        window = np.int64(np.floor(time / WINDOW_SECONDS))
+        if window > counters[WINDOW]:
+            return at, CLOCK_MOVED
+        if kind == FILLED and bit == GPU and window > cells.windows[pieces.cells[piece]]:
+            return at, CELL_MOVED
+        if time > clock.time[0]:
+            clock.time[0] = time
+            while counters[HEAD] < counters[TAIL]:
+                oldest = counters[HEAD] & (len(losses.keys) - 1)
+                if clock.time[0] - losses.times[oldest] <= horizon:
+                    break
+                _drop_oldest_loss(blocks, pairs, losses, clock)
+        key = changes.keys[at]
+        source = np.int64(pieces.sources[piece])
+        mask = np.uint16(1 << bit)
+        pair = find_pair(pairs, key, source)
+        held = pair >= 0 and pairs.media[pair] & mask != 0
+        size = np.int64(changes.sizes[at])
+        if kind == FILLED:
+            if bit == GPU:
+                cell = pieces.cells[piece]
+                if held:
+                    cause = REANNOUNCED
+                else:
+                    block = find_block(blocks.keys, key)
+                    cause = _cause(
+                        blocks, pairs, losses, counters, pair, block, changes, at, pieces, piece, cells
+                    )
+                cells.blocks[cell, cause] += 1
+                cells.tokens[cell, cause] += size
+                cells.versions[cell] = version
+                cells.trusts[cell] = max(cells.trusts[cell], pieces.trusts[piece])
+                cells.dirty[cell] = 1
+            if held:
+                continue
+            if pair < 0:
+                pair = -1 - pair
+                pairs.keys[pair] = key
+                pairs.sources[pair] = source
+                pairs.media[pair] = 0
+                pairs.positions[pair] = 0
+                counters[USED_PAIRS] += 1
+                clock.pairs_of_source[source] += 1
+            main = _block(blocks, key, size, counters)
+            if bit == GPU and pairs.media[pair] & GHOST:
+                pairs.media[pair] &= 0xFFFF ^ GHOST
+                head = counters[HEAD]
+                number = head + ((np.int64(pairs.positions[pair]) - head) & 0xFFFFFFFF)
+                slot = number & (len(losses.keys) - 1)
+                _forget_ghost(blocks, main, losses.cleared[slot] != 0, counters)
+            if bit < STORE_ONLY_BIT and not pairs.media[pair] & ANNOUNCED:
+                blocks.holders[main] += 1
+            pairs.media[pair] |= mask
+            entry = main if bit == GPU else _block(blocks, key + pieces.medium_keys[piece], size, counters)
+            owners = np.int64(blocks.owners[entry])
+            blocks.owners[entry] = owners + 1
+            _count_owners(gauges, pieces.gauges[piece], owners, owners + 1, blocks.sizes[entry], version)
+        elif held:
+            pairs.media[pair] &= 0xFFFF ^ mask
+            main = find_block(blocks.keys, key)
+            if bit < STORE_ONLY_BIT and not pairs.media[pair] & ANNOUNCED:
+                blocks.holders[main] -= 1
+            entry = main if bit == GPU else find_block(blocks.keys, key + pieces.medium_keys[piece])
+            owners = np.int64(blocks.owners[entry])
+            blocks.owners[entry] = owners - 1
+            _count_owners(gauges, pieces.gauges[piece], owners, owners - 1, blocks.sizes[entry], version)
+            if bit == GPU and kind in (EVICTED, CLEARED):
+                _lost(
+                    blocks,
+                    pairs,
+                    losses,
+                    clock,
+                    pair,
+                    main,
+                    changes,
+                    at,
+                    np.int64(pieces.lives[piece]),
+                    ghosts,
+                )
+            elif pairs.media[pair] == 0:
+                _free_pair(pairs, pair, clock)
+            if entry != main:
+                _free_if_unused(blocks, entry, counters)
+            main = find_block(blocks.keys, key)
+            if main >= 0:
+                _free_if_unused(blocks, main, counters)
+        else:
+            counters[UNMATCHED] += 1
+    return end, DONE

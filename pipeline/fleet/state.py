@@ -1,0 +1,281 @@
+"""State of one shard: applies residency records in the order of the log, and gives rows and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipeline.fleet.arranging import Piece, arranged
+from pipeline.fleet.following import (
+    CLOCK_MOVED,
+    COUNTERS,
+    DONE,
+    GPU,
+    HEAD,
+    NO_WINDOW,
+    TAIL,
+    USED_BLOCKS,
+    USED_PAIRS,
+    WINDOW,
+    Changes,
+    Clock,
+    Pieces,
+    follow,
+)
+from pipeline.fleet.index import (
+    LOAD,
+    SMALLEST,
+    SPARSE,
+    blocks_of,
+    capacity_for,
+    copy_blocks,
+    copy_pairs,
+    losses_of,
+    mapped,
+    pairs_of,
+)
+from pipeline.fleet.keys import constant_of, sampled
+from pipeline.fleet.open_windows import OpenWindows
+from pipeline.fleet.registry import MAX_SOURCES, Media, Sources, Spaces
+from pipeline.residency import windows
+from schemas.residency import ResidencyRecord, SourceChanges
+from schemas.rows import Row
+from schemas.settings import Fleet
+from schemas.trust import TRUST_ORDER
+
+CHUNK = 8192
+"""Changes followed at once: room is made for all of them before."""
+_MEDIUM_CONSTANTS = 1 << 32
+"""Where the constants of media begin among those of `keys.constant_of`."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One consistent checkpoint: everything that follows from the records before `next_offset`."""
+
+    next_offset: int
+    dirty: bool
+    rows: list[Row] = field(default_factory=list)
+    checkpoints: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+def one_in(rate: float) -> int:
+    """Return n so that one block in n is the nearest to the sample rate."""
+    return max(1, round(1 / rate))
+
+
+class FleetState:
+    """Who holds and who lost which block of a shard.
+
+    Reads no clock and does no IO: the same records give the same rows, however often it was restarted.
+    """
+
+    def __init__(self, shard: int, settings: Fleet, *, carry_seconds: float) -> None:
+        """Redundancy is carried forward for `carry_seconds` after the last change."""
+        self.shard = shard
+        self.next_offset = 0
+        self.registry = Sources()
+        self.spaces = Spaces()
+        self.media = Media()
+        self.open = OpenWindows(shard, one_in(settings.sample_rate))
+        self.blocks = blocks_of(SMALLEST)
+        self.pairs = pairs_of(SMALLEST)
+        self.losses = losses_of(SMALLEST)
+        self.clock = Clock(np.zeros(COUNTERS, np.int64), np.zeros(1), np.zeros(16, np.int64))
+        self.clock.counters[WINDOW] = NO_WINDOW
+        self.followed = 0
+        """Changes followed so far."""
+        self._settings = settings
+        self._one_in = one_in(settings.sample_rate)
+        self._carry_windows = int(carry_seconds // windows.WINDOW_SECONDS)
+        self._rows: list[Row] = []
+        self._saved_offset = 0
+
+    @property
+    def sources(self) -> Sized:
+        """Return the sources known."""
+        return self.registry.by_name
+
+    def skip(self, offset: int) -> None:
+        """Leave out the record at `offset`, which could not be decoded."""
+        self.next_offset = offset + 1
+
+    def apply(self, offset: int, record: ResidencyRecord) -> None:
+        """Apply the record at `offset`."""
+        self.next_offset = offset + 1
+        builder = _Building(self)
+        for source in record.sources:
+            builder.add(source)
+        if not builder.pieces:
+            return
+        changes = arranged(builder.pieces)
+        if self._one_in > 1:
+            chosen = sampled(changes.keys, self._one_in)
+            changes = mapped(changes, lambda column: column[chosen])
+        self._follow(changes, builder.columns(), offset, widest=2 if builder.lower_media else 1)
+
+    def _follow(self, changes: Changes, pieces: Pieces, offset: int, *, widest: int) -> None:
+        total = len(changes.keys)
+        self.followed += total
+        at = 0
+        while at < total:
+            end = min(at + CHUNK, total)
+            self._make_room(end - at, widest)
+            why = -1
+            while why != DONE:
+                at, why = follow(
+                    self.blocks,
+                    self.pairs,
+                    self.losses,
+                    self.open.cells,
+                    self.open.gauges,
+                    self.clock,
+                    changes,
+                    pieces,
+                    at,
+                    end,
+                    offset,
+                    self._settings.horizon_seconds,
+                    self._settings.max_ghosts,
+                )
+                if why == DONE:
+                    break
+                window = windows.window_of(changes.times[at])
+                if why == CLOCK_MOVED:
+                    self._window_begins(window)
+                else:
+                    self._rows += self.open.cell_moved(int(pieces.cells[changes.pieces[at]]), window)
+        self.open.gauges_changed(int(self.clock.counters[WINDOW]))
+
+    def _window_begins(self, window: int) -> None:
+        counters = self.clock.counters
+        before = int(counters[WINDOW])
+        if before != NO_WINDOW:
+            self.open.gauges_changed(before)
+            self._rows += self.open.redundancy(window - 1, self._trusts())
+        counters[WINDOW] = window
+
+    def _trusts(self) -> dict[int, int]:
+        """Return the worst trust of the sources that are in the tables, per space."""
+        worst: dict[int, int] = {}
+        pairs = self.clock.pairs_of_source
+        for source in self.registry.by_name.values():
+            if source.trust and pairs[source.number]:
+                for space in source.spaces:
+                    worst[space] = max(worst.get(space, 0), source.trust)
+        return worst
+
+    def _make_room(self, coming: int, widest: int) -> None:
+        counters = self.clock.counters
+        used = int(counters[USED_BLOCKS])
+        capacity = len(self.blocks.keys)
+        if used + coming * widest > capacity * LOAD or _sparse(used, coming, capacity):
+            blocks = blocks_of(capacity_for(used + coming * widest))
+            copy_blocks(self.blocks, blocks)
+            self.blocks = blocks
+        used = int(counters[USED_PAIRS])
+        capacity = len(self.pairs.keys)
+        if used + coming > capacity * LOAD or _sparse(used, coming, capacity):
+            pairs = pairs_of(capacity_for(used + coming))
+            copy_pairs(self.pairs, pairs)
+            self.pairs = pairs
+        remembered = int(counters[TAIL] - counters[HEAD])
+        needed = min(remembered + coming, self._settings.max_ghosts)
+        capacity = len(self.losses.keys)
+        if needed > capacity or _sparse(remembered, coming, capacity):
+            self._move_losses(max(SMALLEST, 1 << (needed - 1).bit_length()))
+
+    def _move_losses(self, capacity: int) -> None:
+        counters = self.clock.counters
+        numbers = np.arange(counters[HEAD], counters[TAIL])
+        losses = losses_of(capacity)
+        old, new = numbers & (len(self.losses.keys) - 1), numbers & (capacity - 1)
+        for name, column in losses._asdict().items():
+            column[new] = getattr(self.losses, name)[old]
+        self.losses = losses
+
+    def cut(self, now: float) -> Cut:
+        """Return what must be saved at wall clock `now`; from here on it counts as saved."""
+        rows, self._rows = self._rows, []
+        rows += self.open.open_fills()
+        window = int(self.clock.counters[WINDOW])
+        if window != NO_WINDOW:
+            carried = min(windows.window_of(now), window + self._carry_windows)
+            rows += self.open.redundancy(max(window, carried), self._trusts(), again=True)
+        if not rows and self.next_offset == self._saved_offset:
+            return Cut(self.next_offset, dirty=False)
+        self._saved_offset = self.next_offset
+        return Cut(self.next_offset, dirty=True, rows=rows)
+
+    @property
+    def bytes_allocated(self) -> int:
+        """Return the size of the tables in bytes."""
+        return sum(column.nbytes for table in (self.blocks, self.pairs, self.losses) for column in table)
+
+
+def _sparse(used: int, coming: int, capacity: int) -> bool:
+    return capacity > 16 * CHUNK and used + coming < capacity * SPARSE
+
+
+class _Building:
+    """Collects what the changes of a record have in common, source by source."""
+
+    def __init__(self, state: FleetState) -> None:
+        self._state = state
+        self.pieces: list[Piece] = []
+        self.lower_media = False
+        self._rows: list[tuple[int, int, int, int, int, int, int, float, int]] = []
+
+    def add(self, changes: SourceChanges) -> None:
+        """Add a source's changes."""
+        state = self._state
+        source = state.registry.of(changes.replica, changes.dp_rank)
+        if changes.incarnation > source.incarnation:
+            source.incarnation = changes.incarnation
+            source.life += 1
+        source.trust = TRUST_ORDER.index(changes.trust)
+        if source.number >= len(state.clock.pairs_of_source):
+            grown = np.zeros(min(2 * len(state.clock.pairs_of_source), MAX_SOURCES), np.int64)
+            grown[: len(state.clock.pairs_of_source)] = state.clock.pairs_of_source
+            state.clock = state.clock._replace(pairs_of_source=grown)
+        unsure_until = source.unsure_until
+        for part in changes.changes:
+            if not part.hashes:
+                continue
+            space = state.spaces.of(changes.hash_domain, changes.model, part.group_idx)
+            bit = state.media.bit(part.medium, store_only=part.store_only)
+            self.lower_media |= bit != GPU
+            self.pieces.append(Piece(part, source.number, source.life, space.constant))
+            self._rows.append(
+                (
+                    source.number,
+                    source.life & 0xFFFF,
+                    bit,
+                    source.trust,
+                    constant_of(_MEDIUM_CONSTANTS + state.open.gauge(space, part.medium)),
+                    state.open.gauge(space, part.medium),
+                    state.open.cell(source, space),
+                    unsure_until,
+                    0,
+                )
+            )
+            source.seen = max(source.seen, float(np.frombuffer(part.times, "<f8").max()))
+        if source.trust:
+            source.unsure_until = source.seen + state._settings.horizon_seconds
+
+    def columns(self) -> Pieces:
+        """Return them as columns."""
+        sources, lives, bits, trusts, keys, gauges, cells, unsure, alone = zip(*self._rows, strict=True)
+        return Pieces(
+            np.array(sources, np.uint16),
+            np.array(lives, np.uint16),
+            np.array(bits, np.uint8),
+            np.array(trusts, np.uint8),
+            np.array(keys, np.uint64),
+            np.array(gauges, np.int32),
+            np.array(cells, np.int32),
+            np.array(unsure, np.float64),
+            np.array(alone, np.uint8),
+        )

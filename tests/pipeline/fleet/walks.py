@@ -1,0 +1,142 @@
+"""Random walks of a fleet as residency records: fills, losses, restarts, tiers, clocks that go back."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from typing import Any
+
+from hypothesis import strategies as st
+
+from schemas.residency import (
+    CLEARED,
+    EVICTED,
+    EXPIRED,
+    FILLED,
+    SUBSUMED,
+    ResidencyChanges,
+    ResidencyRecord,
+    SourceChanges,
+)
+
+START = 1_000_000.0
+TRUSTS = ("complete", "complete", "complete", "partial", "degraded")
+
+steps = st.tuples(
+    st.integers(0, 3),  # source
+    st.sampled_from(["block"] * 12 + ["again", "stray", "clear", "restart", "trust", "idle", "cut", "cut"]),
+    st.integers(0, 7),  # block
+    st.sampled_from([("gpu", 0)] * 5 + [("gpu", 1), ("cpu", 0), ("disk", 0), ("fs", 0), ("LMCache", 0)]),
+    st.floats(-1.0, 8.0),  # seconds since the step before
+)
+walks = st.lists(steps, max_size=150)
+
+
+class Fleet:
+    """Turns steps into records; remembers what is resident so that most changes are real ones."""
+
+    def __init__(self) -> None:
+        self.at = START
+        self.records: list[ResidencyRecord] = []
+        self.incarnations: defaultdict[int, int] = defaultdict(lambda: 1)
+        self.trusts: defaultdict[int, Any] = defaultdict(lambda: "complete")
+        self.held: dict[int, dict[tuple[str, int, int], int]] = defaultdict(dict)
+        self.stored: defaultdict[Any, int] = defaultdict(int)
+        self.waiting: dict[
+            tuple[int, int], dict[tuple[str, int], list[tuple[int, int, float, int, int]]]
+        ] = {}
+
+    def step(self, source: int, what: str, block: int, pool: tuple[str, int], seconds: float) -> None:
+        self.at += seconds
+        held = self.held[source]
+        place = (*pool, block)
+        if what == "block":
+            if place in held:
+                self._change(source, place, EVICTED if block % 5 else EXPIRED)
+                del held[place]
+            else:
+                self._change(source, place, FILLED)
+                held[place] = 1
+        elif what == "again":
+            self._change(source, place, FILLED)
+            held[place] = 1
+        elif what == "stray":
+            self._change(source, place, EVICTED)
+            held.pop(place, None)
+        elif what == "clear":
+            for other in [other for other in held if other[0] == "gpu"]:
+                self._change(source, other, CLEARED)
+                del held[other]
+        elif what == "restart":
+            # As the replica agent does: at the end of the window.
+            for other in list(held):
+                self._change(source, other, CLEARED, at=(self.at // 10 + 1) * 10 - 1e-3)
+            held.clear()
+            self.incarnations[source] += 1
+        elif what == "trust":
+            self.trusts[source] = TRUSTS[block % len(TRUSTS)]
+        elif what == "idle":
+            self.at += 40 * abs(seconds)
+        elif what == "cut":
+            self.cut(block)
+
+    def _change(self, source: int, place: tuple[str, int, int], kind: int, at: float | None = None) -> None:
+        medium, group, block = place
+        size = 16 << group
+        pools = self.waiting.setdefault((source, self.incarnations[source]), {})
+        key = (source, medium, group)
+        changes = pools.setdefault((medium, group), [])
+        changes.append((block, kind, self.at if at is None else at, size, self.stored[key]))
+        if kind == FILLED:
+            # Copies come besides: what is stored grows by more than what is filled.
+            self.stored[key] += size * (1 + block % 2)
+            if group == 1 and block == 7:
+                changes.append((block, SUBSUMED, self.at, size, self.stored[key]))
+                self.held[source].pop(place, None)
+
+    def cut(self, how: int) -> None:
+        """One record of some sources, or a record for each."""
+        sources = [
+            SourceChanges(
+                f"r{source // 2}",
+                "m",
+                "d/one" if source < 3 else "d/two",
+                source % 2,
+                incarnation,
+                self.trusts[source],
+                [_packed(*pool, changes, stored_known=how != 3) for pool, changes in pools.items()],
+            )
+            for (source, incarnation), pools in self.waiting.items()
+        ]
+        self.waiting = {}
+        for part in [sources] if how % 2 else [[source] for source in sources]:
+            if part:
+                self.records.append(ResidencyRecord(0, 0, len(self.records), part))
+
+
+def _packed(
+    medium: str, group: int, changes: list[tuple[int, int, float, int, int]], *, stored_known: bool
+) -> ResidencyChanges:
+    blocks, kinds, times, sizes, stored = zip(*changes, strict=True)
+    count = len(changes)
+    base = stored[0]
+    return ResidencyChanges(
+        medium,
+        group,
+        struct.pack(f">{count}Q", *blocks),
+        bytes(kinds),
+        struct.pack(f"<{count}d", *times),
+        struct.pack(f"<{count}I", *sizes),
+        struct.pack(f"<{count}I", *(each - base for each in stored)) if stored_known else b"",
+        base if stored_known else 0,
+        medium == "LMCache",
+    )
+
+
+def records_of(walk: list[Any]) -> list[ResidencyRecord]:
+    """Return the records of a walk."""
+    fleet = Fleet()
+    for step in walk:
+        fleet.step(*step)
+    fleet.cut(1)
+    return fleet.records
