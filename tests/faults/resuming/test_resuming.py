@@ -116,6 +116,31 @@ def test_an_orderly_restart_continues_the_same_life(new_station: Make, contents:
         assert life.repeated == 0
 
 
+def test_a_successor_starts_before_its_predecessor_has_ended(new_station: Make, contents: Make) -> None:
+    """As in a rolling update: both publish the same life for a while, whoever of them ends."""
+    station = new_station(LAYOUTS)
+    with station.traffic():
+        first = station.start()
+        first.wait_said("positions_loaded")
+        time.sleep(1.0)
+        second = station.start()
+        second.wait_said("positions_loaded")
+        time.sleep(1.0)
+        first.stop()
+        third = station.start()
+        third.wait_said("positions_loaded")
+        time.sleep(1.0)
+        second.kill()
+        time.sleep(0.5)
+    station.log.wait_caught_up(station.engines)
+    third.stop()
+    for engine in station.engines:
+        (life,) = station.log.lives(engine.name)
+        whole(life, engine.published, contents)
+        assert life.repeated > 0
+        assert len(life.notices) == 1
+
+
 def test_away_for_longer_than_the_buffer_is_one_gap(new_station: Make, contents: Make) -> None:
     station = new_station([{**layout, "buffer_steps": 50} for layout in LAYOUTS])
     connector = station.start()

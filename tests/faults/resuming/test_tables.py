@@ -106,3 +106,4 @@ def test_tables_are_those_of_the_engines(
     expected = {(name, "gpu", engine.pool.physical, engine.pool.distinct) for name, engine in truth.items()}
     expected |= {(name, "cpu", len(e.cpu), len(e.cpu)) for name, e in truth.items() if len(e.cpu)}
     assert set(laboratory.query(occupancy.format(database))) == expected
+    assert laboratory.verified()
