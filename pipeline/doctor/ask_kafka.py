@@ -17,7 +17,6 @@ from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
 from pipeline.doctor.log_reader import LogReader
 from pipeline.errors import KafkaUnavailable
 from pipeline.kafka_security import client_options
-from pipeline.roles import replica_agent
 from pipeline.topics import Found, catalogue, describe, topic_name
 from schemas.settings import Settings
 
@@ -26,6 +25,9 @@ LOG_SECONDS = 90.0
 TAIL_RECORDS = 20_000
 CHECKPOINT_RECORDS = 50
 """Read from the end of a checkpoint partition to find a record there: markers of transactions are none."""
+TRANSACTIONS = 2
+"""Of each partition of the events topic, that may have ended behind the last record another agent took."""
+_CHECKPOINTS = "checkpoints_"
 _COORDINATOR_SECONDS = 0.3
 _COORDINATOR_TRIES = 10
 """A broker that never had a group first makes the topic of their offsets."""
@@ -67,11 +69,13 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         await asyncio.gather(admin.start(), consumer.start())
         topics = await tried("the configuration of topics", _topics(admin, found), _without_config(found))
         present = {topic.name: topic.partitions for topic in topics if topic.partitions}
-        groups = [
-            await tried(f"group {name}", _group(admin, consumer, name, source, present[source]), None)
-            for name, source, _ in _agents(settings)
-            if source in present
-        ]
+        events = topic_name(settings.kafka, "events")
+        groups = []
+        for name, source, _ in _agents(settings):
+            if source in present:
+                markers = 0 if source == events else TRANSACTIONS * present.get(events, 0)
+                group = _group(admin, consumer, name, source, present[source], markers)
+                groups.append(await tried(f"group {name}", group, None))
         tail = await tried("the log", _tail(consumer, settings, present, now, deadline), None)
     finally:
         await asyncio.gather(admin.close(), consumer.stop(), return_exceptions=True)
@@ -94,10 +98,19 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
 
 
 def _agents(settings: Settings) -> list[tuple[str, str, str]]:
-    """Return (consumer group, topic read, checkpoint topic) of every agent."""
+    """Return (consumer group, topic read, checkpoint topic) of every agent.
+
+    An agent's checkpoint topic carries its name, and names the topic whose partitions it is bound to.
+    """
+    kafka = settings.kafka
     return [
-        (f"{settings.kafka.group}.{role.name}", role.source, role.checkpoints)
-        for role in (replica_agent(settings, shards=1),)
+        (
+            f"{kafka.group}.{key.removeprefix(_CHECKPOINTS)}",
+            topic_name(kafka, topic.same_partitions_as),
+            topic_name(kafka, key),
+        )
+        for key, topic in catalogue().items()
+        if key.startswith(_CHECKPOINTS) and topic.same_partitions_as is not None
     ]
 
 
@@ -120,7 +133,12 @@ async def _topics(admin: AIOKafkaAdminClient, found: list[Found]) -> list[TopicF
 
 
 async def _group(
-    admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, name: str, topic: str, partitions: int
+    admin: AIOKafkaAdminClient,
+    consumer: AIOKafkaConsumer,
+    name: str,
+    topic: str,
+    partitions: int,
+    markers: int,
 ) -> GroupFacts | None:
     for _ in range(_COORDINATOR_TRIES):
         try:
@@ -129,7 +147,7 @@ async def _group(
         except GroupCoordinatorNotAvailableError:
             await asyncio.sleep(_COORDINATOR_SECONDS)
     else:
-        return GroupFacts(name, topic, 0, {}, {})
+        return GroupFacts(name, topic, 0, {}, {}, markers)
     members = sum(len(group[5]) for group in answer.groups)
     committed = await admin.list_consumer_group_offsets(name)
     numbers = [TopicPartition(topic, number) for number in range(partitions)]
@@ -139,7 +157,7 @@ async def _group(
     for partition in numbers:
         done = committed[partition].offset if partition in committed else begins[partition]
         waiting[partition.partition] = max(0, ends[partition] - max(done, begins[partition]))
-    return GroupFacts(name, topic, members, waiting, {})
+    return GroupFacts(name, topic, members, waiting, {}, markers)
 
 
 async def _tail(

@@ -94,7 +94,9 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
     late = sorted(
         number
         for number, count in group.waiting.items()
-        if count and number in group.saved_at and at - group.saved_at[number] > CHECKPOINT_SECONDS
+        if count > group.markers
+        and number in group.saved_at
+        and at - group.saved_at[number] > CHECKPOINT_SECONDS
     )
     if late:
         oldest = max(at - group.saved_at[number] for number in late)
