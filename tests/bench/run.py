@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import agent
+import catch_up
 import connector
 import freshness
 import idle
@@ -18,7 +19,7 @@ from ports import free_port
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
 
-PARTS = ("connector", "idle", "agent", "memory", "freshness")
+PARTS = ("connector", "catch-up", "idle", "agent", "memory", "freshness")
 
 
 def main() -> None:
@@ -36,6 +37,8 @@ def main() -> None:
             speed.run(figures)
             if "connector" in parts:
                 connector.run(figures, broker.bootstrap_servers)
+            if "catch-up" in parts:
+                catch_up.run(figures, broker.bootstrap_servers)
             if "idle" in parts:
                 idle.run(figures, broker.bootstrap_servers)
             if "agent" in parts:

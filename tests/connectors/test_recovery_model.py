@@ -145,6 +145,11 @@ class World:
             batches.insert(where % len(batches), batches[where // 2 % len(batches)])
             batches.insert(where % len(batches), (MAX_SEQUENCE + where, b"\x90"))
             batches.append((ask.first, b"other"))
+            # A batch behind a later one is left out.
+            order = [seq for seq, _ in batches]
+            self.omitted |= {
+                (life, seq) for seq in kept if any(before > seq for before in order[: order.index(seq)])
+            }
         self.answer = Answer(batches, outcome)
         if fault in ("none", "unreachable"):
             self.unanswered += 1
