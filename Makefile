@@ -9,7 +9,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-versi
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test bench lint lock clean
+.PHONY: help venv demo test soak bench lint lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -24,6 +24,9 @@ demo: venv ## a simulated fleet, Kafka and ClickHouse on this machine; figures i
 test: venv ## all tests; gets a Chromium for the page if there is none
 	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m pytest $(ARGS)
+
+soak: venv ## three minutes of troubled engines and killed processes; KVLENS_SOAK_SECONDS, KVLENS_SOAK_SEED
+	KVLENS_SOAK_SECONDS=$${KVLENS_SOAK_SECONDS:-180} $(VENV)/python -m pytest -s tests/faults/soak $(ARGS)
 
 bench: venv ## speed and memory; figures go to build/bench.json
 	$(VENV)/python tests/bench/run.py $(ARGS)

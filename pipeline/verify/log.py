@@ -12,9 +12,9 @@ from aiokafka.errors import KafkaError
 from pipeline.decoding import RecordUndecodable, decode_events
 from pipeline.errors import KafkaUnavailable, TopicMissing
 from pipeline.kafka_security import client_options
-from pipeline.topics import topic_name
+from pipeline.topics import describe, topic_name
 from schemas.events import EventsRecord
-from schemas.settings import Kafka
+from schemas.settings import Kafka, Settings
 
 _WAIT_MS = 500
 _FETCH_RECORDS = 500
@@ -78,9 +78,12 @@ class EventLog:
 
 
 @asynccontextmanager
-async def opened(kafka: Kafka) -> AsyncIterator[EventLog]:
+async def opened(settings: Settings) -> AsyncIterator[EventLog]:
     """Connect; raises KafkaUnavailable and TopicMissing, and the former also for what happens inside."""
-    topic = topic_name(kafka, "events")
+    kafka, topic = settings.kafka, topic_name(settings.kafka, "events")
+    partitions = {found.name: found.partitions for found in await describe(settings)}.get(topic)
+    if not partitions:
+        raise TopicMissing(topic)
     consumer = AIOKafkaConsumer(
         # Asks for this group's offsets only: partitions are assigned by hand, so it never joins.
         group_id=f"{kafka.group}.replica",
@@ -91,12 +94,7 @@ async def opened(kafka: Kafka) -> AsyncIterator[EventLog]:
     try:
         try:
             await consumer.start()
-            # A topic nobody subscribed to is not in the cluster's picture yet.
-            await consumer._client.fetch_all_metadata()
-            partitions = consumer.partitions_for_topic(topic)
-            if not partitions:
-                raise TopicMissing(topic)
-            yield EventLog(kafka, consumer, len(partitions))
+            yield EventLog(kafka, consumer, partitions)
         finally:
             await consumer.stop()
     except (KafkaError, OSError) as error:

@@ -29,7 +29,7 @@ async def verify(settings: Settings, now: datetime, *, until: int | None, patien
     findings = Findings()
     tables = await asyncio.to_thread(StoredTables, settings.clickhouse)
     try:
-        async with log.opened(settings.kafka) as events:
+        async with log.opened(settings) as events:
             for partition in range(events.partitions):
                 await _partition(settings, events, tables, partition, findings, now, until)
         await asyncio.to_thread(

@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from pipeline import migrations, topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
+from pipeline.verify.run import verify
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import ClickHouse, Kafka, Settings, Worker
 
@@ -210,12 +212,26 @@ class Laboratory:
         client.close()
         return rows
 
+    def command(self, statement: str) -> None:
+        client = clickhouse_connect.get_client(
+            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
+        )
+        client.command(statement)
+        client.close()
+
     def table(self, name: str) -> list[tuple[Any, ...]]:
         """All rows FINAL, in the order of all columns; without the version where it is a clock."""
         columns = "* EXCEPT (version)" if name in ROLLED_UP else "*"
         return self.query(
             f"SELECT {columns} FROM {self.settings.clickhouse.database}.{name} FINAL ORDER BY ALL"
         )
+
+    def verified(self) -> int:
+        """Assert that `kvlens verify` finds no difference; return how many rows it compared."""
+        now = datetime.now(timezone.utc)
+        findings = asyncio.run(verify(self.settings, now, until=None, patience=10.0))
+        assert findings.equal, findings.kept[:5]
+        return sum(findings.compared.values())
 
     def close(self) -> None:
         for worker in self.workers:

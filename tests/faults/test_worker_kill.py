@@ -41,6 +41,7 @@ def undisturbed(
     assert worker.stop() == ExitCode.OK
     tables = all_tables(laboratory)
     assert all(tables[name] for name in tables if name != "engine_counters")
+    assert laboratory.verified()
     return tables
 
 
@@ -85,6 +86,7 @@ def test_workers_killed_at_random(
     laboratory.wait_applied(len(log))
     assert worker.stop() == ExitCode.OK
     assert all_tables(laboratory) == undisturbed
+    assert laboratory.verified()
 
 
 def test_frozen_worker_is_fenced(
@@ -110,6 +112,7 @@ def test_frozen_worker_is_fenced(
     assert frozen.stop() in (ExitCode.OK, ExitCode.RESTART)
     assert successor.stop() == ExitCode.OK
     assert all_tables(laboratory) == undisturbed
+    assert laboratory.verified()
 
 
 def test_partitions_move_to_a_second_worker_and_back(
@@ -131,6 +134,7 @@ def test_partitions_move_to_a_second_worker_and_back(
     laboratory.wait_applied(len(log))
     assert second.stop() == ExitCode.OK
     assert all_tables(laboratory) == undisturbed
+    assert laboratory.verified()
 
 
 def test_store_and_broker_crash_under_a_worker(
@@ -171,3 +175,4 @@ def test_store_and_broker_crash_under_a_worker(
         time.sleep(0.3)
     assert worker.stop() == ExitCode.OK
     assert all_tables(laboratory) == undisturbed
+    assert laboratory.verified()

@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from pipeline import migrations, topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.player import EngineSockets
 from pipeline.local.store.embedded import EmbeddedStore
+from pipeline.verify.run import verify
 from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,13 +141,16 @@ class Pipeline:
             time.sleep(0.2)
 
     def finish(self, connector: Part, worker: Part) -> None:
-        """Stop both, the worker when it has applied the connector's last word; the tables are final then."""
+        """Stop both, the worker when it has applied the connector's last word; the tables are right then."""
         connector.stop()
         deadline = time.monotonic() + 60
         while left := asyncio.run(self._unapplied()):
             assert time.monotonic() < deadline, (left, self._tails())
             time.sleep(0.2)
         worker.stop()
+        now = datetime.now(timezone.utc)
+        findings = asyncio.run(verify(self.settings, now, until=None, patience=10.0))
+        assert findings.equal, findings.kept[:5]
 
     async def _unapplied(self) -> int:
         """Events records that no commit of the worker covers."""

@@ -32,11 +32,13 @@ def pack(hashes: list[int]) -> bytes:
 class Walk:
     """Makes records; whatever it does is allowed by the contract of `schemas.events`."""
 
-    def __init__(self, seed: int, *, hybrid: bool = False, replica: str = "r") -> None:
+    def __init__(
+        self, seed: int, *, hybrid: bool = False, replica: str = "r", began: float = BEGAN
+    ) -> None:
         self.rng = random.Random(seed)
         self.hybrid = hybrid
         self.replica = replica
-        self.at = BEGAN
+        self.at = began
         self.incarnation = 0
         self.model = "m"
         self.era = self.rng.choice(["map", "array-12"])

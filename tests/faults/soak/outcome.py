@@ -1,0 +1,164 @@
+"""What log and tables have to say of troubled engines in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from pipeline.topics import topic_name
+from schemas.events import Batch, Closed, EventsRecord, Gap, Opened, Removed, Stored
+from schemas.hashes import unpack_hashes
+from schemas.settings import Kafka
+from tests.faults.soak.engines import Life, TroubledEngine
+
+PARTITIONS = 8
+
+
+@dataclass
+class Incarnation:
+    """A life of an engine as the log tells it."""
+
+    number: int
+    first_seq: int = 0
+    batches: dict[int, Batch] = field(default_factory=dict)
+    given_up: set[int] = field(default_factory=set)
+    closed: str = ""
+
+    @property
+    def last_seq(self) -> int:
+        return max([-1, *self.batches, *self.given_up])
+
+
+def read(kafka: Kafka) -> dict[str, list[Incarnation]]:
+    """The incarnations of every replica, in order."""
+    found: dict[str, dict[int, Incarnation]] = {}
+    for record in asyncio.run(_records(kafka)):
+        lives = found.setdefault(record.replica, {})
+        life = lives.setdefault(record.incarnation, Incarnation(record.incarnation))
+        for batch in record.batches:
+            if batch.seq is not None:
+                life.batches.setdefault(batch.seq, batch)
+            for event in batch.events:
+                if isinstance(event, Gap):
+                    life.given_up |= set(range(event.first, event.last + 1))
+                elif isinstance(event, Opened):
+                    life.first_seq = event.first_seq
+                elif isinstance(event, Closed):
+                    life.closed = event.reason
+    return {replica: [lives[number] for number in sorted(lives)] for replica, lives in found.items()}
+
+
+async def _records(kafka: Kafka) -> list[EventsRecord]:
+    places = [TopicPartition(topic_name(kafka, "events"), number) for number in range(PARTITIONS)]
+    records: list[EventsRecord] = []
+    async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers) as consumer:
+        consumer.assign(places)
+        await consumer.seek_to_beginning()
+        ends = await consumer.end_offsets(places)
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for messages in (await consumer.getmany(timeout_ms=200)).values():
+                records += [msgspec.msgpack.decode(m.value, type=EventsRecord) for m in messages]
+    return records
+
+
+def check(engine: TroubledEngine, told: list[Incarnation], tables: Tables) -> tuple[int, int]:
+    """Assert that the source's tables are its truth, or say what is missing exactly; return (got, lost)."""
+    lives = _lives_by_content(engine.lives)
+    lost = 0
+    for incarnation in told:
+        if not incarnation.batches:
+            continue
+        life = lives[_content(next(iter(incarnation.batches.values())))]
+        where = (engine.name, engine.trouble, incarnation.number)
+        for seq, batch in incarnation.batches.items():
+            assert _operations(batch) == _merged(life.operations[seq]), (where, seq)
+        wanted = set(range(incarnation.first_seq, incarnation.last_seq + 1))
+        missing = wanted - incarnation.batches.keys()
+        assert missing == incarnation.given_up & wanted, where
+        assert incarnation.given_up <= wanted, where
+        lost += len(missing)
+        trust = "degraded" if missing else "partial" if incarnation.first_seq else "complete"
+        assert tables.sources[engine.name, incarnation.number][:3] == (
+            incarnation.first_seq,
+            incarnation.last_seq,
+            trust,
+        ), where
+        if life is engine.lives[-1] and not engine.ended:
+            assert incarnation is told[-1], where
+            assert incarnation.last_seq == life.last_seq, where
+            wrongly = sorted(seq for seq in missing if engine.obtainable(seq))
+            assert not wrongly, (where, wrongly)
+            resident = life.resident(set(incarnation.batches))
+            assert tables.occupancy[engine.name] == (resident.total(), len(resident)), where
+            if trust == "complete":
+                assert resident == life.resident(set(life.operations)), where
+    if engine.ended:
+        assert tables.occupancy[engine.name] == (0, 0), engine.name
+        assert told[-1].closed == "silent", engine.name
+    got = sum(len(incarnation.batches) for incarnation in told)
+    assert tables.health[engine.name] == (got, lost), (engine.name, engine.trouble)
+    return got, lost
+
+
+@dataclass
+class Tables:
+    """What the tables say in the end."""
+
+    sources: dict[tuple[str, int], tuple[int, int, str, str]]
+    """(replica, incarnation) to first_seq, last_seq, trust and closed_reason."""
+    occupancy: dict[str, tuple[int, int]]
+    """Replica to entries and blocks at its last window."""
+    health: dict[str, tuple[int, int]]
+    """Replica to batches and lost batches over all windows."""
+
+    @classmethod
+    def of(cls, laboratory: Any) -> Tables:
+        database = laboratory.settings.clickhouse.database
+        sources = laboratory.query(
+            "SELECT replica, incarnation, first_seq, last_seq, trust, closed_reason "
+            f"FROM {database}.sources FINAL"
+        )
+        occupancy = laboratory.query(
+            f"SELECT replica, argMax(entries, window), argMax(blocks, window) "
+            f"FROM {database}.occupancy_10s FINAL GROUP BY replica"
+        )
+        health = laboratory.query(
+            f"SELECT replica, sum(batches), sum(lost_batches) FROM {database}.stream_health_10s FINAL "
+            "GROUP BY replica"
+        )
+        return cls(
+            {row[:2]: row[2:] for row in sources},  # type: ignore[misc]
+            {row[0]: row[1:] for row in occupancy},  # type: ignore[misc]
+            {row[0]: row[1:] for row in health},  # type: ignore[misc]
+        )
+
+
+def _lives_by_content(lives: Iterable[Life]) -> dict[Any, Life]:
+    return {
+        operations[0][1][0]: life for life in lives for operations in life.operations.values() if operations
+    }
+
+
+def _content(batch: Batch) -> int:
+    first = batch.events[0]
+    assert isinstance(first, Stored)
+    return unpack_hashes(first.hashes)[0]
+
+
+def _operations(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
+    return _merged(
+        [
+            ("stored" if isinstance(event, Stored) else "removed", unpack_hashes(event.hashes))
+            for event in batch.events
+            if isinstance(event, Stored | Removed)
+        ]
+    )
+
+
+def _merged(operations: list[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(kind, (one,)) for kind, hashes in operations for one in hashes]

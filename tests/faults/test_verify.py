@@ -1,0 +1,157 @@
+"""`kvlens verify` on a real broker and store: equal after a run, and planted differences are named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from itertools import chain, zip_longest
+from typing import Any
+
+import pytest
+
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.store.embedded import EmbeddedStore
+from pipeline.verify.findings import Findings
+from pipeline.verify.run import verify
+from tests.pipeline.verify.walks import Walk
+
+Make = Callable[..., Any]
+FINE = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
+ROLLED_UP = tuple(f"{name}_{per}" for name in ("occupancy", "flow", "stream_health") for per in ("1m", "1h"))
+PLANTED = (
+    ("occupancy_10s", "entries"),
+    ("flow_10s", "evicted_tokens"),
+    ("stream_health_10s", "last_seq"),
+    ("engine_counters", "prefix_cache_hits"),
+    ("sources", "first_seq"),
+    *((table, "windows") for table in ROLLED_UP),
+)
+
+
+def checked(laboratory: Any, **options: Any) -> Findings:
+    given = {"until": None, "patience": 0.0, **options}
+    return asyncio.run(verify(laboratory.settings, datetime.now(timezone.utc), **given))
+
+
+@pytest.fixture(scope="module")
+def finished(broker: EmbeddedBroker, store: EmbeddedStore, laboratories: Make) -> Iterator[Any]:
+    """Sources with everything that can happen to one, and a worker that has read them to the end."""
+    laboratory = laboratories(broker, store, idle_carry_seconds=60.0)
+    began = time.time() - 7200
+    walks = [Walk(n, hybrid=n == 2, replica=f"replica-{n}", began=began).records(40) for n in range(4)]
+    log = [record for record in chain.from_iterable(zip_longest(*walks)) if record is not None]
+    laboratory.produce(log)
+    worker = laboratory.worker()
+    laboratory.wait_applied(len(log))
+    assert worker.stop() == 0
+    yield laboratory
+    laboratory.close()
+
+
+def test_nothing_differs_after_an_orderly_run(finished: Any) -> None:
+    findings = checked(finished)
+    assert findings.equal, findings.kept[:3]
+    assert {table for table, rows in findings.compared.items() if rows} == {*FINE, *ROLLED_UP}
+    for table in FINE:
+        assert findings.compared[table] == len(finished.table(table))
+    assert not findings.left_out
+
+
+def test_planted_figures_are_found_and_named(finished: Any) -> None:
+    """One wrong figure in every table; then each is as it was."""
+    database = finished.settings.clickhouse.database
+    right: dict[str, Any] = {}
+
+    def put(table: str, column: str, value: Any) -> None:
+        place = f"{database}.{table}"
+        version = "version" if table in FINE else "version + 1"
+        changed = f"{'NULL' if value is None else value} AS {column}, {version} AS version"
+        finished.command(
+            f"INSERT INTO {place} SELECT * REPLACE ({changed}) FROM {place} FINAL ORDER BY ALL LIMIT 1"
+        )
+
+    for table, column in PLANTED:
+        first = f"(SELECT * FROM {database}.{table} FINAL ORDER BY ALL LIMIT 1)"
+        [(right[table],)] = finished.query(f"SELECT {column} FROM {first}")
+        put(table, column, (right[table] or 0) + 1000)
+    findings = checked(finished)
+    for table, column in PLANTED:
+        put(table, column, right[table])
+    for table, column in PLANTED:
+        mine = [one for one in findings.kept if one.table == table and column in one.expected]
+        assert [
+            (one.kind, one.expected[column], one.found[column]) for one in mine
+        ] == [("differs", right[table], (right[table] or 0) + 1000)], table  # fmt: skip
+    assert checked(finished).equal
+
+
+def test_rows_that_rest_on_fewer_records_than_were_committed_are_found(finished: Any) -> None:
+    findings = checked(finished, until=10)
+    assert findings.equal, findings.kept[:3]
+    assert findings.left_out["rests on records that came after the comparison had begun"] > 0
+
+
+def kvlens_verify(laboratory: Any, *arguments: str, **changed: str) -> tuple[int, str, str]:
+    kafka, store = laboratory.settings.kafka, laboratory.settings.clickhouse
+    environment = {
+        "PYTHONPATH": ".",
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "KVLENS_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
+        "KVLENS_KAFKA__GROUP": kafka.group,
+        "KVLENS_CLICKHOUSE__URL": store.url,
+        "KVLENS_CLICKHOUSE__DATABASE": store.database,
+        "KVLENS_WORKER__IDLE_CARRY_SECONDS": "60",
+        **changed,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.cli.main", "verify", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_says_equal_different_or_cannot(finished: Any) -> None:
+    code, output, errors = kvlens_verify(finished)
+    assert (code, errors) == (0, "")
+    assert output.splitlines()[-1] == "the tables are what the log says"
+
+    # Other settings give other figures, of which the first are shown.
+    changed = {"KVLENS_WORKER__CLEAR_SCOPE": "all"}
+    code, output, errors = kvlens_verify(finished, "--json", **changed)
+    assert (code, errors) == (1, "")
+    told = json.loads(output)
+    assert told["equal"] is False
+    assert told["tables"]["occupancy_10s"]["differing"] > 0
+    assert told["differences"][0].keys() == {"table", "key", "kind", "expected", "found"}
+
+    code, output, errors = kvlens_verify(finished, KVLENS_CLICKHOUSE__URL="http://127.0.0.1:1")
+    assert (code, output) == (2, "")
+    assert errors.startswith("kvlens: ClickHouse at http://127.0.0.1:1 cannot be used: ")
+    code, output, errors = kvlens_verify(finished, KVLENS_KAFKA__TOPIC_PREFIX="nothing")
+    assert (code, output) == (2, "")
+    assert errors == "kvlens: topic nothing.events.v1 does not exist; run `kvlens topics apply`\n"
+
+
+def test_missing_and_additional_rows_are_found(finished: Any) -> None:
+    database = finished.settings.clickhouse.database
+    keys = "model, replica, dp_rank, version"
+    for table in FINE:
+        place, aside = f"{database}.{table}", f"{database}.aside_{table}"
+        first = f"SELECT * FROM {place} FINAL WHERE model = 'm' ORDER BY version LIMIT 1"
+        finished.command(f"CREATE TABLE {aside} ENGINE = Memory AS {first}")
+        finished.command(f"INSERT INTO {place} SELECT * REPLACE ('other' AS model) FROM {aside}")
+        delete = f"ALTER TABLE {place} DELETE WHERE {{}} SETTINGS mutations_sync = 1"
+        finished.command(delete.format(f"({keys}) IN (SELECT {keys} FROM {aside})"))
+    found = {(one.table, one.kind, one.key["model"]) for one in checked(finished).kept if one.table in FINE}
+    assert found == {
+        (table, *which) for table in FINE for which in (("unexpected", "other"), ("missing", "m"))
+    }
