@@ -82,7 +82,7 @@ def _catch_up(bootstrap: str, prefix: str, replica: str, payloads: list[bytes]) 
             ):
                 if process.poll() is not None or time.monotonic() - engine.asked_at > 60:
                     raise SystemExit("the connector did not catch up")
-                time.sleep(0.02)
+                time.sleep(0.1)
             wall = time.monotonic() - engine.asked_at
             used = cpu_seconds(process.pid) - before
             lost = metric(port, "kvlens_connector_lost_batches_total")
