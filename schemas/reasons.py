@@ -36,6 +36,5 @@ GapReason = Literal[
 ClosedReason = Literal[
     "restarted",  # the engine began a new life
     "removed",  # the replica is no longer configured or discovered
-    "shutdown",  # the connector stopped; the engine lives on
     "silent",  # nothing was heard for too long
 ]

@@ -178,7 +178,7 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     closed_at: datetime | None
     """When it ended; NULL while it lives."""
     closed_reason: str
-    """restarted, removed, shutdown, silent, or superseded (another life began without a word of the end of
+    """restarted, removed, silent, or superseded (another life began without a word of the end of
     this one); empty while it lives."""
     engine: str
     """vllm, sglang, or empty while nothing seen tells them apart."""

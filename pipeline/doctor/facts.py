@@ -161,4 +161,4 @@ class Facts:
 
     def _removed(self, source: SourceId) -> bool:
         life = self.store.lives.get(source)
-        return life is not None and life.closed_reason in ("removed", "shutdown")
+        return life is not None and life.closed_reason == "removed"

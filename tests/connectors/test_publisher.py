@@ -150,7 +150,7 @@ async def test_record_is_keyed_and_described(broker: EmbeddedBroker) -> None:
     await _create(broker, publisher.topic)
     await publisher.start()
     record = _record("räplica-0", 41, dp_rank=3)
-    notices = EventsRecord("räplica-0", "m", "m/s/t", 3, 77, [Batch(None, 1.5, 1.5, [Closed("shutdown")])])
+    notices = EventsRecord("räplica-0", "m", "m/s/t", 3, 77, [Batch(None, 1.5, 1.5, [Closed("removed")])])
     publisher.add(record)
     publisher.add(notices)
     assert await publisher.drain(10) == 0

@@ -87,11 +87,11 @@ def test_new_incarnation_closes_the_run() -> None:
 
 def test_notices_have_no_number() -> None:
     builder = _builder()
-    builder.add(Batch(None, 1.0, 1.0, [Closed("shutdown")]), 10, 5.0)
+    builder.add(Batch(None, 1.0, 1.0, [Closed("removed")]), 10, 5.0)
     builder.flush()
     (record,) = builder.take_closed()
     assert (record.first_seq, record.last_seq) == (None, None)
-    builder.add(Batch(None, 1.0, 1.0, [Closed("shutdown")]), 10, 5.0)
+    builder.add(Batch(None, 1.0, 1.0, [Closed("removed")]), 10, 5.0)
     builder.add(_batch(4), 10, 5.0)
     builder.flush()
     (record,) = builder.take_closed()

@@ -251,10 +251,10 @@ def test_notices_keep_their_place_among_the_batches() -> None:
 
 def test_close_ends_the_incarnation_in_its_last_record() -> None:
     stream = _stream()
-    assert stream.close("shutdown", blocks_lost=False) == []
+    assert stream.close("removed", blocks_lost=False) == []
     stream.feed(_message(0), NOW)
-    (record,) = stream.close("shutdown", blocks_lost=False)
-    assert record.batches[-1] == Batch(None, NOW + 9, NOW + 9, [Closed("shutdown", blocks_lost=False)])
+    (record,) = stream.close("removed", blocks_lost=False)
+    assert record.batches[-1] == Batch(None, NOW + 9, NOW + 9, [Closed("removed", blocks_lost=False)])
     assert record.last_seq == 0
 
 

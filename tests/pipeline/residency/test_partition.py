@@ -286,7 +286,7 @@ def test_rows_carried_too_early_are_written_again_even_after_the_end() -> None:
     for _ in range(2):
         upsert(table, state.cut(START + 35).rows)
     late = Batch(1, START + 1, START + 36, [Stored(b"\0" * 7 + b"\2", 16)])
-    closed = Batch(None, START + 37, START + 37, [Closed("shutdown", blocks_lost=False)])
+    closed = Batch(None, START + 37, START + 37, [Closed("removed", blocks_lost=False)])
     state.apply(1, EventsRecord("a", "m", "d", 0, 1, [late, closed]))
     for _ in range(2):
         upsert(table, state.cut(START + 95).rows)

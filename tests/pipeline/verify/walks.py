@@ -32,9 +32,7 @@ def pack(hashes: list[int]) -> bytes:
 class Walk:
     """Makes records; whatever it does is allowed by the contract of `schemas.events`."""
 
-    def __init__(
-        self, seed: int, *, hybrid: bool = False, replica: str = "r", began: float = BEGAN
-    ) -> None:
+    def __init__(self, seed: int, *, hybrid: bool = False, replica: str = "r", began: float = BEGAN) -> None:
         self.rng = random.Random(seed)
         self.hybrid = hybrid
         self.replica = replica
@@ -122,7 +120,7 @@ class Walk:
         if kind == 2:
             return Undecodable("frame_count")
         if kind in (3, 4):
-            return Closed(rng.choice(["restarted", "silent", "removed", "shutdown"]), rng.random() < 0.7)
+            return Closed(rng.choice(["restarted", "silent", "removed"]), rng.random() < 0.7)
         if kind in (5, 6, 7):
             return EngineCounters(
                 prefix_cache_hits=rng.randint(0, 9),
