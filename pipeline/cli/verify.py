@@ -6,10 +6,15 @@ import asyncio
 import json
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.cli.options import config_option, load_settings
+
+if TYPE_CHECKING:
+    from pipeline.verify.findings import Findings
+    from schemas.settings import Settings
 
 EQUAL = 0
 DIFFERENT = 1
@@ -22,6 +27,14 @@ CANNOT = 2
     "--data-dir",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     help="Data directory of a `kvlens demo` or `kvlens up` that runs: its addresses and its engines.",
+)
+@click.option(
+    "--from-recording",
+    "recordings",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Compare with what a recording of engines says instead of the log; may be given several times.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
 @click.option(
@@ -38,7 +51,12 @@ CANNOT = 2
     help="How long minutes and hours may take to follow; twice `worker.rollup_seconds` and 5 s if absent.",
 )
 def verify(
-    config: Path | None, data_dir: Path | None, as_json: bool, until: str, patience: float | None
+    config: Path | None,
+    data_dir: Path | None,
+    recordings: tuple[Path, ...],
+    as_json: bool,
+    until: str,
+    patience: float | None,
 ) -> int:
     """Compute every table once more from the log, plainly, and compare it row by row with ClickHouse.
 
@@ -46,6 +64,7 @@ def verify(
     """
     from pipeline.cli.failures import Failure
     from pipeline.errors import PipelineError
+    from pipeline.recording import RecordingError
     from pipeline.verify import report, run
 
     if data_dir is not None:
@@ -58,10 +77,12 @@ def verify(
     if patience is None:
         patience = 2 * settings.worker.rollup_seconds + 5
     try:
-        findings = asyncio.run(
-            run.verify(settings, datetime.now(timezone.utc), until=_offset(until), patience=patience)
-        )
-    except PipelineError as error:
+        if recordings:
+            findings = _from_recordings(settings, recordings)
+        else:
+            now = datetime.now(timezone.utc)
+            findings = asyncio.run(run.verify(settings, now, until=_offset(until), patience=patience))
+    except (OSError, PipelineError, RecordingError) as error:
         failure = Failure(str(error))
         failure.exit_code = CANNOT
         raise failure from error
@@ -71,6 +92,22 @@ def verify(
         for line in report.as_text(findings):
             click.echo(line)
     return EQUAL if findings.equal else DIFFERENT
+
+
+def _from_recordings(settings: Settings, recordings: tuple[Path, ...]) -> Findings:
+    from pipeline.local.recorded_events import RecordedEvents
+    from pipeline.verify.findings import Findings
+    from pipeline.verify.recorded import check_recorded
+    from pipeline.verify.store import StoredTables
+
+    findings = Findings()
+    tables = StoredTables(settings.clickhouse)
+    try:
+        for file in recordings:
+            check_recorded(RecordedEvents(file), tables, settings.worker, findings)
+    finally:
+        tables.close()
+    return findings
 
 
 def _offset(until: str) -> int | None:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from connectors.source import Source, SourceStream
-from pipeline.recording import Frame, RecordedSource, Recording, replica_name
+from pipeline.local.recorded_events import RecordedEvents
 from pipeline.residency.partition import PartitionState
 from pipeline.residency.source import SourceResidency
 from schemas.events import EventsRecord
-from schemas.settings import Connector, Worker, hash_domain
+from schemas.settings import Worker
 
 _RECORDS_BETWEEN_CUTS = 1000
 
@@ -21,69 +20,42 @@ class Analysis:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError and RecordingError, as reading does."""
-        self._recording = Recording(path)
-        self._now = 0.0
-        settings = Connector(linger_seconds=0.0)
-        name = replica_name(path)
-        self._streams = [
-            SourceStream(_source(source, number, name), settings, lambda: self._now)
-            for number, source in enumerate(self._recording.sources)
-        ]
+        self._recorded = RecordedEvents(path)
+        self._records = iter(self._recorded)
         self._state = PartitionState(0, Worker(), shards=1)
-        self._frames = self._recording.frames()
 
     @property
     def torn(self) -> bool:
         """Whether the file ended within a frame."""
-        return self._recording.torn
+        return self._recorded.torn
 
     def every_batch(self) -> Iterator[dict[str, Any]]:
         """Yield for each sequence number that was applied what was resident after it, per medium."""
-        several = len(self._streams) > 1
-        for frame in self._frames:
-            for record in self._feed(frame):
-                self._apply(record)
-                if record.last_seq is None:
-                    continue
-                line: dict[str, Any] = {"seq": record.last_seq}
-                if several:
-                    line["source"] = f"{record.replica}/{record.dp_rank}"
-                line["media"] = _media(self._state.sources[(record.replica, record.dp_rank)])
-                yield line
+        several = self._recorded.sources > 1
+        for record in self._records:
+            self._apply(record)
+            if record.last_seq is None:
+                continue
+            line: dict[str, Any] = {"seq": record.last_seq}
+            if several:
+                line["source"] = f"{record.replica}/{record.dp_rank}"
+            line["media"] = _media(self._state.sources[(record.replica, record.dp_rank)])
+            yield line
 
     def finish(self) -> None:
         """Read and apply what is left."""
-        for frame in self._frames:
-            for record in self._feed(frame):
-                self._apply(record)
-        self._recording.close()
+        for record in self._records:
+            self._apply(record)
 
     def summary(self) -> list[dict[str, Any]]:
         """Return what is resident and what came and went, one row per source, medium and group."""
         return [row for source in self._state.sources.values() for row in _rows(source)]
 
-    def _feed(self, frame: Frame) -> list[EventsRecord]:
-        self._now = frame.received_at
-        stream = self._streams[frame.source]
-        return stream.feed(frame.parts, frame.received_at) + stream.flush()
-
     def _apply(self, record: EventsRecord) -> None:
         self._state.apply(self._state.next_offset, record)
         if self._state.next_offset % _RECORDS_BETWEEN_CUTS == 0:
             # Nobody wants the rows and changes collected so far; a cut lets them go.
-            self._state.cut(self._now)
-
-
-def _source(source: RecordedSource, number: int, name: str) -> Source:
-    # Sources recorded by address only are told apart by their place in the file.
-    return Source(
-        replica=source.replica or name,
-        dp_rank=source.dp_rank if source.replica else number,
-        model=source.model or "unknown",
-        tenant=source.tenant,
-        hash_domain=hash_domain(source.model or "unknown", source.hash_scheme, source.tenant),
-        endpoint=source.endpoint,
-    )
+            self._state.cut(self._recorded.now)
 
 
 def _media(source: SourceResidency) -> dict[str, dict[str, int]]:

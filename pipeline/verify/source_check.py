@@ -125,7 +125,8 @@ class SourceCheck:
     def _final(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self._fresh[key_of(row)] = row
-            if row.version < self._committed and self._known(row):
+            # Not by its version: counters, for one, leave that as it is.
+            if not self._stood_at_commit and self._known(row):
                 self._required[key_of(row)] = row
 
     def _stand_at_commit(self) -> None:

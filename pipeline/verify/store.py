@@ -34,6 +34,21 @@ class StoredTables:
             for values in self._query(statement, {"partition": partition, "partitions": partitions}):
                 yield kind(**{name: _aware(value) for name, value in zip(columns, values, strict=True)})
 
+    def rows_of_source(
+        self, replica: str, dp_rank: int, first: datetime, last: datetime
+    ) -> Iterator[OccupancyRow | FlowRow]:
+        """Give what a source held and what came and went, in windows from `first` to `last`, included."""
+        parameters = {"replica": replica, "dp_rank": dp_rank, "first": first, "last": last}
+        for kind in (OccupancyRow, FlowRow):
+            columns = kind.__struct_fields__
+            statement = (
+                f"SELECT {', '.join(columns)} FROM {self._store.database}.{kind.TABLE} FINAL "
+                "WHERE replica = {replica:String} AND dp_rank = {dp_rank:UInt16} "
+                "AND window >= {first:DateTime('UTC')} AND window <= {last:DateTime('UTC')}"
+            )
+            for values in self._query(statement, parameters):
+                yield kind(**{name: _aware(value) for name, value in zip(columns, values, strict=True)})
+
     def rows(self, table: str, after: datetime) -> Iterator[dict[str, Any]]:
         """Give all columns of the rows of a windowed table from a window on, oldest window first."""
         statement = (
