@@ -291,7 +291,7 @@ class Recovery:
                     if self.replay and head.seq > 0:
                         return
                     continue
-                if not hopeless and log.published_at(head) < log.newest_at:
+                if not hopeless and self._is_past(head, arrival):
                     # Of a life that was over before, and in some queue since; an ask tells if that is wrong.
                     backlog.pop()
                     self._leave_out("past_life")
@@ -400,6 +400,10 @@ class Recovery:
 
     def _leave_out(self, reason: LeftOut) -> None:
         self._log.counts.left_out[reason] += 1
+
+    def _is_past(self, head: Message, arrival: int) -> bool:
+        """Tell whether a batch is older than the last one taken, by the engine's clock."""
+        return self._is_understood(head, arrival) and self._log.published_at(head) < self._log.newest_at
 
     def _is_understood(self, head: Message, arrival: int) -> bool:
         """Whatever nobody understands decides nothing."""
