@@ -176,7 +176,8 @@ def outcome(new_pipeline: Callable[..., Any], nobody: int) -> Iterator[Outcome]:
         }
         outcome.metrics = connector_counts(pipeline.metrics("connector"))
         outcome.troubled = troubled(pipeline.metrics("worker"))
-        outcome.diagnosis = doctor(pipeline)
+        code, outcome.diagnosis = kvlens(pipeline, "doctor")
+        assert code == outcome.diagnosis["exit_code"]
         yield outcome
 
 
@@ -247,19 +248,19 @@ def troubled(page: str) -> dict[str, float]:
     return dict(found)
 
 
-def doctor(pipeline: Any) -> dict[str, Any]:
+def kvlens(pipeline: Any, command: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and document of a command with `--json`."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.cli.main", "doctor", "--json", "--config", "kvlens.toml"],
+        [sys.executable, "-m", "pipeline.cli.main", command, "--json", "--config", "kvlens.toml"],
         cwd=pipeline.directory,
         env={**clean, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == found["exit_code"]
-    return found
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
 
 
 def test_each_trouble_is_counted_where_it_belongs(outcome: Outcome) -> None:
@@ -377,3 +378,19 @@ def test_the_doctor_finds_all_of_it_and_nothing_else(outcome: Outcome) -> None:
     idle = outcome.engines["idle"].publisher.last_sequence
     assert (sources["idle"]["table_seq"], sources["idle"]["position_seq"]) == (idle, idle)
     assert (sources["lost"]["lost_batches"], sources["filled"]["lost_batches"]) == (DROPPED["lost"], 0)
+
+
+def test_a_plain_recount_of_the_log_comes_to_the_same_rows(outcome: Outcome) -> None:
+    code, comparison = kvlens(outcome.pipeline, "verify")
+    assert code == 0, comparison
+
+
+def test_the_doctor_misses_a_worker_that_was_killed(outcome: Outcome) -> None:
+    outcome.pipeline.parts[0].kill()
+    deadline = time.monotonic() + 30
+    # The group forgets it when its session is over.
+    while "no-worker" not in (
+        found := {finding["code"] for finding in kvlens(outcome.pipeline, "doctor")[1]["findings"]}
+    ):
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
