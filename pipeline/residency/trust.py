@@ -46,9 +46,9 @@ class SourceTrust:
 
     def left_behind(self) -> dict[str, Since]:
         """Count the present trust of every medium as left behind in the open window; return all that was."""
-        for medium in self.by_medium:
+        for medium in {*self.by_medium, *self.passed} - {ALL_OTHERS}:
             self._pass(medium)
-        self._pass(ALL_OTHERS)
+        self._pass(ALL_OTHERS)  # last, because it stands in for media that left nothing before
         return self.passed
 
     def first_batch(self, at: float) -> None:

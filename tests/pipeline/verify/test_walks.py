@@ -13,7 +13,8 @@ from pipeline.residency.partition import PartitionState
 from pipeline.verify.findings import Findings
 from pipeline.verify.keys import key_of
 from pipeline.verify.source_check import SourceCheck
-from schemas.events import EventsRecord
+from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Stored, Undecodable
+from schemas.rows import FlowRow
 from schemas.settings import Worker
 from tests.pipeline.verify.walks import Walk
 
@@ -92,3 +93,26 @@ def test_agent_and_recount_agree(seed: int, hybrid: bool, scope: Any) -> None:
         findings.compared[table] > 10 for table in ("occupancy_10s", "flow_10s", "stream_health_10s")
     ), findings.compared
     assert not findings.left_out
+
+
+def test_a_clear_and_two_restarts_in_one_window_leave_every_trust_behind() -> None:
+    worker = Worker()
+    at = 1_800_000_000.0
+    block = (1).to_bytes(8, "big")
+
+    def life(number: int, *batches: Batch) -> EventsRecord:
+        opened = Batch(None, at + number, at + number, [Opened(0, complete=True)])
+        return EventsRecord("r", "m", "d", 0, number, [opened, *batches])
+
+    def batch(seq: int, *events: Event) -> Batch:
+        return Batch(seq, at + 5, at + 5, [Stored(block, 16, 16), *events])
+
+    records = [
+        life(1, batch(0, Cleared())),
+        life(2, batch(0), batch(1, Undecodable("unknown_type"))),
+        life(3, batch(0)),
+    ]
+    store = written(records, worker, 1)
+    assert compared(records, store, worker).equal
+    [flow] = [row for row in store.rows.values() if isinstance(row, FlowRow)]
+    assert flow.trust == "degraded"
