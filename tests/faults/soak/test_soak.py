@@ -30,7 +30,7 @@ SECONDS = float(os.environ.get("KVLENS_SOAK_SECONDS", "14"))
 SEED = int(os.environ.get("KVLENS_SOAK_SEED", "1"))
 SOURCES = 20
 SILENT_SECONDS = 6.0
-BETWEEN_KILLS = (2.0, 5.0)
+BETWEEN_KILLS = (1.0, 4.0)
 VICTIMS = ("worker", "connector", "store", "broker")
 SETTLE_SECONDS = 90.0
 
