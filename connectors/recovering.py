@@ -6,14 +6,18 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from connectors.replayer import Replayer
+from connectors.recovery import Outcome
+from connectors.replayer import Connection, Replayer
 from connectors.source import SourceKey, SourceStream
 from schemas.events import EventsRecord
 
 LOOK_SECONDS = 0.1
 """Interval of looking at all streams: what wants an answer in the course of reading is seen at once."""
+CONNECTING = 64
+"""Engines that are being connected to for a request."""
 URGENT_REQUESTS = 16
-"""Requests on their way to engines that are thought to answer, of sources that miss something."""
+"""Requests on their way to engines that are thought to answer, of sources that miss something: each answer
+may fill a queue."""
 OTHER_REQUESTS = 16
 """All others on their way: engines that do not answer must not keep those waiting."""
 
@@ -36,6 +40,7 @@ class Recovering:
         self._replayer = Replayer(timeout_seconds=timeout_seconds)
         self._requests: dict[SourceKey, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
+        self._connecting = asyncio.Semaphore(CONNECTING)
         self._urgent = asyncio.Semaphore(URGENT_REQUESTS)
         self._other = asyncio.Semaphore(OTHER_REQUESTS)
         self.task: asyncio.Task[None] | None = None
@@ -73,17 +78,31 @@ class Recovering:
 
     async def _request(self, stream: SourceStream) -> None:
         # What is missing, and whether it is urgent, may change while others have their turn.
-        while (ask := stream.ask) is not None and self._is_read(stream):
-            slots = self._urgent if ask.urgent else self._other
-            async with slots:
-                ask = stream.ask
+        while stream.ask is not None and self._is_read(stream):
+            async with self._connecting:
                 endpoint = stream.source.replay_endpoint
-                if ask is None or endpoint is None or not self._is_read(stream):
-                    return
-                stream.asked()
-                outcome = await self._replayer.replay(endpoint, ask.first, self._taking(stream))
-            if self._is_read(stream):
+                connection = None if endpoint is None else await self._replayer.connect(endpoint)
+            try:
+                outcome = await self._ask(stream, connection)
+            finally:
+                if connection is not None:
+                    connection.close()
+            if outcome is not None and self._is_read(stream):
                 self._publish(stream.replay_ended(outcome, time.time()))
+
+    async def _ask(self, stream: SourceStream, connection: Connection | None) -> Outcome | None:
+        """Send the request that the stream wants by now; None if it wants none any more."""
+        ask = stream.ask
+        if ask is None:
+            return None
+        async with self._urgent if ask.urgent else self._other:
+            ask = stream.ask
+            if ask is None or not self._is_read(stream):
+                return None
+            stream.asked()
+            if connection is None:
+                return "unreachable"
+            return await connection.replay(ask.first, self._taking(stream))
 
     def _taking(self, stream: SourceStream) -> Callable[[list[tuple[int, bytes]]], Awaitable[bool]]:
         async def take(batches: list[tuple[int, bytes]]) -> bool:

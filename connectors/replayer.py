@@ -1,4 +1,4 @@
-"""Ask an engine for a replay, over a DEALER socket of its own for each request."""
+"""Ask an engine for a replay, over a DEALER socket of its own for each: a late answer finds nobody."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Take = Callable[[list[tuple[int, bytes]]], Awaitable[bool]]
 
 
 class Replayer:
-    """Sockets are made, used and closed in the event loop that calls `replay`; a late answer finds none."""
+    """Sockets are made, used and closed in the event loop that calls."""
 
     def __init__(self, *, timeout_seconds: float) -> None:
         """`timeout_seconds`: after so long without anything an answer is over."""
@@ -35,27 +35,27 @@ class Replayer:
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
 
-    async def replay(self, endpoint: str, first: int, take: Take) -> Outcome:
-        """Ask for all batches from number `first` on; returns when the answer is over.
-
-        The time that `take` takes does not count as the engine's.
-        """
+    async def connect(self, endpoint: str) -> Connection | None:
+        """Return a connection for one request; None if there is none within the timeout."""
         try:
-            socket = self._connected(endpoint)
+            socket = self._connecting(endpoint)
         except zmq.ZMQError:
-            return "unreachable"
+            return None
+        connection = Connection(socket, self._timeout_seconds)
         try:
-            if not await self._send(socket, request(first)):
-                return "unreachable"
-            return await self._receive(socket, take)
-        finally:
-            socket.close(0)
+            if await connection.ready():
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        return None
 
     def close(self) -> None:
-        """Free the context; no replay may be running."""
+        """Free the context; every connection must be closed."""
         self._context.term()
 
-    def _connected(self, endpoint: str) -> _Socket:
+    def _connecting(self, endpoint: str) -> _Socket:
         socket = self._context.socket(zmq.DEALER)
         try:
             socket.setsockopt(zmq.LINGER, 0)
@@ -69,21 +69,30 @@ class Replayer:
             raise
         return socket
 
-    async def _send(self, socket: _Socket, frames: list[bytes]) -> bool:
-        deadline = time.monotonic() + self._timeout_seconds
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                socket.send_multipart(frames, zmq.NOBLOCK)
-            except zmq.Again:
-                await _stirred(socket, left)
-            else:
-                return True
-        return False
 
-    async def _receive(self, socket: _Socket, take: Take) -> Outcome:
+class Connection:
+    """A socket that is connected to an engine, for one request."""
+
+    def __init__(self, socket: _Socket, timeout_seconds: float) -> None:
+        self._socket = socket
+        self._timeout_seconds = timeout_seconds
+
+    async def ready(self) -> bool:
+        """Wait until a request can be sent; False if that is not so within the timeout."""
+        return await self._wait(zmq.POLLOUT)
+
+    async def replay(self, first: int, take: Take) -> Outcome:
+        """Ask for all batches from number `first` on; returns when the answer is over.
+
+        The time that `take` takes does not count as the engine's.
+        """
+        try:
+            self._socket.send_multipart(request(first), zmq.NOBLOCK)
+        except zmq.Again:
+            return "unreachable"
         waited = 0.0
         while True:
-            batches, ended = _taken(socket)
+            batches, ended = _taken(self._socket)
             if batches and not await take(batches):
                 return "enough"
             if ended:
@@ -91,13 +100,23 @@ class Replayer:
             if batches:
                 continue
             began = time.monotonic()
-            left = self._timeout_seconds
-            while left > 0 and not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-                await _stirred(socket, left)
-                left = began + self._timeout_seconds - time.monotonic()
+            there = await self._wait(zmq.POLLIN)
             waited += time.monotonic() - began
-            if left <= 0 or waited > WAITS * self._timeout_seconds:
+            if not there or waited > WAITS * self._timeout_seconds:
                 return "timeout"
+
+    def close(self) -> None:
+        self._socket.close(0)
+
+    async def _wait(self, event: int) -> bool:
+        """Wait until the socket is ready for an event; False after the timeout."""
+        deadline = time.monotonic() + self._timeout_seconds
+        while not int(self._socket.getsockopt(zmq.EVENTS)) & event:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            await _stirred(self._socket, left)
+        return True
 
 
 def _taken(socket: _Socket) -> tuple[list[tuple[int, bytes]], bool]:

@@ -75,7 +75,11 @@ async def _replay(
         await asyncio.sleep(0)
         return most is None or len(found) < most
 
-    outcome = await asyncio.wait_for(replayer.replay(endpoint, first, take), 20)
+    connection = await asyncio.wait_for(replayer.connect(endpoint), 20)
+    if connection is None:
+        return "unreachable", []
+    outcome = await asyncio.wait_for(connection.replay(first, take), 20)
+    connection.close()
     return outcome, found
 
 
