@@ -24,18 +24,20 @@ class Bundle(Sequence[Frames]):
     and they have no payload.
     """
 
-    __slots__ = ("bounds", "data", "odd", "seqs")
+    __slots__ = ("data", "ends", "odd", "seqs", "starts")
 
     def __init__(
         self,
         data: NDArray[np.uint8],
-        bounds: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
         seqs: NDArray[np.int64],
         odd: dict[int, Frames],
     ) -> None:
-        """Payload i is `data[bounds[i]:bounds[i + 1]]`; `odd` has the other messages by index."""
+        """Payload i is `data[starts[i]:ends[i]]`; `odd` has the other messages by index."""
         self.data = data
-        self.bounds = bounds
+        self.starts = starts
+        self.ends = ends
         self.seqs = seqs
         self.odd = odd
 
@@ -59,7 +61,8 @@ class Bundle(Sequence[Frames]):
             payloads.append(payload)
         bounds = np.zeros(len(seqs) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)), out=bounds[1:])
-        return cls(np.frombuffer(b"".join(payloads), np.uint8), bounds, np.array(seqs, np.int64), odd)
+        data = np.frombuffer(b"".join(payloads), np.uint8)
+        return cls(data, bounds[:-1], bounds[1:], np.array(seqs, np.int64), odd)
 
     def __len__(self) -> int:
         return int(self.seqs.size)
@@ -75,7 +78,7 @@ class Bundle(Sequence[Frames]):
             raise IndexError(index)
         if index in self.odd:
             return self.odd[index]
-        payload = self.data[self.bounds[index] : self.bounds[index + 1]].tobytes()
+        payload = self.data[self.starts[index] : self.ends[index]].tobytes()
         return _TOPIC, int(self.seqs[index]).to_bytes(_SEQUENCE_BYTES, "big"), payload
 
     @property

@@ -7,6 +7,7 @@ import gc
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from connectors.backlog import BacklogBudget
 from connectors.descriptors import raise_limit, require
@@ -23,10 +24,13 @@ from connectors.recovering import Recovering
 from connectors.scrape import Scraper
 from connectors.sequence import StoredPosition
 from connectors.source import Source, SourceKey, SourceStream
-from connectors.subscriber import Received, Subscriber
+from connectors.subscriber import TURN_BYTES, TURN_MESSAGES, Received, Subscriber
 from connectors.telemetry import Telemetry
 from schemas.events import EngineCounters, EventsRecord, SourceStatus
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from connectors.receiver import Receiver
 
 MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
@@ -315,9 +319,11 @@ class Connector:
         self._subscriber.release(received.size)
 
     async def _warm_up(self) -> None:
-        """Load the scanner, or compile it where nobody did so before; until then the slow way is taken."""
-        await asyncio.to_thread(_load_scanner)
+        """Load what was compiled before, or compile it; until then the slow way is taken."""
+        receiver = await asyncio.to_thread(_warm_receiver)
         self._scans = True
+        if receiver is not None:
+            self._subscriber.receive_with(receiver)
 
     async def _tick(self) -> None:
         """Publish the runs that are old enough."""
@@ -365,7 +371,13 @@ class Connector:
             self._publisher.add(record)
 
 
-def _load_scanner() -> None:
-    from connectors.scanning import warm_up  # here, because the import alone takes a second
+def _warm_receiver() -> Receiver | None:
+    """Warm up all that is compiled; return the receiver, None where pyzmq hides its libzmq."""
+    from connectors import receiver, scanning  # here, because the import alone takes a second
 
-    warm_up()
+    scanning.warm_up()
+    try:
+        receiver.warm_up()
+        return receiver.Receiver(messages=TURN_MESSAGES, size=TURN_BYTES)
+    except receiver.LibzmqHidden:
+        return None

@@ -855,7 +855,8 @@ def _mark(data: Bytes, start: int, end: int) -> int:
 @compiled
 def scan(
     data: Bytes,
-    bounds: Ints,
+    starts: Ints,
+    ends: Ints,
     seqs: Ints,
     max_bytes: int,
     received_at: Bytes,
@@ -864,7 +865,7 @@ def scan(
     out: Bytes,
     result: Ints,
 ) -> int:
-    """Transcode payloads `data[bounds[i]:bounds[i + 1]]` numbered `seqs` into `out`; return bytes written.
+    """Transcode payloads `data[starts[i]:ends[i]]` numbered `seqs` into `out`; return bytes written.
 
     `received_at` is an encoded float. A negative number in `seqs` marks a message that has no payload, and
     payloads above `max_bytes` are not looked at. Column i of `result` says what became of payload i;
@@ -883,8 +884,8 @@ def scan(
     o = 0
     count = seqs.size
     for i in range(count):
-        start = bounds[i]
-        end = bounds[i + 1]
+        start = starts[i]
+        end = ends[i]
         result[STATUS, i] = GAVE_UP
         result[SEQ, i] = seqs[i]
         result[START, i] = o

@@ -59,7 +59,8 @@ def scan(messages: Bundle, received_at: float, *, max_frame_bytes: int, forward_
     columns = np.empty((ROWS, messages.seqs.size), np.int64)
     used = scanner.scan(
         messages.data,
-        messages.bounds,
+        messages.starts,
+        messages.ends,
         messages.seqs,
         max_frame_bytes,
         np.frombuffer(b"\xcb" + _DOUBLE.pack(received_at), np.uint8),

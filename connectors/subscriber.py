@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import zmq
 
@@ -31,6 +32,9 @@ LOOK_SECONDS = 1.0
 """Which sockets are connected is looked up this often."""
 MESSAGE_OVERHEAD_BYTES = 200
 """What a waiting message takes besides its payload."""
+
+if TYPE_CHECKING:
+    from connectors.receiver import Receiver
 
 _Socket = zmq.Socket[bytes]
 Key = SourceKey | Peer
@@ -106,6 +110,7 @@ class Subscriber:
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._full = False
+        self._receiver: Receiver | None = None
         self._stopping = False
         self._stop_seconds = 0.0
         self._ended = False
@@ -136,6 +141,10 @@ class Subscriber:
         self._loop = asyncio.get_running_loop()
         self._some = asyncio.Event()
         self._thread.start()
+
+    def receive_with(self, receiver: Receiver) -> None:
+        """Receive by compiled code from now on; the receiver is the subscriber's alone."""
+        self._receiver = receiver
 
     def add(self, source: SourceKey, endpoint: str, topic: str = "") -> None:
         """Subscribe; ZMQ connects and reconnects by itself."""
@@ -331,8 +340,12 @@ class Subscriber:
         """Hand over what a socket has, up to the bounds of a turn; True when it was emptied."""
         if isinstance(source, Listening):
             return self._take_by_topic(socket, source, now)
+        if self._receiver is not None:
+            bundle, emptied = self._receiver.take(socket)
+            self._hand_over(source, bundle, bundle.size, now)
+            return emptied
         messages, size = _drain(socket)
-        self._hand_over(source, messages, size, now)
+        self._hand_over(source, Bundle.of(messages), size, now)
         return len(messages) < TURN_MESSAGES and size < TURN_BYTES
 
     def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:
@@ -340,14 +353,14 @@ class Subscriber:
         for topic, part in heard.items():
             peer = Peer(listening, topic)
             self._connections.heard(socket, part.descriptor, peer)
-            self._hand_over(peer, part.messages, part.size, now)
+            self._hand_over(peer, Bundle.of(part.messages), part.size, now)
         return emptied
 
-    def _hand_over(self, source: Key, messages: list[Frames], size: int, now: float) -> None:
+    def _hand_over(self, source: Key, messages: Bundle, size: int, now: float) -> None:
         if not messages:
             return
         taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
-        self._arrived.append(Received(source, Bundle.of(messages), now, taken))
+        self._arrived.append(Received(source, messages, now, taken))
         with self._lock:
             self._waiting_bytes += taken
             self._full = self._waiting_bytes >= self._bound

@@ -353,7 +353,8 @@ def test_it_never_writes_beyond_the_room_it_is_given(room: int) -> None:
     columns = np.empty((ROWS, len(bundle)), np.int64)
     used = scanner.scan(
         bundle.data,
-        bundle.bounds,
+        bundle.starts,
+        bundle.ends,
         bundle.seqs,
         MAX_FRAME_BYTES,
         np.frombuffer(encode(RECEIVED_AT), np.uint8),
