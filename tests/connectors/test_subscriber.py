@@ -315,7 +315,7 @@ async def test_removed_source_ends_with_what_its_socket_held(context: Context) -
         while True:
             received = await asyncio.wait_for(subscriber.receive(), 10)
             assert received is not None
-            taken += [list(frames) for frames in received.messages]
+            taken += map(_with_topic, received.messages)
             if received.last:
                 break
     assert taken == sent
