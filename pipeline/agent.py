@@ -10,6 +10,7 @@ from typing import Any
 
 import faust
 import structlog
+from aiokafka.errors import KafkaError
 from faust.sensors.monitor import Monitor
 from faust.types import TP
 from yarl import URL
@@ -31,6 +32,7 @@ FINAL_SECONDS = 12.0
 SESSION_SECONDS = 6.0
 """A killed worker's partitions are free after this; brokers allow no less by default."""
 _BUFFERED_RECORDS = 256
+_POSITION_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -91,6 +93,29 @@ class Agent:
     @property
     def rebalancing(self) -> bool:
         return bool(self.app.rebalancing)
+
+    @property
+    def holding(self) -> bool:
+        """Whether applying waits for a checkpoint round."""
+        return self._saving.holding
+
+    async def reached(self, number: int) -> int:
+        """Return the offset before which nothing of an owned partition is left to apply.
+
+        Behind the last record this passes the markers of transactions, which are never delivered.
+        """
+        next_offset: int = self.owned[number].state.next_offset
+        if self.role.contiguous:
+            return next_offset
+        topic_partition = TP(self.role.source, number)
+        # Asked before the queue is looked at: what came in between shows in one of them.
+        try:
+            position = await asyncio.wait_for(self.app.consumer.position(topic_partition), _POSITION_SECONDS)
+        except (KafkaError, asyncio.TimeoutError):  # assigned anew just now
+            return next_offset
+        if self.app.transport.waiting(topic_partition) or number not in self.owned:
+            return next_offset
+        return max(next_offset, position or 0)
 
     def _positions(self) -> Mapping[tuple[str, int], int]:
         return {(self.role.source, number): owned.state.next_offset for number, owned in self.owned.items()}

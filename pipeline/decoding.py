@@ -7,12 +7,14 @@ from collections.abc import Iterable
 import msgspec
 
 from schemas.events import EventsRecord
+from schemas.residency import ResidencyRecord
 
 MSGPACK = b"application/msgpack"
 JSON = b"application/json"
 
 _from_msgpack = msgspec.msgpack.Decoder(EventsRecord)
 _from_json = msgspec.json.Decoder(EventsRecord)
+_residency_from_msgpack = msgspec.msgpack.Decoder(ResidencyRecord)
 
 
 class RecordUndecodable(Exception):
@@ -28,5 +30,15 @@ def decode_events(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> 
             if name == "content-type" and content == JSON:
                 return _from_json.decode(value)
         return _from_msgpack.decode(value)
+    except msgspec.DecodeError as error:
+        raise RecordUndecodable(str(error)) from error
+
+
+def decode_residency(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> ResidencyRecord:
+    """Return the record. Raises RecordUndecodable."""
+    if value is None:
+        raise RecordUndecodable("no value")
+    try:
+        return _residency_from_msgpack.decode(value)
     except msgspec.DecodeError as error:
         raise RecordUndecodable(str(error)) from error

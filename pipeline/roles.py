@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.checkpoints import Record
-from pipeline.decoding import decode_events
+from pipeline.decoding import decode_events, decode_residency
+from pipeline.fleet.state import FleetState
 from pipeline.partition import Role
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.topics import topic_name
@@ -32,4 +33,24 @@ def replica_agent(settings: Settings, *, shards: int) -> Role:
         restore=restore,
         outputs=outputs,
         troubles=PartitionState.troubles,
+    )
+
+
+def fleet_agent(settings: Settings) -> Role:
+    """Return the agent that follows who holds and who lost which block, per shard of the hash space."""
+
+    def restore(partition: int, latest: Mapping[bytes, bytes]) -> FleetState:
+        carry_seconds = settings.worker.idle_carry_seconds
+        return FleetState.restore(partition, settings.fleet, carry_seconds=carry_seconds, latest=latest)
+
+    return Role(
+        name="fleet",
+        source=topic_name(settings.kafka, "residency"),
+        checkpoints=topic_name(settings.kafka, "checkpoints_fleet"),
+        # The markers of the replica agent's transactions take offsets.
+        contiguous=False,
+        committed=True,
+        decode=decode_residency,
+        restore=restore,
+        outputs=lambda cut: (),
     )

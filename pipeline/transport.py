@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, cast
 
 from aiokafka import AIOKafkaConsumer
@@ -31,6 +31,10 @@ class Transport(driver.Transport):
         super().__init__(url, app)
         self.positions = positions
         self.committed = committed
+
+    def waiting(self, topic_partition: TP) -> bool:
+        """Return whether records were delivered that no agent has taken yet."""
+        return any(not channel.queue.empty() for channel in _channels(self.app, topic_partition))
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
@@ -95,8 +99,11 @@ class _Consumer(driver.Consumer):
         flow = self.app.flow_control
         if not flow.is_active():
             return True
-        channels = cast(Conductor, self.app.topics)._tp_index.get(topic_partition, ())
-        return any(channel.queue.full() for channel in channels)
+        return any(channel.queue.full() for channel in _channels(self.app, topic_partition))
+
+
+def _channels(app: AppT, topic_partition: TP) -> Iterable[Any]:
+    return cast(Iterable[Any], cast(Conductor, app.topics)._tp_index.get(topic_partition, ()))
 
 
 Transport.Consumer = cast(type[ConsumerT], _Consumer)

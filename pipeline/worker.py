@@ -1,4 +1,4 @@
-"""The worker process: starts the agent, keeps it saved and watched, and ends in one of a few ways."""
+"""The worker process: starts its agents, keeps them saved and watched, and ends in one of a few ways."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ from pipeline.errors import (
     TopicMissing,
 )
 from pipeline.kafka_security import client_options
-from pipeline.roles import replica_agent
+from pipeline.roles import fleet_agent, replica_agent
 from pipeline.rollups import Rollups
 from pipeline.saving import Saving
 from pipeline.store_client import without_pandas
 from pipeline.tables import Tables
 from pipeline.telemetry import HealthPages, WorkerMetrics
 from pipeline.watchdog import Standing, Watchdog
+from schemas.rows import ModelRow
 from schemas.settings import Settings, Worker
 
 _STOP_SECONDS = 5.0
@@ -51,6 +52,7 @@ _MIN_ROLLUP_SECONDS = 1.0
 _MIN_STALL_SECONDS = 5.0
 _WATCH_SECONDS = 5.0
 _HOLD_CHECKPOINTS = 2.0
+_RETRY_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +78,7 @@ def exit_code(error: BaseException) -> ExitCode:
 
 
 def run(settings: Settings) -> None:
-    """Run the replica agent until SIGTERM or SIGINT, then save and return.
+    """Run the replica and the fleet agent until SIGTERM or SIGINT, then save and return.
 
     Raises KafkaUnavailable, TopicMissing, TopicMismatch or PortUnavailable when it cannot start. Whatever
     makes the state in memory void ends the process at once with an ExitCode, without unwinding: nothing may
@@ -118,37 +120,44 @@ async def _run(settings: Settings) -> None:
     metrics = WorkerMetrics()
     tables = Tables(settings.clickhouse)
     rollups = Rollups(settings.clickhouse, metrics)
-    saving = Saving(tables, rollups, metrics, hold_seconds=_hold_seconds(settings.worker))
-    role = replica_agent(settings, shards=found["residency"].partitions)
-    agent = Agent(settings, role, saving, metrics, fatal=fatal)
-    pages = HealthPages(metrics.registry, lambda: agent.ready)
+    agents = [
+        Agent(settings, role, _saving(settings.worker, tables, rollups, metrics), metrics, fatal=fatal)
+        for role in (replica_agent(settings, shards=found["residency"].partitions), fleet_agent(settings))
+    ]
+    pages = HealthPages(metrics.registry, lambda: all(agent.ready for agent in agents))
     if settings.worker.metrics_port:
         try:
             await pages.start(settings.worker.metrics_port, settings.worker.metrics_host)
         except OSError as error:
             raise PortUnavailable(settings.worker.metrics_port, str(error)) from error
     stop = _stop_signal()
+    every = max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS)
+    saving = [_watched(agent.checkpoint_every(every)) for agent in agents]
     tasks = [
-        _watched(agent.checkpoint_every(max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS))),
+        _watched(_models(settings, tables)),
         _watched(rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS))),
-        _watched(_watch(settings, agent, saving, metrics)),
-        _watched(_crashed(agent)),
-        # Returns when partitions are assigned, which may take long: a signal must not wait for that.
-        _watched(_start(agent, settings)),
     ]
+    for agent in agents:
+        tasks += [
+            _watched(_watch(settings, agent, metrics)),
+            _watched(_crashed(agent)),
+            # Returns when partitions are assigned, which may take long: a signal must not wait for that.
+            _watched(_start(agent, settings)),
+        ]
     await stop.wait()
     _log.info("stopping")
-    for task in tasks[1:]:
+    for task in tasks:
         task.cancel()
     try:
-        await agent.stop()
+        await asyncio.gather(*(agent.stop() for agent in agents))
     except PipelineError as error:
         fatal(error)
-    tasks[0].cancel()
+    for task in saving:
+        task.cancel()
     with contextlib.suppress(StoreUnavailable, asyncio.TimeoutError):
         await asyncio.wait_for(rollups.run_once(), _STOP_SECONDS)
     try:
-        await asyncio.wait_for(agent.app.stop(), _STOP_SECONDS)
+        await asyncio.wait_for(asyncio.gather(*(agent.app.stop() for agent in agents)), _STOP_SECONDS)
     except asyncio.TimeoutError:
         # Its consumer thread would keep the process alive; everything is saved.
         _log.warning("the consumer did not stop in time")
@@ -158,8 +167,21 @@ async def _run(settings: Settings) -> None:
     _log.info("stopped")
 
 
-def _hold_seconds(worker: Worker) -> float:
-    return max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
+def _saving(worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> Saving:
+    hold_seconds = max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
+    return Saving(tables, rollups, metrics, hold_seconds=hold_seconds)
+
+
+async def _models(settings: Settings, tables: Tables) -> None:
+    """Write what the settings say about models, as soon as ClickHouse takes it."""
+    version = int(time.time() * 1000)
+    rows = [ModelRow(model.name, model.kv_bytes_per_token, version) for model in settings.models]
+    while rows:
+        try:
+            await tables.insert(rows)
+            return
+        except StoreUnavailable:
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _stop_signal() -> asyncio.Event:
@@ -196,7 +218,7 @@ async def _crashed(agent: Agent) -> None:
     raise agent.app.crash_reason or RuntimeError("Faust stopped without a reason")
 
 
-async def _watch(settings: Settings, agent: Agent, saving: Saving, metrics: WorkerMetrics) -> None:
+async def _watch(settings: Settings, agent: Agent, metrics: WorkerMetrics) -> None:
     """Ask the broker, with a client of our own, how much waits, and end a worker that stands still."""
     role = agent.role
     stall_seconds = max(settings.worker.stall_seconds, _MIN_STALL_SECONDS)
@@ -214,12 +236,12 @@ async def _watch(settings: Settings, agent: Agent, saving: Saving, metrics: Work
             except (KafkaError, OSError, asyncio.TimeoutError):
                 ends = {}
             standings = {
-                partition.partition: Standing(agent.owned[partition.partition].state.next_offset, end)
+                partition.partition: Standing(await agent.reached(partition.partition), end)
                 for partition, end in ends.items()
                 if partition.partition in agent.owned
             }
             for number, standing in standings.items():
                 lag = max(0, standing.end - standing.next_offset)
                 metrics.lag.labels(role.name, str(number)).set(lag)
-            excused = agent.rebalancing or saving.holding
+            excused = agent.rebalancing or agent.holding
             watchdog.observe(time.monotonic(), standings, excused=excused)

@@ -85,6 +85,8 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Whether one event announced several blocks, per block size."""
     flow: FlowState
     """Of the open window."""
+    stored_tokens: int = 0
+    """Tokens of all copies that ever came, also in earlier lives of the engine."""
     store_only: bool = False
     """The engine never announces removals on this medium."""
     removes: bool = False

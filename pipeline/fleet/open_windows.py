@@ -80,7 +80,7 @@ class OpenWindows:
         """Last window for which a row was ever handed out, per gauge; those behind `written` are older."""
         self._free: list[int] = []
         self._shard = shard
-        self._one_in = one_in
+        self.one_in = one_in
 
     def cell(self, source: SourceFacts, space: Space) -> int:
         """Return the cell of a source and space."""
@@ -149,7 +149,7 @@ class OpenWindows:
         facts = self.cell_facts[number]
         if facts is None:
             return
-        cells, scale = self.cells, self._one_in
+        cells, scale = self.cells, self.one_in
         blocks, tokens = (cells.blocks[number] * scale).tolist(), (cells.tokens[number] * scale).tolist()
         figures = {f"{cause}_blocks": blocks[place] for place, cause in enumerate(CAUSES)}
         figures |= {f"{cause}_tokens": tokens[place] for place, cause in enumerate(CAUSES)}
@@ -209,7 +209,7 @@ class OpenWindows:
         return rows
 
     def _redundancy_row(self, number: int, window: int, trusts: dict[int, int]) -> Row:
-        gauges, scale = self.gauges, self._one_in
+        gauges, scale = self.gauges, self.one_in
         space, medium = self.gauge_facts[number].space, self.gauge_facts[number].medium
         owners = (gauges.owners[number] * scale).tolist()
         return RedundancyRow(

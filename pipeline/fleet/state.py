@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,13 +38,16 @@ from pipeline.fleet.index import (
 )
 from pipeline.fleet.keys import constant_of, sampled
 from pipeline.fleet.open_windows import OpenWindows
-from pipeline.fleet.registry import MAX_SOURCES, Media, Sources, Spaces
+from pipeline.fleet.registry import Media, Sources, Spaces
+from pipeline.fleet.snapshot import Bases, restore
 from pipeline.residency import windows
 from schemas.residency import ResidencyRecord, SourceChanges
 from schemas.rows import Row
 from schemas.settings import Fleet
 from schemas.trust import TRUST_ORDER
 
+FORGET_SECONDS = 86_400.0
+"""A source without blocks, remembered losses or changes for so long is forgotten."""
 CHUNK = 8192
 """Changes followed at once: room is made for all of them before."""
 _MEDIUM_CONSTANTS = 1 << 32
@@ -88,10 +91,25 @@ class FleetState:
         self.followed = 0
         """Changes followed so far."""
         self._settings = settings
-        self._one_in = one_in(settings.sample_rate)
         self._carry_windows = int(carry_seconds // windows.WINDOW_SECONDS)
         self._rows: list[Row] = []
         self._saved_offset = 0
+        self._bases = Bases(self)
+
+    @classmethod
+    def restore(
+        cls, shard: int, settings: Fleet, *, carry_seconds: float, latest: Mapping[bytes, bytes]
+    ) -> FleetState:
+        """Return the state of the last base; a new one when there is none.
+
+        `latest` holds the last committed value of every key of the checkpoint partition. Raises
+        CheckpointCorrupt when records are missing.
+        """
+        state = cls(shard, settings, carry_seconds=carry_seconds)
+        epoch = restore(state, latest)
+        state._saved_offset = state.next_offset
+        state._bases = Bases(state, epoch=epoch)
+        return state
 
     @property
     def sources(self) -> Sized:
@@ -111,8 +129,8 @@ class FleetState:
         if not builder.pieces:
             return
         changes = arranged(builder.pieces)
-        if self._one_in > 1:
-            chosen = sampled(changes.keys, self._one_in)
+        if self.open.one_in > 1:
+            chosen = sampled(changes.keys, self.open.one_in)
             changes = mapped(changes, lambda column: column[chosen])
         self._follow(changes, builder.columns(), offset, widest=2 if builder.lower_media else 1)
 
@@ -156,6 +174,14 @@ class FleetState:
             self.open.gauges_changed(before)
             self._rows += self.open.redundancy(window - 1, self._trusts())
         counters[WINDOW] = window
+
+    def room_for_source(self, number: int) -> None:
+        """Make sure that a source of this number can be counted."""
+        pairs = self.clock.pairs_of_source
+        if number >= len(pairs):
+            grown = np.zeros(max(2 * len(pairs), number + 1), np.int64)
+            grown[: len(pairs)] = pairs
+            self.clock = self.clock._replace(pairs_of_source=grown)
 
     def _trusts(self) -> dict[int, int]:
         """Return the worst trust of the sources that are in the tables, per space."""
@@ -204,10 +230,25 @@ class FleetState:
         if window != NO_WINDOW:
             carried = min(windows.window_of(now), window + self._carry_windows)
             rows += self.open.redundancy(max(window, carried), self._trusts(), again=True)
-        if not rows and self.next_offset == self._saved_offset:
+        self._forget_sources()
+        checkpoints = self._bases.take(now)
+        if not rows and not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
-        return Cut(self.next_offset, dirty=True, rows=rows)
+        return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints)
+
+    def _forget_sources(self) -> None:
+        """Give back the numbers of sources that are gone; their last rows have been taken."""
+        pairs = self.clock.pairs_of_source
+        before = self.clock.time[0] - FORGET_SECONDS
+        gone = [
+            source
+            for source in self.registry.by_name.values()
+            if source.seen < before and not pairs[source.number]
+        ]
+        for source in gone:
+            self.open.forget(source)
+            self.registry.forget(source)
 
     @property
     def bytes_allocated(self) -> int:
@@ -236,10 +277,7 @@ class _Building:
             source.incarnation = changes.incarnation
             source.life += 1
         source.trust = TRUST_ORDER.index(changes.trust)
-        if source.number >= len(state.clock.pairs_of_source):
-            grown = np.zeros(min(2 * len(state.clock.pairs_of_source), MAX_SOURCES), np.int64)
-            grown[: len(state.clock.pairs_of_source)] = state.clock.pairs_of_source
-            state.clock = state.clock._replace(pairs_of_source=grown)
+        state.room_for_source(source.number)
         unsure_until = source.unsure_until
         for part in changes.changes:
             if not part.hashes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pipeline.generated.example_checkpoints import checkpoint_examples
+from pipeline.generated.example_fleet_checkpoints import fleet_checkpoint_examples
 from pipeline.generated.example_events import events_examples
 from pipeline.generated.example_positions import position_examples
 from pipeline.generated.example_residency import residency_examples
@@ -14,5 +15,6 @@ EXAMPLES: dict[str, dict[str, msgspec.Struct]] = {
     "positions": dict(position_examples()),
     "residency": dict(residency_examples()),
     "checkpoints_replica": checkpoint_examples(),
+    "checkpoints_fleet": fleet_checkpoint_examples(),
 }
 """Table of `topics.toml` -> name of the example -> record."""

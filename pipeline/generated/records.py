@@ -10,6 +10,7 @@ import msgspec
 from pipeline.generated.source_docs import attribute_docs
 from schemas.checkpoints import PartitionMeta, PoolsRecord, SourceHead
 from schemas.events import EventsRecord
+from schemas.fleet_checkpoints import FleetHead, FleetPart
 from schemas.positions import PositionRecord
 from schemas.residency import ResidencyRecord
 
@@ -20,6 +21,7 @@ RECORDS_OF_TOPIC: dict[str, tuple[Record, ...]] = {
     "positions": (PositionRecord,),
     "residency": (ResidencyRecord,),
     "checkpoints_replica": (SourceHead, PoolsRecord, PartitionMeta),
+    "checkpoints_fleet": (FleetHead, FleetPart),
 }
 """Table of `topics.toml` -> its records; the first is the one that `topics.toml` names."""
 

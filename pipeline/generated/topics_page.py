@@ -36,6 +36,7 @@ EXAMPLE_SHOWN = {
     "positions": "published",
     "residency": "filled_and_evicted",
     "checkpoints_replica": "head",
+    "checkpoints_fleet": "head",
 }
 """Table of `topics.toml` -> the example printed on the page."""
 

@@ -20,6 +20,9 @@ class Changes(NamedTuple):
     kinds: npt.NDArray[np.uint8]
     times: npt.NDArray[np.float64]
     block_sizes: npt.NDArray[np.uint32]
+    stored: npt.NDArray[np.int64] | None = None
+    """Tokens stored in the pool before each change, all copies counted; None where that is not known."""
+    store_only: bool = False
 
 
 def shard_of(hashes: npt.NDArray[np.uint64], shards: int) -> npt.NDArray[np.uint16]:
@@ -42,15 +45,20 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
             pool.times[order].astype("<f8").tobytes(),
             pool.block_sizes[order].astype("<u4").tobytes(),
         )
+        stored = pool.stored[order] if pool.stored is not None else None
         ends = [*starts[1:].tolist(), len(order)]
         for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
             hashes, kinds, times, sizes = (
                 column[start * width : end * width]
                 for column, width in zip(columns, (8, 1, 8, 4), strict=True)
             )
-            parts.setdefault(number, []).append(
-                ResidencyChanges(pool.medium, pool.group_idx, hashes, kinds, times, sizes)
+            part = ResidencyChanges(
+                pool.medium, pool.group_idx, hashes, kinds, times, sizes, store_only=pool.store_only
             )
+            if stored is not None:
+                part.stored_before = int(stored[start])
+                part.stored = (stored[start:end] - stored[start]).astype("<u4").tobytes()
+            parts.setdefault(number, []).append(part)
     yield from sorted(parts.items())
 
 
@@ -66,4 +74,11 @@ def _joined(changes: list[Changes]) -> Iterator[Changes]:
             np.concatenate([part.kinds for part in parts]),
             np.concatenate([part.times for part in parts]),
             np.concatenate([part.block_sizes for part in parts]),
+            _stored(parts),
+            parts[0].store_only,
         )
+
+
+def _stored(parts: list[Changes]) -> npt.NDArray[np.int64] | None:
+    known = [part.stored for part in parts if part.stored is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None

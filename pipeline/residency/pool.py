@@ -21,6 +21,7 @@ from pipeline.residency.operations import (
 )
 from pipeline.residency.settling import Course, Tally, course_of, merged, settle
 from pipeline.residency.table import ABSENT, BlockTable, hashes_of, keys_of
+from schemas.hashes import HASH_BYTES
 from schemas.residency import CLEARED
 
 EARLY_STORES = 256
@@ -46,6 +47,8 @@ class Pool:
         """Whether one event announced several blocks of the size, parallel to `block_sizes`."""
         self.removed: list[int] = []
         """Physical copies the engine removed, parallel to `block_sizes`."""
+        self.stored_tokens = 0
+        """Tokens of all copies that ever came, also in earlier lives of the engine."""
         self.store_only = False
         self.removes = False
         """Whether the engine ever announced a removal here."""
@@ -111,7 +114,11 @@ class Pool:
         keys = self.table.keys[live]
         self.flow.cleared_blocks += sum(self.entries)
         self._record(
-            keys, np.full(len(keys), CLEARED, np.uint8), np.full(len(keys), at), self.table.size_codes[live]
+            keys,
+            np.full(len(keys), CLEARED, np.uint8),
+            np.full(len(keys), at),
+            self.table.size_codes[live],
+            np.full(len(keys), self.stored_tokens),
         )
         self.table = BlockTable(len(live))  # as many as left are likely to come
         self.entries = [0] * len(self.entries)
@@ -143,7 +150,21 @@ class Pool:
             self.flow.reannounced_blocks += reannounced
             tally = merged((tally, rest))
         self._write_back(entries)
-        self._count(tally)
+        stored = self._stored(pending, repeated)
+        self._count(tally, self.stored_tokens + stored)
+        self.stored_tokens += int(stored[-1])
+
+    def _stored(self, pending: list[Pending], repeated: set[int]) -> npt.NDArray[np.int64]:
+        """Return the tokens stored before each place in the stream, and at its end.
+
+        What only repeats resident blocks stores nothing.
+        """
+        sizes = [
+            0 if code == REMOVAL or event in repeated else self.block_sizes[code]
+            for event, (_, _, code) in enumerate(pending)
+        ]
+        lengths = [len(packed) // HASH_BYTES for packed, _, _ in pending]
+        return np.concatenate(([0], np.cumsum(np.repeat(np.array(sizes, np.int64), lengths))))
 
     @staticmethod
     def _only_repeated(operations: Operations, course: Course, events: list[int]) -> set[int]:
@@ -162,7 +183,7 @@ class Pool:
             keys, slots, copies, self.table.births[slots], self.table.size_codes[slots].astype(np.int32)
         )
 
-    def _count(self, tally: Tally) -> None:
+    def _count(self, tally: Tally, stored_before: npt.NDArray[np.int64]) -> None:
         flow = self.flow
         flow.unknown_removed_blocks += tally.unknown_removed
         for code, size in enumerate(self.block_sizes):
@@ -180,7 +201,13 @@ class Pool:
         if len(tally.lifetimes):
             flow.lifetimes += histogram.count(tally.lifetimes)
         order = tally.order()
-        self._record(tally.keys[order], tally.kinds[order], tally.times[order], tally.codes[order])
+        self._record(
+            tally.keys[order],
+            tally.kinds[order],
+            tally.times[order],
+            tally.codes[order],
+            stored_before[tally.places[order]],
+        )
 
     def _write_back(self, entries: Entries) -> None:
         known = entries.slots != ABSENT
@@ -240,7 +267,18 @@ class Pool:
         kinds: npt.NDArray[np.uint8],
         times: npt.NDArray[np.float64],
         codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16],
+        stored: npt.NDArray[np.int64],
     ) -> None:
         if len(keys):
-            sizes = self.sizes_of(codes)
-            self.changes.append(Changes(self.medium, self.group_idx, hashes_of(keys), kinds, times, sizes))
+            self.changes.append(
+                Changes(
+                    self.medium,
+                    self.group_idx,
+                    hashes_of(keys),
+                    kinds,
+                    times,
+                    self.sizes_of(codes),
+                    stored,
+                    self.store_only,
+                )
+            )

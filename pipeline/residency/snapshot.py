@@ -204,6 +204,7 @@ def _pool_head(pool: Pool | GranularPool) -> PoolHead:
         removes=pool.removes,
         early_stores=pool.early_stores,
         other_sizes=pool.other_sizes(),
+        stored_tokens=pool.stored_tokens,
     )
 
 
@@ -219,6 +220,7 @@ def _restore_pool(source: SourceResidency, head: PoolHead, settings: Worker) -> 
         for size, several in zip(head.block_sizes, head.several_hashes, strict=True):
             pool.note(size, several=several)
         pool.entries, pool.blocks, pool.removed = head.entries, head.blocks, head.removed
+        pool.stored_tokens = head.stored_tokens
         pool.store_only, pool.removes, pool.early_stores = head.store_only, head.removes, head.early_stores
         pool.restore_other_sizes(head.other_sizes)
     pool.flow = Flow.restored(head.flow.counts, head.flow.lifetimes)

@@ -28,6 +28,8 @@ class NaivePool:
     counts: Counter[str] = field(default_factory=Counter)
     lifetimes: list[float] = field(default_factory=list)
     changes: list[tuple[int, int, float]] = field(default_factory=list)
+    stored_before: list[int] = field(default_factory=list)
+    """Tokens stored before each of `changes`."""
 
     def store(self, hashes: list[int], at: float, size: int, *, may_repeat: bool) -> None:
         if may_repeat and hashes and all(self.copies[value] for value in hashes):
@@ -41,6 +43,7 @@ class NaivePool:
                 self.births[value] = at
                 self.sizes[value] = []
                 self.changes.append((value, FILLED, at))
+                self.stored_before.append(self.counts["stored_tokens"] - size)
             self.copies[value] += 1
             self.sizes[value].append(size)
 
@@ -64,10 +67,13 @@ class NaivePool:
                 self.counts["evicted_tokens"] += first
                 self.lifetimes.append(at - self.births[value])
                 self.changes.append((value, EVICTED, at))
+                self.stored_before.append(self.counts["stored_tokens"])
 
     def clear(self, at: float) -> None:
         self.counts["cleared_blocks"] += sum(self.copies.values())
-        self.changes += [(value, CLEARED, at) for value in sorted(self.copies) if self.copies[value]]
+        cleared = [(value, CLEARED, at) for value in sorted(self.copies) if self.copies[value]]
+        self.changes += cleared
+        self.stored_before += [self.counts["stored_tokens"]] * len(cleared)
         self.copies.clear()
 
 
@@ -144,6 +150,9 @@ def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
     assert in_order_per_hash(flat_changes(pool)) == in_order_per_hash(naive.changes)
     if not any(step[0] == "clear" for step in steps):
         assert flat_changes(pool) == naive.changes, "changes keep the order of the stream"
+    if not any(step[0] == "store" and step[3] for step in steps):
+        stored = [number for part in pool.changes if part.stored is not None for number in part.stored]
+        assert stored == naive.stored_before
 
 
 @pytest.mark.parametrize("live", [300, 3_000])
