@@ -137,7 +137,7 @@ class SourceStatus(msgspec.Struct, tag="source_status", tag_field="type", omit_d
     """
 
     connected: bool
-    """Whether its event stream is connected; an engine that can only be asked for replays is not."""
+    """Whether its event stream is connected, or the engine has answered a replay request of late."""
 
 
 Event = Stored | Removed | Cleared | Opened | Gap | Undecodable | EngineCounters | Closed | SourceStatus

@@ -95,15 +95,16 @@ def replica_toml(name: str, endpoint: str, replay: str | None, metrics: str | No
 
 
 @pytest.fixture(scope="module")
-def nobody() -> Iterator[int]:
-    """A port on which nothing listens."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
+def nobody() -> Iterator[list[str]]:
+    """Two addresses at which nothing listens."""
+    with socket.socket() as first, socket.socket() as second:
+        for holder in (first, second):
+            holder.bind(("127.0.0.1", 0))
+        yield [f"tcp://127.0.0.1:{holder.getsockname()[1]}" for holder in (first, second)]
 
 
 @pytest.fixture(scope="module")
-def outcome(new_pipeline: Callable[..., Any], nobody: int) -> Iterator[Outcome]:
+def outcome(new_pipeline: Callable[..., Any], nobody: list[str]) -> Iterator[Outcome]:
     replayed = {
         "filled": True,
         "lost": False,
@@ -135,7 +136,7 @@ def outcome(new_pipeline: Callable[..., Any], nobody: int) -> Iterator[Outcome]:
             )
             for name, engine in engines.items()
         ]
-        replicas.append(replica_toml("never", f"tcp://127.0.0.1:{nobody}", None, None))
+        replicas.append(replica_toml("never", *nobody, None))
         config.write_text("\n".join([config.read_text(), *replicas, ""]))
         pipeline.start("work")
         pipeline.start("connect")
