@@ -24,6 +24,9 @@ from schemas.settings import Kafka, Settings
 
 FRAMES = 240_000
 LARGE_FRAMES = 80_000
+SETTLE_SECONDS = 120.0
+IDLE_SHARE = 0.1
+"""Of a core, below which a process counts as idle."""
 Streams = Mapping[str, Sequence[bytes]]
 """Payloads by name of the stream."""
 
@@ -68,6 +71,17 @@ def metric(port: int, name: str) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
+def _settled(pid: int) -> None:
+    """Wait until a process has loaded (or, at its very first start, compiled) its code and does nothing."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    before = -1.0
+    while cpu_seconds(pid) - before > IDLE_SHARE:
+        if time.monotonic() > deadline:
+            raise SystemExit("the connector does not come to rest")
+        before = cpu_seconds(pid)
+        time.sleep(1)
+
+
 def _connector(bootstrap: str, streams: Streams, count: int) -> tuple[float, float]:
     """Return (CPU seconds, wall seconds) of a connector process from the first frame to the last ack."""
     with tempfile.TemporaryDirectory() as directory:
@@ -84,7 +98,7 @@ def _connector(bootstrap: str, streams: Streams, count: int) -> tuple[float, flo
         )
         with launched(["connect", "--config", str(config)], dict(os.environ)) as process:
             generator.wait("subscribed")
-            time.sleep(2)
+            _settled(process.pid)
             idle, began = cpu_seconds(process.pid), time.monotonic()
             generator.go()
             while metric(port, "kvlens_connector_batches_total") < count * len(streams):
