@@ -25,8 +25,6 @@ LOG_SECONDS = 90.0
 TAIL_RECORDS = 20_000
 CHECKPOINT_RECORDS = 50
 """Read from the end of a checkpoint partition to find a record there: markers of transactions are none."""
-TRANSACTIONS = 2
-"""Of each partition of the events topic, that may have ended behind the last record another agent took."""
 _CHECKPOINTS = "checkpoints_"
 _COORDINATOR_SECONDS = 0.3
 _COORDINATOR_TRIES = 10
@@ -69,24 +67,28 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         await asyncio.gather(admin.start(), consumer.start())
         topics = await tried("the configuration of topics", _topics(admin, found), _without_config(found))
         present = {topic.name: topic.partitions for topic in topics if topic.partitions}
-        events = topic_name(settings.kafka, "events")
         groups = []
         for name, source, _ in _agents(settings):
             if source in present:
-                markers = 0 if source == events else TRANSACTIONS * present.get(events, 0)
-                group = _group(admin, consumer, name, source, present[source], markers)
+                group = _group(admin, consumer, name, source, present[source])
                 groups.append(await tried(f"group {name}", group, None))
         tail = await tried("the log", _tail(consumer, settings, present, now, deadline), None)
     finally:
         await asyncio.gather(admin.close(), consumer.stop(), return_exceptions=True)
     reader, reached = tail or (LogReader(now), 0.0)
+    events = topic_name(settings.kafka, "events")
     checkpoints = {name: saved for name, _, saved in _agents(settings)}
     return KafkaFacts(
         address=settings.kafka.bootstrap_servers,
         unanswered=unanswered,
         topics=tuple(topics),
         groups=tuple(
-            replace(group, saved_at=reader.saved_at.get(checkpoints[group.name], {}))
+            replace(
+                group,
+                saved_at=reader.saved_at.get(checkpoints[group.name], {}),
+                # The others write a base now and then, and read what came after it again.
+                rare_checkpoints=group.topic != events,
+            )
             for group in groups
             if group is not None
         ),
@@ -133,12 +135,7 @@ async def _topics(admin: AIOKafkaAdminClient, found: list[Found]) -> list[TopicF
 
 
 async def _group(
-    admin: AIOKafkaAdminClient,
-    consumer: AIOKafkaConsumer,
-    name: str,
-    topic: str,
-    partitions: int,
-    markers: int,
+    admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, name: str, topic: str, partitions: int
 ) -> GroupFacts | None:
     for _ in range(_COORDINATOR_TRIES):
         try:
@@ -147,7 +144,7 @@ async def _group(
         except GroupCoordinatorNotAvailableError:
             await asyncio.sleep(_COORDINATOR_SECONDS)
     else:
-        return GroupFacts(name, topic, 0, {}, {}, markers)
+        return GroupFacts(name, topic, 0, {}, {})
     members = sum(len(group[5]) for group in answer.groups)
     committed = await admin.list_consumer_group_offsets(name)
     numbers = [TopicPartition(topic, number) for number in range(partitions)]
@@ -157,7 +154,7 @@ async def _group(
     for partition in numbers:
         done = committed[partition].offset if partition in committed else begins[partition]
         waiting[partition.partition] = max(0, ends[partition] - max(done, begins[partition]))
-    return GroupFacts(name, topic, members, waiting, {}, markers)
+    return GroupFacts(name, topic, members, waiting, {})
 
 
 async def _tail(

@@ -36,8 +36,8 @@ class GroupFacts:
     """Records not yet taken into a checkpoint, by partition; an empty partition has 0."""
     saved_at: Mapping[int, float]
     """When the newest checkpoint of a partition was written."""
-    markers: int = 0
-    """So many of those that wait in a partition may be ends of transactions, which nobody takes."""
+    rare_checkpoints: bool = False
+    """They are written now and then only, so their age says nothing."""
 
 
 @dataclass(frozen=True)

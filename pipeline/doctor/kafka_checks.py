@@ -91,12 +91,11 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
             "if it grows, run more workers (up to the number of partitions) or look at what holds them up",
             tuple(f"partition {number}" for number in sorted(behind)),
         )
+    ages = {number: at - saved for number, saved in group.saved_at.items()}
     late = sorted(
         number
         for number, count in group.waiting.items()
-        if count > group.markers
-        and number in group.saved_at
-        and at - group.saved_at[number] > CHECKPOINT_SECONDS
+        if count and not group.rare_checkpoints and ages.get(number, 0.0) > CHECKPOINT_SECONDS
     )
     if late:
         oldest = max(at - group.saved_at[number] for number in late)
