@@ -1,4 +1,7 @@
-"""Rows of the result of `connectors.scanner.scan`, whose column i says what became of payload i."""
+"""Rows of the result of `connectors.scanner.scan`, whose column i says what became of payload i.
+
+These numbers are part of the scanner's compiled code, which is kept: touch `scanner.py` when they change.
+"""
 
 from __future__ import annotations
 

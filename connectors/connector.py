@@ -320,7 +320,11 @@ class Connector:
 
     async def _warm_up(self) -> None:
         """Load what was compiled before, or compile it; until then the slow way is taken."""
-        receiver = await asyncio.to_thread(_warm_receiver)
+        try:
+            receiver = await asyncio.to_thread(_warm_receiver)
+        except Exception as error:  # whatever the compiler finds wrong with this machine
+            self.telemetry.compiled_code_unavailable(f"{type(error).__name__}: {error}")
+            return
         self._scans = True
         if receiver is not None:
             self._subscriber.receive_with(receiver)
