@@ -284,7 +284,8 @@ class Recovery:
                 if isinstance(decision, Restart) and self._is_understood(head, arrival):
                     # A life ends when all is told of it, and not by the word of a late message.
                     told = below is None and self._flight is None
-                    if not told or (head.seq > 0 and not final):
+                    late = head.seq > 0 or self._is_past(head, arrival)
+                    if not told or (late and not final):
                         return
                     log.end("restarted", now)
                     self._begin_anew()

@@ -20,6 +20,8 @@ from schemas.settings import Connector
 
 SOURCE = Source("r", 0, "m", "t", "d", "tcp://127.0.0.1:1", replay_endpoint="tcp://127.0.0.1:2")
 LIFE = 1_000_000
+WHOLE_LIFE = 10_000
+"""Batches that an engine buffers, so many that nothing ever leaves the buffer."""
 Batch = tuple[int, int]
 """(life, seq): also what the batch says, as the hash of its only block."""
 
@@ -280,6 +282,8 @@ def check(world: World) -> None:
     if not world.logs:
         assert not engine.buffer
         return
+    if engine.buffer.maxlen == WHOLE_LIFE:
+        assert world.stream.counts.restarts <= engine.life, "no restart is seen that was none"
     log = world.logs[-1]
     present = {entry for entry in log.entries if not isinstance(entry, Gap)}
     newest = {batch for batch in engine.payloads if batch[0] == engine.life}
@@ -326,7 +330,9 @@ def run(world: World, actions: list[tuple[object, ...]]) -> None:
 @given(
     actions=st.lists(_ACTIONS, max_size=60),
     # What is let go for want of room is known only to the engine, so then its buffer has to reach back.
-    bounds=st.sampled_from([(1, 1 << 20), (3, 1 << 20), (10, 1 << 20), (10_000, 1 << 20), (10_000, 8_000)]),
+    bounds=st.sampled_from(
+        [(1, 1 << 20), (3, 1 << 20), (10, 1 << 20), (WHOLE_LIFE, 1 << 20), (WHOLE_LIFE, 8_000)]
+    ),
 )
 def test_what_is_published_is_what_the_engine_did_whatever_goes_wrong(
     actions: list[tuple[object, ...]], bounds: tuple[int, int]
