@@ -116,6 +116,8 @@ class Laboratory:
 
     settings: Settings
     directory: Path
+    session_seconds: float = 2.0
+    """How long the broker waits for a killed worker; a busy machine must keep up with it."""
     workers: list[WorkerProcess] = field(default_factory=list)
 
     def prepare(self) -> None:
@@ -131,7 +133,11 @@ class Laboratory:
         log = self.directory / f"worker-{len(self.workers)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("worker_process.py"))],
+                [
+                    sys.executable,
+                    str(Path(__file__).with_name("worker_process.py")),
+                    str(self.session_seconds),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

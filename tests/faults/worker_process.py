@@ -9,6 +9,6 @@ from pipeline.worker import run
 from schemas.settings import Settings
 
 if __name__ == "__main__":
-    # The embedded broker forgets a killed worker sooner than others may.
-    agent.SESSION_SECONDS = 2.0
+    # The broker forgets a killed worker sooner than it would.
+    agent.SESSION_SECONDS = float(sys.argv[1])
     run(msgspec.json.decode(sys.stdin.buffer.read(), type=Settings))

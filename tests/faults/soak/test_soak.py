@@ -32,7 +32,7 @@ SOURCES = 20
 SILENT_SECONDS = 6.0
 BETWEEN_KILLS = (1.0, 4.0)
 VICTIMS = ("worker", "connector", "store", "broker")
-SETTLE_SECONDS = 90.0
+SETTLE_SECONDS = 150.0
 
 
 class Supervised:
@@ -136,6 +136,7 @@ def test_every_table_is_the_truth_or_says_what_is_missing(
             tail_seconds=2.0, silent_seconds=SILENT_SECONDS, replay_timeout_seconds=2.0, scrape_seconds=60.0
         ),
     )
+    laboratory.session_seconds = 6.0
     supervised = Supervised(laboratory, engines)
     traffic = Traffic(engines, SEED, SECONDS)
     began = time.monotonic()
