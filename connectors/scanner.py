@@ -763,42 +763,42 @@ def _put_events(
 
 
 @inner
-def _envelope(data: Bytes, p: int, end: int, stack: Ints) -> tuple[int, int]:
-    """Return where the timestamp and the events of a payload begin; (-1, -1) gives up."""
-    ts = events = -1
+def _envelope(data: Bytes, p: int, end: int, stack: Ints) -> tuple[int, int, int]:
+    """Return where the timestamp and the events of a payload begin, and how many values follow the events.
+
+    That number is -1 where what follows was skipped already, as a map's events may stand anywhere. Positions
+    of -1 give up.
+    """
+    ts = events = rest = -1
     count, behind = _length(data, p, end, 0x90, 0xDC)
     if count >= 2:
         ts = behind
         events = _skip(data, ts, end, stack)
-        p = events
-        for _ in range(count - 1):
-            if p < 0:
-                return -1, -1
-            p = _skip(data, p, end, stack)
+        rest = count - 2
     elif count < 0:
         count, p = _length(data, p, end, 0x80, 0xDE)
         for _ in range(count):
             start, size = _text_at(data, p, end)
             if size < 0 or start != p + 1:
-                return -1, -1
+                return -1, -1, -1
             value = start + size
             if _is(data, p, end, _K_TS):
                 if ts >= 0:
-                    return -1, -1
+                    return -1, -1, -1
                 ts = value
             elif _is(data, p, end, _K_EVENTS):
                 if events >= 0:
-                    return -1, -1
+                    return -1, -1, -1
                 events = value
             p = _skip(data, value, end, stack)
             if p < 0:
-                return -1, -1
-    if p != end or ts < 0 or events < 0:
-        return -1, -1
+                return -1, -1, -1
+    if (rest < 0 and p != end) or ts < 0 or events < 0:
+        return -1, -1, -1
     # Eight bytes of a finite number.
     if data[ts] != 0xCB or end - ts < 9 or (data[ts + 1] & 0x7F == 0x7F and data[ts + 2] & 0xF0 == 0xF0):
-        return -1, -1
-    return ts, events
+        return -1, -1, -1
+    return ts, events, rest
 
 
 @inner
@@ -819,7 +819,7 @@ def _put_batch(
     """Write one batch; return (where it ends in `out`, engine events), or (-1, 0)."""
     if end - p > MAX_SCANNED_BYTES or limit - o < ROOM:
         return -1, 0
-    ts, p = _envelope(data, p, end, stack)
+    ts, p, rest = _envelope(data, p, end, stack)
     if ts < 0:
         return -1, 0
     count, p = _length(data, p, end, 0x90, 0xDC)
@@ -834,6 +834,12 @@ def _put_batch(
     head = o
     p, o, written = _put_events(data, p, end, count, sessions, media, fields, stack, out, limit, o + 3)
     if p < 0 or limit - o < ROOM:
+        return -1, 0
+    for _ in range(rest):
+        p = _skip(data, p, end, stack)
+        if p < 0:
+            return -1, 0
+    if rest >= 0 and p != end:
         return -1, 0
     out[head] = 0xDC
     out[head + 1] = written >> 8
