@@ -61,7 +61,8 @@ class Bundle(Sequence[Frames]):
             payloads.append(payload)
         bounds = np.zeros(len(seqs) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)), out=bounds[1:])
-        data = np.frombuffer(b"".join(payloads), np.uint8)
+        # Not bytes: code is compiled for each type of arrays, and those of read-only memory are another one.
+        data = np.frombuffer(bytearray().join(payloads), np.uint8)
         return cls(data, bounds[:-1], bounds[1:], np.array(seqs, np.int64), odd)
 
     def __len__(self) -> int:

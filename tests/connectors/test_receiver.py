@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import pytest
 import zmq
 
+from connectors import scanner
+from connectors.bundle import Bundle
 from connectors.receiver import Receiver
+from connectors.scanning import scan
 from connectors.sequence import MAX_SEQUENCE
 
 Socket = zmq.Socket[bytes]
@@ -110,3 +114,15 @@ def test_a_turn_has_its_bounds(sockets: tuple[Socket, Socket]) -> None:
     assert (bundle.seqs.tolist(), emptied) == ([6, 7, 8, 9], True)
     bundle, emptied = Receiver(messages=512, size=1 << 20).take(socket)
     assert (len(bundle), emptied) == (0, True)
+
+
+def test_the_scanner_is_compiled_once_whoever_received(sockets: tuple[Socket, Socket]) -> None:
+    """A second time would stop the connector for seconds."""
+    sender, socket = sockets
+    sender.send_multipart([b"t", seq(0), b"\xc0"])
+    sender.send_multipart([b"odd"])
+    bundle, _ = Receiver(messages=4, size=1 << 20).take(socket)
+    for messages in (bundle, Bundle.of(bundle), Bundle.of([])):
+        scan(messages, 1.0, max_frame_bytes=1 << 20, forward_session_ids=False)
+    signatures: list[Any] = cast(Any, scanner.scan).signatures
+    assert len(signatures) == 1
