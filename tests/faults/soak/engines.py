@@ -142,7 +142,9 @@ class TroubledEngine:
         """Do what this engine is prone to; return what it was."""
         if self.ended:
             return "nothing: ended"
-        if self.trouble == "restarts" or (self.answers and rng.random() < 0.1):
+        # Whether a life goes on can be told as long as the buffer reaches back to what was read last.
+        remembers = self.answers and self.buffer > 1000
+        if self.trouble == "restarts" or (remembers and rng.random() < 0.1):
             self.publisher.restart()
             self.lives.append(Life())
             self._held, self.skipped = [], set()

@@ -76,7 +76,7 @@ def check(engine: TroubledEngine, told: list[Incarnation], tables: Tables) -> tu
         life = lives[_content(next(iter(incarnation.batches.values())))]
         where = (engine.name, engine.trouble, incarnation.number)
         for seq, batch in incarnation.batches.items():
-            assert _operations(batch) == _merged(life.operations[seq]), (where, seq)
+            assert _operations(batch) == _merged(life.operations.get(seq, [])), (where, seq)
         wanted = set(range(incarnation.first_seq, incarnation.last_seq + 1))
         missing = wanted - incarnation.batches.keys()
         assert missing == incarnation.given_up & wanted, where
