@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.fleet.compiled import compiled
+from pipeline.compiled import compiled
 from pipeline.fleet.following import Changes
 from pipeline.fleet.index import F64, I64, U8, U32, U64, mapped
 from pipeline.fleet.keys import keys_of

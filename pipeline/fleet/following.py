@@ -20,7 +20,7 @@ from pipeline.fleet.causes import (
     REANNOUNCED,
     UNKNOWN,
 )
-from pipeline.fleet.compiled import compiled
+from pipeline.compiled import compiled
 from pipeline.fleet.index import (
     ANNOUNCED,
     F64,

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.fleet.compiled import compiled
+from pipeline.compiled import compiled
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]

@@ -28,7 +28,6 @@ from pipeline.residency import histogram
 from pipeline.residency.changes import Changes
 from pipeline.residency.flow import Flow
 from pipeline.residency.pool import Pool
-from pipeline.residency.table import hashes_of
 from schemas.hashes import unpack_hashes
 from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
 
@@ -116,11 +115,11 @@ class GranularPool:
         granular = cls(pool.medium, pool.group_idx, coarse_size, fine_size, age)
         granular.flow, granular.changes = pool.flow, pool.changes
         live = pool.table.live()
-        sizes = np.array(pool.block_sizes)[pool.table.size_codes[live]]
+        sizes = np.array(pool.block_sizes)[live["size_code"]]
         blocks = zip(
-            hashes_of(pool.table.keys[live]).tolist(),
-            pool.table.copies[live].tolist(),
-            pool.table.births[live].tolist(),
+            live["hash"].tolist(),
+            live["copies"].tolist(),
+            live["birth"].tolist(),
             sizes.tolist(),
             strict=True,
         )

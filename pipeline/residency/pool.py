@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.residency import histogram
 from pipeline.residency.changes import Changes
 from pipeline.residency.flow import Flow
-from pipeline.residency.one_by_one import OtherSizes, settle_one_by_one
-from pipeline.residency.operations import (
+from pipeline.residency.table import (
+    CHANGED,
+    FINISHED,
+    FIRST,
+    LAST,
+    NEEDS_ROOM,
+    PROGRESS,
     REMOVAL,
-    Bools,
-    Entries,
-    Ints,
-    Keys,
-    Operations,
-    Pending,
-    sorted_operations,
+    REMOVED,
+    SAVED,
+    STORED,
+    BlockTable,
+    Hashes,
+    count_copies,
 )
-from pipeline.residency.settling import Course, Tally, course_of, merged, settle
-from pipeline.residency.table import ABSENT, BlockTable, hashes_of, keys_of
 from schemas.hashes import HASH_BYTES
 from schemas.residency import CLEARED
+
+Pending = tuple[bytes, float, int]
+"""One event: packed hashes, event time, and the code of their block size if they came or REMOVAL."""
 
 EARLY_STORES = 256
 
@@ -55,16 +61,15 @@ class Pool:
         self.early_stores: list[tuple[bytes | None, bytes]] = []
         """(parent, hashes) of the first stores: needed if the pool turns out to have two granularities."""
         self.changes: list[Changes] = []
-        self.touched = 0
-        """Entries written since the last checkpoint, each time counted."""
-        self.gone: list[Keys] = []
-        """Keys whose entry went since the last checkpoint; some may be back."""
+        self.gone: list[Hashes] = []
+        """Blocks of the last checkpoint that left since; some may be back."""
         self.codes_of_one: dict[int, int] = {}
         """Block size to code, for sizes that stores of a single hash need no second look at."""
         self.codes_of_several: dict[int, int] = {}
         """Likewise for stores of several hashes."""
         self._codes: dict[int, int] = {}
-        self._other_sizes: OtherSizes = {}
+        self._other_sizes: dict[int, list[int]] = {}
+        """Block to the size codes of copies whose size is not the first one's, oldest first."""
         self.pending: list[Pending] = []
         """Operations collected since the last `settle`."""
         self.repeats: list[int] = []
@@ -111,14 +116,13 @@ class Pool:
         """Drop every block at event time `at`: cleared, not evicted."""
         self.settle()
         live = self.table.live()
-        keys = self.table.keys[live]
         self.flow.cleared_blocks += sum(self.entries)
         self._record(
-            keys,
-            np.full(len(keys), CLEARED, np.uint8),
-            np.full(len(keys), at),
-            self.table.size_codes[live],
-            np.full(len(keys), self.stored_tokens),
+            live["hash"],
+            np.full(len(live), CLEARED, np.uint8),
+            np.full(len(live), at),
+            live["size_code"],
+            np.full(len(live), self.stored_tokens),
         )
         self.table = BlockTable(len(live))  # as many as left are likely to come
         self.entries = [0] * len(self.entries)
@@ -131,64 +135,100 @@ class Pool:
         if not self.pending:
             return
         pending, self.pending = self.pending, []
-        repeats, self.repeats = self.repeats, []
-        operations = sorted_operations(pending)
-        if operations is None:
-            return
-        entries = self._entries(operations.keys)
-        sizes = len(self.block_sizes)
-        course = course_of(operations, entries)
-        repeated = self._only_repeated(operations, course, repeats) if repeats else set()
-        alone = np.full(len(entries.keys), bool(repeated))
-        if self._other_sizes:
-            alone |= np.isin(entries.keys, np.fromiter(self._other_sizes, np.uint64))
-        tally, alone = settle(operations, entries, course, sizes, alone)
-        if alone.any():
-            rest, reannounced = settle_one_by_one(
-                operations, entries, alone, sizes, self._other_sizes, repeated
+        packed, times, codes = zip(*pending, strict=True)
+        ends = np.cumsum(np.fromiter(map(len, packed), np.int64, len(packed))) // HASH_BYTES
+        may_repeat = np.zeros(len(packed), np.bool_)
+        may_repeat[self.repeats] = True
+        self.repeats.clear()
+        hashes = np.frombuffer(b"".join(packed), ">u8").astype(np.uint64)
+        sizes = np.array(self.block_sizes or [0], np.int64)
+        counts = np.zeros((len(sizes), LAST + 1), np.int64)
+        count = len(hashes)
+        changed_hashes, changed_kinds = np.empty(count, np.uint64), np.empty(count, np.uint8)
+        changed_times, changed_codes = np.empty(count, np.float64), np.empty(count, np.int32)
+        changed_stored = np.empty(count, np.int64)
+        gone = np.empty(count, np.uint64)
+        progress = np.zeros(1, PROGRESS)
+        reached = progress[0]
+        table = self.table
+        reached["live"], reached["unsaved"] = table.blocks, table.unsaved
+        reached["stored_tokens"] = self.stored_tokens
+        event_codes, event_times = np.array(codes, np.int32), np.array(times, np.float64)
+        while True:
+            outcome = count_copies(
+                table.entries,
+                table.room,
+                hashes,
+                ends,
+                event_codes,
+                event_times,
+                may_repeat,
+                sizes,
+                counts,
+                self.flow.lifetimes,
+                changed_hashes,
+                changed_kinds,
+                changed_times,
+                changed_codes,
+                changed_stored,
+                gone,
+                progress,
             )
-            self.flow.reannounced_blocks += reannounced
-            tally = merged((tally, rest))
-        self._write_back(entries)
-        stored = self._stored(pending, repeated)
-        self._count(tally, self.stored_tokens + stored)
-        self.stored_tokens += int(stored[-1])
-
-    def _stored(self, pending: list[Pending], repeated: set[int]) -> npt.NDArray[np.int64]:
-        """Return the tokens stored before each place in the stream, and at its end.
-
-        What only repeats resident blocks stores nothing.
-        """
-        sizes = [
-            0 if code == REMOVAL or event in repeated else self.block_sizes[code]
-            for event, (_, _, code) in enumerate(pending)
-        ]
-        lengths = [len(packed) // HASH_BYTES for packed, _, _ in pending]
-        return np.concatenate(([0], np.cumsum(np.repeat(np.array(sizes, np.int64), lengths))))
-
-    @staticmethod
-    def _only_repeated(operations: Operations, course: Course, events: list[int]) -> set[int]:
-        """Return the events that may only repeat what is resident.
-
-        `course` counts all of them, so a hash it finds absent is absent.
-        """
-        absent = operations.event[course.fill]
-        return set(events) - set(absent.tolist())
-
-    def _entries(self, keys: Keys) -> Entries:
-        slots = self.table.find(keys)
-        resident = slots != ABSENT
-        copies = np.where(resident, self.table.copies[slots], 0).astype(np.int32)
-        return Entries(
-            keys, slots, copies, self.table.births[slots], self.table.size_codes[slots].astype(np.int32)
+            table.blocks = int(reached["live"])
+            if outcome == FINISHED:
+                break
+            if outcome == NEEDS_ROOM:
+                table.grow(table.blocks + 1)
+            else:
+                code = int(event_codes[reached["event"]])
+                self._count_of_several_sizes(int(hashes[reached["place"]]), code, counts, reached)
+        table.unsaved = int(reached["unsaved"])
+        self.stored_tokens = int(reached["stored_tokens"])
+        table.shrink_if_sparse()
+        if reached["gone"]:
+            self.gone.append(gone[: reached["gone"]].copy())
+        self._count(counts, reached)
+        changed = slice(int(reached["changes"]))
+        self._record(
+            changed_hashes[changed],
+            changed_kinds[changed],
+            changed_times[changed],
+            changed_codes[changed],
+            changed_stored[changed],
         )
 
-    def _count(self, tally: Tally, stored_before: npt.NDArray[np.int64]) -> None:
+    def _count_of_several_sizes(
+        self, block: int, code: int, counts: npt.NDArray[np.int64], reached: Any
+    ) -> None:
+        """Apply one operation on a resident block whose copies differ in size; its first copy stays.
+
+        The latest of the others leaves first.
+        """
+        entry = self.table.entry(block)
+        if code == REMOVAL:
+            others = self._other_sizes[block]
+            counts[others.pop(), REMOVED] += 1
+            entry["copies"] -= 1
+            if not others:
+                del self._other_sizes[block]
+        else:
+            self._other_sizes.setdefault(block, []).append(code)
+            counts[code, STORED] += 1
+            reached["stored_tokens"] += self.block_sizes[code]
+            entry["copies"] += 1
+        entry["several_sizes"] = block in self._other_sizes
+        if entry["unsaved"] == SAVED:
+            entry["unsaved"] = CHANGED
+            reached["unsaved"] += 1
+        reached["place"] += 1
+
+    def _count(self, counts: npt.NDArray[np.int64], reached: Any) -> None:
         flow = self.flow
-        flow.unknown_removed_blocks += tally.unknown_removed
+        flow.unknown_removed_blocks += int(reached["unknown_removed"])
+        flow.reannounced_blocks += int(reached["reannounced"])
         for code, size in enumerate(self.block_sizes):
-            stored, filled = int(tally.stored[code]), int(tally.filled[code])
-            removed, evicted = int(tally.removed[code]), int(tally.evicted[code])
+            stored, filled = int(counts[code, STORED]), int(counts[code, FIRST])
+            removed, evicted = int(counts[code, REMOVED]), int(counts[code, LAST])
             self.entries[code] += stored - removed
             self.blocks[code] += filled - evicted
             self.removed[code] += removed
@@ -198,87 +238,57 @@ class Pool:
             flow.removed_blocks += removed
             flow.evicted_blocks += evicted
             flow.evicted_tokens += evicted * size
-        if len(tally.lifetimes):
-            flow.lifetimes += histogram.count(tally.lifetimes)
-        order = tally.order()
-        self._record(
-            tally.keys[order],
-            tally.kinds[order],
-            tally.times[order],
-            tally.codes[order],
-            stored_before[tally.places[order]],
-        )
 
-    def _write_back(self, entries: Entries) -> None:
-        known = entries.slots != ABSENT
-        stays = entries.copies > 0
-        leaves = known & ~stays
-        if leaves.any():
-            self.table.free(entries.slots[leaves])
-            self.gone.append(entries.keys[leaves])
-        kept = known & stays
-        self._write(entries.slots[kept], entries, kept)
-        coming = stays & ~known
-        if coming.any():
-            self._write(self.table.insert(entries.keys[coming]), entries, coming)
-        self.touched += len(entries.keys)
-
-    def _write(self, slots: Ints, entries: Entries, chosen: Bools) -> None:
-        self.table.copies[slots] = entries.copies[chosen]
-        self.table.births[slots] = entries.births[chosen]
-        self.table.size_codes[slots] = entries.codes[chosen]
-        self.table.changed[slots] = True
+    @property
+    def touched(self) -> int:
+        """How many entries the next checkpoint must hold to be up to date."""
+        return self.table.unsaved + sum(map(len, self.gone))
 
     def put(
         self,
-        keys: Keys,
+        hashes: Hashes,
         copies: npt.NDArray[np.int32],
         births: npt.NDArray[np.float64],
         codes: npt.NDArray[np.uint16],
     ) -> None:
-        """Set the entries of sorted, distinct keys as a checkpoint holds them; zero copies removes one."""
-        self._write_back(Entries(keys, self.table.find(keys), copies, births, codes.astype(np.int32)))
-        self.saved()
+        """Set entries as a checkpoint has them; zero copies removes one."""
+        self.table.put(hashes, copies, births, codes)
+        for block in self._other_sizes:
+            self.table.entry(block)["several_sizes"] = 1
 
     def saved(self) -> None:
         """Count everything as part of a checkpoint."""
-        self.touched = 0
         self.gone.clear()
-        self.table.changed[:] = False
+        self.table.saved()
 
     def other_sizes(self) -> dict[int, list[int]]:
         """Return, per hash, the block sizes of copies beyond the first that differ from the entry's."""
-        keys = np.fromiter(self._other_sizes, np.uint64, len(self._other_sizes))
         return {
-            block: [self.block_sizes[code] for code in codes]
-            for block, codes in zip(hashes_of(keys).tolist(), self._other_sizes.values(), strict=True)
+            block: [self.block_sizes[code] for code in codes] for block, codes in self._other_sizes.items()
         }
 
     def restore_other_sizes(self, sizes: dict[int, list[int]]) -> None:
-        """Undo `other_sizes`."""
-        keys = keys_of(np.fromiter(sizes, np.uint64, len(sizes))).tolist()
-        self._other_sizes = {
-            key: [self._codes[size] for size in each] for key, each in zip(keys, sizes.values(), strict=True)
-        }
+        """Undo `other_sizes`; the entries follow."""
+        self._other_sizes = {block: [self._codes[size] for size in each] for block, each in sizes.items()}
 
     def _record(
         self,
-        keys: Keys,
+        hashes: Hashes,
         kinds: npt.NDArray[np.uint8],
         times: npt.NDArray[np.float64],
         codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16],
         stored: npt.NDArray[np.int64],
     ) -> None:
-        if len(keys):
+        if len(hashes):
             self.changes.append(
                 Changes(
                     self.medium,
                     self.group_idx,
-                    hashes_of(keys),
-                    kinds,
-                    times,
+                    hashes.copy(),
+                    kinds.copy(),
+                    times.copy(),
                     self.sizes_of(codes),
-                    stored,
+                    stored.copy(),
                     self.store_only,
                 )
             )

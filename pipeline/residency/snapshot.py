@@ -17,7 +17,7 @@ from pipeline.residency.granularity import GranularPool
 from pipeline.residency.health import Health
 from pipeline.residency.pool import Pool
 from pipeline.residency.source import SourceResidency
-from pipeline.residency.table import hashes_of, keys_of
+from pipeline.residency.table import Entries
 from pipeline.residency.trust import Since, SourceTrust
 from schemas.checkpoints import (
     BASE,
@@ -247,47 +247,35 @@ def _records(pools: list[_Entries]) -> list[list[PoolEntries]]:
 
 
 def _all_entries(pool: Pool) -> _Entries:
-    return _entries_at(pool, pool.table.live())
+    return _columns(pool, pool.table.live())
 
 
 def _changed_entries(pool: Pool) -> Iterator[_Entries]:
     """Yield what went since the last checkpoint, then what is there and was written since."""
     gone = np.concatenate(pool.gone) if pool.gone else np.empty(0, np.uint64)
-    nothing = np.zeros(len(gone), np.uint32)
-    yield _columns(pool, gone, nothing.view(np.int32), nothing.astype(np.float64), nothing)
-    table = pool.table
-    yield _entries_at(pool, np.flatnonzero(table.changed & (table.copies > 0)))
+    nothing = np.zeros(len(gone), "<u4")
+    yield pool, (gone.astype("<u8"), nothing, nothing.astype("<f8"), nothing)
+    yield _columns(pool, pool.table.changed())
 
 
-def _entries_at(pool: Pool, slots: npt.NDArray[np.intp]) -> _Entries:
-    table = pool.table
-    sizes = pool.sizes_of(table.size_codes[slots])
-    return _columns(pool, table.keys[slots], table.copies[slots], table.births[slots], sizes)
-
-
-def _columns(
-    pool: Pool,
-    keys: npt.NDArray[np.uint64],
-    copies: npt.NDArray[np.int32],
-    births: npt.NDArray[np.float64],
-    block_sizes: npt.NDArray[np.uint32],
-) -> _Entries:
+def _columns(pool: Pool, entries: Entries) -> _Entries:
     return pool, (
-        hashes_of(keys).astype("<u8"),
-        copies.astype("<i4"),
-        births.astype("<f8"),
-        block_sizes.astype("<u4"),
+        entries["hash"].astype("<u8"),
+        entries["copies"].astype("<i4"),
+        entries["birth"].astype("<f8"),
+        pool.sizes_of(entries["size_code"]).astype("<u4"),
     )
 
 
 def _restore_entries(pool: Pool, entries: PoolEntries) -> None:
-    keys = keys_of(np.frombuffer(entries.hashes, "<u8"))
-    order = np.argsort(keys)
-    keys = keys[order]
-    copies = np.frombuffer(entries.copies, "<i4")[order]
-    births = np.frombuffer(entries.births, "<f8")[order]
-    sizes = np.frombuffer(entries.block_sizes, "<u4")[order]
-    codes = np.zeros(len(keys), np.uint16)
+    sizes = np.frombuffer(entries.block_sizes, "<u4")
+    codes = np.zeros(len(sizes), np.uint16)
     for code, size in enumerate(pool.block_sizes):
         codes[sizes == size] = code
-    pool.put(keys, copies, births, codes)
+    # Copies, because what is compiled takes arrays that can be written.
+    pool.put(
+        np.frombuffer(entries.hashes, "<u8").astype(np.uint64),
+        np.frombuffer(entries.copies, "<i4").astype(np.int32),
+        np.frombuffer(entries.births, "<f8").astype(np.float64),
+        codes,
+    )

@@ -1,175 +1,335 @@
-"""A hash table of resident blocks in numpy columns: about 40 bytes a block, looked up by the thousand.
+"""Resident blocks in a flat hash table, and the loop that counts their copies, compiled.
 
-Buckets of eight slots; a key lives in its own bucket or, when that was full, in the next one that had
-room. A slot that was used once never counts as unused again, so a search may stop at the first bucket
-with a slot that was never used. The bucket of a key is its high bits: sorted keys walk memory in order.
+Linear probing at a load of at most three quarters; a slot without copies is free. An entry that leaves
+draws those behind it back towards their own slots (Knuth 6.4, algorithm R), so nothing is left to mark
+where it was. All that is compiled stands in one file: numba compiles anew what it has kept when the file
+of a function changes, not when the file of a function called by it does.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-Keys = npt.NDArray[np.uint64]
-Copies = npt.NDArray[np.int32]
-Slots = npt.NDArray[np.intp]
+from pipeline.compiled import compiled
+from schemas.residency import EVICTED, FILLED
 
-WIDTH: Final = 8
-FILL_AFTER_REBUILD: Final = 0.55
-FILL_LIMIT: Final = 0.8
-UNUSED: Final = -1
-ABSENT: Final = -1
-_HIGH = np.uint64(32)
-_SPREAD = 0x9E3779B97F4A7C15
-"""2**64 divided by the golden ratio: odd, so multiplying by it is a bijection (Knuth 6.4)."""
-_GATHER = pow(_SPREAD, -1, 1 << 64)
+Hashes = npt.NDArray[np.uint64]
+Entries = npt.NDArray[np.void]
 
+ENTRY: Final = np.dtype(
+    [
+        ("hash", np.uint64),
+        ("birth", np.float64),  # event time of the first copy
+        ("copies", np.int32),  # 0: the slot is free
+        ("size_code", np.uint16),  # of the first copy's block size
+        ("unsaved", np.uint8),  # SAVED, CHANGED or NEW
+        ("several_sizes", np.uint8),  # 1: copies of other sizes than the first one's are there, too
+    ]
+)
+SAVED: Final = 0
+"""As the last checkpoint has it."""
+CHANGED: Final = 1
+"""Otherwise than the last checkpoint has it."""
+NEW: Final = 2
+"""Not in the last checkpoint."""
 
-_KEY_OF_ZERO = np.uint64(0xD1B54A32D192ED03)
+PROGRESS: Final = np.dtype(
+    [
+        ("event", np.int64),
+        ("place", np.int64),
+        ("live", np.int64),
+        ("unsaved", np.int64),
+        ("changes", np.int64),
+        ("gone", np.int64),
+        ("unknown_removed", np.int64),
+        ("reannounced", np.int64),
+        ("stored_tokens", np.int64),
+    ]
+)
+"""How far `count_copies` came, and what it counted."""
 
+REMOVAL: Final = -1
+"""In place of a size code: the blocks of the event left."""
 
-def keys_of(hashes: npt.NDArray[np.uint64]) -> Keys:
-    """Return the keys of block hashes: as many, evenly spread whatever the engine's hashes look like.
+STORED, FIRST, REMOVED, LAST = range(4)
+"""Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
 
-    Key 0 marks free slots, so the hash 0 shares its key with one other of the 2**64.
-    """
-    keys: Keys = hashes * np.uint64(_SPREAD)
-    keys[keys == 0] = _KEY_OF_ZERO
-    return keys
+FINISHED, NEEDS_ROOM, NEEDS_SIZES = range(3)
+"""Why `count_copies` returned; in the last two cases before the operation at `place`."""
 
-
-def hashes_of(keys: Keys) -> npt.NDArray[np.uint64]:
-    """Return the block hashes of keys."""
-    hashes: npt.NDArray[np.uint64] = keys * np.uint64(_GATHER)
-    hashes[keys == _KEY_OF_ZERO] = 0
-    return hashes
+_LEAST_SLOTS = 16
+_LOAD_LIMIT = 0.75
+_LOAD_AFTER_REBUILD = 0.5
+_LOAD_OF_TOO_LARGE = 0.125
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 divided by the golden ratio: spreads hashes of any kind over the slots (Knuth 6.4)."""
+_HALF = np.uint64(32)
+_HISTOGRAM_BUCKETS = 36
 
 
 class BlockTable:
-    """Columns indexed by slot. `copies` is UNUSED for a slot never used, 0 for one that was given back."""
+    """Entries of resident blocks at their slots."""
 
     def __init__(self, blocks: int = 0) -> None:
-        self._allocate(blocks)
-
-    def _allocate(self, blocks: int) -> None:
-        self._buckets = max(1, int(blocks / (WIDTH * FILL_AFTER_REBUILD)) + 1)
-        slots = self._buckets * WIDTH
-        self.keys: Keys = np.zeros(slots, np.uint64)
-        self.copies: Copies = np.full(slots, UNUSED, np.int32)
-        self.births: npt.NDArray[np.float64] = np.zeros(slots, np.float64)
-        self.size_codes: npt.NDArray[np.uint16] = np.zeros(slots, np.uint16)
-        self.changed: npt.NDArray[np.bool_] = np.zeros(slots, np.bool_)
-        """Set by whoever writes a slot; for the next checkpoint."""
-        self._used = 0
+        self.entries = _vacant(blocks)
+        self.blocks = 0
+        self.unsaved = 0
+        """Entries that are CHANGED or NEW."""
 
     @property
     def bytes_allocated(self) -> int:
-        """Return the size of the columns in bytes."""
-        columns = (self.keys, self.copies, self.births, self.size_codes, self.changed)
-        return sum(column.nbytes for column in columns)
+        return int(self.entries.nbytes)
 
-    def live(self) -> Slots:
-        """Return the slots of all resident blocks."""
-        return np.flatnonzero(self.copies > 0)
+    @property
+    def room(self) -> int:
+        """How many blocks fit before the table must grow."""
+        return int(len(self.entries) * _LOAD_LIMIT)
 
-    def _home(self, keys: Keys) -> Slots:
-        home: Slots = (((keys >> _HIGH) * np.uint64(self._buckets)) >> _HIGH).astype(np.intp)
-        return home
+    def live(self) -> Entries:
+        """Return a copy of the entries of all resident blocks, in no order of meaning."""
+        return self._chosen(self.entries["copies"] > 0)
 
-    def find(self, keys: Keys) -> Slots:
-        """Return the slot of each resident key, ABSENT for the others. Fast when keys are sorted."""
-        result, going = self._look(self._home(keys), keys)
-        pending = going
-        bucket = self._home(keys[going])
-        while len(pending):
-            bucket = (bucket + 1) % self._buckets
-            slots, going = self._look(bucket, keys[pending])
-            result[pending] = slots
-            pending, bucket = pending[going], bucket[going]
-        return result
+    def changed(self) -> Entries:
+        """Return a copy of the entries that differ from the last checkpoint or are not in it."""
+        return self._chosen((self.entries["unsaved"] != SAVED) & (self.entries["copies"] > 0))
 
-    def _look(self, bucket: Slots, keys: Keys) -> tuple[Slots, Slots]:
-        """Return where each key is in its bucket, and the indices of those to be sought in the next one."""
-        column = _first(_row_bits(self.keys.reshape(-1, WIDTH).take(bucket, axis=0) == keys[:, None]))
-        slots = bucket * WIDTH + column
-        missing = np.flatnonzero(column == WIDTH)
-        slots[missing] = ABSENT
-        # A bucket fills from the left, so it is full when its last slot is used.
-        last = bucket[missing] * WIDTH + (WIDTH - 1)
-        return slots, missing[self.copies.take(last) != UNUSED]
+    def _chosen(self, slots: npt.NDArray[np.bool_]) -> Entries:
+        entries: Entries = self.entries[slots]
+        return entries
 
-    def insert(self, keys: Keys) -> Slots:
-        """Give each of the sorted, distinct, absent keys a slot with one copy and return the slots.
+    def saved(self) -> None:
+        """Note that a checkpoint has everything."""
+        if self.unsaved:
+            self.entries["unsaved"] = SAVED
+            self.unsaved = 0
 
-        May move every other slot: slots returned earlier are void afterwards.
+    def entry(self, block: int) -> Any:
+        """Return the entry of a block for reading and writing, one without copies if it is not resident.
+
+        Holds until the table changes.
         """
-        if self._used + len(keys) > FILL_LIMIT * self._buckets * WIDTH:
-            self._rebuild(len(keys))
-        result = np.empty(len(keys), np.intp)
-        pending = np.arange(len(keys))
-        bucket = self._home(keys)
-        while len(pending):
-            column, placed = self._vacancies(bucket)
-            slots = (bucket * WIDTH + column)[placed]
-            self._used += int(np.count_nonzero(self.copies.take(slots) == UNUSED))
-            self.keys[slots] = keys[pending[placed]]
-            self.copies[slots] = 1
-            result[pending[placed]] = slots
-            left = ~placed
-            pending, bucket = pending[left], (bucket[left] + 1) % self._buckets
-            order = np.argsort(bucket, kind="stable")
-            pending, bucket = pending[order], bucket[order]
-        return result
+        return self.entries[find(self.entries, np.uint64(block))]
 
-    def _vacancies(self, bucket: Slots) -> tuple[Slots, npt.NDArray[np.bool_]]:
-        """Return a free column for each of the sorted buckets, a different one for each equal bucket."""
-        free = _row_bits(self.keys.reshape(-1, WIDTH).take(bucket, axis=0) == 0)
-        again = np.flatnonzero(bucket[1:] == bucket[:-1]) + 1
-        if len(again):
-            rank = _rank_in_run(bucket)[again]
-            while len(again):
-                free[again] &= free[again] - 1
-                rank -= 1
-                again, rank = again[rank > 0], rank[rank > 0]
-        column = _first(free)
-        return column, column < WIDTH
+    def grow(self, blocks: int) -> None:
+        """Make room for as many blocks in all."""
+        self._rebuild(max(blocks, self.blocks))
 
-    def free(self, slots: Slots) -> None:
-        """Give slots back: their blocks left."""
-        self.copies[slots] = 0
-        self.keys[slots] = 0
+    def shrink_if_sparse(self) -> None:
+        """Give memory back when most blocks have left."""
+        slots = len(self.entries)
+        if slots > _LEAST_SLOTS and self.blocks < slots * _LOAD_OF_TOO_LARGE:
+            self._rebuild(self.blocks)
 
-    def _rebuild(self, coming: int) -> None:
-        live = self.live()
-        live = live[np.argsort(self.keys[live])]
-        keys, copies = self.keys[live], self.copies[live]
-        births, size_codes, changed = self.births[live], self.size_codes[live], self.changed[live]
-        self._allocate(len(live) + coming)
-        slots = self.insert(keys)
-        self.copies[slots], self.births[slots], self.size_codes[slots] = copies, births, size_codes
-        self.changed[slots] = changed
+    def put(
+        self,
+        hashes: Hashes,
+        copies: npt.NDArray[np.int32],
+        births: npt.NDArray[np.float64],
+        codes: npt.NDArray[np.uint16],
+    ) -> None:
+        """Set entries as a checkpoint has them; zero copies removes one."""
+        if self.blocks + len(hashes) > self.room:
+            self.grow(self.blocks + len(hashes))
+        self.blocks = put_entries(self.entries, self.blocks, hashes, copies, births, codes)
+
+    def _rebuild(self, blocks: int) -> None:
+        old, self.entries = self.entries, _vacant(blocks)
+        move_entries(old, self.entries)
 
 
-def _row_bits(rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    """Return each row of eight booleans as one word, column c in byte c."""
-    words: npt.NDArray[np.uint64] = rows.view("<u8").ravel()
-    return words
+def _vacant(blocks: int) -> Entries:
+    return np.zeros(max(_LEAST_SLOTS, int(blocks / _LOAD_AFTER_REBUILD) + 1), ENTRY)
 
 
-def _first(words: npt.NDArray[np.uint64]) -> Slots:
-    """Return the first true column of each row, WIDTH where there is none.
+@compiled
+def _home(entries: Any, block: np.uint64) -> int:
+    slot: int = np.intp((((block * _SPREAD) >> _HALF) * np.uint64(len(entries))) >> _HALF)
+    return slot
 
-    The bits below the lowest one that is set are counted; argmax along rows this short is far slower.
+
+@compiled
+def find(entries: Any, block: np.uint64) -> int:
+    """Return the slot of a block, or the free one where it would come."""
+    slot = _home(entries, block)
+    while entries[slot].copies != 0 and entries[slot].hash != block:
+        slot += 1
+        if slot == len(entries):
+            slot = 0
+    return slot
+
+
+@compiled
+def _remove(entries: Any, slot: int) -> None:
+    slots = len(entries)
+    free = at = slot
+    while True:
+        at += 1
+        if at == slots:
+            at = 0
+        if entries[at].copies == 0:
+            break
+        home = _home(entries, entries[at].hash)
+        # An entry may not come before its own slot.
+        if (at - home) % slots >= (at - free) % slots:
+            entries[free] = entries[at]
+            free = at
+    entries[free].copies = 0
+
+
+@compiled
+def move_entries(source: Any, target: Any) -> None:
+    """Put all entries into a table that has none."""
+    for slot in range(len(source)):
+        if source[slot].copies != 0:
+            target[find(target, source[slot].hash)] = source[slot]
+
+
+@compiled
+def put_entries(entries: Any, live: int, hashes: Any, copies: Any, births: Any, codes: Any) -> int:
+    """Set entries, or remove those without copies; `entries` has room. Return how many there are then."""
+    for place in range(len(hashes)):
+        slot = find(entries, hashes[place])
+        entry = entries[slot]
+        known = entry.copies != 0
+        if copies[place] <= 0:
+            if known:
+                _remove(entries, slot)
+                live -= 1
+            continue
+        if not known:
+            live += 1
+        entry.hash = hashes[place]
+        entry.birth = births[place]
+        entry.copies = copies[place]
+        entry.size_code = codes[place]
+        entry.unsaved = SAVED
+        entry.several_sizes = 0
+    return live
+
+
+@compiled
+def _bucket(seconds: float) -> int:
+    # As `pipeline.residency.histogram.bucket_of`.
+    if not seconds > 0.0:
+        return 0
+    exponent = math.frexp(seconds)[1] + 10
+    return min(max(exponent, 0), _HISTOGRAM_BUCKETS - 1)
+
+
+@compiled
+def _all_resident(entries: Any, hashes: Any, start: int, end: int) -> bool:
+    for place in range(start, end):  # noqa: SIM110 - a generator cannot be compiled
+        if entries[find(entries, hashes[place])].copies == 0:
+            return False
+    return True
+
+
+@compiled
+def count_copies(
+    entries: Any,
+    room: int,
+    hashes: Any,
+    ends: Any,
+    codes: Any,
+    times: Any,
+    may_repeat: Any,
+    sizes: Any,
+    counts: Any,
+    lifetimes: Any,
+    changed_hashes: Any,
+    changed_kinds: Any,
+    changed_times: Any,
+    changed_codes: Any,
+    changed_stored: Any,
+    gone: Any,
+    progress: Any,
+) -> int:
+    """Apply events in order until all are applied, or one operation needs the interpreter.
+
+    Event i has the hashes up to ends[i]; codes[i] is the code of their block size, or REMOVAL; with
+    may_repeat[i] it counts only if one of its hashes is absent. A count never falls below zero: removals
+    of unknown blocks are normal after joining late. Writes what became and ceased to be resident to
+    `changed_*`, with the tokens stored before, and to `gone` which of the last checkpoint's blocks left.
     """
-    lowest = words & (~words + np.uint64(1))
-    columns: Slots = (np.bitwise_count(lowest - np.uint64(1)) >> 3).astype(np.intp)
-    return columns
-
-
-def _rank_in_run(sorted_values: Slots) -> Slots:
-    """Return 0, 1, 2, ... within each run of equal values."""
-    index = np.arange(len(sorted_values))
-    starts = np.concatenate(([True], sorted_values[1:] != sorted_values[:-1]))
-    return index - np.maximum.accumulate(np.where(starts, index, 0))
+    reached = progress[0]
+    event, place = reached.event, reached.place
+    live, unsaved, changes = reached.live, reached.unsaved, reached.changes
+    stored_tokens = reached.stored_tokens
+    outcome = FINISHED
+    while event < len(ends) and outcome == FINISHED:
+        code, at, end = codes[event], times[event], ends[event]
+        begins = place == (ends[event - 1] if event > 0 else 0)
+        if begins and may_repeat[event] and _all_resident(entries, hashes, place, end):
+            reached.reannounced += end - place
+            place = end
+        while place < end:
+            block = hashes[place]
+            slot = find(entries, block)
+            entry = entries[slot]
+            if code != REMOVAL:
+                if entry.copies == 0:
+                    if live >= room:
+                        outcome = NEEDS_ROOM
+                        break
+                    entry.hash = block
+                    entry.birth = at
+                    entry.size_code = code
+                    entry.unsaved = NEW
+                    entry.several_sizes = 0
+                    live += 1
+                    unsaved += 1
+                    counts[code, FIRST] += 1
+                    changed_hashes[changes] = block
+                    changed_kinds[changes] = FILLED
+                    changed_times[changes] = at
+                    changed_codes[changes] = code
+                    changed_stored[changes] = stored_tokens
+                    changes += 1
+                elif entry.size_code != code:
+                    outcome = NEEDS_SIZES
+                    break
+                elif entry.unsaved == SAVED:
+                    entry.unsaved = CHANGED
+                    unsaved += 1
+                entry.copies += 1
+                counts[code, STORED] += 1
+                stored_tokens += sizes[code]
+            elif entry.copies == 0:
+                reached.unknown_removed += 1
+            elif entry.several_sizes != 0:
+                outcome = NEEDS_SIZES
+                break
+            else:
+                counts[entry.size_code, REMOVED] += 1
+                if entry.copies > 1:
+                    entry.copies -= 1
+                    if entry.unsaved == SAVED:
+                        entry.unsaved = CHANGED
+                        unsaved += 1
+                else:
+                    counts[entry.size_code, LAST] += 1
+                    lifetimes[_bucket(at - entry.birth)] += 1
+                    changed_hashes[changes] = block
+                    changed_kinds[changes] = EVICTED
+                    changed_times[changes] = at
+                    changed_codes[changes] = entry.size_code
+                    changed_stored[changes] = stored_tokens
+                    changes += 1
+                    if entry.unsaved != SAVED:
+                        unsaved -= 1
+                    if entry.unsaved != NEW:
+                        gone[reached.gone] = block
+                        reached.gone += 1
+                    live -= 1
+                    _remove(entries, slot)
+            place += 1
+        if outcome == FINISHED:
+            event += 1
+    reached.event, reached.place = event, place
+    reached.live, reached.unsaved, reached.changes = live, unsaved, changes
+    reached.stored_tokens = stored_tokens
+    return outcome

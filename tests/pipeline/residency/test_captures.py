@@ -12,7 +12,6 @@ import pytest
 
 from connectors.normalise import Normaliser
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.table import hashes_of
 from schemas.events import Batch, EventsRecord, Opened
 from schemas.settings import Worker
 
@@ -71,11 +70,7 @@ def test_counts_equal_the_engine_at_every_sequence_number(name: str, restored: b
         (group, block): copies
         for (medium, group), pool in source.pools.items()
         if medium == "gpu"
-        for block, copies in zip(
-            hashes_of(pool.table.keys[pool.table.live()]).tolist(),
-            pool.table.copies[pool.table.live()].tolist(),
-            strict=True,
-        )
+        for block, copies in pool.table.live()[["hash", "copies"]].tolist()
     }
     final: dict[tuple[int, int], int] = {}
     for row in expected["final_cached"]:

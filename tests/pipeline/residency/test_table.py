@@ -1,4 +1,4 @@
-"""The block table against a dict."""
+"""The compiled table and its loop against a dict."""
 
 from __future__ import annotations
 
@@ -6,39 +6,151 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.residency.table import ABSENT, BlockTable, hashes_of, keys_of
+from pipeline.residency.table import (
+    CHANGED,
+    FINISHED,
+    NEEDS_ROOM,
+    NEW,
+    PROGRESS,
+    REMOVAL,
+    SAVED,
+    BlockTable,
+    count_copies,
+)
 
-# Keys that share their high bits share a bucket, so that overflow into the next one is exercised.
-crowded = st.integers(0, 3).flatmap(lambda high: st.integers(1, 40).map(lambda low: (high << 62) | low))
+# Multiples of 2**64 / golden ratio's inverse fall on neighbouring slots, those beyond the end on the first
+# ones: long runs of entries that are not at their own slots.
+_GATHER = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+crowded = st.tuples(st.sampled_from([0, 1, 7, 15]), st.integers(0, 30)).map(
+    lambda place: ((place[0] << 60) + place[1]) * _GATHER % 2**64
+)
 
 
-@settings(max_examples=100, deadline=None)
+def entries_of(table: BlockTable) -> dict[int, tuple[int, float, int]]:
+    live = table.live()[["hash", "copies", "birth", "size_code"]].tolist()
+    entries = {block: (copies, birth, code) for block, copies, birth, code in live}
+    assert len(entries) == len(live) == table.blocks
+    return entries
+
+
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.dictionaries(crowded, st.integers(0, 3), max_size=30), max_size=12))
-def test_table_equals_dict(rounds: list[dict[int, int]]) -> None:
+def test_entries_that_are_set_equal_a_dict(rounds: list[dict[int, int]]) -> None:
     table = BlockTable()
-    model: dict[int, int] = {}
-    for wanted in rounds:
-        keys = np.array(sorted(wanted), np.uint64)
-        slots = table.find(keys)
-        for key, slot in zip(keys.tolist(), slots.tolist(), strict=True):
-            assert (slot != ABSENT) == (key in model)
-            if slot != ABSENT:
-                assert table.keys[slot] == key
-                assert table.copies[slot] == model[key]
-        known = slots != ABSENT
-        table.copies[slots[known]] = [wanted[key] for key in keys[known].tolist()]
-        table.free(slots[known & np.array([wanted[key] == 0 for key in keys.tolist()], np.bool_)])
-        coming = keys[~known & np.array([wanted[key] > 0 for key in keys.tolist()], np.bool_)]
-        placed = table.insert(coming)  # may replace the columns, so it comes first
-        table.copies[placed] = [wanted[key] for key in coming.tolist()]
-        for key, copies in wanted.items():
-            model[key] = copies
+    model: dict[int, tuple[int, float, int]] = {}
+    for number, wanted in enumerate(rounds):
+        size = len(wanted)
+        table.put(
+            np.array([*wanted], np.uint64),
+            np.array([*wanted.values()], np.int32),
+            np.full(size, float(number)),
+            np.full(size, number, np.uint16),
+        )
+        for block, copies in wanted.items():
+            model[block] = (copies, float(number), number)
             if not copies:
-                del model[key]
-        assert sorted(table.keys[table.live()].tolist()) == sorted(model)
+                del model[block]
+        assert entries_of(table) == model
+        table.shrink_if_sparse()
+        assert entries_of(table) == model
+        assert all(table.entry(block)["copies"] == model.get(block, (0,))[0] for block in wanted)
 
 
-@given(st.lists(st.integers(0, 2**64 - 1), max_size=50))
-def test_keys_are_a_bijection_of_hashes(hashes: list[int]) -> None:
-    packed = np.array(hashes, np.uint64)
-    assert hashes_of(keys_of(packed)).tolist() == hashes
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sets(crowded, max_size=12),
+    st.lists(st.tuples(st.lists(crowded, max_size=20), st.booleans(), st.booleans()), max_size=30),
+)
+def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], bool, bool]]) -> None:
+    table = BlockTable()
+    blocks = np.array(sorted(saved), np.uint64)
+    count = len(blocks)
+    table.put(blocks, np.ones(count, np.int32), np.zeros(count), np.zeros(count, np.uint16))
+    model = dict.fromkeys(saved, (1, 0.0, 0))
+    states = dict.fromkeys(saved, SAVED)
+    gone: list[int] = []
+    changes: list[tuple[int, int, float, int]] = []
+    unknown = repeated = tokens = 0
+    for number, (hashes, stores, may_repeat) in enumerate(events, 1):
+        at = float(number)
+        if stores and may_repeat and all(block in model for block in hashes):
+            repeated += len(hashes)
+            continue
+        for block in hashes:
+            copies, birth, code = model.get(block, (0, at, 0))
+            if stores:
+                if not copies:
+                    changes.append((block, 0, at, tokens))
+                    states[block] = NEW
+                model[block] = (copies + 1, birth, code)
+                tokens += 16
+            elif not copies:
+                unknown += 1
+                continue
+            elif copies > 1:
+                model[block] = (copies - 1, birth, code)
+            else:
+                changes.append((block, 1, at, tokens))
+                if states.pop(block) != NEW:
+                    gone.append(block)
+                del model[block]
+                continue
+            states[block] = states[block] or CHANGED
+
+    flat = np.array([block for hashes, _, _ in events for block in hashes], np.uint64)
+    ends = np.cumsum([0, *(len(hashes) for hashes, _, _ in events)])[1:].astype(np.int64)
+    codes = np.array([0 if stores else REMOVAL for _, stores, _ in events], np.int32)
+    repeats = np.array([stores and may_repeat for _, stores, may_repeat in events], np.bool_)
+    counts, lifetimes = np.zeros((1, 4), np.int64), np.zeros(36, np.int64)
+    columns = [np.empty(len(flat), kind) for kind in (np.uint64, np.uint8, np.float64, np.int32, np.int64)]
+    left = np.empty(len(flat), np.uint64)
+    progress = np.zeros(1, PROGRESS)
+    progress["live"] = table.blocks
+    times, sizes = np.arange(1.0, len(events) + 1), np.array([16], np.int64)
+    while True:
+        outcome = count_copies(
+            table.entries,
+            table.room,
+            flat,
+            ends,
+            codes,
+            times,
+            repeats,
+            sizes,
+            counts,
+            lifetimes,
+            *columns,
+            left,
+            progress,
+        )
+        table.blocks = int(progress["live"][0])
+        if outcome == FINISHED:
+            break
+        assert outcome == NEEDS_ROOM
+        table.grow(table.blocks + 1)
+    reached = progress[0]
+    assert entries_of(table) == model
+    assert dict(table.live()[["hash", "unsaved"]].tolist()) == states
+    assert left[: reached["gone"]].tolist() == gone
+    found = [column[: reached["changes"]].tolist() for column in columns]
+    assert [*zip(found[0], found[1], found[2], found[4], strict=True)] == changes
+    assert (reached["unknown_removed"], reached["reannounced"]) == (unknown, repeated)
+    assert reached["stored_tokens"] == tokens == counts[0, 0] * 16
+    assert reached["unsaved"] == sum(state != SAVED for state in states.values())
+    assert counts[0, 1] - counts[0, 3] == len(model) - len(saved)
+    assert lifetimes.sum() == counts[0, 3]
+
+
+def test_a_table_that_emptied_gives_its_memory_back() -> None:
+    table = BlockTable()
+    blocks = np.arange(100_000, dtype=np.uint64)
+    one = np.ones(len(blocks), np.int32)
+    table.put(blocks, one, np.zeros(len(blocks)), np.zeros(len(blocks), np.uint16))
+    full = table.bytes_allocated
+    assert full / table.blocks <= 60
+    table.put(
+        blocks[100:], one[100:] * 0, np.zeros(len(blocks) - 100), np.zeros(len(blocks) - 100, np.uint16)
+    )
+    table.shrink_if_sparse()
+    assert table.bytes_allocated < full / 100
+    assert sorted(entries_of(table)) == list(range(100))
