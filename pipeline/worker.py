@@ -123,6 +123,7 @@ async def _run(settings: Settings) -> None:
     agents = [
         Agent(settings, role, _saving(settings.worker, tables, rollups, metrics), metrics, fatal=fatal)
         for role in (replica_agent(settings, shards=found["residency"].partitions), fleet_agent(settings))
+        if settings.worker.agents in ("both", role.name)
     ]
     pages = HealthPages(metrics.registry, lambda: all(agent.ready for agent in agents))
     if settings.worker.metrics_port:

@@ -96,8 +96,10 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the replica agent keeps state and writes tables. Values below the sane minimum are raised to it."""
+    """How the agents keep state and write tables. Values below the sane minimum are raised to it."""
 
+    agents: Literal["both", "replica", "fleet"] = "both"
+    """Which agents run in the process: apart, they can be scaled apart."""
     checkpoint_seconds: Seconds = 1.0
     """Interval of writing tables and committing state; also how fresh the tables are."""
     state_directory: str = ""
