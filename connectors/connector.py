@@ -343,7 +343,9 @@ class Connector:
         reports = QuietReports()
         while True:
             await asyncio.sleep(QUIET_CHECK_SECONDS)
-            if self._publisher.full:
+            if self._publisher.full or self._subscriber.behind:
+                # A source may seem quiet because its batches wait for us. A replay that was asked for now
+                # could begin behind these, and they would come late.
                 continue
             now = time.time()
             for key, stream in self.streams.items():

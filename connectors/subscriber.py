@@ -28,6 +28,8 @@ TURN_BYTES = 4 << 20
 """Likewise in payload bytes."""
 PAUSE_MILLISECONDS = 2
 """Rest after a turn that emptied the sockets: a turn costs the same for one message as for hundreds."""
+BEHIND_SECONDS = 2.5
+"""Sockets that were not all found empty for so long hold more than is taken: a look comes each second."""
 LOOK_SECONDS = 1.0
 """Which sockets are connected is looked up this often."""
 MESSAGE_OVERHEAD_BYTES = 200
@@ -109,6 +111,7 @@ class Subscriber:
         self._arrived: deque[Received] = deque()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
+        self._emptied_at = clock()
         self._full = False
         self._receiver: Receiver | None = None
         self._stopping = False
@@ -136,6 +139,11 @@ class Subscriber:
     def full(self) -> bool:
         """True while the sockets are left unread."""
         return self._full
+
+    @property
+    def behind(self) -> bool:
+        """True while messages may wait that nobody has seen: then a source that seems quiet need not be."""
+        return self._full or bool(self._arrived) or self._clock() - self._emptied_at > BEHIND_SECONDS
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -243,6 +251,8 @@ class Subscriber:
                 readable = [self._woken] if commands.poll(int(seconds * 1000)) else []
             elif rested:
                 readable = ready.wait(seconds)
+                if not readable:
+                    self._emptied_at = self._clock()
             else:
                 readable = [self._woken] if commands.poll(PAUSE_MILLISECONDS) else []
                 rested = True
@@ -251,6 +261,8 @@ class Subscriber:
                 readable = [socket for socket in readable if socket in sockets]
             if readable:
                 rested = self._turn(sockets, ready, readable)
+                if not rested:
+                    self._emptied_at = self._clock()
             if time.monotonic() >= look_at:
                 self._connections.look()
                 look_at = time.monotonic() + LOOK_SECONDS

@@ -20,7 +20,7 @@ import zmq
 
 END_SEQUENCE = b"\xff" * 8
 SEND_HWM = 100_000
-"""vLLM's default: messages queued for a subscriber before they are dropped."""
+"""vLLM's default."""
 LOSSLESS_HWM = 1_000
 """Waiting instead of dropping needs no deep queue, and a trace's batches are large."""
 LINGER_MILLISECONDS = 1_000
@@ -40,6 +40,8 @@ class PublisherSettings:
     buffer_steps: int = 10_000
     replay_frames: Literal[2, 3] = 3
     """2 answers `[b"", seq, payload]` (vLLM to 0.25), 3 `[b"", topic, seq, payload]`."""
+    send_hwm: int = SEND_HWM
+    """Messages queued for a subscriber before they are dropped."""
     lossless: bool = False
     """A full queue makes `publish` wait instead of dropping: for playing faster than real time."""
     replay_end: bool = True
@@ -67,7 +69,7 @@ class Publisher:
         self._pub = self._context.socket(zmq.XPUB)
         self._pub.setsockopt(zmq.XPUB_VERBOSER, 1)
         self._pub.setsockopt(zmq.XPUB_NODROP, int(settings.lossless))
-        self._pub.setsockopt(zmq.SNDHWM, LOSSLESS_HWM if settings.lossless else SEND_HWM)
+        self._pub.setsockopt(zmq.SNDHWM, LOSSLESS_HWM if settings.lossless else settings.send_hwm)
         self._pub.setsockopt(
             zmq.LINGER, LOSSLESS_LINGER_MILLISECONDS if settings.lossless else LINGER_MILLISECONDS
         )
