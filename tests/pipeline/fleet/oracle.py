@@ -60,16 +60,25 @@ class Oracle:
         self.sizes: dict[Any, int] = {}
         self.fills: dict[Any, dict[str, Any]] = {}
         self.needed: dict[Any, list[int]] = {}
+        self.places: set[tuple[str, str, int]] = set()
+        """(hash domain, medium, group) that ever held something."""
         self.redundancy: dict[Any, dict[int, dict[str, int]]] = {}
         """(hash domain, medium, group) -> window -> figures at its end, where something changed in it."""
 
     def apply(self, record: Any) -> None:
+        window: int | None = None
         for change in self._ordered(record):
+            if window is not None and max(self.clock, change.at) // WINDOW > window:
+                self._note_redundancy(window)
             self._apply(change)
             window = int(self.clock // WINDOW)
-            figures = self._redundancy()
-            for place in self.redundancy.keys() | figures.keys():
-                self.redundancy.setdefault(place, {})[window] = dict(figures.get(place, {}))
+        if window is not None:
+            self._note_redundancy(window)
+
+    def _note_redundancy(self, window: int) -> None:
+        figures = self._redundancy()
+        for place in self.places:
+            self.redundancy.setdefault(place, {})[window] = dict(figures.get(place, {}))
 
     def _ordered(self, record: Any) -> list[Change]:
         changes: list[Change] = []
@@ -149,6 +158,7 @@ class Oracle:
                     self.lost[block].pop(source, None)
             self.holding[block].setdefault(source, {})[change.medium] = change.announced
             self.sizes.setdefault(block, change.size)
+            self.places.add((block[0], change.medium, block[1]))
         elif change.medium in held:
             del held[change.medium]
             if not held:
