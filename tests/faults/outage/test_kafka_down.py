@@ -1,6 +1,6 @@
 """Kafka away under load: memory stays bounded, and what engines dropped meanwhile is in the log afterwards.
 
-The times are scaled down; KVLENS_TEST_OUTAGE_SECONDS=120 runs it as long as a real outage.
+The times are scaled down; TEST_OUTAGE_SECONDS=120 runs it as long as a real outage.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from schemas.events import EventsRecord, Gap, Stored
 from schemas.settings import Kafka, Settings
 
 ROOT = Path(__file__).resolve().parents[3]
-OUTAGE_SECONDS = float(os.environ.get("KVLENS_TEST_OUTAGE_SECONDS", "20"))
+OUTAGE_SECONDS = float(os.environ.get("TEST_OUTAGE_SECONDS", "20"))
 DEEP, SHORT = 100_000, 300
 """Steps that engines keep: all of the outage, and next to nothing of it."""
 BUFFERS = (DEEP, DEEP, DEEP, DEEP, DEEP, SHORT)
