@@ -39,6 +39,7 @@ from pipeline.saving import Saving
 from pipeline.store_client import without_pandas
 from pipeline.tables import Tables
 from pipeline.telemetry import HealthPages, WorkerMetrics
+from pipeline.warming import warm_up
 from pipeline.watchdog import Standing, Watchdog
 from schemas.rows import ModelRow
 from schemas.settings import Settings, Worker
@@ -88,9 +89,6 @@ def run(settings: Settings) -> None:
     uvloop.install()
     without_pandas()
     without_verification_retries()
-    # Records are structs without cycles: collecting them in small portions would only cost time.
-    gc.freeze()
-    gc.set_threshold(_GC_THRESHOLD)
     asyncio.run(_run(settings))
 
 
@@ -117,6 +115,10 @@ async def _run(settings: Settings) -> None:
         if not topic.partitions:
             raise TopicMissing(topic.name)
     topics.check(list(found.values()))
+    warm_up()
+    # Records are structs without cycles: collecting them in small portions would only cost time.
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
     metrics = WorkerMetrics()
     tables = Tables(settings.clickhouse)
     rollups = Rollups(settings.clickhouse, metrics)

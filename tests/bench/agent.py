@@ -171,6 +171,7 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
         "KVLENS_KAFKA__GROUP": settings.kafka.group,
         "KVLENS_CLICKHOUSE__URL": store_url,
         "KVLENS_CLICKHOUSE__DATABASE": settings.clickhouse.database,
+        "KVLENS_WORKER__AGENTS": "replica",
         "KVLENS_WORKER__MAX_CLOCK_BEHIND_SECONDS": "1e9",
     }
     with launched(["work"], environment) as worker:
