@@ -29,7 +29,7 @@ class FleetPart(msgspec.Struct, omit_defaults=True, gc=False):
     table: Literal["blocks", "pairs", "losses"]
     """Which table; the rows of `losses` are in the order of the log."""
     columns: list[bytes]
-    """The table's columns in their order, little-endian."""
+    """The fields of the table's rows in their order, little-endian."""
 
 
 class FleetSource(msgspec.Struct, array_like=True, gc=False):

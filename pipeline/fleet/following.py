@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.compiled import compiled
 from pipeline.fleet.causes import (
     CLEARED_BEFORE,
     COLD,
@@ -20,7 +21,6 @@ from pipeline.fleet.causes import (
     REANNOUNCED,
     UNKNOWN,
 )
-from pipeline.compiled import compiled
 from pipeline.fleet.index import (
     ANNOUNCED,
     F64,
@@ -178,10 +178,10 @@ def _needed_bucket(tokens: int) -> int:
 @compiled
 def _free_if_unused(blocks: Blocks, slot: int, counters: I64) -> None:
     if (
-        blocks.owners[slot] == 0
-        and blocks.holders[slot] == 0
-        and blocks.evicted[slot] == 0
-        and blocks.cleared[slot] == 0
+        blocks[slot].owners == 0
+        and blocks[slot].holders == 0
+        and blocks[slot].evicted == 0
+        and blocks[slot].cleared == 0
     ):
         free_block(blocks, slot)
         counters[USED_BLOCKS] -= 1
@@ -190,17 +190,17 @@ def _free_if_unused(blocks: Blocks, slot: int, counters: I64) -> None:
 @compiled
 def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
     """Return the slot of a block, a new one if it has none."""
-    slot = find_block(blocks.keys, key)
+    slot = find_block(blocks, key)
     if slot >= 0:
         return slot
     slot = -1 - slot
-    blocks.keys[slot] = key
-    blocks.owners[slot] = 0
-    blocks.holders[slot] = 0
-    blocks.evicted[slot] = 0
-    blocks.cleared[slot] = 0
-    blocks.sizes[slot] = size
-    blocks.evicted_at[slot] = 0.0
+    blocks[slot].key = key
+    blocks[slot].owners = 0
+    blocks[slot].holders = 0
+    blocks[slot].evicted = 0
+    blocks[slot].cleared = 0
+    blocks[slot].size = size
+    blocks[slot].evicted_at = 0.0
     counters[USED_BLOCKS] += 1
     return slot
 
@@ -209,15 +209,15 @@ def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
 def _forget_ghost(blocks: Blocks, block: int, cleared: bool, counters: I64) -> None:
     """Take a ghost off its block's counts."""
     if cleared:
-        blocks.cleared[block] -= 1
+        blocks[block].cleared -= 1
     else:
-        blocks.evicted[block] -= 1
+        blocks[block].evicted -= 1
     counters[GHOSTS] -= 1
 
 
 @compiled
 def _free_pair(pairs: Pairs, pair: int, clock: Clock) -> None:
-    clock.pairs_of_source[pairs.sources[pair]] -= 1
+    clock.pairs_of_source[pairs[pair].source] -= 1
     clock.counters[USED_PAIRS] -= 1
     free_pair(pairs, pair)
 
@@ -227,15 +227,15 @@ def _drop_oldest_loss(blocks: Blocks, pairs: Pairs, losses: Losses, clock: Clock
     counters = clock.counters
     number = counters[HEAD]
     counters[HEAD] += 1
-    slot = number & (len(losses.keys) - 1)
-    pair = find_pair(pairs, losses.keys[slot], losses.sources[slot])
-    if pair < 0 or not pairs.media[pair] & GHOST or pairs.positions[pair] != np.uint32(number & 0xFFFFFFFF):
+    slot = number & (len(losses) - 1)
+    pair = find_pair(pairs, losses[slot].key, losses[slot].source)
+    if pair < 0 or not pairs[pair].media & GHOST or pairs[pair].position != np.uint32(number & 0xFFFFFFFF):
         return
-    pairs.media[pair] &= 0xFFFF ^ GHOST
-    if pairs.media[pair] == 0:
+    pairs[pair].media &= 0xFFFF ^ GHOST
+    if pairs[pair].media == 0:
         _free_pair(pairs, pair, clock)
-    block = find_block(blocks.keys, losses.keys[slot])
-    _forget_ghost(blocks, block, losses.cleared[slot] != 0, counters)
+    block = find_block(blocks, losses[slot].key)
+    _forget_ghost(blocks, block, losses[slot].cleared != 0, counters)
     _free_if_unused(blocks, block, counters)
 
 
@@ -255,30 +255,30 @@ def _lost(
     """Remember that the pair's source lost the block from its GPU."""
     counters = clock.counters
     while counters[TAIL] - counters[HEAD] >= ghosts:
-        return_to = pairs.keys[pair]
-        source = pairs.sources[pair]
+        return_to = pairs[pair].key
+        source = pairs[pair].source
         _drop_oldest_loss(blocks, pairs, losses, clock)
         # Slots may have moved.
         pair = find_pair(pairs, return_to, source)
-        block = find_block(blocks.keys, return_to)
+        block = find_block(blocks, return_to)
     number = counters[TAIL]
     counters[TAIL] += 1
-    slot = number & (len(losses.keys) - 1)
+    slot = number & (len(losses) - 1)
     cleared = changes.kinds[at] == CLEARED
-    losses.keys[slot] = pairs.keys[pair]
-    losses.sources[slot] = pairs.sources[pair]
-    losses.lives[slot] = life
-    losses.cleared[slot] = 1 if cleared else 0
-    losses.times[slot] = changes.times[at]
-    losses.stored[slot] = changes.stored[at]
-    pairs.media[pair] |= GHOST
-    pairs.positions[pair] = np.uint32(number & 0xFFFFFFFF)
+    losses[slot].key = pairs[pair].key
+    losses[slot].source = pairs[pair].source
+    losses[slot].life = life
+    losses[slot].cleared = 1 if cleared else 0
+    losses[slot].time = changes.times[at]
+    losses[slot].stored = changes.stored[at]
+    pairs[pair].media |= GHOST
+    pairs[pair].position = np.uint32(number & 0xFFFFFFFF)
     counters[GHOSTS] += 1
     if cleared:
-        blocks.cleared[block] += 1
+        blocks[block].cleared += 1
     else:
-        blocks.evicted[block] += 1
-        blocks.evicted_at[block] = changes.times[at]
+        blocks[block].evicted += 1
+        blocks[block].evicted_at = changes.times[at]
 
 
 @compiled
@@ -298,28 +298,28 @@ def _cause(
     """Return why a block that is not on the source's GPU was filled; count regret and extra cache needed."""
     cell = pieces.cells[piece]
     alone = pieces.alone[piece] != 0
-    if pair >= 0 and pairs.media[pair] & (GHOST - 1):
+    if pair >= 0 and pairs[pair].media & (GHOST - 1):
         return PROMOTED
-    others = block >= 0 and blocks.holders[block] > 0 and not alone
+    others = block >= 0 and blocks[block].holders > 0 and not alone
     if pair >= 0:
         # Without a medium it is there because of its ghost.
         head = counters[HEAD]
-        number = head + ((np.int64(pairs.positions[pair]) - head) & 0xFFFFFFFF)
-        slot = number & (len(losses.keys) - 1)
-        if losses.cleared[slot]:
+        number = head + ((np.int64(pairs[pair].position) - head) & 0xFFFFFFFF)
+        slot = number & (len(losses) - 1)
+        if losses[slot].cleared:
             return CLEARED_BEFORE
-        cells.regret[cell, _log2_bucket(changes.times[at] - losses.times[slot])] += 1
-        if losses.lives[slot] == pieces.lives[piece] and losses.stored[slot] >= 0 and changes.stored[at] >= 0:
-            needed = max(changes.stored[at] - losses.stored[slot], 0)
+        cells.regret[cell, _log2_bucket(changes.times[at] - losses[slot].time)] += 1
+        if losses[slot].life == pieces.lives[piece] and losses[slot].stored >= 0 and changes.stored[at] >= 0:
+            needed = max(changes.stored[at] - losses[slot].stored, 0)
             cells.needed[cell, _needed_bucket(needed)] += changes.sizes[at]
         return PEER_AND_EVICTED if others else EVICTED_HERE
     if others:
         return PEER
     if block >= 0 and not alone:
-        if blocks.evicted[block] > 0:
-            cells.regret[cell, _log2_bucket(changes.times[at] - blocks.evicted_at[block])] += 1
+        if blocks[block].evicted > 0:
+            cells.regret[cell, _log2_bucket(changes.times[at] - blocks[block].evicted_at)] += 1
             return EVICTED_ELSEWHERE
-        if blocks.cleared[block] > 0:
+        if blocks[block].cleared > 0:
             return CLEARED_BEFORE
     if alone or pieces.trusts[piece] != 0 or changes.times[at] < pieces.unsure_until[piece]:
         return UNKNOWN
@@ -361,15 +361,15 @@ def follow(
         if time > clock.time[0]:
             clock.time[0] = time
             while counters[HEAD] < counters[TAIL]:
-                oldest = counters[HEAD] & (len(losses.keys) - 1)
-                if clock.time[0] - losses.times[oldest] <= horizon:
+                oldest = counters[HEAD] & (len(losses) - 1)
+                if clock.time[0] - losses[oldest].time <= horizon:
                     break
                 _drop_oldest_loss(blocks, pairs, losses, clock)
         key = changes.keys[at]
         source = np.int64(pieces.sources[piece])
         mask = np.uint16(1 << bit)
         pair = find_pair(pairs, key, source)
-        held = pair >= 0 and pairs.media[pair] & mask != 0
+        held = pair >= 0 and pairs[pair].media & mask != 0
         size = np.int64(changes.sizes[at])
         if kind == FILLED:
             if bit == GPU:
@@ -377,7 +377,7 @@ def follow(
                 if held:
                     cause = REANNOUNCED
                 else:
-                    block = find_block(blocks.keys, key)
+                    block = find_block(blocks, key)
                     cause = _cause(
                         blocks, pairs, losses, counters, pair, block, changes, at, pieces, piece, cells
                     )
@@ -390,35 +390,35 @@ def follow(
                 continue
             if pair < 0:
                 pair = -1 - pair
-                pairs.keys[pair] = key
-                pairs.sources[pair] = source
-                pairs.media[pair] = 0
-                pairs.positions[pair] = 0
+                pairs[pair].key = key
+                pairs[pair].source = source
+                pairs[pair].media = 0
+                pairs[pair].position = 0
                 counters[USED_PAIRS] += 1
                 clock.pairs_of_source[source] += 1
             main = _block(blocks, key, size, counters)
-            if bit == GPU and pairs.media[pair] & GHOST:
-                pairs.media[pair] &= 0xFFFF ^ GHOST
+            if bit == GPU and pairs[pair].media & GHOST:
+                pairs[pair].media &= 0xFFFF ^ GHOST
                 head = counters[HEAD]
-                number = head + ((np.int64(pairs.positions[pair]) - head) & 0xFFFFFFFF)
-                slot = number & (len(losses.keys) - 1)
-                _forget_ghost(blocks, main, losses.cleared[slot] != 0, counters)
-            if bit < STORE_ONLY_BIT and not pairs.media[pair] & ANNOUNCED:
-                blocks.holders[main] += 1
-            pairs.media[pair] |= mask
+                number = head + ((np.int64(pairs[pair].position) - head) & 0xFFFFFFFF)
+                slot = number & (len(losses) - 1)
+                _forget_ghost(blocks, main, losses[slot].cleared != 0, counters)
+            if bit < STORE_ONLY_BIT and not pairs[pair].media & ANNOUNCED:
+                blocks[main].holders += 1
+            pairs[pair].media |= mask
             entry = main if bit == GPU else _block(blocks, key + pieces.medium_keys[piece], size, counters)
-            owners = np.int64(blocks.owners[entry])
-            blocks.owners[entry] = owners + 1
-            _count_owners(gauges, pieces.gauges[piece], owners, owners + 1, blocks.sizes[entry], version)
+            owners = np.int64(blocks[entry].owners)
+            blocks[entry].owners = owners + 1
+            _count_owners(gauges, pieces.gauges[piece], owners, owners + 1, blocks[entry].size, version)
         elif held:
-            pairs.media[pair] &= 0xFFFF ^ mask
-            main = find_block(blocks.keys, key)
-            if bit < STORE_ONLY_BIT and not pairs.media[pair] & ANNOUNCED:
-                blocks.holders[main] -= 1
-            entry = main if bit == GPU else find_block(blocks.keys, key + pieces.medium_keys[piece])
-            owners = np.int64(blocks.owners[entry])
-            blocks.owners[entry] = owners - 1
-            _count_owners(gauges, pieces.gauges[piece], owners, owners - 1, blocks.sizes[entry], version)
+            pairs[pair].media &= 0xFFFF ^ mask
+            main = find_block(blocks, key)
+            if bit < STORE_ONLY_BIT and not pairs[pair].media & ANNOUNCED:
+                blocks[main].holders -= 1
+            entry = main if bit == GPU else find_block(blocks, key + pieces.medium_keys[piece])
+            owners = np.int64(blocks[entry].owners)
+            blocks[entry].owners = owners - 1
+            _count_owners(gauges, pieces.gauges[piece], owners, owners - 1, blocks[entry].size, version)
             if bit == GPU and kind in (EVICTED, CLEARED):
                 _lost(
                     blocks,
@@ -432,11 +432,11 @@ def follow(
                     np.int64(pieces.lives[piece]),
                     ghosts,
                 )
-            elif pairs.media[pair] == 0:
+            elif pairs[pair].media == 0:
                 _free_pair(pairs, pair, clock)
             if entry != main:
                 _free_if_unused(blocks, entry, counters)
-            main = find_block(blocks.keys, key)
+            main = find_block(blocks, key)
             if main >= 0:
                 _free_if_unused(blocks, main, counters)
         else:

@@ -1,13 +1,13 @@
 """Flat tables of the fleet agent: blocks, who holds or lost them, and the losses in order.
 
-Open addressing with linear probing in numpy columns, so that a compiled loop can walk them and a
-checkpoint is a copy of columns. A key of zero marks a free slot. Capacities are powers of two.
+Open addressing with linear probing in numpy arrays, so that a compiled loop can walk them and a
+checkpoint is a copy. A key of zero marks a free slot. Capacities are powers of two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,48 +35,58 @@ ANNOUNCED: Final = 0x00FF
 """Bits of the media whose removals are announced."""
 
 
-class Blocks(NamedTuple):
-    """A slot per block, and one more per block and lower medium."""
+# Rows of structured arrays: what belongs together is in one line of the processor's cache.
+Blocks: TypeAlias = npt.NDArray[Any]
+Pairs: TypeAlias = npt.NDArray[Any]
+Losses: TypeAlias = npt.NDArray[Any]
 
-    keys: U64
-    owners: U16
-    """Sources that hold it on the medium (GPU where the key is the block's own)."""
-    holders: U16
-    """Sources that hold it on a medium whose removals are announced."""
-    evicted: U16
-    """Remembered evictions from a GPU."""
-    cleared: U16
-    """Remembered losses from a GPU by a clear or a restart."""
-    sizes: U32
-    """Tokens per block."""
-    evicted_at: F64
-    """Event time of the last remembered eviction, of whatever source."""
-
-
-class Pairs(NamedTuple):
-    """A slot per block and source that holds it or is remembered to have lost it."""
-
-    keys: U64
-    """Key of the block."""
-    sources: U16
-    media: U16
-    """One bit a medium, and GHOST."""
-    positions: U32
-    """Low bits of the number of the loss; counts only with GHOST."""
-
-
-class Losses(NamedTuple):
-    """Ring of the losses remembered, in the order of the log; loss n is in slot n modulo the capacity."""
-
-    keys: U64
-    sources: U16
-    lives: U16
-    """Low bits of the number of the source's life."""
-    cleared: U8
-    """1 for a clear or restart, 0 for an eviction."""
-    times: F64
-    stored: I64
-    """Tokens stored in that pool before; -1 when the record does not say."""
+BLOCK: Final = np.dtype(
+    [
+        ("key", "<u8"),
+        # Event time of the last remembered eviction, of whatever source.
+        ("evicted_at", "<f8"),
+        # Tokens per block.
+        ("size", "<u4"),
+        # Sources that hold it on the medium (GPU where the key is the block's own).
+        ("owners", "<u2"),
+        # Sources that hold it on a medium whose removals are announced.
+        ("holders", "<u2"),
+        # Remembered losses from a GPU: evictions, and those by a clear or a restart.
+        ("evicted", "<u2"),
+        ("cleared", "<u2"),
+    ],
+    align=True,
+)
+"""A row per block, and one more per block and lower medium."""
+PAIR: Final = np.dtype(
+    [
+        # Of the block.
+        ("key", "<u8"),
+        # Low bits of the number of the loss; counts only with GHOST.
+        ("position", "<u4"),
+        ("source", "<u2"),
+        # One bit a medium, and GHOST.
+        ("media", "<u2"),
+    ],
+    align=True,
+)
+"""A row per block and source that holds it or is remembered to have lost it."""
+LOSS: Final = np.dtype(
+    [
+        # Of the block.
+        ("key", "<u8"),
+        ("time", "<f8"),
+        # Tokens stored in that pool before; -1 when the record does not say.
+        ("stored", "<i8"),
+        ("source", "<u2"),
+        # Low bits of the number of the source's life.
+        ("life", "<u2"),
+        # 1 for a clear or restart, 0 for an eviction.
+        ("cleared", "u1"),
+    ],
+    align=True,
+)
+"""A row per loss remembered, in a ring in the order of the log: loss n is in row n modulo the capacity."""
 
 
 _Columns = TypeVar("_Columns", bound=tuple[Any, ...])
@@ -90,46 +100,6 @@ def mapped(columns: _Columns, change: Callable[[Any], Any]) -> _Columns:
 def doubled(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a column of twice the length; what is new is zero."""
     return np.concatenate((column, np.zeros_like(column)))
-
-
-BLOCK_BYTES: Final = 28
-PAIR_BYTES: Final = 16
-LOSS_BYTES: Final = 29
-
-
-def blocks_of(capacity: int) -> Blocks:
-    """Return an empty table."""
-    return Blocks(
-        np.zeros(capacity, np.uint64),
-        np.zeros(capacity, np.uint16),
-        np.zeros(capacity, np.uint16),
-        np.zeros(capacity, np.uint16),
-        np.zeros(capacity, np.uint16),
-        np.zeros(capacity, np.uint32),
-        np.zeros(capacity, np.float64),
-    )
-
-
-def pairs_of(capacity: int) -> Pairs:
-    """Return an empty table."""
-    return Pairs(
-        np.zeros(capacity, np.uint64),
-        np.zeros(capacity, np.uint16),
-        np.zeros(capacity, np.uint16),
-        np.zeros(capacity, np.uint32),
-    )
-
-
-def losses_of(capacity: int) -> Losses:
-    """Return an empty ring."""
-    return Losses(
-        np.zeros(capacity, np.uint64),
-        np.zeros(capacity, np.uint16),
-        np.zeros(capacity, np.uint16),
-        np.zeros(capacity, np.uint8),
-        np.zeros(capacity, np.float64),
-        np.zeros(capacity, np.int64),
-    )
 
 
 def capacity_for(entries: int) -> int:
@@ -156,12 +126,12 @@ def home_of_pair(key: np.uint64, source: int, mask: int) -> int:
 
 
 @compiled
-def find_block(keys: U64, key: np.uint64) -> int:
+def find_block(blocks: Blocks, key: np.uint64) -> int:
     """Return the slot of a block, or -1 - (the free slot where it belongs)."""
-    mask = len(keys) - 1
+    mask = len(blocks) - 1
     at = home_of_block(key, mask)
-    while keys[at] != np.uint64(0):
-        if keys[at] == key:
+    while blocks[at].key != np.uint64(0):
+        if blocks[at].key == key:
             return at
         at = (at + 1) & mask
     return -1 - at
@@ -170,10 +140,10 @@ def find_block(keys: U64, key: np.uint64) -> int:
 @compiled
 def find_pair(pairs: Pairs, key: np.uint64, source: int) -> int:
     """Return the slot of a pair, or -1 - (the free slot where it belongs)."""
-    mask = len(pairs.keys) - 1
+    mask = len(pairs) - 1
     at = home_of_pair(key, source, mask)
-    while pairs.keys[at] != np.uint64(0):
-        if pairs.keys[at] == key and pairs.sources[at] == source:
+    while pairs[at].key != np.uint64(0):
+        if pairs[at].key == key and pairs[at].source == source:
             return at
         at = (at + 1) & mask
     return -1 - at
@@ -182,70 +152,50 @@ def find_pair(pairs: Pairs, key: np.uint64, source: int) -> int:
 @compiled
 def free_block(blocks: Blocks, hole: int) -> None:
     """Free a slot; displaced slots behind it move up, so that searches find no gap (Knuth 6.4 R)."""
-    mask = len(blocks.keys) - 1
+    mask = len(blocks) - 1
     at = hole
     while True:
         at = (at + 1) & mask
-        key = blocks.keys[at]
+        key = blocks[at].key
         if key == np.uint64(0):
             break
         home = home_of_block(key, mask)
         if ((at - home) & mask) >= ((at - hole) & mask):
-            blocks.keys[hole] = key
-            blocks.owners[hole] = blocks.owners[at]
-            blocks.holders[hole] = blocks.holders[at]
-            blocks.evicted[hole] = blocks.evicted[at]
-            blocks.cleared[hole] = blocks.cleared[at]
-            blocks.sizes[hole] = blocks.sizes[at]
-            blocks.evicted_at[hole] = blocks.evicted_at[at]
+            blocks[hole] = blocks[at]
             hole = at
-    blocks.keys[hole] = np.uint64(0)
+    blocks[hole].key = np.uint64(0)
 
 
 @compiled
 def free_pair(pairs: Pairs, hole: int) -> None:
     """Likewise for a pair."""
-    mask = len(pairs.keys) - 1
+    mask = len(pairs) - 1
     at = hole
     while True:
         at = (at + 1) & mask
-        key = pairs.keys[at]
+        key = pairs[at].key
         if key == np.uint64(0):
             break
-        home = home_of_pair(key, pairs.sources[at], mask)
+        home = home_of_pair(key, pairs[at].source, mask)
         if ((at - home) & mask) >= ((at - hole) & mask):
-            pairs.keys[hole] = key
-            pairs.sources[hole] = pairs.sources[at]
-            pairs.media[hole] = pairs.media[at]
-            pairs.positions[hole] = pairs.positions[at]
+            pairs[hole] = pairs[at]
             hole = at
-    pairs.keys[hole] = np.uint64(0)
+    pairs[hole].key = np.uint64(0)
 
 
 @compiled
 def copy_blocks(old: Blocks, new: Blocks) -> None:
     """Put every block of one table into another, which is empty and large enough."""
-    for slot in range(len(old.keys)):
-        key = old.keys[slot]
+    for slot in range(len(old)):
+        key = old[slot].key
         if key != np.uint64(0):
-            at = -1 - find_block(new.keys, key)
-            new.keys[at] = key
-            new.owners[at] = old.owners[slot]
-            new.holders[at] = old.holders[slot]
-            new.evicted[at] = old.evicted[slot]
-            new.cleared[at] = old.cleared[slot]
-            new.sizes[at] = old.sizes[slot]
-            new.evicted_at[at] = old.evicted_at[slot]
+            new[-1 - find_block(new, key)] = old[slot]
 
 
 @compiled
 def copy_pairs(old: Pairs, new: Pairs) -> None:
     """Likewise for pairs."""
-    for slot in range(len(old.keys)):
-        key = old.keys[slot]
+    for slot in range(len(old)):
+        key = old[slot].key
         if key != np.uint64(0):
-            at = -1 - find_pair(new, key, old.sources[slot])
-            new.keys[at] = key
-            new.sources[at] = old.sources[slot]
-            new.media[at] = old.media[slot]
-            new.positions[at] = old.positions[slot]
+            new[-1 - find_pair(new, key, old[slot].source)] = old[slot]

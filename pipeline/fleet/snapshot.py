@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.fleet.following import GHOSTS, HEAD, NO_WINDOW, TAIL, USED_BLOCKS, USED_PAIRS, WINDOW
-from pipeline.fleet.index import (
-    GHOST,
-    Blocks,
-    Losses,
-    Pairs,
-    blocks_of,
-    capacity_for,
-    copy_blocks,
-    copy_pairs,
-    losses_of,
-    mapped,
-    pairs_of,
-)
+from pipeline.fleet.index import BLOCK, GHOST, LOSS, PAIR, capacity_for, copy_blocks, copy_pairs
 from pipeline.fleet.registry import SourceFacts
 from pipeline.residency import histogram
 from pipeline.residency.snapshot import CheckpointCorrupt
@@ -48,7 +36,6 @@ BYTES_AT_ONCE = 32 << 20
 MIN_CHANGES = 100_000
 MAX_SECONDS = 60.0
 
-_Table = TypeVar("_Table", Blocks, Pairs, Losses)
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(FleetHead).decode
 _decode_part = msgspec.msgpack.Decoder(FleetPart).decode
@@ -101,30 +88,27 @@ class Bases:
         state = self._state
         self._epoch += 1
         parts = [
-            *_parts(self._epoch, "blocks", mapped(state.blocks, _chosen(state.blocks.keys != 0))),
-            *_parts(self._epoch, "pairs", mapped(state.pairs, _chosen(state.pairs.keys != 0))),
-            *_parts(self._epoch, "losses", mapped(state.losses, _chosen(_remembered(state)))),
+            *_parts(self._epoch, "blocks", state.blocks[state.blocks["key"] != 0]),
+            *_parts(self._epoch, "pairs", state.pairs[state.pairs["key"] != 0]),
+            *_parts(self._epoch, "losses", state.losses[_remembered(state)]),
         ]
         for number, part in enumerate(parts):
             yield part_key(self._epoch, number), _encode(part)
         yield HEAD_KEY, _encode(_head(state, self._epoch, len(parts)))
 
 
-def _chosen(which: npt.NDArray[Any]) -> Any:
-    return lambda column: column[which]
-
-
 def _remembered(state: FleetState) -> npt.NDArray[np.int64]:
     counters = state.clock.counters
     numbers: npt.NDArray[np.int64] = np.arange(counters[HEAD], counters[TAIL])
-    return numbers & (len(state.losses.keys) - 1)
+    return numbers & (len(state.losses) - 1)
 
 
 def _parts(
-    epoch: int, table: Literal["blocks", "pairs", "losses"], columns: tuple[npt.NDArray[Any], ...]
+    epoch: int, table: Literal["blocks", "pairs", "losses"], rows: npt.NDArray[Any]
 ) -> Iterator[FleetPart]:
-    for start in range(0, len(columns[0]), PART_ROWS):
-        packed = [column[start : start + PART_ROWS].tobytes() for column in columns]
+    for start in range(0, len(rows), PART_ROWS):
+        part = rows[start : start + PART_ROWS]
+        packed = [part[name].tobytes() for name in part.dtype.names or ()]
         yield FleetPart(epoch, table, packed)
 
 
@@ -252,35 +236,33 @@ def _restore_tables(state: FleetState, head: FleetHead, latest: Mapping[bytes, b
         if part is None or part.epoch != head.epoch:
             raise BaseCorrupt(f"part {number}")
         parts[part.table].append(part)
-    blocks = _joined(blocks_of(0), parts["blocks"])
-    pairs = _joined(pairs_of(0), parts["pairs"])
-    losses = _joined(losses_of(0), parts["losses"])
-    state.blocks = blocks_of(capacity_for(len(blocks.keys)))
+    blocks, pairs, losses = (
+        _joined(kind, parts[table]) for table, kind in (("blocks", BLOCK), ("pairs", PAIR), ("losses", LOSS))
+    )
+    state.blocks = np.zeros(capacity_for(len(blocks)), BLOCK)
     copy_blocks(blocks, state.blocks)
-    state.pairs = pairs_of(capacity_for(len(pairs.keys)))
+    state.pairs = np.zeros(capacity_for(len(pairs)), PAIR)
     copy_pairs(pairs, state.pairs)
     clock = state.clock
     counters = clock.counters
-    counters[HEAD], counters[TAIL] = head.first_loss, head.first_loss + len(losses.keys)
-    state.losses = losses_of(capacity_for(len(losses.keys)))
-    slots = _remembered(state)
-    for name, column in state.losses._asdict().items():
-        column[slots] = getattr(losses, name)
-    counters[USED_BLOCKS], counters[USED_PAIRS] = len(blocks.keys), len(pairs.keys)
-    counters[GHOSTS] = np.count_nonzero(pairs.media & GHOST)
+    counters[HEAD], counters[TAIL] = head.first_loss, head.first_loss + len(losses)
+    state.losses = np.zeros(capacity_for(len(losses)), LOSS)
+    state.losses[_remembered(state)] = losses
+    counters[USED_BLOCKS], counters[USED_PAIRS] = len(blocks), len(pairs)
+    counters[GHOSTS] = np.count_nonzero(pairs["media"] & GHOST)
     counters[WINDOW] = _number(head.window)
     clock.time[0] = head.time
-    clock.pairs_of_source[:] = np.bincount(pairs.sources, minlength=len(clock.pairs_of_source))
+    clock.pairs_of_source[:] = np.bincount(pairs["source"], minlength=len(clock.pairs_of_source))
 
 
-def _joined(empty: _Table, parts: list[FleetPart]) -> _Table:
-    """Return the columns of all parts, typed as those of an empty table."""
-    numbers = iter(range(len(empty)))
-
-    def join(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        number = next(numbers)
-        packed = b"".join(part.columns[number] for part in parts)
-        values: npt.NDArray[Any] = np.frombuffer(packed, column.dtype).copy()
-        return values
-
-    return mapped(empty, join)
+def _joined(kind: np.dtype[Any], parts: list[FleetPart]) -> npt.NDArray[Any]:
+    """Return the rows of all parts."""
+    names = kind.names or ()
+    columns = [
+        np.frombuffer(b"".join(part.columns[number] for part in parts), kind[name])
+        for number, name in enumerate(names)
+    ]
+    rows = np.zeros(len(columns[0]), kind)
+    for name, column in zip(names, columns, strict=True):
+        rows[name] = column
+    return rows

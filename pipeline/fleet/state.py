@@ -25,16 +25,16 @@ from pipeline.fleet.following import (
     follow,
 )
 from pipeline.fleet.index import (
+    BLOCK,
     LOAD,
+    LOSS,
+    PAIR,
     SMALLEST,
     SPARSE,
-    blocks_of,
     capacity_for,
     copy_blocks,
     copy_pairs,
-    losses_of,
     mapped,
-    pairs_of,
 )
 from pipeline.fleet.keys import constant_of, sampled
 from pipeline.fleet.open_windows import OpenWindows
@@ -83,13 +83,15 @@ class FleetState:
         self.spaces = Spaces()
         self.media = Media()
         self.open = OpenWindows(shard, one_in(settings.sample_rate))
-        self.blocks = blocks_of(SMALLEST)
-        self.pairs = pairs_of(SMALLEST)
-        self.losses = losses_of(SMALLEST)
+        self.blocks = np.zeros(SMALLEST, BLOCK)
+        self.pairs = np.zeros(SMALLEST, PAIR)
+        self.losses = np.zeros(SMALLEST, LOSS)
         self.clock = Clock(np.zeros(COUNTERS, np.int64), np.zeros(1), np.zeros(16, np.int64))
         self.clock.counters[WINDOW] = NO_WINDOW
         self.followed = 0
-        """Changes followed so far."""
+        """Changes followed so far; with sampling those of the sample."""
+        self.seen = 0
+        """Changes read since this object was made."""
         self._settings = settings
         self._carry_windows = int(carry_seconds // windows.WINDOW_SECONDS)
         self._rows: list[Row] = []
@@ -129,6 +131,7 @@ class FleetState:
         if not builder.pieces:
             return
         changes = arranged(builder.pieces)
+        self.seen += len(changes.keys)
         if self.open.one_in > 1:
             chosen = sampled(changes.keys, self.open.one_in)
             changes = mapped(changes, lambda column: column[chosen])
@@ -196,30 +199,29 @@ class FleetState:
     def _make_room(self, coming: int, widest: int) -> None:
         counters = self.clock.counters
         used = int(counters[USED_BLOCKS])
-        capacity = len(self.blocks.keys)
+        capacity = len(self.blocks)
         if used + coming * widest > capacity * LOAD or _sparse(used, coming, capacity):
-            blocks = blocks_of(capacity_for(used + coming * widest))
+            blocks = np.zeros(capacity_for(used + coming * widest), BLOCK)
             copy_blocks(self.blocks, blocks)
             self.blocks = blocks
         used = int(counters[USED_PAIRS])
-        capacity = len(self.pairs.keys)
+        capacity = len(self.pairs)
         if used + coming > capacity * LOAD or _sparse(used, coming, capacity):
-            pairs = pairs_of(capacity_for(used + coming))
+            pairs = np.zeros(capacity_for(used + coming), PAIR)
             copy_pairs(self.pairs, pairs)
             self.pairs = pairs
         remembered = int(counters[TAIL] - counters[HEAD])
         needed = min(remembered + coming, self._settings.max_ghosts)
-        capacity = len(self.losses.keys)
+        capacity = len(self.losses)
         if needed > capacity or _sparse(remembered, coming, capacity):
             self._move_losses(max(SMALLEST, 1 << (needed - 1).bit_length()))
 
     def _move_losses(self, capacity: int) -> None:
         counters = self.clock.counters
         numbers = np.arange(counters[HEAD], counters[TAIL])
-        losses = losses_of(capacity)
-        old, new = numbers & (len(self.losses.keys) - 1), numbers & (capacity - 1)
-        for name, column in losses._asdict().items():
-            column[new] = getattr(self.losses, name)[old]
+        losses = np.zeros(capacity, LOSS)
+        old, new = numbers & (len(self.losses) - 1), numbers & (capacity - 1)
+        losses[new] = self.losses[old]
         self.losses = losses
 
     def cut(self, now: float) -> Cut:
@@ -253,7 +255,7 @@ class FleetState:
     @property
     def bytes_allocated(self) -> int:
         """Return the size of the tables in bytes."""
-        return sum(column.nbytes for table in (self.blocks, self.pairs, self.losses) for column in table)
+        return self.blocks.nbytes + self.pairs.nbytes + self.losses.nbytes
 
 
 def _sparse(used: int, coming: int, capacity: int) -> bool:

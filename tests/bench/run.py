@@ -9,6 +9,7 @@ from pathlib import Path
 import agent
 import catch_up
 import connector
+import fleet
 import freshness
 import idle
 import memory
@@ -19,7 +20,7 @@ from ports import free_port
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
 
-PARTS = ("connector", "catch-up", "idle", "agent", "memory", "freshness")
+PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "freshness")
 
 
 def main() -> None:
@@ -43,6 +44,8 @@ def main() -> None:
                 idle.run(figures, broker.bootstrap_servers)
             if "agent" in parts:
                 agent.run(figures, broker.bootstrap_servers, store.url)
+            if "fleet" in parts:
+                fleet.run(figures, broker.bootstrap_servers, store.url)
             if "memory" in parts:
                 memory.run(figures)
             speed.run(figures)

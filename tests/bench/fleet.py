@@ -1,0 +1,146 @@
+"""The fleet agent: changes of residency per second and core, through Faust and alone, and bytes an entry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import msgspec
+import numpy as np
+from agent import _committed
+from aiokafka import AIOKafkaProducer
+from figures import Figures
+from processes import cpu_seconds, launched
+
+from pipeline import migrations, topics
+from pipeline.fleet.following import GHOSTS, USED_BLOCKS
+from pipeline.fleet.state import FleetState
+from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.settings import ClickHouse, Fleet, Kafka, Settings
+
+SHARDS = 8
+SOURCES = 64
+RESIDENT = 4_000
+"""Blocks of a source in a shard."""
+UNIVERSE = 400_000
+"""Blocks of a shard that sources fill from; small ones more often."""
+CHANGES = 250
+"""Of a source in a record: half fills, half evictions."""
+RECORDS = 80
+"""Of each shard; every one holds an eighth of the sources."""
+PER_RECORD = SOURCES // 8
+
+
+def records_of(shard: int) -> list[bytes]:
+    """Return the records of a shard: sources that replace their blocks, oldest first."""
+    rng = np.random.default_rng(shard)
+    base = np.uint64(shard) << np.uint64(61)
+    universe = rng.integers(0, 1 << 61, UNIVERSE, dtype=np.uint64) | base
+    held: list[list[int]] = [[] for _ in range(SOURCES)]
+    stored = [0] * SOURCES
+    encode = msgspec.msgpack.Encoder().encode
+    now = time.time() - 300
+    result = []
+    for number in range(RECORDS):
+        at = now + number * 0.125
+        sources = []
+        for source in range(number % 8 * PER_RECORD, (number % 8 + 1) * PER_RECORD):
+            blocks = held[source]
+            resident = set(blocks)
+            count = RESIDENT if not blocks else CHANGES // 2
+            drawn = (rng.power(0.5, 2 * count) * UNIVERSE).astype(np.int64)
+            fresh = [block for block in dict.fromkeys(drawn.tolist()) if block not in resident][:count]
+            gone = blocks[: len(fresh)] if len(blocks) >= RESIDENT else []
+            held[source] = blocks[len(gone) :] + fresh
+            order = np.array(gone + fresh)
+            kinds = np.array([EVICTED] * len(gone) + [FILLED] * len(fresh), np.uint8)
+            before = np.cumsum(kinds == FILLED) * 16 - (kinds == FILLED) * 16
+            changes = ResidencyChanges(
+                "gpu",
+                0,
+                universe[order].astype(">u8").tobytes(),
+                kinds.tobytes(),
+                np.full(len(order), at).astype("<f8").tobytes(),
+                np.full(len(order), 16, "<u4").tobytes(),
+                before.astype("<u4").tobytes(),
+                stored[source],
+            )
+            stored[source] += 16 * len(fresh)
+            sources.append(SourceChanges(f"r{source}", "m", "m/x/default", 0, 1, "complete", [changes]))
+        result.append(encode(ResidencyRecord(0, shard, number, sources)))
+    return result
+
+
+async def _produce(bootstrap: str, topic: str, records: list[list[bytes]], rounds: range) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, max_request_size=8 << 20)
+    async with producer:
+        for shard, each in enumerate(records):
+            for number in rounds:
+                await producer.send(topic, each[number], partition=shard)
+        await producer.flush()
+
+
+def _changes(value: bytes) -> int:
+    record = msgspec.msgpack.decode(value, type=ResidencyRecord)
+    return sum(len(part.kinds) for source in record.sources for part in source.changes)
+
+
+def _alone(figures: Figures, records: list[bytes], *, rate: float) -> None:
+    """Measure the pure state on one shard."""
+    state = FleetState(0, Fleet(sample_rate=rate), carry_seconds=0.0)
+    decoded = [msgspec.msgpack.decode(value, type=ResidencyRecord) for value in records]
+    for offset, record in enumerate(decoded[:8]):
+        state.apply(offset, record)
+    began = time.process_time()
+    before = state.seen
+    for offset, record in enumerate(decoded[8:], 8):
+        state.apply(offset, record)
+    used = time.process_time() - began
+    name = f"fleet alone, one block in {round(1 / rate)}"
+    figures.add(f"{name}: changes", (state.seen - before) / used, "changes/s/core")
+    blocks, ghosts = (int(state.clock.counters[number]) for number in (USED_BLOCKS, GHOSTS))
+    figures.add(f"{name}: memory", state.bytes_allocated / 1e6, "MB")
+    figures.add(f"{name}: blocks in the index", blocks, "blocks")
+    figures.add(f"{name}: losses remembered", ghosts, "losses")
+    figures.add(f"{name}: bytes allocated per block in the index", state.bytes_allocated / blocks, "B")
+
+
+def run(figures: Figures, bootstrap: str, store_url: str) -> None:
+    """Measure; needs an empty broker and store."""
+    settings = Settings(
+        kafka=Kafka(bootstrap_servers=bootstrap, topic_prefix="bench-fleet", group="bench-fleet"),
+        clickhouse=ClickHouse(url=store_url, database="bench_fleet"),
+    )
+    asyncio.run(topics.apply(settings))
+    migrations.apply(settings)
+    records = [records_of(shard) for shard in range(SHARDS)]
+    for rate in (1.0, 1 / 16):
+        _alone(figures, records[0], rate=rate)
+    topic = "bench-fleet.residency.v1"
+    environment = {
+        **os.environ,
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
+        "KVLENS_KAFKA__TOPIC_PREFIX": settings.kafka.topic_prefix,
+        "KVLENS_KAFKA__GROUP": settings.kafka.group,
+        "KVLENS_CLICKHOUSE__URL": store_url,
+        "KVLENS_CLICKHOUSE__DATABASE": settings.clickhouse.database,
+        "KVLENS_WORKER__AGENTS": "fleet",
+    }
+    with launched(["work"], environment) as worker:
+        time.sleep(10)
+        start_up = cpu_seconds(worker.pid)
+    # Produced before, not beside: the cores' speed would be shared.
+    asyncio.run(_produce(bootstrap, topic, records, range(RECORDS)))
+    total = sum(_changes(value) for each in records for value in each)
+    with launched(["work"], environment) as worker:
+        began = time.monotonic()
+        while True:
+            done, end = asyncio.run(_committed(bootstrap, topic, "bench-fleet.fleet", SHARDS))
+            if done >= end > 0:
+                break
+            if worker.poll() is not None or time.monotonic() - began > 300:
+                raise SystemExit(f"the worker did not finish: {done} of {end} offsets")
+            time.sleep(0.5)
+        used = cpu_seconds(worker.pid) - start_up
+    figures.add("fleet: changes of residency through Faust, Kafka to rows", total / used, "changes/s/core")
