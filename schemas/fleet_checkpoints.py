@@ -1,9 +1,9 @@
 """Records of `kvlens.checkpoints.fleet.v1`: what the fleet agent needs to continue after a crash.
 
 A checkpoint is a base: a `FleetHead` under the key HEAD_KEY and its parts under `part_key(...)`. It is
-written now and then only; whoever loads it applies the residency records after `next_offset` once more, which
-gives the same rows. The parts of a base may be spread over several transactions, the head is in the last one; parts
-of other epochs are leftovers and ignored.
+written now and then only; whoever loads it applies the residency records after `next_offset` once more,
+which gives the same rows. The parts of a base may be spread over several transactions, the head is in the
+last one; parts of other epochs are leftovers and ignored.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from pipeline.generated.example_checkpoints import checkpoint_examples
-from pipeline.generated.example_fleet_checkpoints import fleet_checkpoint_examples
 from pipeline.generated.example_events import events_examples
+from pipeline.generated.example_fleet_checkpoints import fleet_checkpoint_examples
 from pipeline.generated.example_positions import position_examples
 from pipeline.generated.example_residency import residency_examples
 
