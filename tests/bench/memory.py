@@ -10,6 +10,7 @@ from figures import Figures
 _CHILD = """
 import os, random
 from pipeline.residency.partition import PartitionState
+from pipeline.warming import warm_up
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
 
@@ -24,6 +25,7 @@ def apply(replica, batches):
     global offset
     state.apply(offset, EventsRecord(replica, 'm', 'd', 0, 1, batches))
     offset += 1
+warm_up()
 before = resident()
 for number in range(REPLICAS):
     name = f'replica-{number}'
