@@ -15,8 +15,8 @@ _BLOCKS = 4096
 """Enough to make every table grow."""
 
 
-def warm_up() -> None:
-    """Send blocks through both agents and back from their checkpoints.
+def warm_up(*, fleet_agent: bool = True) -> None:
+    """Send blocks through the replica agent, and the fleet agent if it runs, and back from their checkpoints.
 
     Takes seconds where nothing is compiled yet, and a fraction of one where numba has kept it.
     """
@@ -32,6 +32,8 @@ def warm_up() -> None:
         replica.apply(offset, EventsRecord(name, "", "", 0, 1, batches))
     cut = replica.cut(3.0)
     PartitionState.restore(0, Worker(), shards=1, latest=dict(cut.checkpoints))
+    if not fleet_agent:
+        return
     fleet = FleetState(0, Fleet(), carry_seconds=0.0)
     for _, _, value in cut.residency:
         fleet.apply(0, msgspec.msgpack.decode(value, type=ResidencyRecord))

@@ -115,7 +115,7 @@ async def _run(settings: Settings) -> None:
         if not topic.partitions:
             raise TopicMissing(topic.name)
     topics.check(list(found.values()))
-    warm_up()
+    warm_up(fleet_agent=settings.worker.agents != "replica")
     # Records are structs without cycles: collecting them in small portions would only cost time.
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
