@@ -11,8 +11,9 @@ import zmq
 from connectors.recovery import Outcome
 from connectors.replay import parse_answer, request
 
-RECEIVE_HIGH_WATER_MARK = 100_000
-"""Messages that a socket holds; many, as engines before vLLM 0.33 drop what is not taken at once."""
+RECEIVE_HIGH_WATER_MARK = 4_000
+"""Messages that a socket holds. An engine sends its whole buffer at once: what we do not take waits with it.
+Engines before vLLM 0.33 drop what they cannot send, which is a hole and asked for again."""
 TURN_MESSAGES = 256
 """Messages that are taken before they are dealt with and others get their turn."""
 TURN_BYTES = 1 << 20
