@@ -326,6 +326,16 @@ def test_resume_after_a_restart(answer: list[int]) -> None:
     assert driver.lives[0] == 77 < driver.lives[1]
 
 
+@pytest.mark.parametrize("life", [0, 1])
+def test_resume_behind_the_buffer_says_what_is_missing_whatever_the_life(life: int) -> None:
+    # Batch 5 has left the buffer: of a life that goes on and of another one the same comes.
+    driver = Driver(StoredPosition(77, 5, mark(5)))
+    driver.live(41, life=life)
+    assert driver.answer(range(30, 42), life=life) == 5
+    assert driver.new() == [Gap(6, 29, "replay_truncated"), *range(30, 42)]
+    assert driver.lives == [77]
+
+
 def test_resume_of_an_engine_that_does_not_answer_goes_on_where_it_can() -> None:
     driver = Driver(StoredPosition(77, 5, mark(5)))
     driver.live(6, 8)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors.recovery import UNANSWERED_ASKS
-from connectors.sequence import MAX_SEQUENCE
+from connectors.sequence import MAX_SEQUENCE, StoredPosition, fingerprint
 from connectors.source import Source, SourceStream
 from schemas.events import Closed, EventsRecord, Gap, Opened, Stored
 from schemas.hashes import HASH_BYTES
@@ -85,8 +85,12 @@ class World:
         self.unanswered = 0
         self.most_unanswered = 0
         self.logs: list[Log] = []
-        settings = Connector(linger_seconds=0.0, backlog_bytes=backlog_bytes)
-        self.stream = SourceStream(SOURCE, settings, lambda: self.now)
+        self.read_before = 0
+        """Of the delivered batches, those that a connector took that was killed."""
+        self.reached = False
+        """Whether the engine had the batch that it was asked for last."""
+        self._settings = Connector(linger_seconds=0.0, backlog_bytes=backlog_bytes)
+        self.stream = SourceStream(SOURCE, self._settings, lambda: self.now)
 
     # What the engine and the wire do.
 
@@ -110,7 +114,7 @@ class World:
 
     def repeat(self, back: int) -> None:
         """The wire brings a batch again that came shortly before."""
-        if back < len(self.delivered) and not self.wire:
+        if back < len(self.delivered) - self.read_before and not self.wire:
             batch = self.delivered[-1 - back]
             if batch[0] == self.delivered[-1][0]:
                 message = (b"", batch[1].to_bytes(8, "big"), self.engine.payloads[batch])
@@ -120,6 +124,29 @@ class World:
         self.now += seconds
         self.take(self.stream.quiet(self.now, connected=True))
 
+    def kill(self) -> None:
+        """The connector is killed, with what is on its wire; the next one begins where the log ends."""
+        self.wire.clear()
+        self.answer = None
+        self.read_before = len(self.delivered)
+        resume = None
+        if self.logs:
+            log = self.logs[-1]
+            # Notices behind the last batch are told again.
+            while log.entries and isinstance(log.entries[-1], Gap):
+                log.entries.pop()
+            closed = log.closed is not None
+            resume = StoredPosition(log.incarnation, closed=closed)
+            if log.entries:
+                last = log.entries[-1]
+                assert not isinstance(last, Gap)
+                resume = StoredPosition(
+                    log.incarnation, last[1], fingerprint(self.engine.payloads[last]), closed
+                )
+            else:
+                log.first_seq = None
+        self.stream = SourceStream(SOURCE, self._settings, lambda: self.now, resume=resume)
+
     # What replays do.
 
     def ask(self, fault: str, where: int) -> None:
@@ -128,6 +155,7 @@ class World:
             return
         self.stream.asked()
         life, numbers = self.engine.life, [seq for seq in self.engine.buffer if seq >= ask.first]
+        self.reached = ask.first in numbers
         kept = list(numbers)
         outcome: Literal["end", "timeout", "unreachable"] = "end"
         if fault == "holes":
@@ -208,8 +236,8 @@ class World:
                     assert event.complete == (event.first_seq == 0)
                     log.first_seq = event.first_seq
                 elif isinstance(event, Gap):
+                    assert event.reason != "replay_truncated" or not self.reached
                     log.entries.append(event)
-                    self.told_gap = event
                 else:
                     assert isinstance(event, Closed)
                     log.closed = event.reason
@@ -283,7 +311,8 @@ def check(world: World) -> None:
         assert not engine.buffer
         return
     if engine.buffer.maxlen == WHOLE_LIFE:
-        assert world.stream.counts.restarts <= engine.life, "no restart is seen that was none"
+        restarts = sum(log.closed == "restarted" for log in world.logs)
+        assert restarts <= engine.life, "no restart is seen that was none"
     log = world.logs[-1]
     present = {entry for entry in log.entries if not isinstance(entry, Gap)}
     newest = {batch for batch in engine.payloads if batch[0] == engine.life}
@@ -302,6 +331,7 @@ _ACTIONS = st.one_of(
     st.tuples(st.just("burst"), st.integers(1, 12)),
     st.tuples(st.just("skip")),
     st.tuples(st.just("restart"), st.booleans()),
+    st.tuples(st.just("kill")),
     st.tuples(st.just("deliver"), st.integers(1, 6)),
     st.tuples(st.just("deliver"), st.just(1000)),
     st.tuples(st.just("repeat"), st.integers(0, 5)),
