@@ -6,7 +6,6 @@ import itertools
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -54,18 +53,6 @@ class Life:
 
     operations: dict[int, list[tuple[str, tuple[int, ...]]]] = field(default_factory=dict)
     last_seq: int = -1
-
-    def resident(self, numbers: set[int]) -> Counter[int]:
-        """Copies of each hash after these batches; removals of what is not there change nothing."""
-        copies: Counter[int] = Counter()
-        for seq in sorted(numbers):
-            for kind, hashes in self.operations[seq]:
-                for one in hashes:
-                    if kind == "stored":
-                        copies[one] += 1
-                    elif copies[one]:
-                        copies[one] -= 1
-        return +copies
 
 
 class TroubledEngine:
@@ -115,6 +102,11 @@ class TroubledEngine:
     def answers(self) -> bool:
         return self.publisher.replay_endpoint is not None
 
+    @property
+    def forgets(self) -> bool:
+        """Whether its buffer is too short to tell always whether a life goes on."""
+        return self.answers and self.buffer < 10_000
+
     def publish(self, rng: random.Random) -> None:
         """One batch: fresh blocks, sometimes another copy of a known one, and removals."""
         if self.ended:
@@ -142,9 +134,7 @@ class TroubledEngine:
         """Do what this engine is prone to; return what it was."""
         if self.ended:
             return "nothing: ended"
-        # Whether a life goes on can be told as long as the buffer reaches back to what was read last.
-        remembers = self.answers and self.buffer > 1000
-        if self.trouble == "restarts" or (remembers and rng.random() < 0.1):
+        if self.trouble == "restarts" or (self.answers and rng.random() < 0.1):
             self.publisher.restart()
             self.lives.append(Life())
             self._held, self.skipped = [], set()

@@ -201,6 +201,8 @@ def settle(supervised: Supervised, laboratory: Any, engines: list[TroubledEngine
         if found == wanted:
             return
         assert time.monotonic() < deadline, {
-            name: (found.get(name), wanted[name]) for name in wanted if found.get(name) != wanted[name]
+            (e.name, e.trouble): (found.get(e.name), wanted[e.name])
+            for e in engines
+            if found.get(e.name) != wanted[e.name]
         }
         time.sleep(0.5)
