@@ -88,7 +88,7 @@ class World:
         self.read_before = 0
         """Of the delivered batches, those that a connector took that was killed."""
         self.reached = False
-        """Whether the engine had the batch that it was asked for last."""
+        """Whether the last answer begins with the batch that was asked for."""
         self._settings = Connector(linger_seconds=0.0, backlog_bytes=backlog_bytes)
         self.stream = SourceStream(SOURCE, self._settings, lambda: self.now)
 
@@ -155,7 +155,6 @@ class World:
             return
         self.stream.asked()
         life, numbers = self.engine.life, [seq for seq in self.engine.buffer if seq >= ask.first]
-        self.reached = ask.first in numbers
         kept = list(numbers)
         outcome: Literal["end", "timeout", "unreachable"] = "end"
         if fault == "holes":
@@ -180,6 +179,7 @@ class World:
             self.omitted |= {
                 (life, seq) for seq in kept if any(before > seq for before in order[: order.index(seq)])
             }
+        self.reached = bool(batches) and batches[0][0] == ask.first
         self.answer = Answer(batches, outcome)
         if fault in ("none", "unreachable"):
             self.unanswered += 1
