@@ -31,6 +31,8 @@ FINAL_SECONDS = 12.0
 """Budget of the last checkpoint before partitions go to another worker."""
 SESSION_SECONDS = 6.0
 """A killed worker's partitions are free after this; brokers allow no less by default."""
+METADATA_SECONDS = 5.0
+"""A group that divided its partitions before it could see the topic does so again after this."""
 _BUFFERED_RECORDS = 256
 _POSITION_SECONDS = 2.0
 
@@ -271,6 +273,10 @@ def faust_app(settings: Settings, group: str) -> Any:
         broker_session_timeout=SESSION_SECONDS,
         broker_heartbeat_interval=SESSION_SECONDS / 4,
         broker_rebalance_timeout=REBALANCE_SECONDS,
+        # A consumer that met the broker, but could not ask it for the topic, joins nevertheless once a
+        # coordinator answers. As the leader it then gives no partition to anybody until it asks again, and
+        # it joins anew when the answer differs. Left alone it asks every five minutes.
+        consumer_metadata_max_age_ms=int(METADATA_SECONDS * 1000),
         # Waiting for ClickHouse is no reason to leave the group; the watchdog sees a real stall.
         broker_max_poll_interval=86400.0,
         # Faust itself never commits.

@@ -94,8 +94,12 @@ class WorkerProcess:
 
     def wait_assigned(self, seconds: float = 40.0) -> None:
         """Return when it has loaded its partitions."""
+        self.wait_logged("partitions assigned", seconds=seconds)
+
+    def wait_logged(self, wanted: str, *, times: int = 1, seconds: float = 40.0) -> None:
+        """Return when its log has the text so many times."""
         deadline = time.monotonic() + seconds
-        while "partitions assigned" not in (text := self.log.read_text()):
+        while (text := self.log.read_text()).count(wanted) < times:
             assert time.monotonic() < deadline, text
             assert self.process.poll() is None, text
             time.sleep(0.05)
@@ -124,7 +128,8 @@ class Laboratory:
         asyncio.run(topics.apply(self.settings))
         migrations.apply(self.settings)
 
-    def worker(self, **changes: Any) -> WorkerProcess:
+    def worker(self, *, waiting_for: Path | None = None, **changes: Any) -> WorkerProcess:
+        """Start one; while the file `waiting_for` exists, its consumers have met the broker and no more."""
         settings = self.settings
         if changes:
             settings = msgspec.structs.replace(
@@ -137,6 +142,7 @@ class Laboratory:
                     sys.executable,
                     str(Path(__file__).with_name("worker_process.py")),
                     str(self.session_seconds),
+                    *([str(waiting_for)] if waiting_for else []),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=output,
