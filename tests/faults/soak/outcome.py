@@ -134,9 +134,14 @@ def _parts(
         if not parts or life is not parts[-1][0]:
             if parts:
                 gaps = [gap for gap in incarnation.gaps if gap.last == seq - 1]
-                untold = engine.forgets and [gap.reason for gap in gaps] == ["replay_truncated"]
+                taken = parts[-1][1][-1]
+                untold = (
+                    [(gap.first, gap.reason) for gap in gaps] == [(taken + 1, "replay_truncated")]
+                    and engine.forgets
+                    and life.last_seq >= taken + engine.buffer
+                )
                 later = engine.lives.index(life) > engine.lives.index(parts[-1][0])
-                mixed = (where, "two lives", parts[-1][1][-1], seq, gaps)
+                mixed = (where, "two lives", taken, seq, gaps)
                 assert untold, mixed
                 assert later, mixed
             parts.append((life, []))
