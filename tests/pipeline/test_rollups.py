@@ -51,7 +51,7 @@ def random_rows(rng: random.Random, version: int, windows: Iterable[int]) -> lis
                 *fleet_rows(rng, window, replica, trust, version),
                 StreamHealthRow(
                     window, "m", replica, 0, *[rng.randint(0, 5) for _ in range(8)], 7, number,
-                    rng.random(), trust, since, version,
+                    window, True, rng.random(), 0, None, trust, since, version,
                 ),
             ]  # fmt: skip
     return rows
