@@ -60,7 +60,9 @@ def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Pat
     assert first["rows"]["sources"] == len(SOURCES)
     # The bound of the design is 3 s; a test machine may be busy with other things.
     assert 0 < first["freshness_seconds"]["p50"] < 5
-    assert all(first["topics"].values())
+    # The fleet agent writes a base now and then only.
+    topics = {name: records for name, records in first["topics"].items() if "checkpoints.fleet" not in name}
+    assert all(topics.values())
     assert not any(first["restarts"].values())
 
     second = demo(tmp_path / "data")
@@ -68,7 +70,7 @@ def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Pat
     assert second["rows"]["sources"] == 2 * len(SOURCES)
     for table, rows in first["rows"].items():
         assert second["rows"][table] > rows
-    for topic, end in first["topics"].items():
+    for topic, end in topics.items():
         assert second["topics"][topic] > end
     assert {(pool["replica"], pool["dp_rank"]) for pool in second["pools"]} == SOURCES
     assert {pool["trust"] for pool in second["pools"]} == {"complete"}
