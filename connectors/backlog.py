@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from connectors.sequence import SequencePosition
@@ -73,10 +74,15 @@ class Backlog:
         self._budget.used -= entry.size
         return entry.message
 
-    def restart(self, position: SequencePosition | None, arrivals: int) -> int | None:
+    def restart(
+        self,
+        position: SequencePosition | None,
+        arrivals: int,
+        is_late: Callable[[Message], bool] = lambda _: False,
+    ) -> int | None:
         """Return how many messages came before the last restart that the first `arrivals` show, if they do.
 
-        A number that is not ahead shows one, unless the batch is one that was there before.
+        A number that is not ahead shows one, unless the batch is one that was there before, or it is late.
         """
         before = None
         newest = -1 if position is None else position.last
@@ -86,7 +92,7 @@ class Backlog:
                 break
             seq, mark = entry.message.seq, entry.message.mark
             repeated = (seq, mark) in seen or (position is not None and position.taken(seq, mark))
-            if seq <= newest and not repeated:
+            if seq <= newest and not repeated and not is_late(entry.message):
                 before, newest = place, seq
             seen.add((seq, mark))
             newest = max(newest, seq)

@@ -284,7 +284,7 @@ class Recovery:
                 if isinstance(decision, Restart) and self._is_understood(head, arrival):
                     # A life ends when all is told of it, and not by the word of a late message.
                     told = below is None and self._flight is None
-                    late = head.seq > 0 or self._is_past(head, arrival)
+                    late = head.seq > 0 or log.is_past(head)
                     if not told or (late and not final):
                         return
                     log.end("restarted", now)
@@ -292,7 +292,7 @@ class Recovery:
                     if self.replay and head.seq > 0:
                         return
                     continue
-                if not hopeless and self._is_past(head, arrival):
+                if not hopeless and log.is_past(head):
                     # Of a life that was over before, and in some queue since; an ask tells if that is wrong.
                     backlog.pop()
                     self._leave_out("past_life")
@@ -336,6 +336,13 @@ class Recovery:
         """See by what an answer begins with whether the engine still lives the life in the log."""
         position, backlog = self._log.position, self._backlog
         same = other = False
+        # A queue may have held a live message until the log was far ahead of it. Where the engine's clock was
+        # set back, it tells nothing.
+        set_back = self._log.is_past(message)
+
+        def is_late(waiting: Message) -> bool:
+            return not set_back and self._log.is_past(waiting)
+
         if position is None:
             self._let_past_go(flight.arrivals)
         elif flight.probe:
@@ -345,11 +352,11 @@ class Recovery:
             same = message.mark == flight.mark
             other = not same
         else:
-            shown = backlog.restart(position, flight.arrivals) is not None
+            shown = backlog.restart(position, flight.arrivals, is_late) is not None
             other = shown or position.contradicts(message.seq, message.mark)
         if other:
             self._another_life(flight, now)
-        elif not same and backlog.restart(position, backlog.arrivals) is not None:
+        elif not same and backlog.restart(position, backlog.arrivals, is_late) is not None:
             # Nobody knows of which of two lives this answer is; the next one will tell.
             flight.void = True
         if not flight.void:
@@ -401,10 +408,6 @@ class Recovery:
 
     def _leave_out(self, reason: LeftOut) -> None:
         self._log.counts.left_out[reason] += 1
-
-    def _is_past(self, head: Message, arrival: int) -> bool:
-        """Tell whether a batch is older than the last one taken, by the engine's clock."""
-        return self._is_understood(head, arrival) and self._log.published_at(head) < self._log.newest_at
 
     def _is_understood(self, head: Message, arrival: int) -> bool:
         """Whatever nobody understands decides nothing."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from connectors import scanner
 from connectors.bundle import Bundle
-from connectors.columns import DONE, ROWS, SEQ, STATUS, STRETCH_END
+from connectors.columns import DONE, END, ROWS, SEQ, START, STATUS, STRETCH_END
 from connectors.media import canonical_medium
 from connectors.scanner import Bytes, Ints
 
@@ -38,6 +38,16 @@ _OUTPUT_SPARE = 64 << 10
 _DOUBLE = struct.Struct(">d")
 
 
+class _Head(msgspec.Struct, array_like=True, gc=False):
+    """What an encoded batch begins with."""
+
+    seq: int
+    ts: float
+
+
+_decode_head = msgspec.msgpack.Decoder(_Head).decode
+
+
 @dataclass(frozen=True, slots=True)
 class Scanned:
     """What became of payloads: column i is payload i, rows are those of `scanner.scan`."""
@@ -51,6 +61,11 @@ class Scanned:
         if self.columns[STATUS, first] != DONE or self.columns[SEQ, first] != due:
             return first
         return int(self.columns[STRETCH_END, first])
+
+    def published_at(self, place: int) -> float:
+        """Return the engine's time of a payload that is done, seconds since the epoch."""
+        columns = self.columns
+        return _decode_head(self.encoded[columns[START, place] : columns[END, place]].data).ts
 
 
 def scan(messages: Bundle, received_at: float, *, max_frame_bytes: int, forward_session_ids: bool) -> Scanned:

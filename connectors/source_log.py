@@ -157,6 +157,7 @@ class SourceLog:
         counts.engine_events += int(columns[EVENTS].sum())
         counts.payload_bytes += int(columns[PAYLOAD_BYTES].sum())
         counts.last_received_at = received_at
+        self.newest_at = scanned.published_at(end - 1)
         self.runs.add_scanned(scanned, first, end, received_at)
 
     def repeated(self) -> None:
@@ -208,9 +209,10 @@ class SourceLog:
         """Tell whether a payload is a batch at all: what is not decides nothing."""
         return understood(self._look(message))
 
-    def published_at(self, message: Message) -> float:
-        """Return the engine's time of a batch, seconds since the epoch."""
-        return self._look(message).ts
+    def is_past(self, message: Message) -> bool:
+        """Tell whether a batch is older than the last one taken, by the engine's clock."""
+        batch = self._look(message)
+        return understood(batch) and batch.ts < self.newest_at
 
     def taken(self) -> list[EventsRecord]:
         """Return the records that were closed since the last call, in order."""

@@ -296,6 +296,36 @@ def test_message_of_a_past_life_out_of_a_slow_queue_is_left_out() -> None:
     assert driver.stream.counts.gaps == 0
 
 
+def test_live_queue_slower_than_a_short_buffer_is_no_restart() -> None:
+    driver = Driver().caught_up(*range(100))
+    driver.live(150)
+    assert driver.answer(range(500, 800)) == 99
+    told = [Gap(100, 149, "replay_truncated"), 150, Gap(151, 499, "replay_truncated"), *range(500, 800)]
+    assert driver.new() == told
+    # Live messages of the time before, out of a queue; the engine has since dropped what they are asked by.
+    driver.live(200, 201, 202)
+    assert driver.ask() == 799
+    driver.live(210)
+    driver.part(range(900, 1000))
+    driver.live(220)
+    driver.end()
+    assert driver.new() == [Gap(800, 899, "replay_truncated"), *range(900, 1000)]
+    driver.answer(range(999, 1001))
+    driver.live(230, 1001)
+    driver.answer([1000, 1001])
+    assert driver.new() == [1000, 1001]
+    assert driver.stream.counts.left_out == {"past_life": 6}
+    assert len(driver.lives) == 1
+
+
+def test_restart_is_seen_by_the_clock_though_the_buffer_does_not_reach_back() -> None:
+    driver = Driver().caught_up(*range(100))
+    driver.live(20, life=1)
+    driver.answer(range(500, 503), life=1)
+    driver.answer(range(500, 503), life=1)
+    assert len(driver.lives) == 2
+
+
 def test_late_copies_of_replayed_batches_are_known_however_many() -> None:
     driver = Driver()
     driver.live(*range(1, 3))
