@@ -245,9 +245,9 @@ class SourceStream:
         self._log.runs.flush()
         return self._log.taken()
 
-    def close(self, reason: ClosedReason, *, blocks_lost: bool = True) -> list[EventsRecord]:
+    def close(self, reason: ClosedReason) -> list[EventsRecord]:
         """End the incarnation, if there is one, with a `Closed`; the next batch would begin another."""
-        self._log.end(reason, self._clock(), blocks_lost=blocks_lost)
+        self._log.end(reason, self._clock())
         return self._log.taken()
 
     def _checked(self, messages: Iterator[Frames], received_at: float) -> Iterator[Message]:

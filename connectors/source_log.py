@@ -165,11 +165,11 @@ class SourceLog:
         self.counts.duplicates += 1
         self.runs.duplicates += 1
 
-    def end(self, reason: ClosedReason, now: float, *, blocks_lost: bool = True) -> None:
+    def end(self, reason: ClosedReason, now: float) -> None:
         """End the incarnation, if the log has something of it; what comes next belongs to another one."""
         if self.begun:
             self.counts.restarts += reason == "restarted"
-            self.notice(Closed(reason, blocks_lost), now)
+            self.notice(Closed(reason), now)
             # Greater, even if the clock was set back.
             self.runs.incarnation = max(int(now * 1e6), self.runs.incarnation + 1)
         self.begun = False

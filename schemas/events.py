@@ -121,12 +121,10 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
-    """A source incarnation ends; what was resident then is cleared, not evicted, if `blocks_lost`."""
+    """A source incarnation ends; what was resident then is cleared, not evicted."""
 
     reason: str
     """Bounded: see `schemas.reasons.ClosedReason`."""
-    blocks_lost: bool = True
-    """False where the engine lives on and only we stop looking."""
 
 
 class SourceStatus(msgspec.Struct, tag="source_status", tag_field="type", omit_defaults=True, gc=False):

@@ -352,8 +352,7 @@ class SourceResidency:
             self._gone(windows.window_of(self.contact.event_time(at)))
         self.health.restarts += event.reason == "restarted"
         self.closed_at, self.closed_reason = at, event.reason
-        if event.blocks_lost:
-            self._lose_everything()
+        self._lose_everything()
 
     def _gone(self, window: int) -> None:
         """The source leaves in this window: those before keep their figures."""

@@ -335,8 +335,7 @@ class SourceRecount:
             self._unreached(window)
         self.health.restarts += event.reason == "restarted"
         self.closed_at, self.closed_reason = at, event.reason
-        if event.blocks_lost:
-            self._lose_everything()
+        self._lose_everything()
 
     # What rows ask
 

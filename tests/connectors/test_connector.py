@@ -269,7 +269,7 @@ async def test_restarted_engine_gets_a_new_incarnation(
     assert log.notices("r") == [
         Opened(0, True, engine.endpoint),
         Gap(3, 4, "replay_not_configured"),
-        Closed("restarted", blocks_lost=True),
+        Closed("restarted"),
         Opened(0, True, engine.endpoint),
     ]
     lives: dict[int, list[int]] = {}

@@ -17,7 +17,7 @@ from schemas.settings import Connector
 
 SOURCE = Source("r", 0, "m", "t", "d", "tcp://127.0.0.1:1", replay_endpoint="tcp://127.0.0.1:2")
 OPENED = Opened(0, True, SOURCE.endpoint)
-RESTARTED = Closed("restarted", blocks_lost=True)
+RESTARTED = Closed("restarted")
 Entry = int | Event
 """A batch that was published, as its number, or a notice."""
 
@@ -485,7 +485,7 @@ def test_silence_ends_the_incarnation_and_what_comes_back_is_another() -> None:
     driver.wait(299, connected=False)
     assert driver.new() == []
     driver.wait(2, connected=False)
-    assert driver.new() == [Closed("silent", blocks_lost=True)]
+    assert driver.new() == [Closed("silent")]
     driver.wait(1000, connected=False)
     assert driver.new() == []
     assert driver.answer([0, 1, 2]) == 0

@@ -132,7 +132,7 @@ def test_restart_closes_the_old_life_and_opens_a_greater_one() -> None:
     old, new = records
     assert (old.first_seq, old.last_seq, new.first_seq, new.last_seq) == (0, 1, 0, 1)
     assert new.incarnation > old.incarnation
-    assert old.batches[-1].events == [Closed("restarted", blocks_lost=True)]
+    assert old.batches[-1].events == [Closed("restarted")]
     assert new.batches[0].events == [Opened(0, True, SOURCE.endpoint)]
     assert stream.counts.restarts == 1
 
@@ -251,10 +251,10 @@ def test_notices_keep_their_place_among_the_batches() -> None:
 
 def test_close_ends_the_incarnation_in_its_last_record() -> None:
     stream = _stream()
-    assert stream.close("removed", blocks_lost=False) == []
+    assert stream.close("removed") == []
     stream.feed(_message(0), NOW)
-    (record,) = stream.close("removed", blocks_lost=False)
-    assert record.batches[-1] == Batch(None, NOW + 9, NOW + 9, [Closed("removed", blocks_lost=False)])
+    (record,) = stream.close("removed")
+    assert record.batches[-1] == Batch(None, NOW + 9, NOW + 9, [Closed("removed")])
     assert record.last_seq == 0
 
 

@@ -187,7 +187,7 @@ async def test_replicas_of_the_file_come_and_go(running: Running, context: Conte
     assert running.numbers("going") == running.numbers("coming") == list(range(50))
     assert running.notices("going") == [
         Opened(0, True, going.endpoint),
-        Closed("removed", blocks_lost=True),
+        Closed("removed"),
     ]
 
 
@@ -204,7 +204,7 @@ async def test_a_replica_with_another_endpoint_is_read_anew(running: Running, co
     assert running.numbers("r") == [*range(20), *range(30)]
     assert running.notices("r")[:3] == [
         Opened(0, True, former.endpoint),
-        Closed("removed", blocks_lost=True),
+        Closed("removed"),
         Opened(0, True, latter.endpoint),
     ]
     first, second = sorted({record.incarnation for record in running.of("r")})[:2]
@@ -284,7 +284,6 @@ async def test_engines_that_connect_become_replicas_and_leave_when_silent(
     first, closed, second = running.notices("pod-0")[:3]
     assert first == second == Opened(0, True, endpoint)
     assert isinstance(closed, Closed)
-    assert closed.blocks_lost
 
 
 async def test_ranks_connect_to_ports_of_their_own(

@@ -286,7 +286,7 @@ def test_rows_carried_too_early_are_written_again_even_after_the_end() -> None:
     for _ in range(2):
         upsert(table, state.cut(START + 35).rows)
     late = Batch(1, START + 1, START + 36, [Stored(b"\0" * 7 + b"\2", 16)])
-    closed = Batch(None, START + 37, START + 37, [Closed("removed", blocks_lost=False)])
+    closed = Batch(None, START + 37, START + 37, [Closed("removed")])
     state.apply(1, EventsRecord("a", "m", "d", 0, 1, [late, closed]))
     for _ in range(2):
         upsert(table, state.cut(START + 95).rows)
@@ -295,4 +295,4 @@ def test_rows_carried_too_early_are_written_again_even_after_the_end() -> None:
         for row in table.values()
         if isinstance(row, OccupancyRow)
     ]
-    assert sorted(blocks) == [(0.0, 2), (10.0, 2), (20.0, 2), (30.0, 2)]
+    assert sorted(blocks) == [(0.0, 0), (10.0, 0), (20.0, 0), (30.0, 0)]
