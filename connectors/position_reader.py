@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
 
+from connectors.kafka_errors import KAFKA_FAILURES, failure_reason
 from connectors.position_ledger import Mention, advance
 from connectors.security import client_arguments
 from connectors.source import SourceKey
@@ -105,7 +105,7 @@ class PositionReader:
     async def stop(self) -> None:
         """Disconnect."""
         if self._consumer is not None:
-            with contextlib.suppress(KafkaError, OSError, asyncio.TimeoutError):
+            with contextlib.suppress(*KAFKA_FAILURES):
                 await asyncio.wait_for(self._consumer.stop(), STOP_SECONDS)
             self._consumer = None
 
@@ -199,8 +199,8 @@ class PositionReader:
             try:
                 found = await consumer.getmany(place, timeout_ms=_POLL_MS)
                 next_position = await asyncio.wait_for(consumer.position(place), STILL_SECONDS)
-            except (KafkaError, OSError, asyncio.TimeoutError) as error:
-                raise PositionsUnreadable(place.topic, _reason(error)) from error
+            except KAFKA_FAILURES as error:
+                raise PositionsUnreadable(place.topic, failure_reason(error)) from error
             for message in found.get(place, ()):
                 if message.offset < end:
                     yield message
@@ -269,9 +269,5 @@ def _mention(message: Any) -> Mention | None:
 async def _answered(topic: str, asking: Awaitable[Value]) -> Value:
     try:
         return await asyncio.wait_for(asking, STILL_SECONDS)
-    except (KafkaError, OSError, asyncio.TimeoutError) as error:
-        raise PositionsUnreadable(topic, _reason(error)) from error
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    except KAFKA_FAILURES as error:
+        raise PositionsUnreadable(topic, failure_reason(error)) from error

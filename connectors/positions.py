@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
-from aiokafka.errors import KafkaError
 
+from connectors.kafka_errors import KAFKA_FAILURES, failure_reason
 from connectors.position_ledger import Ledger, Mention
 from connectors.position_reader import PositionReader, PositionsUnreadable, ReaderTelemetry, Topic
 from connectors.source import Source, SourceKey
@@ -124,8 +124,8 @@ class Positions:
         # Whatever is published of these sources from here on is where a successor looks for it.
         try:
             await self._send(self._ledger.take())
-        except (KafkaError, OSError, asyncio.TimeoutError) as error:
-            raise PositionsUnwritable(self.topic, _reason(error)) from error
+        except KAFKA_FAILURES as error:
+            raise PositionsUnwritable(self.topic, failure_reason(error)) from error
         self._telemetry.positions_loaded(len(wanted), len(usable))
         return positions
 
@@ -205,8 +205,8 @@ class Positions:
         """Write positions; what fails is told and due again."""
         try:
             await self._send(positions)
-        except (KafkaError, OSError, asyncio.TimeoutError) as error:
-            self._telemetry.positions_not_written(_reason(error))
+        except KAFKA_FAILURES as error:
+            self._telemetry.positions_not_written(failure_reason(error))
 
     async def _send(self, positions: Sequence[PositionRecord]) -> None:
         """Write positions, and return when that is acknowledged; what fails is due again."""
@@ -225,7 +225,3 @@ class Positions:
             self._ledger.unwritten(positions)
             raise
         self._ledger.written(positions)
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 
+from connectors.kafka_errors import KAFKA_FAILURES, failure_reason
 from connectors.position_ledger import Mention, mention_of
 from connectors.security import client_arguments
 from connectors.topics import (
@@ -156,8 +156,8 @@ class Publisher:
                     raise
                 self._producer = producer
                 break
-            except (KafkaError, OSError, asyncio.TimeoutError) as error:
-                reason = _reason(error)
+            except KAFKA_FAILURES as error:
+                reason = failure_reason(error)
                 self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, reason)
                 if asyncio.get_running_loop().time() + RETRY_SECONDS > deadline:
                     raise BrokerUnreachable(self._kafka.bootstrap_servers, seconds, reason) from error
@@ -212,8 +212,8 @@ class Publisher:
         """Return how many partitions another topic has. Raises TopicMissing, BrokerUnreachable."""
         try:
             return await _partitions(self._connected_producer(), topic)
-        except (KafkaError, OSError, asyncio.TimeoutError) as error:
-            raise BrokerUnreachable(self._kafka.bootstrap_servers, 0.0, _reason(error)) from error
+        except KAFKA_FAILURES as error:
+            raise BrokerUnreachable(self._kafka.bootstrap_servers, 0.0, failure_reason(error)) from error
 
     async def write(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
         """Send (key, value) records of another topic, and return when they are acknowledged.
@@ -270,8 +270,8 @@ class Publisher:
                 if producer is None:
                     raise ConnectionError("no producer")
                 count, size, first_offset = await self._send(producer, lane)
-            except (KafkaError, OSError, asyncio.TimeoutError) as error:
-                self._telemetry.publish_failed(lane.partition, _reason(error))
+            except KAFKA_FAILURES as error:
+                self._telemetry.publish_failed(lane.partition, failure_reason(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_MAX_SECONDS)
                 await self._replace(producer)
@@ -333,8 +333,8 @@ class Publisher:
             deadline = asyncio.get_running_loop().time() + START_SECONDS
             try:
                 self._producer = await self._connected(client_arguments(self._kafka), deadline)
-            except (KafkaError, OSError, asyncio.TimeoutError) as error:
-                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, _reason(error))
+            except KAFKA_FAILURES as error:
+                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, failure_reason(error))
 
 
 class _Lane:
@@ -358,9 +358,5 @@ async def _partitions(producer: AIOKafkaProducer, topic: str) -> int:
 
 async def _stopped(producer: AIOKafkaProducer) -> None:
     """Stop a producer without waiting for what it may never get rid of."""
-    with contextlib.suppress(KafkaError, OSError, asyncio.TimeoutError):
+    with contextlib.suppress(*KAFKA_FAILURES):
         await asyncio.wait_for(producer.stop(), STOP_SECONDS)
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

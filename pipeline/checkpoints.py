@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, NotEnoughReplicasError, ProducerFenced
 
-from pipeline.errors import CheckpointFailed, KafkaUnavailable, TopicMissing
+from pipeline.errors import CheckpointFailed, KafkaUnavailable, TopicMissing, failure_reason
 from pipeline.kafka_security import client_options
 from schemas.settings import Kafka
 
@@ -78,7 +78,7 @@ class CheckpointLog:
             await producer.start()
         except (KafkaError, OSError) as error:
             await producer.stop()
-            raise KafkaUnavailable(self._kafka.bootstrap_servers, _reason(error)) from error
+            raise KafkaUnavailable(self._kafka.bootstrap_servers, failure_reason(error)) from error
         self._producer = producer
 
     async def commit(self, next_offset: int, records: Sequence[Record]) -> None:
@@ -92,12 +92,14 @@ class CheckpointLog:
         try:
             await asyncio.wait_for(self._transaction(producer, next_offset, records), _COMMIT_SECONDS)
         except (ProducerFenced, InvalidProducerEpoch) as error:
-            raise CheckpointFailed(self.source, self.partition, _reason(error), fenced=True) from error
+            raise CheckpointFailed(self.source, self.partition, failure_reason(error), fenced=True) from error
         except asyncio.TimeoutError as error:
             reason = f"no answer within {_COMMIT_SECONDS:.0f} s: brokers away, or too few replicas in sync"
             raise CheckpointFailed(self.source, self.partition, reason, fenced=False) from error
         except (KafkaError, OSError, ValueError) as error:
-            raise CheckpointFailed(self.source, self.partition, _reason(error), fenced=False) from error
+            raise CheckpointFailed(
+                self.source, self.partition, failure_reason(error), fenced=False
+            ) from error
 
     async def _transaction(
         self, producer: AIOKafkaProducer, next_offset: int, records: Sequence[Record]
@@ -125,7 +127,7 @@ async def load(
 ) -> AsyncIterator[tuple[int, Loaded]]:
     """Yield what each partition's last checkpoint saved, one partition after the other.
 
-    Call it when the partitions' logs are open. Raises KafkaUnavailable, TopicMissing.
+    Call it when the partitions' logs are open. Raises KafkaUnavailable, TopicMissing, failure_reason.
     """
     consumer = AIOKafkaConsumer(
         isolation_level="read_committed",
@@ -149,7 +151,7 @@ async def load(
             latest = await _read(consumer, topic_partition, begins[topic_partition], ends[topic_partition])
             yield number, Loaded(latest, begins[sources[number]], ends[sources[number]])
     except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(kafka.bootstrap_servers, _reason(error)) from error
+        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
         await consumer.stop()
 
@@ -186,7 +188,3 @@ def without_verification_retries() -> None:
     commit runs out of time and says so.
     """
     logging.getLogger("aiokafka.producer.sender").addFilter(_VerificationRetries())
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

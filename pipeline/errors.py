@@ -226,3 +226,10 @@ class TooManySources(PipelineError):
 
     def __str__(self) -> str:
         return f"more than {self.limit} sources at once; split the fleet over several installations"
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return the kind of a foreign error and its message, if it has one."""
+    kind, message = type(error).__name__, str(error)
+    # What aiokafka raises begins with its kind already.
+    return message if message.startswith(kind) else f"{kind}: {message}" if message else kind

@@ -15,7 +15,7 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 
 from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
 from pipeline.doctor.log_reader import LogReader
-from pipeline.errors import KafkaUnavailable
+from pipeline.errors import KafkaUnavailable, failure_reason
 from pipeline.kafka_security import client_options
 from pipeline.topics import Found, catalogue, describe, topic_name
 from schemas.settings import Settings
@@ -44,7 +44,7 @@ async def ask_kafka(settings: Settings, now: float, seconds: float) -> KafkaFact
     except KafkaUnavailable as error:
         return KafkaFacts(kafka.bootstrap_servers, error.reason)
     except (KafkaError, OSError) as error:
-        return KafkaFacts(kafka.bootstrap_servers, _reason(error))
+        return KafkaFacts(kafka.bootstrap_servers, failure_reason(error))
 
 
 async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[str, str]) -> KafkaFacts:
@@ -56,7 +56,7 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         except asyncio.TimeoutError:
             unanswered[what] = "no answer in time"
         except (KafkaError, OSError) as error:
-            unanswered[what] = _reason(error)
+            unanswered[what] = failure_reason(error)
         return otherwise
 
     found = await describe(settings)
@@ -222,7 +222,3 @@ async def _records(
             if await consumer.position(partition) >= ends[partition]:
                 open_ones.remove(partition)
                 consumer.pause(partition)
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
