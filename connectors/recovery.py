@@ -391,7 +391,7 @@ class Recovery:
 
     def _let_past_go(self, arrivals: int) -> bool:
         """Let go what came before a restart that the backlog shows by itself, if it does."""
-        past = self._backlog.restart(self._log.position, arrivals)
+        past = self._backlog.restart(self._log.position, arrivals, self._log.is_past)
         for _ in range(past or 0):
             self._backlog.pop()
             self._leave_out("past_life")

@@ -318,6 +318,16 @@ def test_live_queue_slower_than_a_short_buffer_is_no_restart() -> None:
     assert len(driver.lives) == 1
 
 
+def test_late_messages_of_the_life_that_ended_are_not_of_the_next() -> None:
+    driver = Driver()
+    driver.answer(range(4, 6))
+    assert driver.new() == [Opened(4, False, SOURCE.endpoint), 4, 5]
+    driver.live(2, 5)
+    driver.answer([])
+    driver.answer(range(2), life=1)
+    assert driver.new() == [RESTARTED, OPENED, 0, 1]
+
+
 def test_restart_is_seen_by_the_clock_though_the_buffer_does_not_reach_back() -> None:
     driver = Driver().caught_up(*range(100))
     driver.live(20, life=1)
