@@ -10,15 +10,15 @@ Also read: gzip of either a recording or one MessagePack array of `[topic, seq, 
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, cast
 
 import msgspec
+
+from pipeline.unzipped import unzipped
 
 FORMAT = "kvlens-recording"
 VERSION = 1
@@ -26,7 +26,6 @@ MAX_FRAME_BYTES = 1 << 30
 """A longer frame is taken for damage."""
 
 _BIN32 = 0xC6
-_GZIP = b"\x1f\x8b"
 _SUFFIXES = (".gz", ".msgpack", ".frames", ".kvrec")
 
 
@@ -113,7 +112,7 @@ class Recording:
         self.path = path
         self.torn = False
         """True when the file ends in the middle of a frame; the frames before it are whole."""
-        self._file = _opened(path)
+        self._file = unzipped(path)
         first = self._read(1)
         if first and first[0] == _BIN32:
             self.sources = self._header(first).sources
@@ -246,10 +245,3 @@ def _without_suffix(name: str) -> str:
         if name.endswith(suffix) and name != suffix:
             return name.removesuffix(suffix)
     return name
-
-
-def _opened(path: Path) -> BinaryIO:
-    file = path.open("rb")
-    if file.peek(2)[:2] != _GZIP:
-        return file
-    return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=file)))

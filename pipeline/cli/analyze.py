@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pipeline.cli.aligned import aligned
 from pipeline.cli.failures import Failure
 
 _COLUMNS = (
@@ -70,10 +71,5 @@ def _print_table(pools: Iterable[dict[str, Any]]) -> None:
         )
         for pool in pools
     ]
-    widths = [max(len(cell) for cell in column) for column in zip(_COLUMNS, *rows, strict=True)]
-    for row in (_COLUMNS, *rows):
-        cells = (
-            cell.rjust(width) if 3 <= place <= 8 else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        click.echo("  ".join(cells).rstrip())
+    for line in aligned((_COLUMNS, *rows), right=range(3, 9)):
+        click.echo(line)

@@ -110,7 +110,10 @@ _EXPECTED = {
     "pipeline.local.directory": ("DirectoryInUse",),
     "pipeline.local.part": ("PartFailed",),
     "pipeline.local.running": ("NothingRunning",),
+    "pipeline.local.simulator.trace": ("TraceError",),
     "pipeline.recording": ("RecordingError",),
+    "pipeline.whatif.conditions": ("CapacityTooSmall",),
+    "pipeline.whatif.recorded": ("NotKnown",),
 }
 """Errors that say in one line what to do, by module: only a loaded module can have raised its own."""
 

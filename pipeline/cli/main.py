@@ -22,6 +22,7 @@ COMMANDS = {
     "record": ("pipeline.cli.record", "Write the frames that engines publish to a file."),
     "play": ("pipeline.cli.play", "Publish a recording as the engine it came from."),
     "analyze": ("pipeline.cli.analyze", "What a recording's engines held, offline."),
+    "whatif": ("pipeline.cli.whatif", "The same traffic with other replicas, caches or routing."),
     "config": ("pipeline.cli.config", "Show the effective settings."),
     "version": ("pipeline.cli.version", "Print the version."),
 }

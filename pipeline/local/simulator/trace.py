@@ -1,22 +1,28 @@
 """Plays a request trace in Mooncake's format over replicas with prefix caches, without any clock.
 
-A line of the trace is `{"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash_ids": []}`.
+A line of the trace is `{"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash_ids": []}`;
+lines may come in any order, and requests of equal times count in that of the file.
 Every hash id is one full block of 512 tokens and stands for its whole prefix. A request looks up its longest
 cached prefix, stores the rest, and ends before the next of its replica begins; the output stores nothing.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from pipeline.local.simulator.block_pool import BlockPool
 from pipeline.local.simulator.events import Event, Removed, Stored
 from pipeline.local.simulator.routing import Router, Routing
+from pipeline.unzipped import unzipped
 
 TRACE_BLOCK_SIZE = 512
 """Tokens of one hash id."""
@@ -43,21 +49,33 @@ class TraceError(Exception):
         self.line = line
 
 
+class _Line(msgspec.Struct):
+    timestamp: Annotated[float, Meta(ge=0, le=1e15)]
+    input_length: Annotated[int, Meta(ge=0, le=1 << 40)]
+    hash_ids: tuple[int, ...]
+
+
 def read_trace(path: Path) -> list[TraceRequest]:
-    """Read a trace, plain or gzip. Raises TraceError for a bad line, OSError for a bad file."""
-    opened = gzip.open if path.suffix == ".gz" else open
+    """Read a trace, plain or gzip, in order of time.
+
+    Raises TraceError for a bad line, OSError for a bad file.
+    """
+    decode = msgspec.json.Decoder(_Line).decode
     requests = []
-    with opened(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                fields = json.loads(line)
-                requests.append(
-                    TraceRequest(
-                        fields["timestamp"] / 1000, int(fields["input_length"]), tuple(fields["hash_ids"])
+    line = 0
+    try:
+        with unzipped(path) as lines:
+            for line, text in enumerate(lines, 1):  # noqa: B007 (the errors name it)
+                if not text.isspace():
+                    fields = decode(text)
+                    requests.append(
+                        TraceRequest(fields.timestamp / 1000, fields.input_length, fields.hash_ids)
                     )
-                )
-            except (ValueError, KeyError, TypeError) as error:
-                raise TraceError(path, number, f"not a trace request ({error!r})") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TraceError(path, line, f"not a trace request: {error}") from error
+    except (EOFError, zlib.error) as error:
+        raise TraceError(path, line + 1, f"the file is damaged: {error}") from error
+    requests.sort(key=attrgetter("seconds"))
     return requests
 
 
@@ -75,6 +93,17 @@ class TraceCounters:
     evicted_blocks: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a request did to a cache, in hash ids."""
+
+    hits: int
+    missed: tuple[int, ...]
+    """Stored, in chain order."""
+    evicted: list[int]
+    """Before that, in order."""
+
+
 class TraceReplica:
     """A prefix cache of `budget` blocks, None for endless, with vLLM's order of eviction."""
 
@@ -88,8 +117,8 @@ class TraceReplica:
         """Return the digest of a hash id."""
         return hashlib.sha256(f"{self._hash_seed}/trace/{hash_id}".encode()).digest()
 
-    def serve(self, request: TraceRequest) -> list[Event]:
-        """Run one request to its end and return its events: evictions, then the store.
+    def run(self, request: TraceRequest) -> Served:
+        """Run one request to its end.
 
         Raises PoolExhaustedError when the request is longer than the budget.
         """
@@ -102,13 +131,21 @@ class TraceReplica:
             self.pool.cache(block, hash_id)
         self.pool.release(reversed(held + taken))
         self._count(request, len(held), len(evicted))
+        return Served(len(held), missed, evicted)
+
+    def serve(self, request: TraceRequest) -> list[Event]:
+        """Run one request to its end and return its events: evictions, then the store.
+
+        Raises PoolExhaustedError when the request is longer than the budget.
+        """
+        served = self.run(request)
         events: list[Event] = []
-        if evicted:
-            events.append(Removed(tuple(map(self.digest, evicted))))
-        if missed:
-            parent = self.digest(ids[len(held) - 1]) if held else None
-            tokens = _BLOCK_TOKENS * len(missed)
-            events.append(Stored(tuple(map(self.digest, missed)), parent, tokens, TRACE_BLOCK_SIZE))
+        if served.evicted:
+            events.append(Removed(tuple(map(self.digest, served.evicted))))
+        if served.missed:
+            parent = self.digest(request.hash_ids[served.hits - 1]) if served.hits else None
+            tokens = _BLOCK_TOKENS * len(served.missed)
+            events.append(Stored(tuple(map(self.digest, served.missed)), parent, tokens, TRACE_BLOCK_SIZE))
         return events
 
     def _held(self, ids: tuple[int, ...]) -> list[int]:

@@ -8,64 +8,23 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from pipeline.fleet.state import FleetState
-from pipeline.local.simulator.events import Removed
-from pipeline.local.simulator.trace import TraceReplica, TraceRequest, read_trace, routed
-from pipeline.residency.partition import PartitionState
-from schemas.events import Batch, EventsRecord, Opened, Stored
-from schemas.events import Removed as RemovedEvent
+from pipeline.local.simulator.trace import TraceRequest, read_trace
 from schemas.residency import ResidencyRecord
 from schemas.rows import FillsRow
-from schemas.settings import Fleet, Worker
+from schemas.settings import Fleet
 from tests.pipeline.fleet.comparing import CAUSES
+from tests.pipeline.fleet.traced import events, residency
 
 ROOT = Path(__file__).resolve().parents[3]
 TRACE = Path(
     os.environ.get("KVLENS_TRACE", ROOT / "tests/data/simulator/mooncake_conversation_1500.jsonl.gz")
 )
-START = 1_700_000_000.0
 REPLICAS, BUDGET = 4, 2000
-
-
-def residency(requests: list[TraceRequest]) -> list[ResidencyRecord]:
-    """Return what the replica agent tells of a fleet that loses by routing and by eviction."""
-    fleet = [TraceReplica(BUDGET) for _ in range(REPLICAS)]
-    state = PartitionState(0, Worker(max_clock_behind_seconds=1e12), shards=1)
-    records: list[ResidencyRecord] = []
-    seqs = [0] * REPLICAS
-    for offset, (number, request) in enumerate(routed(requests, REPLICAS, "round-robin")):
-        at = START + request.seconds
-        events = [
-            RemovedEvent(_packed(event.digests))
-            if isinstance(event, Removed)
-            else Stored(_packed(event.digests), 512, 512 * len(event.digests))
-            for event in fleet[number].serve(request)
-        ]
-        opened = [Batch(None, at, at, [Opened(first_seq=0, complete=True)])] if not seqs[number] else []
-        batch = Batch(seqs[number], at, at, list(events), engine_events=len(events))
-        seqs[number] += 1
-        state.apply(
-            offset,
-            EventsRecord(f"r{number}", "m", "m/x/default", 0, 1, [*opened, batch], batch.seq, batch.seq),
-        )
-        if offset % 50 == 49:
-            records += _taken(state)
-    return [*records, *_taken(state)]
-
-
-def _packed(digests: tuple[bytes, ...]) -> bytes:
-    return b"".join(digest[-8:] for digest in digests)
-
-
-def _taken(state: PartitionState) -> Iterator[ResidencyRecord]:
-    for _, _, value in state.cut(START).residency:
-        yield msgspec.msgpack.decode(value, type=ResidencyRecord)
 
 
 def counted(records: list[ResidencyRecord], rate: float) -> tuple[Counter[str], int, int]:
@@ -88,7 +47,7 @@ def trace() -> list[TraceRequest]:
 
 @pytest.fixture(scope="module")
 def records(trace: list[TraceRequest]) -> list[ResidencyRecord]:
-    return residency(trace)
+    return residency(events(trace, REPLICAS, BUDGET))
 
 
 @pytest.mark.parametrize("one_in", [4, 16])

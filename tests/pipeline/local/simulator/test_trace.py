@@ -168,12 +168,57 @@ def test_a_request_longer_than_the_budget_is_refused() -> None:
         TraceReplica(3).serve(TraceRequest(0.0, 2000, (1, 2, 3, 4)))
 
 
-def test_a_bad_line_is_named(tmp_path: Path) -> None:
+def line(timestamp: object = 5, length: object = 700, ids: object = (1, 2)) -> str:
+    fields = {"timestamp": timestamp, "input_length": length, "output_length": 3, "hash_ids": ids}
+    return json.dumps(fields) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ("nonsense\n", "malformed"),
+        ("[]\n", "Expected `object`"),
+        ('{"timestamp": 5}\n', "missing required field `input_length`"),
+        (line(timestamp="now"), "timestamp"),
+        (line(timestamp=float("nan")), "malformed"),
+        (line(timestamp=1e300), "timestamp"),
+        (line(length=-1), "input_length"),
+        (line(ids=None), "hash_ids"),
+        (line(ids="12"), "hash_ids"),
+        (line(ids=[1.5]), r"hash_ids\[0\]"),
+    ],
+)
+def test_a_bad_line_is_named(bad: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    good = '{"timestamp": 5, "input_length": 700, "output_length": 3, "hash_ids": [1, 2]}\n'
-    path.write_text(good)
-    assert read_trace(path) == [TraceRequest(0.005, 700, (1, 2))]
-    for bad in ("nonsense\n", '{"timestamp": 5}\n', "[]\n"):
-        path.write_text(good + bad)
-        with pytest.raises(TraceError, match=r"trace\.jsonl, line 2"):
-            read_trace(path)
+    path.write_text(line() + bad)
+    with pytest.raises(
+        TraceError, match=rf"trace\.jsonl, line 2: not a trace request: .*{problem}"
+    ) as raised:
+        read_trace(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_trace_cut_short_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.gz"
+    path.write_bytes(SLICE.read_bytes()[:5000])
+    with pytest.raises(TraceError, match=r"trace\.gz, line \d+: the file is damaged"):
+        read_trace(path)
+
+
+def test_odd_requests_are_played(tmp_path: Path) -> None:
+    """No order, equal times, ids of any size, one block or none, blank lines; zipped under any name."""
+    path = tmp_path / "odd"
+    huge = 1 << 200
+    lines = [line(9, 5, [huge, -3]), line(5), "\n", line(5, 3, []), line(5.5, 1, [1]), line(0, 512, [huge])]
+    path.write_bytes(gzip.compress("".join(lines).encode()))
+    requests = read_trace(path)
+    assert requests == [
+        TraceRequest(0.0, 512, (huge,)),
+        TraceRequest(0.005, 700, (1, 2)),
+        TraceRequest(0.005, 3, ()),
+        TraceRequest(0.0055, 1, (1,)),
+        TraceRequest(0.009, 5, (huge, -3)),
+    ]
+    replica = TraceReplica(2)
+    assert [len(replica.serve(request)) for request in requests] == [1, 2, 0, 0, 2]
+    assert hit_rates([replica.counters]) == (1 / 6, 1 / 1221)

@@ -1,0 +1,132 @@
+"""`kvlens whatif`: the same traffic under other conditions, beside what the figures promise of them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import click
+
+from pipeline.cli.failures import Failure
+from pipeline.cli.whatif_options import Capacity, Several, capacity, replicas, routing
+from pipeline.cli.whatif_tables import played_table, saved_table
+from pipeline.local.simulator.routing import ROUTINGS, Routing
+from pipeline.unzipped import unzipped
+
+_ENDLESS = (Capacity(None),)
+
+
+@click.command
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--replicas",
+    "counts",
+    type=Several("N[,N...]", replicas),
+    help="Of a trace 1 by default. Of a recording as many as were recorded, and 1: one cache for all.",
+)
+@click.option(
+    "--capacity",
+    "capacities",
+    type=Several("SIZE[,SIZE...]", capacity),
+    help="Cache of each replica: blocks of the trace (4000), tokens (2000000t), or none, the default, for "
+    "endless. Of a recording what is added to it: +200000t, or none.",
+)
+@click.option(
+    "--routing",
+    "routings",
+    type=Several("HOW[,HOW...]", routing),
+    help=f"Of a trace: {', '.join(ROUTINGS)}; the first one by default.",
+)
+@click.option("--json", "as_json", is_flag=True, help="A JSON object instead of a table.")
+def whatif(
+    file: Path,
+    counts: tuple[int, ...] | None,
+    capacities: tuple[Capacity, ...] | None,
+    routings: tuple[Routing, ...] | None,
+    as_json: bool,
+) -> None:
+    """Play a request trace under other conditions, or say what a recording tells of them.
+
+    FILE is a trace in Mooncake's format or a recording (`kvlens record`), plain or gzip. Several values of an
+    option, with commas between them, give a row for each combination. The first row is the fleet as it is:
+    of a trace that of the first values, of a recording what was recorded. The others show what comes of the
+    conditions beside what the figures of the first row promise.
+    """
+    try:
+        if _is_trace(file):
+            _trace(file, counts or (1,), capacities or _ENDLESS, routings or ROUTINGS[:1], as_json)
+        elif routings:
+            raise Failure(
+                "what other routing would do cannot be known: hits leave no events, so a recording does not "
+                "hold the requests; --replicas 1 shows what no routing can exceed"
+            )
+        else:
+            _recording(file, counts, capacities or _ENDLESS, as_json)
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror or error}") from error
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether the file begins as JSON lines do; a recording begins otherwise."""
+    with unzipped(path) as file:
+        try:
+            return file.read(4096).lstrip()[:1] == b"{"
+        except (EOFError, zlib.error):
+            return False  # reading it as a recording says what is wrong
+
+
+def _trace(
+    path: Path,
+    counts: tuple[int, ...],
+    capacities: tuple[Capacity, ...],
+    routings: tuple[Routing, ...],
+    as_json: bool,
+) -> None:
+    from pipeline.local.simulator.trace import TRACE_BLOCK_SIZE, read_trace
+    from pipeline.whatif.conditions import combined
+    from pipeline.whatif.playing import play
+    from pipeline.whatif.report import played_row, trace_facts
+
+    if any(each.extra for each in capacities):
+        raise Failure("+ is for recordings; of a trace give the whole capacity, what there is first")
+    blocks = dict.fromkeys(
+        each.amount // TRACE_BLOCK_SIZE if each.amount and each.in_tokens else each.amount
+        for each in capacities
+    )
+    requests = read_trace(path)
+    facts = trace_facts(requests)
+    if not facts["queried_blocks"]:
+        raise Failure(f"{path}: no request of the trace looks up a block")
+    played = [play(requests, each) for each in combined(counts, blocks, routings, requests)]
+    rows = [played_row(played[0], each) for each in played]
+    if as_json:
+        click.echo(json.dumps({"trace": facts, "rows": rows}, indent=2))
+    else:
+        click.echo("\n".join(played_table(facts, rows)))
+
+
+def _recording(
+    path: Path, counts: tuple[int, ...] | None, capacities: tuple[Capacity, ...], as_json: bool
+) -> None:
+    from pipeline.local.recorded_events import RecordedEvents
+    from pipeline.whatif.recorded import followed, saved
+    from pipeline.whatif.report import recorded_row, saved_row
+
+    if any(each.amount and not (each.extra and each.in_tokens) for each in capacities):
+        raise Failure(
+            "a recording does not say how large the caches were: give what is added to each in tokens, as "
+            "--capacity +200000t, or none for endless"
+        )
+    events = RecordedEvents(path)
+    fleet = followed(events)
+    if events.torn:
+        click.echo(f"kvlens: {path}: ends within a frame; all before it was read", err=True)
+    rows = [recorded_row(fleet)]
+    for count in counts or sorted({fleet.sources, 1}, reverse=True):
+        for extra in capacities:
+            rows.append(saved_row(fleet, count, extra.amount, saved(fleet, count, extra.amount)))
+    if as_json:
+        click.echo(json.dumps({"incomplete": fleet.incomplete, "rows": rows}, indent=2))
+    else:
+        click.echo("\n".join(saved_table(rows, fleet.incomplete)))

@@ -1,0 +1,91 @@
+"""The answers of `kvlens whatif` for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pipeline.cli.aligned import aligned
+
+_PLAYED = (
+    *("", "replicas", "capacity", "routing", "hits", "ideal", "peer", "either", "evicted", "cold"),
+    *("at least", "at most", "kept"),
+)
+_PLAYED_LEGEND = """
+* the fleet as it is. Capacity: tokens of each replica's cache. All else: % of the blocks looked up.
+hits: found in the replica's cache. ideal: what one endless cache for all would find.
+Not found: another replica had it (peer), it was evicted (evicted), both (either would help), new (cold).
+at least, at most: what the figures of * promise of the hits under these conditions; kept: they were right."""
+
+_SAVED = ("", "caches", "more cache", "saved at least", "saved at most", "share", "")
+_SAVED_LEGEND = """
+* as recorded; the rows below: bounds of what other conditions would have saved of it, in tokens and in %.
+Hits leave no events: how often a block was found, and so any hit rate, is not known from a recording.
+Blocks that decoding filled count like those of prefill, which makes "at most" too high where they recur."""
+
+
+def played_table(facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines for a trace."""
+    yield (
+        f"{facts['requests']:,} requests in {facts['seconds'] / 60:,.0f} min look up "
+        f"{facts['queried_blocks']:,} blocks of {facts['block_size']} tokens, "
+        f"{facts['distinct_blocks']:,} of them different."
+    )
+    yield ""
+    yield from aligned((_PLAYED, *map(_played_cells, rows)), right=(1, 2, *range(4, 12)))
+    yield _PLAYED_LEGEND
+
+
+def _played_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    fills, queried = row["fills"], row["queried_blocks"] or 1
+    evicted = fills["evicted"] + fills["evicted_elsewhere"]
+    rates = (
+        *(row["block_hit_rate"], row["ideal_hit_rate"]),
+        *(part / queried for part in (fills["peer"], fills["peer_and_evicted"], evicted, fills["cold"])),
+    )
+    promise = row["promised"]
+    return (
+        "*" if row["actual"] else "",
+        str(row["replicas"]),
+        _size(row["capacity_tokens"]),
+        row["routing"],
+        *map(_percent, rates),
+        _percent(promise and promise["at_least"]),
+        _percent(promise and promise["at_most"]),
+        "" if promise is None else "yes" if promise["kept"] else "NO",
+    )
+
+
+def saved_table(rows: Sequence[dict[str, Any]], incomplete: int) -> Iterator[str]:
+    """Yield the lines for a recording; the first row is what was recorded."""
+    fleet, *others = rows
+    filled = fleet["filled_tokens"]
+    yield f"* {fleet['replicas']} caches filled {filled:,} tokens, by cause:"
+    for cause, tokens in fleet["fills"].items():
+        if tokens:
+            yield f"    {cause:<18}{tokens:>16,}{_percent(tokens / filled):>8} %"
+    if incomplete:
+        yield f"    {incomplete} of the caches began before the recording or have gaps in it."
+    yield ""
+    yield from aligned((_SAVED, *map(_saved_cells, others)), right=(1, 2, 3, 4, 5, 6))
+    yield _SAVED_LEGEND
+
+
+def _saved_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        "",
+        str(row["replicas"]),
+        _size(row["extra_tokens"]),
+        f"{row['saved_at_least']:,}",
+        f"{row['saved_at_most']:,}",
+        f"{_percent(row['share_at_least'])} to",
+        f"{_percent(row['share_at_most'])} %",
+    )
+
+
+def _size(tokens: int | None) -> str:
+    return "endless" if tokens is None else f"{tokens:,}"
+
+
+def _percent(rate: float | None) -> str:
+    return "" if rate is None else f"{100 * rate:.2f}"

@@ -1,0 +1,53 @@
+"""Under what a trace is played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from pipeline.local.simulator.routing import Routing
+from pipeline.local.simulator.trace import TRACE_BLOCK_SIZE, TraceRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """So many replicas, each with a cache of `capacity` blocks (None: endless)."""
+
+    replicas: int
+    capacity: int | None
+    routing: Routing
+
+    def same_traffic(self, other: Conditions) -> bool:
+        """Return whether every replica gets the requests that it gets under the other conditions."""
+        return self.replicas == other.replicas and (self.replicas == 1 or self.routing == other.routing)
+
+
+class CapacityTooSmall(Exception):
+    """A request of the trace does not fit a cache, which no engine would have admitted."""
+
+    def __init__(self, capacity: int, longest: int) -> None:
+        super().__init__(capacity, longest)
+        self.capacity = capacity
+        self.longest = longest
+
+    def __str__(self) -> str:
+        return (
+            f"a capacity of {self.capacity:,} blocks of {TRACE_BLOCK_SIZE} tokens does not hold the trace's "
+            f"longest request; give at least {self.longest:,} blocks"
+        )
+
+
+def combined(
+    replicas: Iterable[int],
+    capacities: Iterable[int | None],
+    routings: Iterable[Routing],
+    requests: Sequence[TraceRequest],
+) -> list[Conditions]:
+    """Return every combination, the first values first. Raises CapacityTooSmall."""
+    longest = max((len(request.hash_ids) for request in requests), default=0)
+    every = [Conditions(*values) for values in product(replicas, capacities, routings)]
+    for each in every:
+        if each.capacity is not None and each.capacity < longest:
+            raise CapacityTooSmall(each.capacity, longest)
+    return every

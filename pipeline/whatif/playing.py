@@ -1,0 +1,96 @@
+"""Plays a trace under given conditions, with the fleet agent looking on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.local.simulator.trace import (
+    TRACE_BLOCK_SIZE,
+    Served,
+    TraceCounters,
+    TraceReplica,
+    TraceRequest,
+    hit_rates,
+    routed,
+)
+from pipeline.whatif.conditions import Conditions
+from pipeline.whatif.potential import FleetFigures, Potential
+from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
+
+_REQUESTS_PER_RECORD = 256
+_MEDIUM, _GROUP = "gpu", 0
+_MODEL, _DOMAIN = "trace", "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of it."""
+
+    conditions: Conditions
+    counters: tuple[TraceCounters, ...]
+    """Of each replica."""
+    potential: Potential
+
+    @property
+    def hit_rates(self) -> tuple[float, float]:
+        """Hits per lookup, in blocks and in tokens, 0 to 1."""
+        return hit_rates(self.counters)
+
+    @property
+    def queried_blocks(self) -> int:
+        return sum(each.query_blocks for each in self.counters)
+
+    @property
+    def hit_blocks(self) -> int:
+        return sum(each.hit_blocks for each in self.counters)
+
+
+def play(requests: Sequence[TraceRequest], conditions: Conditions) -> Played:
+    """Play the requests in their order."""
+    replicas = [TraceReplica(conditions.capacity) for _ in range(conditions.replicas)]
+    figures = FleetFigures()
+    sources: list[SourceChanges] = []
+    for changes in _changes(requests, conditions, replicas):
+        sources.append(changes)
+        if len(sources) == _REQUESTS_PER_RECORD:
+            figures.add(ResidencyRecord(0, 0, 0, sources))
+            sources = []
+    figures.add(ResidencyRecord(0, 0, 0, sources))
+    return Played(conditions, tuple(replica.counters for replica in replicas), figures.potential())
+
+
+def _changes(
+    requests: Sequence[TraceRequest], conditions: Conditions, replicas: list[TraceReplica]
+) -> Iterator[SourceChanges]:
+    """Yield what each request changed, where it changed anything."""
+    numbers: dict[int, int] = {}
+    """Hash ids by first appearance: a trace's ids may be of any size."""
+    for place, request in routed(requests, conditions.replicas, conditions.routing):
+        replica = replicas[place]
+        stored_before = replica.counters.stored_blocks * TRACE_BLOCK_SIZE
+        served = replica.run(request)
+        if served.missed:
+            changes = _packed(served, request.seconds, stored_before, numbers)
+            yield SourceChanges(f"replica-{place}", _MODEL, _DOMAIN, 0, 1, "complete", [changes])
+
+
+def _packed(served: Served, at: float, stored_before: int, numbers: dict[int, int]) -> ResidencyChanges:
+    """Return the evictions, then the fills; a request that misses nothing evicts nothing."""
+    gone, come = len(served.evicted), len(served.missed)
+    ids = (*served.evicted, *served.missed)
+    hashes = np.array([numbers.setdefault(each, len(numbers)) for each in ids], ">u8")
+    stored = np.zeros(gone + come, "<u4")
+    stored[gone:] = np.arange(come) * TRACE_BLOCK_SIZE
+    return ResidencyChanges(
+        _MEDIUM,
+        _GROUP,
+        hashes.tobytes(),
+        bytes([EVICTED]) * gone + bytes([FILLED]) * come,
+        np.full(gone + come, at, "<f8").tobytes(),
+        np.full(gone + come, TRACE_BLOCK_SIZE, "<u4").tobytes(),
+        stored.tobytes(),
+        stored_before,
+    )

@@ -1,0 +1,85 @@
+"""What a recording of engines' events says about other conditions, which is bounds only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from pipeline.residency.partition import PartitionState
+from pipeline.whatif.potential import AVOIDABLE, FleetFigures, Potential
+from schemas.events import EventsRecord
+from schemas.residency import ResidencyRecord
+from schemas.settings import Worker
+
+_RECORDS_BETWEEN_CUTS = 200
+
+
+class NotKnown(Exception):
+    """Events do not tell; `str()` is one line that says why, and what can be asked instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFleet:
+    """What was recorded."""
+
+    sources: int
+    """Caches: replicas times data-parallel ranks."""
+    incomplete: int
+    """Sources of which not all is recorded; what they filled may be known to nobody."""
+    potential: Potential
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Fills, in tokens, that other conditions would have saved.
+
+    Blocks that decoding filled count like those of prefill, in both bounds: events do not tell them apart.
+    """
+
+    at_least: int
+    at_most: int
+
+
+def followed(records: Iterable[EventsRecord]) -> RecordedFleet:
+    """Apply the events as the replica agent and the fleet agent would."""
+    replica, fleet = PartitionState(0, Worker(), shards=1), FleetFigures()
+    now = 0.0
+
+    def cut() -> None:
+        for _, _, value in replica.cut(now).residency:
+            fleet.add(msgspec.msgpack.decode(value, type=ResidencyRecord))
+
+    for offset, record in enumerate(records):
+        replica.apply(offset, record)
+        now = record.batches[-1].received_at if record.batches else now
+        if replica.next_offset % _RECORDS_BETWEEN_CUTS == 0:
+            cut()
+    cut()
+    trusts = [source.overall_trust().trust for source in replica.sources.values()]
+    return RecordedFleet(len(trusts), len(trusts) - trusts.count("complete"), fleet.potential())
+
+
+def saved(fleet: RecordedFleet, replicas: int, extra_tokens: int | None) -> Saved:
+    """Return what so much more of each cache would have saved (None: endless), or one endless cache for all.
+
+    Raises NotKnown for what would take the requests to know.
+    """
+    tokens = fleet.potential.tokens
+    at_least = fleet.potential.saved_tokens(extra_tokens)
+    if replicas == fleet.sources:
+        causes: tuple[str, ...] = ("evicted", "peer_and_evicted")
+    elif replicas != 1:
+        raise NotKnown(
+            f"what {replicas} replicas would do cannot be known: hits leave no events, so a recording does "
+            f"not hold the requests; ask for the {fleet.sources} recorded, or for 1 (one cache for all)"
+        )
+    elif extra_tokens is not None:
+        raise NotKnown(
+            "what one bounded cache for all would save cannot be known: hits leave no events, so a recording "
+            "does not say what it would keep; ask for --replicas 1 with --capacity none"
+        )
+    else:
+        causes = AVOIDABLE
+    return Saved(at_least, sum(tokens[cause] for cause in (*causes, "unknown")))
