@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pipeline.compiled import compiled
 from pipeline.fleet.following import Changes
 from pipeline.fleet.index import F64, I64, U8, U32, U64, mapped
-from pipeline.fleet.keys import keys_of
+from pipeline.fleet.keys import sampled_keys
 from schemas.hashes import HASH_BYTES
 from schemas.residency import FILLED, SUBSUMED, ResidencyChanges
 
@@ -35,22 +35,23 @@ class Columns(NamedTuple):
     times: F64
     sizes: U32
     stored: I64
-    lengths: I64
-    """Changes of each piece."""
 
 
-def arranged(pieces: list[Piece]) -> Changes:
-    """Return the changes of a record in the order in which they count.
+def arranged(pieces: list[Piece], one_in: int) -> Changes:
+    """Return the changes of a record, those of one block in `one_in`, in the order in which they count.
 
     That is the order of event time, as far as it does not turn the order of a pool around: times of a pool
     that go back count as the latest before, and so do those of a source's next life. A fine-grained block
     that a coarse one subsumes in the same record was never filled: the coarse one is.
     """
-    columns = _columns(pieces)
-    number_of = np.repeat(np.arange(len(pieces), dtype=np.int32), columns.lengths)
-    constants = np.array([piece.constant for piece in pieces], np.uint64)[number_of]
+    columns, lengths = _columns(pieces)
+    constants = np.array([piece.constant for piece in pieces], np.uint64)
+    keys, number_of, places = sampled_keys(columns.hashes, lengths, constants, one_in)
+    if len(keys) < len(columns.hashes):
+        columns = mapped(columns, lambda column: column[places])
+        lengths = np.bincount(number_of, minlength=len(pieces))
     changes = Changes(
-        keys_of(columns.hashes, constants),
+        keys,
         columns.kinds,
         columns.times,
         columns.sizes,
@@ -59,14 +60,15 @@ def arranged(pieces: list[Piece]) -> Changes:
     )
     order: npt.NDArray[np.intp] | None = None
     if len(pieces) > 1:
-        order = np.argsort(_due(columns, pieces), kind="stable")
+        order = np.argsort(_due(columns.times, lengths, pieces), kind="stable")
     if any(SUBSUMED in piece.changes.kinds for piece in pieces):
         counting = _counting(changes)
         order = order[counting[order]] if order is not None else np.flatnonzero(counting)
     return changes if order is None else mapped(changes, lambda column: column[order])
 
 
-def _columns(pieces: list[Piece]) -> Columns:
+def _columns(pieces: list[Piece]) -> tuple[Columns, I64]:
+    """Return the columns of all changes, and how many each piece has."""
     parts = [piece.changes for piece in pieces]
     lengths = np.array([len(part.hashes) // HASH_BYTES for part in parts], np.int64)
     stored = [
@@ -75,15 +77,15 @@ def _columns(pieces: list[Piece]) -> Columns:
         else np.full(length, _NOTHING)
         for part, length in zip(parts, lengths.tolist(), strict=True)
     ]
-    return Columns(
+    columns = Columns(
         np.frombuffer(b"".join([part.hashes for part in parts]), ">u8").astype(np.uint64),
         # Copies: what a buffer is seen through cannot be written, which to the compiler is another type.
         np.frombuffer(b"".join([part.kinds for part in parts]), np.uint8).copy(),
         np.frombuffer(b"".join([part.times for part in parts]), "<f8").astype(np.float64),
         np.frombuffer(b"".join([part.block_sizes for part in parts]), "<u4").astype(np.uint32),
         stored[0] if len(stored) == 1 else np.concatenate(stored),
-        lengths,
     )
+    return columns, lengths
 
 
 def _counting(changes: Changes) -> npt.NDArray[np.bool_]:
@@ -99,10 +101,10 @@ def _counting(changes: Changes) -> npt.NDArray[np.bool_]:
     return kept
 
 
-def _due(columns: Columns, pieces: list[Piece]) -> F64:
+def _due(times: F64, lengths: I64, pieces: list[Piece]) -> F64:
     """Return the time as which each change counts."""
-    ends = np.cumsum(columns.lengths).tolist()
-    due = _never_back(columns.times, np.array(ends, np.int64))
+    ends = np.cumsum(lengths).tolist()
+    due = _never_back(times, np.array(ends, np.int64))
     latest: dict[int, tuple[int, float]] = {}
     start = 0
     for piece, end in zip(pieces, ends, strict=True):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
+import functools
 
-from pipeline.fleet.index import U64
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.compiled import compiled
+from pipeline.fleet.index import I64, U64
+
+I32 = npt.NDArray[np.int32]
 
 _SEED = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 
 
+@functools.cache
 def constant_of(number: int) -> int:
     """Return a constant as good as random for each number."""
     value = ((number + 1) * _SEED) & _MASK
@@ -18,22 +25,40 @@ def constant_of(number: int) -> int:
     return value ^ (value >> 31)
 
 
-def keys_of(hashes: U64, constants: U64) -> U64:
-    """Return keys of block hashes: a bijection within each constant (the finaliser of SplitMix64).
+@compiled
+def key_of(block_hash: np.uint64, constant: np.uint64) -> np.uint64:
+    """Return the key of a block hash: a bijection within each constant (the finaliser of SplitMix64).
 
     The hash whose key would be zero, which marks free slots, shares a key with one other.
     """
-    keys: U64 = hashes ^ constants
-    keys ^= keys >> np.uint64(30)
-    keys *= np.uint64(0xBF58476D1CE4E5B9)
-    keys ^= keys >> np.uint64(27)
-    keys *= np.uint64(0x94D049BB133111EB)
-    keys ^= keys >> np.uint64(31)
-    keys[keys == 0] = 1
-    return keys
+    key: np.uint64 = block_hash ^ constant
+    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    key ^= key >> np.uint64(31)
+    if key == np.uint64(0):
+        key = np.uint64(1)
+    return key
 
 
-def sampled(keys: U64, one_in: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which keys belong to the sample: by their low bits, so all sources sample the same blocks."""
-    chosen: np.ndarray[tuple[int], np.dtype[np.bool_]] = (keys & np.uint64(0xFFFFFF)) % np.uint64(one_in) == 0
-    return chosen
+@compiled
+def sampled_keys(hashes: U64, lengths: I64, constants: U64, one_in: int) -> tuple[U64, I32, I64]:
+    """Return the keys that belong to the sample, the piece of each, and its place among all.
+
+    There are `lengths` hashes of each piece, which has one of the `constants`. The low bits of a key decide,
+    so all sources sample the same blocks.
+    """
+    keys = np.empty(len(hashes), np.uint64)
+    pieces = np.empty(len(hashes), np.int32)
+    places = np.empty(len(hashes), np.int64)
+    found = 0
+    place = 0
+    for piece in range(len(lengths)):
+        for _ in range(lengths[piece]):
+            key = key_of(hashes[place], constants[piece])
+            if one_in == 1 or (key & np.uint64(0xFFFFFF)) % np.uint64(one_in) == np.uint64(0):
+                keys[found] = key
+                pieces[found] = piece
+                places[found] = place
+                found += 1
+            place += 1
+    return keys[:found], pieces[:found], places[:found]

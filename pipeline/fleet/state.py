@@ -34,9 +34,8 @@ from pipeline.fleet.index import (
     capacity_for,
     copy_blocks,
     copy_pairs,
-    mapped,
 )
-from pipeline.fleet.keys import constant_of, sampled
+from pipeline.fleet.keys import constant_of
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.registry import Media, Sources, Spaces
 from pipeline.fleet.snapshot import Bases, restore
@@ -130,11 +129,8 @@ class FleetState:
             builder.add(source)
         if not builder.pieces:
             return
-        changes = arranged(builder.pieces)
-        self.seen += len(changes.keys)
-        if self.open.one_in > 1:
-            chosen = sampled(changes.keys, self.open.one_in)
-            changes = mapped(changes, lambda column: column[chosen])
+        self.seen += sum(len(piece.changes.kinds) for piece in builder.pieces)
+        changes = arranged(builder.pieces, self.open.one_in)
         self._follow(changes, builder.columns(), offset, widest=2 if builder.lower_media else 1)
 
     def _follow(self, changes: Changes, pieces: Pieces, offset: int, *, widest: int) -> None:
@@ -286,6 +282,7 @@ class _Building:
                 continue
             space = state.spaces.of(changes.hash_domain, changes.model, part.group_idx)
             bit = state.media.bit(part.medium, store_only=part.store_only)
+            gauge = state.open.gauge(space, part.medium)
             self.lower_media |= bit != GPU
             self.pieces.append(Piece(part, source.number, source.life, space.constant))
             self._rows.append(
@@ -294,8 +291,8 @@ class _Building:
                     source.life & 0xFFFF,
                     bit,
                     source.trust,
-                    constant_of(_MEDIUM_CONSTANTS + state.open.gauge(space, part.medium)),
-                    state.open.gauge(space, part.medium),
+                    constant_of(_MEDIUM_CONSTANTS + gauge),
+                    gauge,
                     state.open.cell(source, space),
                     unsure_until,
                     0,

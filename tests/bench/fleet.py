@@ -14,7 +14,7 @@ from figures import Figures
 from processes import cpu_seconds, launched
 
 from pipeline import migrations, topics
-from pipeline.fleet.following import GHOSTS, USED_BLOCKS
+from pipeline.fleet.following import GHOSTS, USED_BLOCKS, USED_PAIRS
 from pipeline.fleet.state import FleetState
 from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.settings import ClickHouse, Fleet, Kafka, Settings
@@ -86,8 +86,8 @@ def _changes(value: bytes) -> int:
     return sum(len(part.kinds) for source in record.sources for part in source.changes)
 
 
-def _alone(figures: Figures, records: list[bytes], *, rate: float) -> None:
-    """Measure the pure state on one shard."""
+def _alone(figures: Figures, records: list[bytes], *, rate: float) -> float:
+    """Measure the pure state on one shard; return the CPU seconds."""
     state = FleetState(0, Fleet(sample_rate=rate), carry_seconds=0.0)
     decoded = [msgspec.msgpack.decode(value, type=ResidencyRecord) for value in records]
     for offset, record in enumerate(decoded[:8]):
@@ -99,11 +99,16 @@ def _alone(figures: Figures, records: list[bytes], *, rate: float) -> None:
     used = time.process_time() - began
     name = f"fleet alone, one block in {round(1 / rate)}"
     figures.add(f"{name}: changes", (state.seen - before) / used, "changes/s/core")
-    blocks, ghosts = (int(state.clock.counters[number]) for number in (USED_BLOCKS, GHOSTS))
     figures.add(f"{name}: memory", state.bytes_allocated / 1e6, "MB")
-    figures.add(f"{name}: blocks in the index", blocks, "blocks")
-    figures.add(f"{name}: losses remembered", ghosts, "losses")
-    figures.add(f"{name}: bytes allocated per block in the index", state.bytes_allocated / blocks, "B")
+    for what, table, entries in (
+        ("blocks in the index", state.blocks, USED_BLOCKS),
+        ("owners and remembered losers of blocks", state.pairs, USED_PAIRS),
+        ("losses remembered", state.losses, GHOSTS),
+    ):
+        count = int(state.clock.counters[entries])
+        figures.add(f"{name}: {what}", count, "entries")
+        figures.add(f"{name}: allocated for each of the {what}", table.nbytes / count, "B")
+    return used
 
 
 def run(figures: Figures, bootstrap: str, store_url: str) -> None:
@@ -115,8 +120,8 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
     asyncio.run(topics.apply(settings))
     migrations.apply(settings)
     records = [records_of(shard) for shard in range(SHARDS)]
-    for rate in (1.0, 1 / 16):
-        _alone(figures, records[0], rate=rate)
+    every, sample = (_alone(figures, records[0], rate=rate) for rate in (1.0, 1 / 16))
+    figures.add("fleet alone: CPU of one block in 16, of that of all", sample / every, "")
     topic = "bench-fleet.residency.v1"
     environment = {
         **os.environ,

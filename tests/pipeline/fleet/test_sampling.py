@@ -1,4 +1,4 @@
-"""Sampling one block in n: shares stay within the stated error on a trace, memory falls accordingly.
+"""Sampling one block in n: shares stay within the stated error on a trace, work and memory fall accordingly.
 
 `KVLENS_TRACE` names another trace in Mooncake's format.
 """
@@ -8,62 +8,99 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pipeline.fleet.state import FleetState
-from pipeline.local.simulator.trace import TraceRequest, read_trace
-from schemas.residency import ResidencyRecord
-from schemas.rows import FillsRow
+from pipeline.local.simulator.trace import read_trace
+from schemas.residency import FILLED, ResidencyRecord
+from schemas.rows import CapacityCurveRow, FillsRow
 from schemas.settings import Fleet
 from tests.pipeline.fleet.comparing import CAUSES
 from tests.pipeline.fleet.traced import events, residency
+from tests.pipeline.local.simulator.whole_trace import unpack
 
-ROOT = Path(__file__).resolve().parents[3]
-TRACE = Path(
-    os.environ.get("KVLENS_TRACE", ROOT / "tests/data/simulator/mooncake_conversation_1500.jsonl.gz")
-)
-REPLICAS, BUDGET = 4, 2000
+REPLICAS = 4
+ROUTING = ("peer", "peer_and_evicted")
+CAPACITY = ("evicted", "peer_and_evicted", "evicted_elsewhere")
 
 
-def counted(records: list[ResidencyRecord], rate: float) -> tuple[Counter[str], int, int]:
-    """Return blocks by cause, changes followed and bytes allocated."""
-    state = FleetState(0, Fleet(sample_rate=rate), carry_seconds=0.0)
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[ResidencyRecord]:
+    """What the replica agent tells of a fleet that loses by routing and by eviction."""
+    path = Path(os.environ.get("KVLENS_TRACE", tmp_path_factory.mktemp("trace") / "whole.jsonl"))
+    if not path.exists():
+        unpack(path)
+    requests = read_trace(path)
+    longest = max(len(request.hash_ids) for request in requests)
+    distinct = len({block for request in requests for block in request.hash_ids})
+    return residency(events(requests, REPLICAS, max(longest, distinct // 90)))
+
+
+@dataclass
+class Sample:
+    """What the fleet agent shows, and what it took."""
+
+    blocks: Counter[str]
+    saved: list[int]
+    """Tokens, by so many powers of two of extra cache."""
+    filled_tokens: int
+    followed: int
+    allocated: int
+
+    def shares(self) -> dict[str, float]:
+        """Every share of `hit_potential` and `capacity_gain`."""
+        filled = self.blocks.total()
+        shares = {cause: self.blocks[cause] / filled for cause in CAUSES}
+        shares["routing"] = sum(self.blocks[cause] for cause in ROUTING) / filled
+        shares["capacity"] = sum(self.blocks[cause] for cause in CAPACITY) / filled
+        return shares | {
+            f"saved by 2**{k}": tokens / self.filled_tokens for k, tokens in enumerate(self.saved)
+        }
+
+
+def sampled(records: list[ResidencyRecord], one_in: int) -> Sample:
+    state = FleetState(0, Fleet(sample_rate=1 / one_in), carry_seconds=0.0)
     for offset, record in enumerate(records):
         state.apply(offset, record)
-    causes: Counter[str] = Counter()
+    sample = Sample(Counter(), [0] * 40, 0, state.followed, state.bytes_allocated)
     for row in state.cut(0.0).rows:
         if isinstance(row, FillsRow):
-            assert row.sampled_one_in == round(1 / rate)
-            causes.update({cause: getattr(row, f"{cause}_blocks") for cause in CAUSES})
-    return causes, state.followed, state.bytes_allocated
+            assert row.sampled_one_in == one_in
+            sample.blocks.update({cause: getattr(row, f"{cause}_blocks") for cause in CAUSES})
+            sample.filled_tokens += row.filled_tokens
+        elif isinstance(row, CapacityCurveRow):
+            for k, tokens in enumerate(row.needed_hist):
+                for larger in range(k, len(sample.saved)):
+                    sample.saved[larger] += tokens
+    return sample
 
 
 @pytest.fixture(scope="module")
-def trace() -> list[TraceRequest]:
-    return read_trace(TRACE)
-
-
-@pytest.fixture(scope="module")
-def records(trace: list[TraceRequest]) -> list[ResidencyRecord]:
-    return residency(events(trace, REPLICAS, BUDGET))
+def whole(records: list[ResidencyRecord]) -> Sample:
+    return sampled(records, 1)
 
 
 @pytest.mark.parametrize("one_in", [4, 16])
 def test_shares_of_a_sample_are_within_the_stated_error(
-    one_in: int, trace: list[TraceRequest], records: list[ResidencyRecord]
+    one_in: int, records: list[ResidencyRecord], whole: Sample
 ) -> None:
-    whole, followed, allocated = counted(records, 1.0)
-    sample, sampled, smaller = counted(records, 1 / one_in)
-    distinct = len({block for request in trace for block in request.hash_ids})
-    fills, estimated = whole.total(), sample.total()
-    assert fills > 3 * whole["evicted"] > 0 < whole["peer"]
-    assert sampled / followed == pytest.approx(1 / one_in, rel=0.15)
-    assert smaller < 2.5 * allocated / one_in
-    for cause in CAUSES:
-        share, estimate = whole[cause] / fills, sample[cause] / estimated
-        error = math.sqrt(share * (1 - share) * one_in / fills * (fills / distinct))
-        assert abs(estimate - share) <= 3 * error
-        if distinct / one_in >= 10_000:
-            assert abs(estimate - share) <= 0.02
+    of_block: Counter[bytes] = Counter()
+    for record in records:
+        for part in (part for source in record.sources for part in source.changes):
+            hashes = (part.hashes[at : at + 8] for at in range(0, len(part.hashes), 8))
+            of_block.update(block for block, kind in zip(hashes, part.kinds, strict=True) if kind == FILLED)
+    fills = of_block.total()
+    assert fills == whole.blocks.total() > 3 * whole.blocks["evicted"] > 0 < whole.blocks["peer"]
+    weighted = sum(times**2 for times in of_block.values()) / fills
+    sample = sampled(records, one_in)
+    assert sample.followed / whole.followed == pytest.approx(1 / one_in, rel=0.15)
+    assert sample.allocated < 2.5 * whole.allocated / one_in
+    estimates = sample.shares()
+    for name, share in whole.shares().items():
+        stated = 4 * math.sqrt(share * (1 - share) * one_in * weighted / fills) + one_in * weighted / fills
+        assert abs(estimates[name] - share) <= stated, name
+        if len(of_block) / one_in >= 10_000:
+            assert abs(estimates[name] - share) <= 0.02, name
