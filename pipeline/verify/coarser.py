@@ -8,10 +8,13 @@ from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 
+from pipeline.verify.fleet.expected import CAUSES
 from pipeline.verify.times import EPOCH
 from schemas.trust import TRUST_ORDER
 
 _SOURCE = ("model", "replica", "dp_rank")
+_FILLS = ("hash_domain", *_SOURCE, "group_idx")
+_CAUSES = tuple(f"{cause}_{unit}" for cause in (*CAUSES, "reannounced") for unit in ("blocks", "tokens"))
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Family:
     smallest: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     """Lists, summed element by element."""
+    parts: tuple[str, ...] = ()
+    """Columns besides the key. What they tell apart counts together: its `last` figures are summed."""
 
 
 FAMILIES = {
@@ -67,6 +72,33 @@ FAMILIES = {
         largest=(("lag_seconds", "lag_seconds"), ("drift_blocks", "drift_blocks")),
         smallest=("connected",),
     ),
+    "fills": Family(
+        key=_FILLS,
+        summed=("filled_blocks", "filled_tokens", *_CAUSES),
+        largest=(("sampled_one_in", "sampled_one_in"),),
+        added=("regret_hist",),
+        parts=("shard",),
+    ),
+    "redundancy": Family(
+        key=("hash_domain", "model", "medium", "group_idx"),
+        last=(
+            "owners_1",
+            "owners_2",
+            "owners_3",
+            "owners_4_7",
+            "owners_8_up",
+            "unique_tokens",
+            "physical_tokens",
+        ),
+        largest=(("sampled_one_in", "sampled_one_in"),),
+        parts=("shard",),
+    ),
+    "capacity_curve": Family(
+        key=_FILLS,
+        largest=(("sampled_one_in", "sampled_one_in"),),
+        added=("needed_hist",),
+        parts=("shard",),
+    ),
 }
 """Name that a table and its rollups begin with."""
 
@@ -93,14 +125,26 @@ def coarser(family: Family, length: timedelta, rows: Iterable[dict[str, Any]]) -
 def _joined(family: Family, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """`rows` of one period and key, oldest first."""
     worst = max(rows, key=lambda row: (TRUST_ORDER.index(row["trust"]), row["window"]))
-    joined = {column: rows[-1][column] for column in family.last}
+    joined = {column: _last(family, rows, column) for column in family.last}
     joined |= {column: sum(row[column] for row in rows) for column in family.summed}
     joined |= {column: max(row[of] for row in rows) for column, of in family.largest}
     joined |= {column: min(row[column] for row in rows) for column in family.smallest}
     for column in family.added:
         buckets = zip_longest(*(row[column] for row in rows), fillvalue=0)
         joined[column] = [sum(bucket) for bucket in buckets]
-    return joined | {"trust": worst["trust"], "trust_since": worst["trust_since"], "windows": len(rows)}
+    joined |= {column: worst[column] for column in ("trust", "trust_since") if column in worst}
+    return joined | {"windows": len(rows)}
+
+
+def _last(family: Family, rows: list[dict[str, Any]], column: str) -> Any:
+    """Return what a column says at the end of the last window; of parts, what they say in its minute."""
+    if not family.parts:
+        return rows[-1][column]
+    minute = start_of(rows[-1]["window"], PERIODS["1m"])
+    latest = {
+        tuple(row[part] for part in family.parts): row[column] for row in rows if row["window"] >= minute
+    }
+    return sum(latest.values())
 
 
 def as_periods(family: Family, rows: Iterable[dict[str, Any]]) -> Periods:

@@ -33,8 +33,18 @@ class Flow:
         """Count a block whose last copy the engine removed."""
         self.evicted_blocks += 1
         self.evicted_tokens += block_size
-        bucket, bound = 0, FIRST_BOUND
-        while bucket < LAST_BUCKET and lifetime >= bound:
-            bucket, bound = bucket + 1, bound * 2
-        self.lifetime_hist += [0] * (bucket + 1 - len(self.lifetime_hist))
-        self.lifetime_hist[bucket] += 1
+        count_seconds(self.lifetime_hist, lifetime)
+
+
+def count_seconds(histogram: list[int], seconds: float) -> None:
+    """Count a duration in a histogram without trailing zeros."""
+    bucket, bound = 0, FIRST_BOUND
+    while bucket < LAST_BUCKET and seconds >= bound:
+        bucket, bound = bucket + 1, bound * 2
+    count_in(histogram, bucket, 1)
+
+
+def count_in(histogram: list[int], bucket: int, amount: int) -> None:
+    """Add to a bucket of a histogram without trailing zeros."""
+    histogram += [0] * (bucket + 1 - len(histogram))
+    histogram[bucket] += amount

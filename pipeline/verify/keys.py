@@ -6,15 +6,28 @@ from typing import Any
 
 import msgspec
 
-from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow, StreamHealthRow
+from schemas.rows import (
+    CapacityCurveRow,
+    EngineCountersRow,
+    FillsRow,
+    FlowRow,
+    OccupancyRow,
+    RedundancyRow,
+    SourceRow,
+    StreamHealthRow,
+)
 
 _SOURCE = ("model", "replica", "dp_rank")
+_FILLS = ("window", "hash_domain", *_SOURCE, "group_idx", "shard")
 KEYS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     OccupancyRow: ("window", *_SOURCE, "medium", "group_idx", "block_size"),
     FlowRow: ("window", *_SOURCE, "medium", "group_idx"),
     StreamHealthRow: ("window", *_SOURCE),
     EngineCountersRow: ("time", *_SOURCE),
     SourceRow: (*_SOURCE, "incarnation"),
+    FillsRow: _FILLS,
+    RedundancyRow: ("window", "hash_domain", "model", "medium", "group_idx", "shard"),
+    CapacityCurveRow: _FILLS,
 }
 
 RowKey = tuple[Any, ...]

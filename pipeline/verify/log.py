@@ -1,24 +1,27 @@
-"""Reads the events topic from its start, one partition after the other."""
+"""Reads a topic from its start, one partition after the other."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from pipeline.decoding import RecordUndecodable, decode_events
+from pipeline.decoding import RecordUndecodable
 from pipeline.errors import KafkaUnavailable, TopicMissing
 from pipeline.kafka_security import client_options
 from pipeline.topics import describe, topic_name
-from schemas.events import EventsRecord
 from schemas.settings import Kafka, Settings
 
 _WAIT_MS = 500
 _FETCH_RECORDS = 500
 _SILENT_FETCHES = 60
+
+Record = TypeVar("Record")
+Decode = Callable[[bytes | None, Iterable[tuple[str, bytes]]], Record]
 
 
 @dataclass(frozen=True)
@@ -27,17 +30,20 @@ class Extent:
 
     begin: int
     committed: int
-    """Offset up to which the replica agent has committed; 0 if it never did."""
+    """Offset up to which the agent that reads the topic has committed; 0 if it never did."""
 
 
-class EventLog:
-    """The events topic of a running installation; made by `opened`."""
+class TopicLog(Generic[Record]):
+    """A topic of a running installation; made by `opened`."""
 
-    def __init__(self, kafka: Kafka, consumer: AIOKafkaConsumer, partitions: int) -> None:
+    def __init__(
+        self, kafka: Kafka, topic: str, consumer: AIOKafkaConsumer, partitions: int, decode: Decode[Record]
+    ) -> None:
         self.partitions = partitions
         self._kafka = kafka
-        self._topic = topic_name(kafka, "events")
+        self._topic = topic
         self._consumer = consumer
+        self._decode = decode
 
     async def extent(self, partition: int) -> Extent:
         """Return where the partition begins and how far the worker is."""
@@ -52,9 +58,7 @@ class EventLog:
         ends: dict[TopicPartition, int] = await self._consumer.end_offsets([place])
         return ends[place]
 
-    async def records(
-        self, partition: int, begin: int, end: int
-    ) -> AsyncIterator[tuple[int, EventsRecord | None]]:
+    async def records(self, partition: int, begin: int, end: int) -> AsyncIterator[tuple[int, Record | None]]:
         """Give (offset, record) of the records before `end`; None for one that cannot be decoded.
 
         Raises KafkaUnavailable when they stop coming.
@@ -72,21 +76,27 @@ class EventLog:
                 if message.offset >= end:
                     return
                 try:
-                    yield message.offset, decode_events(message.value, message.headers)
+                    yield message.offset, self._decode(message.value, message.headers)
                 except RecordUndecodable:
                     yield message.offset, None
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[EventLog]:
-    """Connect; raises KafkaUnavailable and TopicMissing, and the former also for what happens inside."""
-    kafka, topic = settings.kafka, topic_name(settings.kafka, "events")
+async def opened(
+    settings: Settings, name: str, *, agent: str, decode: Decode[Record]
+) -> AsyncIterator[TopicLog[Record]]:
+    """Connect to the topic of a name in `topics.toml`, which an agent reads.
+
+    Raises KafkaUnavailable and TopicMissing, and the former also for what happens inside.
+    """
+    kafka, topic = settings.kafka, topic_name(settings.kafka, name)
     partitions = {found.name: found.partitions for found in await describe(settings)}.get(topic)
     if not partitions:
         raise TopicMissing(topic)
     consumer = AIOKafkaConsumer(
         # Asks for this group's offsets only: partitions are assigned by hand, so it never joins.
-        group_id=f"{kafka.group}.replica",
+        group_id=f"{kafka.group}.{agent}",
+        isolation_level="read_committed",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         **client_options(kafka),
@@ -94,7 +104,7 @@ async def opened(settings: Settings) -> AsyncIterator[EventLog]:
     try:
         try:
             await consumer.start()
-            yield EventLog(kafka, consumer, partitions)
+            yield TopicLog(kafka, topic, consumer, partitions, decode)
         finally:
             await consumer.stop()
     except (KafkaError, OSError) as error:

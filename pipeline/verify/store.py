@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from clickhouse_connect.driver.client import Client
+from msgspec import Struct
 
 from pipeline.store_client import connect, store_unavailable
-from pipeline.verify.expected import Row
-from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow, StreamHealthRow
+from pipeline.verify import expected
+from pipeline.verify.fleet import expected as fleet_expected
+from schemas.rows import (
+    CapacityCurveRow,
+    EngineCountersRow,
+    FillsRow,
+    FlowRow,
+    OccupancyRow,
+    RedundancyRow,
+    SourceRow,
+    StreamHealthRow,
+)
 from schemas.settings import ClickHouse
 
-TABLES: tuple[type[Row], ...] = (OccupancyRow, FlowRow, StreamHealthRow, EngineCountersRow, SourceRow)
+TABLES: tuple[type[expected.Row], ...] = (
+    OccupancyRow,
+    FlowRow,
+    StreamHealthRow,
+    EngineCountersRow,
+    SourceRow,
+)
+FLEET_TABLES: tuple[type[fleet_expected.Row], ...] = (FillsRow, RedundancyRow, CapacityCurveRow)
+
+_Kind = TypeVar("_Kind", bound=Struct)
 
 
 class StoredTables:
@@ -23,31 +43,28 @@ class StoredTables:
         self._store = store
         self._client: Client = connect(store)
 
-    def rows_of_partition(self, partition: int, partitions: int) -> Iterator[Row]:
+    def rows_of_partition(self, partition: int, partitions: int) -> Iterator[expected.Row]:
         """Give the rows of the replicas that belong to a partition of the events topic."""
+        which = "CRC32(replica) % {partitions:UInt32} = {partition:UInt32}"
         for kind in TABLES:
-            columns = kind.__struct_fields__
-            statement = (
-                f"SELECT {', '.join(columns)} FROM {self._store.database}.{kind.TABLE} FINAL "
-                "WHERE CRC32(replica) % {partitions:UInt32} = {partition:UInt32}"
-            )
-            for values in self._query(statement, {"partition": partition, "partitions": partitions}):
-                yield kind(**{name: _aware(value) for name, value in zip(columns, values, strict=True)})
+            yield from self._rows(kind, which, {"partition": partition, "partitions": partitions})
+
+    def rows_of_shard(self, shard: int) -> Iterator[fleet_expected.Row]:
+        """Give the rows of a partition of the residency topic."""
+        for kind in FLEET_TABLES:
+            yield from self._rows(kind, "shard = {shard:UInt16}", {"shard": shard})
 
     def rows_of_source(
         self, replica: str, dp_rank: int, first: datetime, last: datetime
     ) -> Iterator[OccupancyRow | FlowRow]:
         """Give what a source held and what came and went, in windows from `first` to `last`, included."""
         parameters = {"replica": replica, "dp_rank": dp_rank, "first": first, "last": last}
-        for kind in (OccupancyRow, FlowRow):
-            columns = kind.__struct_fields__
-            statement = (
-                f"SELECT {', '.join(columns)} FROM {self._store.database}.{kind.TABLE} FINAL "
-                "WHERE replica = {replica:String} AND dp_rank = {dp_rank:UInt16} "
-                "AND window >= {first:DateTime('UTC')} AND window <= {last:DateTime('UTC')}"
-            )
-            for values in self._query(statement, parameters):
-                yield kind(**{name: _aware(value) for name, value in zip(columns, values, strict=True)})
+        which = (
+            "replica = {replica:String} AND dp_rank = {dp_rank:UInt16} "
+            "AND window >= {first:DateTime('UTC')} AND window <= {last:DateTime('UTC')}"
+        )
+        yield from self._rows(OccupancyRow, which, parameters)
+        yield from self._rows(FlowRow, which, parameters)
 
     def rows(self, table: str, after: datetime) -> Iterator[dict[str, Any]]:
         """Give all columns of the rows of a windowed table from a window on, oldest window first."""
@@ -64,13 +81,18 @@ class StoredTables:
         """Disconnect."""
         self._client.close()
 
-    def _query(self, statement: str, parameters: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, kind: type[_Kind], which: str, parameters: dict[str, Any]) -> Iterator[_Kind]:
+        """Give the winning rows of a table for which a condition holds."""
+        columns = kind.__struct_fields__
+        table = f"{self._store.database}.{kind.TABLE}"  # type: ignore[attr-defined]
+        statement = f"SELECT {', '.join(columns)} FROM {table} FINAL WHERE {which}"
         with (
             store_unavailable(self._store),
             self._client.query_row_block_stream(statement, parameters=parameters) as blocks,
         ):
             for block in blocks:
-                yield from block
+                for values in block:
+                    yield kind(**{name: _aware(value) for name, value in zip(columns, values, strict=True)})
 
 
 def _aware(value: Any) -> Any:

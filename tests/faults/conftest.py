@@ -216,6 +216,35 @@ class Laboratory:
                 raise AssertionError(f"{committed} of {records} records applied after {seconds} s\n{tails}")
             time.sleep(0.2)
 
+    def unfollowed(self) -> int:
+        """Residency records that no commit of the fleet agent covers; markers do not count."""
+        return asyncio.run(self._unfollowed())
+
+    async def _unfollowed(self) -> int:
+        topic = topics.topic_name(self.settings.kafka, "residency")
+        left = 0
+        async with AIOKafkaConsumer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers,
+            group_id=f"{self.settings.kafka.group}.fleet",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+        ) as consumer:
+            for place in [TopicPartition(topic, number) for number in range(PARTITIONS)]:
+                consumer.assign([place])
+                [end] = (await consumer.end_offsets([place])).values()
+                consumer.seek(place, await consumer.committed(place) or 0)
+                while await consumer.position(place) < end:
+                    left += sum(map(len, (await consumer.getmany(timeout_ms=500)).values()))
+        return left
+
+    def wait_followed(self, seconds: float = 90.0) -> None:
+        """Return when the fleet agent has committed everything that the replica agent told."""
+        deadline = time.monotonic() + seconds
+        while left := self.unfollowed():
+            tails = "\n".join(worker.log.read_text()[-1500:] for worker in self.workers[-2:])
+            assert time.monotonic() < deadline, (left, tails)
+            time.sleep(0.3)
+
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         client = clickhouse_connect.get_client(
             dsn=self.settings.clickhouse.url, autogenerate_session_id=False

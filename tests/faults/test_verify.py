@@ -16,19 +16,24 @@ import pytest
 
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
+from pipeline.verify.coarser import FAMILIES
 from pipeline.verify.findings import Findings
 from pipeline.verify.run import verify
 from tests.pipeline.verify.walks import Walk
 
 Make = Callable[..., Any]
 FINE = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
-ROLLED_UP = tuple(f"{name}_{per}" for name in ("occupancy", "flow", "stream_health") for per in ("1m", "1h"))
+FLEET = ("fills_10s", "redundancy_10s", "capacity_curve_10s")
+ROLLED_UP = tuple(f"{name}_{per}" for name in FAMILIES for per in ("1m", "1h"))
 PLANTED = (
     ("occupancy_10s", "entries"),
     ("flow_10s", "evicted_tokens"),
     ("stream_health_10s", "last_seq"),
     ("engine_counters", "prefix_cache_hits"),
     ("sources", "first_seq"),
+    ("fills_10s", "cold_tokens"),
+    ("redundancy_10s", "owners_2"),
+    ("capacity_curve_10s", "sampled_one_in"),
     *((table, "windows") for table in ROLLED_UP),
 )
 
@@ -48,6 +53,7 @@ def finished(broker: EmbeddedBroker, store: EmbeddedStore, laboratories: Make) -
     laboratory.produce(log)
     worker = laboratory.worker()
     laboratory.wait_applied(len(log))
+    laboratory.wait_followed()
     assert worker.stop() == 0
     yield laboratory
     laboratory.close()
@@ -56,8 +62,8 @@ def finished(broker: EmbeddedBroker, store: EmbeddedStore, laboratories: Make) -
 def test_nothing_differs_after_an_orderly_run(finished: Any) -> None:
     findings = checked(finished)
     assert findings.equal, findings.kept[:3]
-    assert {table for table, rows in findings.compared.items() if rows} == {*FINE, *ROLLED_UP}
-    for table in FINE:
+    assert {table for table, rows in findings.compared.items() if rows} == {*FINE, *FLEET, *ROLLED_UP}
+    for table in (*FINE, *FLEET):
         assert findings.compared[table] == len(finished.table(table))
     assert not findings.left_out
 
@@ -69,7 +75,7 @@ def test_planted_figures_are_found_and_named(finished: Any) -> None:
 
     def put(table: str, column: str, value: Any) -> None:
         place = f"{database}.{table}"
-        version = "version" if table in FINE else "version + 1"
+        version = "version" if table in (*FINE, *FLEET) else "version + 1"
         changed = f"{'NULL' if value is None else value} AS {column}, {version} AS version"
         finished.command(
             f"INSERT INTO {place} SELECT * REPLACE ({changed}) FROM {place} FINAL ORDER BY ALL LIMIT 1"

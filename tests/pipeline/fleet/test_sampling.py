@@ -15,10 +15,10 @@ import pytest
 
 from pipeline.fleet.state import FleetState
 from pipeline.local.simulator.trace import read_trace
+from pipeline.verify.fleet.expected import CAUSES
 from schemas.residency import FILLED, ResidencyRecord
 from schemas.rows import CapacityCurveRow, FillsRow
 from schemas.settings import Fleet
-from tests.pipeline.fleet.comparing import CAUSES
 from tests.pipeline.fleet.traced import events, residency
 from tests.pipeline.local.simulator.whole_trace import unpack
 

@@ -1,0 +1,160 @@
+"""Compares the rows of one shard with its recount, while that goes through the residency topic.
+
+As in `source_check`: a row is right if it is what the recount says after the very record that its version
+names, and it has to be there if it follows from the records that the fleet agent has committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+import msgspec
+
+from pipeline.verify import times
+from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.fleet import expected
+from pipeline.verify.fleet.expected import Row
+from pipeline.verify.fleet.recount import FleetRecount
+from pipeline.verify.keys import RowKey, key_of, named, unequal
+from pipeline.verify.source_check import CARRIED_AT_ONCE, EXPIRED, TOO_NEW
+from schemas.residency import ResidencyRecord
+from schemas.rows import RedundancyRow
+from schemas.settings import Fleet
+
+_NOT_COMPARED = ("trust",)
+"""Of `redundancy_10s`: it is that of the moment in which the row was written."""
+
+
+class ShardCheck:
+    """One shard's recount beside what the tables say of it."""
+
+    def __init__(
+        self,
+        shard: int,
+        settings: Fleet,
+        found: Iterable[Row],
+        findings: Findings,
+        *,
+        committed: int,
+        oldest: datetime,
+    ) -> None:
+        """`found`: its rows. `committed`: the fleet agent has written what follows from records before this
+        offset. `oldest`: rows before may be gone."""
+        self.recount = FleetRecount(settings)
+        self._shard = shard
+        self._findings = findings
+        self._committed = committed
+        self._oldest = oldest
+        self._found = {key_of(row): row for row in found}
+        self._of_version: dict[int, list[Row]] = {}
+        for row in self._found.values():
+            self._of_version.setdefault(row.version, []).append(row)
+        self._required: dict[RowKey, Row] = {}
+        self._stood_at_commit = False
+        self.recount.on_window_over = self._window_over
+
+    def apply(self, offset: int, record: ResidencyRecord) -> None:
+        """Go on with the next record of the shard."""
+        if offset >= self._committed:
+            self._stand_at_commit()
+        self.recount.apply(offset, record)
+        fresh = {key_of(row): row for row in self._fills()}
+        if not self._stood_at_commit:
+            self._required |= fresh
+        for found in self._of_version.pop(offset, ()):
+            row = self._redundancy_of(found) if isinstance(found, RedundancyRow) else fresh.get(key_of(found))
+            self._compare(row, found)
+
+    def finish(self, end: int) -> None:
+        """Compare what is left, after the records before `end`."""
+        self._stand_at_commit()
+        for version, rows in self._of_version.items():
+            for found in rows:
+                if version >= end:
+                    self._findings.left_out[TOO_NEW] += 1
+                else:
+                    self._compare(None, found)
+        for key, row in self._required.items():
+            other = self._found.get(key)
+            if other is None or other.version < row.version:
+                self._absent(row, other)
+
+    def _fills(self) -> Iterator[Row]:
+        """Rows that the last record changed."""
+        for of in self.recount.touched:
+            yield from expected.fills(of, self.recount.fills[of], self._shard)
+
+    def _redundancy(self, window: int) -> Iterator[RedundancyRow]:
+        """Rows of a window, if everything stays until its end as it is."""
+        owners = self.recount.owners
+        for place, version in self.recount.versions.items():
+            yield expected.redundancy(
+                place,
+                owners.models[place],
+                owners.redundancy[place],
+                self._shard,
+                window=window,
+                version=version,
+            )
+
+    def _redundancy_of(self, found: RedundancyRow) -> RedundancyRow | None:
+        """Return the row of the last record's version for a window, which may be later than the clock's."""
+        wanted = times.number_of(found.window)
+        for place, steps in self.recount.steps.items():
+            windows = [window for window in steps if window <= wanted]
+            if windows:
+                row = expected.redundancy(
+                    place,
+                    self.recount.owners.models[place],
+                    steps[max(windows)],
+                    self._shard,
+                    window=wanted,
+                    version=found.version,
+                )
+                if key_of(row) == key_of(found):
+                    return row
+        return None
+
+    def _window_over(self, window: int, following: int) -> None:
+        if not self._stood_at_commit:
+            for number in range(max(window, following - CARRIED_AT_ONCE), following):
+                self._required.update((key_of(row), row) for row in self._redundancy(number))
+
+    def _stand_at_commit(self) -> None:
+        """What stands when the fleet agent committed was written, and older rows of later windows anew."""
+        if self._stood_at_commit or self.recount.window is None:
+            return
+        self._stood_at_commit = True
+        later = {
+            times.number_of(row.window) for row in self._found.values() if isinstance(row, RedundancyRow)
+        }
+        for window in {self.recount.window, *later}:
+            if window >= self.recount.window:
+                for row in self._redundancy(window):
+                    if window == self.recount.window or key_of(row) in self._found:
+                        self._required[key_of(row)] = row
+
+    def _compare(self, row: Row | None, found: Row) -> None:
+        self._findings.compared[found.TABLE] += 1
+        if row is None:
+            self._differ("unexpected", found, {}, {"version": found.version})
+            return
+        columns = unequal(row, found)
+        if isinstance(row, RedundancyRow):
+            columns = [column for column in columns if column not in _NOT_COMPARED]
+        if columns:
+            wanted, has = msgspec.structs.asdict(row), msgspec.structs.asdict(found)
+            self._differ("differs", row, {c: wanted[c] for c in columns}, {c: has[c] for c in columns})
+
+    def _absent(self, row: Row, found: Row | None) -> None:
+        if row.window < self._oldest:
+            self._findings.left_out[EXPIRED] += 1
+        elif found is None:
+            self._findings.compared[row.TABLE] += 1
+            self._differ("missing", row, msgspec.structs.asdict(row), {})
+        else:
+            self._differ("older", row, {"version": row.version}, {"version": found.version})
+
+    def _differ(self, kind: Kind, row: Row, wanted: dict[str, object], has: dict[str, object]) -> None:
+        self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))

@@ -1,0 +1,73 @@
+"""The rows that a shard has to have, as they follow from its recount."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.verify import times
+from pipeline.verify.fleet.owners import Place, Redundancy
+from pipeline.verify.fleet.recount import Fills, FillsOf
+from schemas.rows import CapacityCurveRow, FillsRow, RedundancyRow
+
+Row = FillsRow | RedundancyRow | CapacityCurveRow
+
+CAUSES = (
+    "promoted",
+    "peer",
+    "peer_and_evicted",
+    "evicted",
+    "evicted_elsewhere",
+    "cleared",
+    "cold",
+    "unknown",
+)
+"""Of fills, as in the columns; `reannounced` is none."""
+
+
+def fills(of: FillsOf, figures: Fills, shard: int) -> Iterator[FillsRow | CapacityCurveRow]:
+    """Give why a source's blocks were filled, and how much more cache would have kept those it evicted."""
+    where: dict[str, Any] = {
+        **of._asdict(),
+        "window": times.start_of(of.window),
+        "shard": shard,
+        "sampled_one_in": 1,
+        "trust": figures.trust,
+        "version": figures.version,
+    }
+    columns: dict[str, Any] = {f"{cause}_blocks": figures.blocks[cause] for cause in (*CAUSES, "reannounced")}
+    columns |= {f"{cause}_tokens": figures.tokens[cause] for cause in (*CAUSES, "reannounced")}
+    yield FillsRow(
+        filled_blocks=sum(figures.blocks[cause] for cause in CAUSES),
+        filled_tokens=sum(figures.tokens[cause] for cause in CAUSES),
+        regret_hist=list(figures.regret_hist),
+        **columns,
+        **where,
+    )
+    if figures.needed_hist:
+        yield CapacityCurveRow(needed_hist=list(figures.needed_hist), **where)
+
+
+def redundancy(
+    place: Place, model: str, figures: Redundancy, shard: int, *, window: int, version: int
+) -> RedundancyRow:
+    """Return how many sources held the same blocks at the end of a window."""
+    return RedundancyRow(
+        window=times.start_of(window),
+        hash_domain=place.hash_domain,
+        model=model,
+        medium=place.medium,
+        group_idx=place.group_idx,
+        shard=shard,
+        owners_1=figures.between(1, 1),
+        owners_2=figures.between(2, 2),
+        owners_3=figures.between(3, 3),
+        owners_4_7=figures.between(4, 7),
+        owners_8_up=figures.between(8, math.inf),
+        unique_tokens=figures.unique_tokens,
+        physical_tokens=figures.physical_tokens,
+        sampled_one_in=1,
+        trust="complete",
+        version=version,
+    )

@@ -1,0 +1,144 @@
+"""One shard of the hash space, record by record: why blocks were filled, and who holds them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pipeline.verify import times
+from pipeline.verify.fleet.changes import Change, ChangesInOrder, SourceId
+from pipeline.verify.fleet.losses import Losses
+from pipeline.verify.fleet.owners import Owners, Place, Redundancy
+from pipeline.verify.flow import count_in, count_seconds
+from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
+from schemas.settings import Fleet
+from schemas.trust import TRUST_ORDER, Trust
+
+LAST_NEEDED = 47
+"""Last bucket of extra cache needed; it is open."""
+
+
+class FillsOf(NamedTuple):
+    """What a row of `fills_10s` is about."""
+
+    window: int
+    hash_domain: str
+    model: str
+    replica: str
+    dp_rank: int
+    group_idx: int
+
+
+@dataclass
+class Fills:
+    """The figures of such a row, and of the one of `capacity_curve_10s` beside it."""
+
+    version: int
+    blocks: Counter[str] = field(default_factory=Counter)
+    """By cause."""
+    tokens: Counter[str] = field(default_factory=Counter)
+    regret_hist: list[int] = field(default_factory=list)
+    needed_hist: list[int] = field(default_factory=list)
+    trust: Trust = "complete"
+
+
+class FleetRecount:
+    """State of one shard by the rules of docs/figures.md, kept in dicts."""
+
+    def __init__(self, settings: Fleet) -> None:
+        self.fills: dict[FillsOf, Fills] = {}
+        """Of all windows."""
+        self.touched: set[FillsOf] = set()
+        """Those that the last record changed."""
+        self.owners = Owners()
+        self.versions: dict[Place, int] = {}
+        """Last record that changed the redundancy of a place."""
+        self.steps: dict[Place, dict[int, Redundancy]] = {}
+        """Of the last record: the redundancy that it left in each window in which it changed that."""
+        self.window: int | None = None
+        """Of the shard's clock, which is the latest event time."""
+        self.on_window_over: Callable[[int, int], None] = lambda _window, _next: None
+        """Called with the clock's window and the one that follows, before anything counts in that."""
+        self._clock = -math.inf
+        self._order = ChangesInOrder(settings.horizon_seconds)
+        self._losses = Losses(settings.horizon_seconds, settings.max_ghosts)
+        self._open: dict[tuple[SourceId, str, int], int] = {}
+        """Window of the latest fills of a source, by hash domain and group."""
+
+    def apply(self, offset: int, record: ResidencyRecord) -> None:
+        """Apply a record."""
+        self.touched, self.steps = set(), {}
+        for change in self._order.of(record):
+            self._move_to(change.at)
+            self._count(offset, change)
+
+    def _move_to(self, at: float) -> None:
+        """The clock and its window only go forward."""
+        self._clock = max(self._clock, at)
+        window = times.window_of(self._clock)
+        if self.window is not None and window > self.window:
+            for steps in self.steps.values():
+                if self.window in steps:
+                    steps[self.window] = steps[self.window].copy()
+            self.on_window_over(self.window, window)
+        self.window = window
+        self._losses.forget_until(self._clock)
+
+    def _count(self, offset: int, change: Change) -> None:
+        block, source = change.block, change.source
+        on_gpu = "gpu" in self.owners.media(block, source)
+        if change.medium == "gpu" and change.kind == FILLED:
+            self._filled(offset, change)
+            if not on_gpu:
+                self._losses.came_back(block, source)
+        place = self.owners.change(change)
+        if change.medium == "gpu" and on_gpu and change.kind in (EVICTED, CLEARED):
+            self._losses.lost(change)
+        if place is not None and self.window is not None:
+            self.versions[place] = offset
+            self.steps.setdefault(place, {})[self.window] = self.owners.redundancy[place]
+
+    def _filled(self, offset: int, change: Change) -> None:
+        where = (change.source, change.block.hash_domain, change.block.group_idx)
+        window = max(times.window_of(change.at), self._open.get(where, 0))
+        self._open[where] = window
+        key = FillsOf(window, change.block.hash_domain, change.model, *change.source, change.block.group_idx)
+        fills = self.fills.setdefault(key, Fills(offset))
+        fills.version = offset
+        cause = self._cause(change, fills)
+        fills.blocks[cause] += 1
+        fills.tokens[cause] += change.size
+        fills.trust = max(fills.trust, change.trust, key=TRUST_ORDER.index)
+        self.touched.add(key)
+
+    def _cause(self, change: Change, fills: Fills) -> str:
+        """Return why the block was filled; count regret, and the extra cache that would have kept it."""
+        block, source = change.block, change.source
+        held = self.owners.media(block, source)
+        by_others = self.owners.others(block, source)
+        losses = dict(self._losses.of(block))
+        own = losses.pop(source, None)
+        if held:
+            return "reannounced" if "gpu" in held else "promoted"
+        if own is not None and not own.evicted:
+            return "cleared"
+        if own is not None:
+            count_seconds(fills.regret_hist, change.at - own.at)
+            if own.life == change.life and own.stored is not None and change.stored is not None:
+                needed = max(change.stored - own.stored, 0)
+                bucket = next((k for k in range(LAST_NEEDED) if needed <= 2**k), LAST_NEEDED)
+                count_in(fills.needed_hist, bucket, change.size)
+            return "peer_and_evicted" if by_others else "evicted"
+        if by_others:
+            return "peer"
+        if any(loss.evicted for loss in losses.values()):
+            count_seconds(fills.regret_hist, change.at - self._losses.last_evicted(block))
+            return "evicted_elsewhere"
+        if losses:
+            return "cleared"
+        if change.trust != "complete" or change.at < change.unsure_until:
+            return "unknown"
+        return "cold"
