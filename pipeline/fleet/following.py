@@ -408,6 +408,8 @@ def follow(
             pairs[pair].media |= mask
             entry = main if bit == GPU else _block(blocks, key + pieces.medium_keys[piece], size, counters)
             owners = np.int64(blocks[entry].owners)
+            if owners == 0:
+                blocks[entry].size = size
             blocks[entry].owners = owners + 1
             _count_owners(gauges, pieces.gauges[piece], owners, owners + 1, blocks[entry].size, version)
         elif held:

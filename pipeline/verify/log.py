@@ -16,9 +16,10 @@ from pipeline.kafka_security import client_options
 from pipeline.topics import describe, topic_name
 from schemas.settings import Kafka, Settings
 
-_WAIT_MS = 500
+_WAIT_MS = 50
+"""For records; short, because nothing tells when only the end of a transaction is left to come."""
 _FETCH_RECORDS = 500
-_SILENT_FETCHES = 60
+_SILENT_FETCHES = 600
 
 Record = TypeVar("Record")
 Decode = Callable[[bytes | None, Iterable[tuple[str, bytes]]], Record]
@@ -99,6 +100,8 @@ async def opened(
         isolation_level="read_committed",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        # A partition is waited for by the fetch of the one before.
+        fetch_max_wait_ms=_WAIT_MS,
         **client_options(kafka),
     )
     try:

@@ -88,7 +88,7 @@ def test_killed_while_engines_restart(new_station: Make, contents: Make) -> None
         for number, life in zip(numbers, lives, strict=True):
             last = number == numbers[-1]
             assert life.notices == [Opened(0, True, engine.publisher.endpoint)] + (
-                [] if last else [Closed("restarted", True)]
+                [] if last else [Closed("restarted")]
             )
             whole(life, lived[number] if last else lived[number][: len(life.order)], contents)
             assert life.repeated == 0
@@ -189,7 +189,7 @@ def test_engines_restarted_while_nobody_looked(new_station: Make, contents: Make
     for engine in station.engines:
         before, after = station.log.lives(engine.name)
         assert after.incarnation > before.incarnation
-        assert before.notice(Closed) == [Closed("restarted", True)]
+        assert before.notice(Closed) == [Closed("restarted")]
         assert before.notice(Gap) == after.notice(Gap) == after.notice(Closed) == []
         assert after.notice(Opened) == [Opened(0, True, engine.publisher.endpoint)]
         for life, payloads in zip((before, after), engine.lives, strict=True):
@@ -217,7 +217,7 @@ def test_clock_was_set_back_before_the_start(new_station: Make, contents: Make) 
     connector.stop()
     closed, open_ = (station.log.lives(engine.name) for engine in station.engines)
     assert len(closed) == 1
-    assert (open_[0].incarnation, open_[0].notices) == (ahead, [Closed("restarted", True)])
+    assert (open_[0].incarnation, open_[0].notices) == (ahead, [Closed("restarted")])
     for engine, lives in zip(station.engines, (closed, open_), strict=True):
         assert lives[-1].incarnation > ahead
         whole(lives[-1], engine.published, contents)

@@ -120,7 +120,7 @@ class Walk:
         if kind == 2:
             return Undecodable("frame_count")
         if kind in (3, 4):
-            return Closed(rng.choice(["restarted", "silent", "removed"]), rng.random() < 0.7)
+            return Closed(rng.choice(["restarted", "silent", "removed"]))
         if kind in (5, 6, 7):
             return EngineCounters(
                 prefix_cache_hits=rng.randint(0, 9),
