@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+JOBS ?= 2
 
 VENV := .venv/bin
 COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-version 3.10 \
@@ -21,9 +22,9 @@ venv: ## make .venv from the lock (nothing to do if it fits)
 demo: venv ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
 	@$(VENV)/kvlens demo $(ARGS)
 
-test: venv ## all tests; gets a Chromium for the page if there is none
+test: venv ## all tests, JOBS at a time (2); gets a Chromium for the page if there is none
 	@$(VENV)/python deploy/bootstrap/browser.py
-	$(VENV)/python -m pytest $(ARGS)
+	$(VENV)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 soak: venv ## three minutes of troubled engines and killed processes; KVLENS_SOAK_SECONDS, KVLENS_SOAK_SEED
 	KVLENS_SOAK_SECONDS=$${KVLENS_SOAK_SECONDS:-180} $(VENV)/python -m pytest -s tests/faults/soak $(ARGS)

@@ -192,7 +192,7 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: encode(number).hex()[:24])
 def test_numbers_of_all_widths_and_what_is_none(number: Any) -> None:
     good = {"type": "BlockStored", "block_hashes": [1], "block_size": 16}
     payloads = [
