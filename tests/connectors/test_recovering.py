@@ -316,6 +316,17 @@ async def test_nobody_answers(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     assert reader.stream.counts.asks == {"unreachable": 2}
 
 
+async def _bind_again(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    """Bind where another socket was: its thread lets the address go a little after `close`."""
+    for _ in range(100):
+        try:
+            socket.bind(endpoint)
+            return
+        except zmq.ZMQError:
+            await asyncio.sleep(0.1)
+    raise AssertionError(f"{endpoint} stays in use")
+
+
 async def test_engine_that_dies_while_it_answers(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     router = context.socket(zmq.ROUTER)
     router.bind(ANYWHERE)
@@ -333,7 +344,7 @@ async def test_engine_that_dies_while_it_answers(context: zmq.Context[zmq.Socket
         engine.restart()
         engine.publish(30)
         router = context.socket(zmq.ROUTER)
-        router.bind(endpoint)
+        await _bind_again(router, endpoint)
         for _ in range(2):
             assert await asyncio.to_thread(router.poll, 20_000)
             identity, _, first = router.recv_multipart()

@@ -342,7 +342,7 @@ async def test_stop_hands_over_what_the_sockets_hold(context: Context) -> None:
     subscriber.start()
     subscriber.add(("r", 0), endpoint)
     await _subscribed(socket)
-    sent = [_message(seq, bytes(1000)) for seq in range(5000)]
+    sent = [_message(seq, bytes(1000)) for seq in range(900)]  # a socket holds 1,000
     for message in sent:
         socket.send_multipart(message)
     await _until(lambda: subscriber.full)
