@@ -123,7 +123,9 @@ class TraceFleet:
         for number, request in routed(requests, settings.replicas, settings.routing, settings.seed):
             pause = 0.0
             if settings.speed is not None:
-                pause = max(0.0, start + request.seconds / settings.speed - time.monotonic())
+                pause = max(
+                    0.0, start + (request.seconds - requests[0].seconds) / settings.speed - time.monotonic()
+                )
             if self._stopped.wait(pause) if pause else self._stopped.is_set():
                 return
             events = self.replicas[number].serve(request)

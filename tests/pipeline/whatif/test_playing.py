@@ -106,30 +106,22 @@ def test_causes_and_curve_are_those_of_both_agents(
     assert dict(enumerate(found.needed)) == needed
 
 
-def test_no_promise_is_broken_by_any_size_of_cache(size: int, played: Play) -> None:
-    """The capacity curve never says more than a larger cache really saves, nor the ideal less."""
-    for replicas in (1, 2):
-        actual = played(replicas, size, "round-robin")
-        said = 0
-        for extra in (
-            1,
-            size // 50 + 1,
-            size // 10 + 1,
-            size // 4,
-            size // 2,
-            size,
-            2 * size,
-            4 * size,
-            8 * size,
-            None,
-        ):
-            larger = played(replicas, extra and size + extra, "round-robin")
-            promise = promised(actual, larger)
-            assert promise.at_least is not None
-            assert actual.hit_blocks <= promise.at_least <= larger.hit_blocks <= promise.at_most
-            said += promise.at_least > actual.hit_blocks
-        assert said >= 4
-        assert promise.at_least == larger.hit_blocks == promise.at_most
+@pytest.mark.parametrize(("replicas", "part"), [(1, 0.25), (1, 1.0), (1, 4.0), (2, 1.0)])
+def test_the_curve_never_promises_more_than_larger_caches_save(
+    replicas: int, part: float, requests: list[TraceRequest], size: int, played: Play
+) -> None:
+    budget = max(int(part * size), max(len(request.hash_ids) for request in requests))
+    actual = played(replicas, budget, "round-robin")
+    found = []
+    for times in (0.01, 0.1, 0.5, 1.0, 2.0, None):
+        larger = played(replicas, times and budget + int(times * budget) + 1, "round-robin")
+        promise = promised(actual, larger)
+        assert promise.at_least is not None
+        assert actual.hit_blocks <= promise.at_least <= larger.hit_blocks <= promise.at_most
+        found.append(promise.at_least)
+    assert found == sorted(found)
+    assert found[-1] == larger.hit_blocks == promise.at_most
+    assert part > 1 or found[0] < found[-1]
 
 
 def test_no_fleet_hits_more_than_the_ideal(size: int, played: Play) -> None:
