@@ -25,7 +25,7 @@ _CLEAR = "\x1b[H\x1b[J"
     "--json", "as_json", is_flag=True, help="With --seconds: print one JSON summary on stdout only."
 )
 def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
-    """Run broker, store, connector, worker and four simulated engines, and show what they hold.
+    """Run broker, store, connector, worker and five simulated engines, and show what they hold.
 
     Everything listens on 127.0.0.1 only. The data stay in the data directory: the next demo continues.
     """

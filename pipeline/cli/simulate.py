@@ -17,6 +17,7 @@ from pipeline.local.simulator.eras import DEFAULT_ERA, ERAS
 from pipeline.local.simulator.fleet import Fleet, FleetSettings
 from pipeline.local.simulator.hashing import HASH_FORMS
 from pipeline.local.simulator.routing import ROUTINGS
+from pipeline.local.simulator.schedule import scheduled
 from pipeline.local.simulator.trace import TraceError, hit_rates, read_trace
 from pipeline.local.simulator.trace_fleet import TraceFleet, TraceFleetSettings
 from pipeline.local.simulator.workload import WorkloadSettings
@@ -39,7 +40,13 @@ from pipeline.local.simulator.workload import WorkloadSettings
 @click.option("--seed", default=0, help="Equal seeds give equal traffic and equal events.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), default=4.0, help="Requests/s of the fleet.")
 @click.option("--routing", type=click.Choice(ROUTINGS), default="round-robin", help="Who gets a request.")
-@click.option("--blocks", type=click.IntRange(2), default=1200, help="GPU blocks of a rank.")
+@click.option(
+    "--blocks",
+    type=click.IntRange(2),
+    multiple=True,
+    default=(1200,),
+    help="GPU blocks of a rank; repeat it for replicas of different sizes, dealt in turn.",
+)
 @click.option("--block-size", type=click.IntRange(1), default=16, help="Tokens of a block.")
 @click.option("--cpu-blocks", type=click.IntRange(0), default=0, help="Blocks of the CPU tier; 0 for none.")
 @click.option("--lora-share", type=click.FloatRange(0, 1), default=0.0, help="Conversations with an adapter.")
@@ -59,6 +66,15 @@ from pipeline.local.simulator.workload import WorkloadSettings
 @click.option("--max-prompt-tokens", type=click.IntRange(1), default=6000, help="Conversations end here.")
 @click.option(
     "--steps-per-second", type=click.FloatRange(0, min_open=True), default=20.0, help="Engine steps."
+)
+@click.option(
+    "--at",
+    "changes",
+    multiple=True,
+    metavar="SECONDS:CHANGE",
+    help="Let something happen after so much traffic; repeatable. CHANGE is one of routing=NAME, "
+    "restart=REPLICA, drop=REPLICA,BATCHES (lost on the way, replay has them), lose=REPLICA,BATCHES (nobody "
+    "has them); REPLICA counts from 0.",
 )
 @click.option("--duration", type=click.FloatRange(0, min_open=True), help="Seconds; else until interrupted.")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
@@ -113,10 +129,10 @@ def _chat(options: dict[str, Any]) -> None:
             eras=options["eras"],
             hash_form=options["hash_form"],
             engine=EngineSettings(
-                num_blocks=options["blocks"],
                 block_size=options["block_size"],
                 cpu_blocks=options["cpu_blocks"],
             ),
+            blocks=options["blocks"],
             hybrid_replicas=options["hybrid"],
             hybrid_blocks=options["hybrid_blocks"],
             random_hash_seeds=options["random_hash_seeds"],
@@ -130,11 +146,13 @@ def _chat(options: dict[str, Any]) -> None:
                 lora_share=options["lora_share"],
             ),
             routing=options["routing"],
+            schedule=tuple(scheduled(text, options["replicas"]) for text in options["changes"]),
             steps_per_second=options["steps_per_second"],
             topic=options["topic"],
             addresses=_address_plan(options),
             truth_directory=options["truth_dir"],
-        )
+        ),
+        click.echo,
     )
     try:
         _begin(fleet, options)

@@ -19,6 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.kafka_security import client_options
 from pipeline.local import demo_figures, demo_view
 from pipeline.local.demo_fleet import start_fleet
+from pipeline.local.demo_story import Teller
 from pipeline.local.directory import DataDirectory
 from pipeline.local.freshness import FreshnessMeter, PublicationProbe
 from pipeline.local.stack import Stack
@@ -28,7 +29,7 @@ from pipeline.topics import describe
 from schemas.settings import Settings
 
 _QUERY_SECONDS = 0.25
-_NOTES_SHOWN = 5
+_NOTES_SHOWN = 7
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,12 @@ class Demo:
         self._client: Client | None = None
         self._probe: PublicationProbe | None = None
         self._meter = FreshnessMeter()
+        self._teller: Teller | None = None
         self._stopped = False
 
     def start_fleet(self) -> Path:
         """Start the engines; return the kvlens.toml that points at them."""
+        self._teller = Teller(self._directory.logs)
         config = start_fleet(self._supervisor, self._directory)
         self._tell("simulated engines are running")
         return config
@@ -78,11 +81,14 @@ class Demo:
     def moments(self, seconds: float | None, every: float) -> Iterator[Moment]:
         """Yield the figures now and then, for so long or until `stop`; restart what dies meanwhile."""
         assert self._probe is not None
+        assert self._teller is not None
         ends = float("inf") if seconds is None else time.monotonic() + seconds
         shown = time.monotonic() - every / 2
         while not self._stopped and time.monotonic() < ends:
             self._probe.drain(_QUERY_SECONDS)
             self._supervisor.check()
+            for line in self._teller.news():
+                self._note(line)
             try:
                 self._measure()
                 if time.monotonic() - shown >= every:

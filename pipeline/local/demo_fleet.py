@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from pipeline.local.demo_story import STORY
 from pipeline.local.directory import DataDirectory
 from pipeline.local.part import PortInUse, require_free_port
 from pipeline.local.process import CommandProcess
@@ -24,6 +25,11 @@ else:
 
 MODEL = "demo-8b"
 HYBRID_MODEL = "demo-hybrid"
+_MODELS = f"""[[models]]
+name = "{MODEL}"
+kv_bytes_per_token = 131072
+"""
+"""32 layers of 8 heads of 128 numbers of 2 bytes, for keys and for values."""
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _WAIT_SUBSCRIBERS_SECONDS = 3600
@@ -34,7 +40,7 @@ _PORTS = 21
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Engines of one `kvlens simulate` process and the names they get."""
 
     name: str
@@ -43,27 +49,31 @@ class _Group:
 
 
 _COMMON = ("--steps-per-second", "10")
-_SHORT_CHATS = ("--system-prompt-tokens", "256", "--max-prompt-tokens", "3000")
-_GROUPS = (
-    _Group(
+_SHORT_CHATS = (
+    *("--system-prompt-tokens", "256", "--max-prompt-tokens", "1800"),
+    *("--user-tokens", "100", "--output-tokens", "30", "--routing", "sticky"),
+)
+GROUPS = (
+    Group(
         "fleet-tiered",
         ("vllm-0.14-cpu", "vllm-0.33-cpu"),
         (
             *("--replicas", "2", "--era", "vllm-0.14", "--era", "vllm-0.33", "--model", MODEL),
-            *("--blocks", "500", "--cpu-blocks", "600", "--rate", "4", "--seed", "1", "--lora-share", "0.1"),
+            *("--blocks", "450", "--cpu-blocks", "600", "--rate", "5", "--seed", "1", "--lora-share", "0.1"),
             *_SHORT_CHATS,
         ),
     ),
-    _Group(
+    Group(
         "fleet-ranks",
-        ("vllm-0.24-dp2",),
+        ("vllm-0.24-dp2", "vllm-0.24-small"),
         (
-            *("--replicas", "1", "--dp-ranks", "2", "--era", "vllm-0.24", "--model", MODEL),
-            *("--blocks", "400", "--rate", "4", "--seed", "2", "--routing", "sticky"),
+            *("--replicas", "2", "--dp-ranks", "2", "--era", "vllm-0.24", "--model", MODEL),
+            # The second one has not even room for the conversations that are paused at any time.
+            *("--blocks", "400", "--blocks", "200", "--rate", "6", "--seed", "2"),
             *_SHORT_CHATS,
         ),
     ),
-    _Group(
+    Group(
         "fleet-hybrid",
         ("vllm-0.33-hybrid",),
         (
@@ -79,7 +89,7 @@ _GROUPS = (
 def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
     """Start the engines and return the kvlens.toml that points at them; raises PartFailed, DirectoryInUse."""
     replicas: list[ReplicaAddress] = []
-    for group in _GROUPS:
+    for group in GROUPS:
         written = directory.path / f"{group.name}.toml"
         written.unlink(missing_ok=True)
         base = _free_ports(_PORTS)
@@ -90,7 +100,7 @@ def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
         )
         process = CommandProcess(
             group.name,
-            ("simulate", *group.options, *_COMMON, *addresses),
+            ("simulate", *group.options, *_COMMON, *_changes(group.name), *addresses),
             directory.path / group.name,
             directory.logs,
             environment={},
@@ -102,8 +112,12 @@ def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
         for name, replica in zip(group.replicas, _tables(written), strict=True):
             replicas.append(msgspec.convert({**replica, "id": name}, ReplicaAddress))
     config = directory.path / "demo.toml"
-    config.write_text(replicas_toml(replicas))
+    config.write_text(f"{replicas_toml(replicas)}\n{_MODELS}")
     return config
+
+
+def _changes(process: str) -> tuple[str, ...]:
+    return tuple(option for chapter in STORY for option in chapter.options(process))
 
 
 def _listed(written: Path, replicas: int) -> Callable[[], bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from pipeline.local.simulator.eras import DEFAULT_ERA, ERAS, Era
 from pipeline.local.simulator.hashing import HashForm
 from pipeline.local.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, exposition
 from pipeline.local.simulator.routing import Router, Routing
+from pipeline.local.simulator.schedule import Rerouting, Restart, Scheduled
 from pipeline.local.simulator.source import Source
 from pipeline.local.simulator.workload import WorkloadSettings, arrivals
 
@@ -43,6 +45,8 @@ class FleetSettings:
     """Overrides each era's own form."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """An era without media has no CPU tier."""
+    blocks: tuple[int, ...] = ()
+    """GPU blocks of a rank, dealt over the replicas in turn; none takes the number of `engine`."""
     hybrid_replicas: int = 0
     """So many of the last replicas are hybrid Mamba and attention engines, with blocks of 2176 tokens; where
     their era has no groups, the default one is taken."""
@@ -51,6 +55,7 @@ class FleetSettings:
     """Every rank hashes with a seed of its own, as engines without a fixed PYTHONHASHSEED."""
     workload: WorkloadSettings = field(default_factory=WorkloadSettings)
     routing: Routing = "round-robin"
+    schedule: tuple[Scheduled, ...] = ()
     steps_per_second: float = 20.0
     topic: str = ""
     addresses: AddressPlan = field(default_factory=AddressPlan)
@@ -63,9 +68,12 @@ class FleetSettings:
 class Fleet:
     """Opens the sockets at once; then either `run` in real time, or call `advance` with any clock."""
 
-    def __init__(self, settings: FleetSettings) -> None:
+    def __init__(self, settings: FleetSettings, tell: Callable[[str], None] = lambda _: None) -> None:
+        """`tell` gets the text of every scheduled change when it happens."""
         self.settings = settings
         self.rejected_requests = 0
+        self._tell = tell
+        self._to_come = deque(sorted(settings.schedule, key=lambda each: each.seconds))
         self._context = zmq.Context()
         self._names = [f"sim-{number}" for number in range(settings.replicas)]
         self.sources = [
@@ -113,6 +121,8 @@ class Fleet:
         Returns the number of batches published.
         """
         self._elapsed += seconds
+        while self._to_come and self._to_come[0].seconds <= self._elapsed:
+            self._happen(self._to_come.popleft())
         while self._arrival[0] <= self._elapsed:
             request = self._arrival[1]
             source = self.sources[self._router.choose(request.session)]
@@ -156,11 +166,26 @@ class Fleet:
             source.publisher.close()
         self._context.term()
 
+    def _happen(self, scheduled: Scheduled) -> None:
+        change, ranks = scheduled.change, self.settings.dp_ranks
+        if isinstance(change, Rerouting):
+            self._router = Router(change.routing, len(self.sources), self.settings.workload.seed)
+        elif isinstance(change, Restart):
+            for source in self.sources[change.replica * ranks : (change.replica + 1) * ranks]:
+                source.restart()
+        elif change.loss == "drop":
+            self.sources[change.replica * ranks].publisher.drop_next(change.batches)
+        else:
+            self.sources[change.replica * ranks].lose_next(change.batches)
+        self._tell(scheduled.text)
+
     def _source(self, number: int, rank: int) -> Source:
         settings = self.settings
         hybrid = number >= settings.replicas - settings.hybrid_replicas
         era = self._era(number, hybrid)
         engine = settings.engine if era.media_known else replace(settings.engine, cpu_blocks=0)
+        if settings.blocks:
+            engine = replace(engine, num_blocks=settings.blocks[number % len(settings.blocks)])
         if hybrid:
             engine = replace(
                 engine,

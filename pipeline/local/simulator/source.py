@@ -35,6 +35,7 @@ class Source:
         self._keep_checkpoints = checkpoints
         self._snapshot_sequences = snapshot_sequences
         self._past_lives: list[dict[str, Any]] = []
+        self._to_lose = 0
         self._begin(settings)
 
     def _begin(self, settings: EngineSettings) -> None:
@@ -54,12 +55,20 @@ class Source:
         events = self.engine.step()
         if not events:
             return None
-        sequence = self.publisher.publish(encoded_batch(self.era, now, events, self.rank, self.hash_form))
+        if self._to_lose:
+            self._to_lose -= 1
+            sequence = self.publisher.skip()
+        else:
+            sequence = self.publisher.publish(encoded_batch(self.era, now, events, self.rank, self.hash_form))
         if self._keep_checkpoints:
             self._checkpoints.append(checkpoint(self.engine, sequence))
         if sequence in self._snapshot_sequences:
             self._snapshots[str(sequence)] = self._state()
         return sequence
+
+    def lose_next(self, count: int) -> None:
+        """Let nobody have the next `count` batches, neither live nor by replay."""
+        self._to_lose += count
 
     def restart(self, hash_seed: str | None = None) -> None:
         """Begin a new life: empty cache, sequence 0, and another hash seed if given."""

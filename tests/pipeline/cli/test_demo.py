@@ -15,6 +15,8 @@ SOURCES = {
     ("vllm-0.14-cpu", 0),
     ("vllm-0.24-dp2", 0),
     ("vllm-0.24-dp2", 1),
+    ("vllm-0.24-small", 0),
+    ("vllm-0.24-small", 1),
     ("vllm-0.33-cpu", 0),
     ("vllm-0.33-hybrid", 0),
 }
@@ -46,7 +48,7 @@ def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Pat
         assert pool["entries"] > 0
         if medium == "gpu":
             assert pool["entries"] <= pool["capacity_blocks"]
-            if "hybrid" not in replica:
+            if "small" in replica:
                 assert pool["evicted_blocks"] > 0
                 assert 0 < pool["mean_lifetime_seconds"] < 60
     assert {replica for replica, _, medium in pools if medium == "cpu"} == {"vllm-0.14-cpu", "vllm-0.33-cpu"}
