@@ -71,6 +71,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """Ascending; below the first one a figure is neutral."""
     colours: dict[str, str] = {}
     """Series name to CSS colour, where a series has one meaning on every board."""
+    empty: str = ""
+    """What it means that there is no row, where that is no lack of data."""
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):

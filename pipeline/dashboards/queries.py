@@ -25,5 +25,27 @@ MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN
 )"""
 """The KV-cache group of a replica that filled most tokens: the others hold the same tokens once more."""
 
+
+def gpu_pools(view: str, chosen: str, time: str = "") -> str:
+    """Return a query of columns replica, dp_rank, window, entries, blocks, capacity, and `time` if named.
+
+    Of each group only the largest blocks count: entries of smaller ones lie in those, and would fill an
+    engine several times over (docs/exactness.md, Drift). Capacity is 0 where the engine does not report it.
+    """
+    named = f"{time}, " if time else ""
+    return f"""
+    SELECT {named}replica, dp_rank, window,
+        sum(group_entries) AS entries, sum(group_blocks) AS blocks, max(reported) AS capacity
+    FROM
+    (
+        SELECT {named}replica, dp_rank, window, group_idx, max(capacity_blocks) AS reported,
+            argMax(entries, block_size) AS group_entries, argMax(blocks, block_size) AS group_blocks
+        FROM {view}
+        WHERE medium = 'gpu' AND {chosen}
+        GROUP BY {named}replica, dp_rank, window, group_idx
+    )
+    GROUP BY {named}replica, dp_rank, window"""
+
+
 TOP = 20
 """Series or rows of a picture that names replicas; the rest are added up as `others`."""

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from pipeline.dashboards.panel import Board, Panel, Section, Threshold
-from pipeline.dashboards.queries import LATEST, MAIN_GROUPS, MODELS, RANGE, SERIES, TOP
+from pipeline.dashboards.queries import LATEST, MAIN_GROUPS, MODELS, RANGE, SERIES, TOP, gpu_pools
 
 TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b"}
 MEDIUM_COLOURS = {"gpu": "#3f7fdb", "cpu": "#8f6bd6", "disk": "#7a8794", "capacity": "#9aa5b1"}
+OWNER_COLOURS = {
+    "1": "#b7d0f0",
+    "2": "#7fabe3",
+    "3": "#3f7fdb",
+    "4 to 7": "#8f6bd6",
+    "8 and more": "#5d3b9c",
+}
 
 SOURCES_NOW = Panel(
     id="fleet-sources",
@@ -46,11 +53,7 @@ GPU_FULL = Panel(
     sql=f"""
 SELECT sum(entries) / nullIf(sum(capacity), 0) AS full
 FROM
-(
-    SELECT replica, dp_rank, window, sum(entries) AS entries, max(capacity_blocks) AS capacity
-    FROM occupancy({LATEST})
-    WHERE medium = 'gpu' AND {MODELS}
-    GROUP BY replica, dp_rank, window
+({gpu_pools(f"occupancy({LATEST})", MODELS)}
     HAVING capacity > 0
     ORDER BY window DESC
     LIMIT 1 BY replica, dp_rank
@@ -152,6 +155,11 @@ CAUSE_COLOURS = {
     "cold": "#9aa5b1",
     "unknown": "#d1495b",
 }
+HIT_COLOURS = {
+    "actual": "#2f9e6e",
+    "more cache": CAUSE_COLOURS["capacity"],
+    "and better routing": CAUSE_COLOURS["routing"],
+}
 CAUSES = """
     sum(peer_tokens) AS routing,
     sum(peer_and_evicted_tokens) AS `routing or capacity`,
@@ -212,6 +220,7 @@ FROM hit_potential({RANGE})
 WHERE {MODELS} AND queried_tokens > 0
 GROUP BY model
 ORDER BY model""",
+    colours=HIT_COLOURS,
 )
 
 REDUNDANCY = Panel(
@@ -233,6 +242,7 @@ FROM redundancy_series({SERIES})
 WHERE medium = 'gpu' AND {MODELS}
 GROUP BY time
 ORDER BY time""",
+    colours=OWNER_COLOURS,
 )
 
 REPLICAS = Panel(

@@ -14,6 +14,7 @@ TIMELINE = Panel(
     unit="sources",
     kind="state_timeline",
     width=24,
+    empty="Every stream was complete throughout this range.",
     sql=f"""
 WITH worst AS
 (
@@ -50,6 +51,7 @@ FROM stream_health_series({SERIES})
 WHERE {CHOSEN}
 GROUP BY time
 ORDER BY time""",
+    colours={"missing": "#d9a514", "replayed": "#2f9e6e", "lost": "#d1495b", "repeated": "#9aa5b1"},
 )
 
 THROUGHPUT = Panel(
@@ -98,6 +100,7 @@ ORDER BY time, model""",
 
 STREAMS = Panel(
     id="health-streams",
+    empty="Nothing is wrong with any stream in this range.",
     title="Streams with something wrong",
     description="Streams that lost batches or events in the range, or are not complete at its end, worst "
     "first.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline.dashboards.boards.fleet import CAUSE_COLOURS, CAUSES, CAUSES_EXPLAINED, rates
 from pipeline.dashboards.boards.replica import RESTARTS
 from pipeline.dashboards.panel import Board, Panel, Section
-from pipeline.dashboards.queries import CHOSEN, MAIN_GROUPS, RANGE, SERIES, TOP
+from pipeline.dashboards.queries import CHOSEN, MAIN_GROUPS, RANGE, SERIES, TOP, gpu_pools
 
 FILLS = Panel(
     id="model-fills",
@@ -45,10 +45,11 @@ CAPACITY_GAIN = Panel(
     title="What more cache would buy",
     description="At least this share of the fills would have been hits if every replica had so many more "
     "tokens of cache: a lower bound, as an evicted block may have survived with less. Bytes where "
-    "`kv_bytes_per_token` of the model is set, else 0.",
+    "`kv_bytes_per_token` of the model is set, else 0. Steps that save less than 1 % are left out.",
     unit="share",
     kind="table",
     width=12,
+    empty="More cache would not have saved one fill in a hundred of this range, as far as the figures tell.",
     sql=f"""
 SELECT
     extra_tokens AS `more tokens a replica`,
@@ -62,7 +63,7 @@ FROM
     WHERE {CHOSEN}
 )
 GROUP BY extra_tokens, extra_bytes
-HAVING `tokens saved` > 0
+HAVING `% of the fills` >= 1
 ORDER BY extra_tokens
 LIMIT 40""",
 )
@@ -113,11 +114,7 @@ FULLNESS = Panel(
     width=12,
     sql=f"""
 WITH per_source AS
-(
-    SELECT time, window, replica, dp_rank, sum(entries) AS entries, max(capacity_blocks) AS capacity
-    FROM occupancy_series({SERIES})
-    WHERE medium = 'gpu' AND {CHOSEN}
-    GROUP BY time, window, replica, dp_rank
+({gpu_pools(f"occupancy_series({SERIES})", CHOSEN, "time")}
     HAVING capacity > 0
 )
 SELECT time, replica, sum(entries) / sum(capacity) AS full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.dashboards.boards.fleet import MEDIUM_COLOURS
 from pipeline.dashboards.panel import Annotation, Board, Panel, Section
-from pipeline.dashboards.queries import CHOSEN, SERIES
+from pipeline.dashboards.queries import CHOSEN, SERIES, gpu_pools
 
 OCCUPANCY = Panel(
     id="replica-occupancy",
@@ -37,15 +37,9 @@ SELECT
     time,
     sum(entries) / uniqExact(window) AS entries,
     sum(blocks) / uniqExact(window) AS distinct,
-    sum(if(first_of_source, capacity_blocks, 0)) / uniqExact(window) AS capacity
+    sum(capacity) / uniqExact(window) AS capacity
 FROM
-(
-    SELECT
-        time, window, entries, blocks, capacity_blocks,
-        row_number() OVER (PARTITION BY window, replica, dp_rank ORDER BY group_idx, block_size) = 1
-            AS first_of_source
-    FROM occupancy_series({SERIES})
-    WHERE medium = 'gpu' AND {CHOSEN}
+({gpu_pools(f"occupancy_series({SERIES})", CHOSEN, "time")}
 )
 GROUP BY time
 ORDER BY time""",

@@ -1,9 +1,12 @@
 // Pictures with an axis of time, drawn by uPlot.
 
-import { coloursOf, figure, moment } from "./format.js";
+import { coloursOf, figure, moment, tick } from "./format.js";
 import { pivot, stacked } from "./series.js";
 
 const SHOWN_IN_TIP = 14;
+const MARKS_IN_TIP = 4;
+const NEAR_PIXELS = 12;
+const FAINTEST = 0.12;
 
 export function drawSeries(body, panel, answer, view) {
   const { axis, names, values } = pivot(answer, view.from, view.to);
@@ -19,7 +22,7 @@ export function drawSeries(body, panel, answer, view) {
   const tip = document.createElement("div");
   tip.className = "tip";
   tip.hidden = true;
-  const height = () => Math.max(120, panel.height * 34 - 78);
+  const height = () => Math.max(120, panel.height * 34 - 72);
   const chart = new uPlot({
     width: plot.clientWidth || 400,
     height: height(),
@@ -30,13 +33,15 @@ export function drawSeries(body, panel, answer, view) {
       y: { range: (_, least, most) => [Math.min(0, least ?? 0), panel.unit === "share" ? Math.max(1, most ?? 1) : (most || 1) * 1.05] },
     },
     axes: [
-      { stroke: soft, grid: { stroke: grid, width: 1 }, ticks: { show: false } },
+      { stroke: soft, grid: { stroke: grid, width: 1 }, ticks: { show: false }, space: 90, size: 30,
+        values: (_, splits, __, ___, apart) => splits.map((at) => tick(at, apart)) },
       { stroke: soft, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 62,
         values: (_, splits) => splits.map((value) => figure(value, panel.unit)) },
     ],
     series: [{}, ...order.map((index) => ({
-      label: names[index], stroke: colours[index], width: 1.5, spanGaps: false, points: { show: false },
-      fill: isStacked ? solid(colours[index]) : undefined,
+      label: names[index], spanGaps: false, points: { show: false },
+      // Opaque, because each layer is painted over the higher ones: what is seen is what the legend says.
+      ...(isStacked ? { fill: colours[index], width: 0 } : { stroke: colours[index], width: 1.75 }),
     }))],
     hooks: {
       setSelect: [(self) => {
@@ -46,7 +51,7 @@ export function drawSeries(body, panel, answer, view) {
         self.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
         view.narrow(from, to);
       }],
-      setCursor: [(self) => showTip(self, tip, axis, names, values, colours, panel)],
+      setCursor: [(self) => showTip(self, tip, axis, names, values, colours, panel, view.marks)],
       draw: [(self) => drawMarks(self, view.marks, style.getPropertyValue("--bad"))],
     },
   }, [axis, ...order.map((index) => layers[index])], plot);
@@ -58,17 +63,13 @@ export function drawSeries(body, panel, answer, view) {
   return () => { observer.disconnect(); chart.destroy(); };
 }
 
-function solid(colour) {
-  return colour + "cc";
-}
-
 function drawMarks(self, marks, colour) {
   const { ctx, bbox } = self;
   ctx.save();
   ctx.strokeStyle = colour;
   ctx.setLineDash([4, 4]);
-  for (const mark of marks) {
-    const x = self.valToPos(mark.time, "x", true);
+  for (const time of new Set(marks.map((mark) => mark.time))) {
+    const x = self.valToPos(time, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
@@ -78,7 +79,7 @@ function drawMarks(self, marks, colour) {
   ctx.restore();
 }
 
-function showTip(self, tip, axis, names, values, colours, panel) {
+function showTip(self, tip, axis, names, values, colours, panel, marks) {
   const { idx, left, top } = self.cursor;
   tip.hidden = idx === null || idx === undefined || left < 0;
   if (tip.hidden) return;
@@ -93,6 +94,11 @@ function showTip(self, tip, axis, names, values, colours, panel) {
     amount.textContent = figure(row.value, panel.unit);
     line.append(dot, row.name, amount);
     return line;
+  }), ...marks.filter((mark) => Math.abs(self.valToPos(mark.time, "x") - left) < NEAR_PIXELS).slice(0, MARKS_IN_TIP).map((mark) => {
+    const line = document.createElement("div");
+    line.className = "mark";
+    line.textContent = mark.text;
+    return line;
   }));
   const wide = self.over.clientWidth;
   tip.style.left = left > wide / 2 ? "" : left + 14 + "px";
@@ -103,28 +109,42 @@ function showTip(self, tip, axis, names, values, colours, panel) {
 function legend(names, colours, values, unit) {
   const list = document.createElement("div");
   list.className = "legend";
+  const now = newest(values);
   names.forEach((name, index) => {
     const item = document.createElement("span");
     const dot = document.createElement("i");
     dot.style.background = colours[index];
     const amount = document.createElement("b");
-    amount.textContent = figure(last(values[index]), unit);
-    item.append(dot, name, amount);
+    amount.textContent = figure(now[index], unit);
+    item.append(dot, shortened(name), amount);
     list.append(item);
   });
   return list;
 }
 
-function sentence(names, values, panel) {
-  const text = document.createElement("p");
-  text.className = "sr";
-  text.textContent = `${panel.title}, newest: ` + names.map((name, index) => `${name} ${figure(last(values[index]), panel.unit)}`).join(", ");
+// A long name is cut off by the style; the whole of it shows when pointed at.
+export function shortened(name) {
+  const text = document.createElement("span");
+  text.className = "name";
+  text.textContent = name;
+  text.title = name;
   return text;
 }
 
-function last(column) {
-  for (let index = column.length - 1; index >= 0; index -= 1) if (column[index] !== null) return column[index];
-  return null;
+function sentence(names, values, panel) {
+  const text = document.createElement("p");
+  text.className = "sr";
+  const now = newest(values);
+  text.textContent = `${panel.title}, newest: ` + names.map((name, index) => `${name} ${figure(now[index], panel.unit)}`).join(", ");
+  return text;
+}
+
+// The figures of the newest time that has any: what a series had before that is not its newest.
+function newest(values) {
+  for (let index = (values[0]?.length ?? 0) - 1; index >= 0; index -= 1) {
+    if (values.some((column) => column[index] !== null)) return values.map((column) => column[index]);
+  }
+  return values.map(() => null);
 }
 
 export function drawHeat(body, panel, answer, view) {
@@ -141,22 +161,23 @@ export function drawHeat(body, panel, answer, view) {
   let width = answer.step;
   for (let index = 1; index < distinct.length; index += 1) width = Math.max(answer.step, Math.min(distinct[index] - distinct[index - 1], index === 1 ? Infinity : width));
   const columns = Math.max(1, Math.ceil((view.to - view.from) / width));
+  const column = (at) => Math.floor((at - view.from) / width), level = (bucket) => Math.round(Math.log2(bucket) - lowest);
   canvas.width = columns;
   canvas.height = count;
   const context = canvas.getContext("2d");
-  const most = Math.max(...amounts);
+  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--heat");
+  const most = amounts.reduce((one, other) => Math.max(one, other), 0);
   for (let row = 0; row < times.length; row += 1) {
     if (!(amounts[row] > 0)) continue;
-    const strength = Math.sqrt(amounts[row] / most);
-    context.fillStyle = `hsl(${215 - 190 * strength} 75% ${30 + 28 * strength}%)`;
-    context.fillRect(Math.floor((times[row] - view.from) / width), count - 1 - Math.round(Math.log2(buckets[row]) - lowest), 1, 1);
+    context.globalAlpha = FAINTEST + (1 - FAINTEST) * Math.sqrt(amounts[row] / most);
+    context.fillRect(column(times[row]), count - 1 - level(buckets[row]), 1, 1);
   }
   canvas.style.imageRendering = "pixelated";
   const shown = Math.max(1, Math.ceil(count / 6));
-  for (let level = 0; level < count; level += shown) {
+  for (let up = 0; up < count; up += shown) {
     const label = document.createElement("span");
-    label.textContent = "≤ " + figure(2 ** (lowest + level), panel.unit);
-    label.style.bottom = `calc(20px + (100% - 20px) * ${level / count})`;
+    label.textContent = "≤ " + figure(2 ** (lowest + up), panel.unit);
+    label.style.bottom = `calc(20px + (100% - 20px) * ${up / count})`;
     frame.append(label);
   }
   for (const part of [0, 0.5, 1]) {
@@ -167,6 +188,26 @@ export function drawHeat(body, panel, answer, view) {
     if (part === 1) label.style.right = "0";
     frame.append(label);
   }
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  frame.append(tip);
+  const found = new Map(times.map((at, row) => [`${column(at)} ${level(buckets[row])}`, amounts[row]]));
+  canvas.addEventListener("pointermove", (event) => {
+    const left = Math.floor((event.offsetX / canvas.clientWidth) * columns), up = count - 1 - Math.floor((event.offsetY / canvas.clientHeight) * count);
+    const amount = found.get(`${left} ${up}`) ?? 0;
+    tip.hidden = false;
+    tip.textContent = `${moment(view.from + left * width, true)}, ${figure(2 ** (lowest + up - 1), panel.unit)} to ${figure(2 ** (lowest + up), panel.unit)}: ${figure(amount, "blocks")} blocks`;
+    tip.style.left = `${Math.min(event.offsetX + 78, frame.clientWidth - tip.offsetWidth - 4)}px`;
+    tip.style.top = `${Math.max(0, event.offsetY - 34)}px`;
+  });
+  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  const scale = document.createElement("div");
+  scale.className = "legend";
+  const bar = document.createElement("i");
+  bar.className = "scale";
+  scale.append("fewer", bar, `more blocks (at most ${figure(most, "blocks")})`);
+  body.append(scale);
   const text = document.createElement("p");
   text.className = "sr";
   text.textContent = `${panel.title}: ${levels.length} levels, most at ${figure(buckets[amounts.indexOf(most)], panel.unit)}`;

@@ -16,6 +16,7 @@ function trim(value) {
 }
 
 export function duration(seconds) {
+  if (seconds === 0) return "0 s";
   if (seconds < 1) return short(seconds * 1000) + " ms";
   if (seconds < 120) return trim(seconds) + " s";
   if (seconds < 7200) return trim(seconds / 60) + " min";
@@ -34,7 +35,17 @@ export function figure(value, unit) {
 
 export function moment(seconds, long) {
   const at = new Date(seconds * 1000);
-  return long ? at.toLocaleString() : at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const time = { hour: "2-digit", minute: "2-digit", hour12: false };
+  return long ? at.toLocaleString([], { day: "numeric", month: "short", second: "2-digit", ...time }) : at.toLocaleTimeString([], time);
+}
+
+const DAY = 86400;
+
+// Of an axis whose marks are so many seconds apart.
+export function tick(seconds, apart) {
+  const at = new Date(seconds * 1000);
+  if (apart >= DAY) return at.toLocaleDateString([], { month: "short", day: "numeric" });
+  return at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: apart < 60 ? "2-digit" : undefined, hour12: false });
 }
 
 const PALETTE = ["#3f7fdb", "#d9822b", "#2f9e6e", "#8f6bd6", "#c74b7a", "#4db6ac", "#b59a2c", "#7a8794", "#6c8ebf", "#a6553a"];

@@ -6,8 +6,9 @@ import { rangeOf, read, write } from "./state.js";
 import { drawBars, drawStat, drawStrips, drawTable } from "./tables.js";
 
 const DRAW = { stat: drawStat, timeseries: drawSeries, stacked: drawSeries, heatmap: drawHeat, bar: drawBars, table: drawTable, state_timeline: drawStrips };
-const EMPTY = "Nothing in this range yet. Rows come about two seconds after an engine publishes; a longer range may have some.";
+const EMPTY = "Nothing in this range yet. Rows come about two seconds after an engine publishes: choose a longer range, fewer filters, or ask `kvlens doctor`.";
 const TIMEOUT_MILLISECONDS = 30_000;
+const RETRY_MILLISECONDS = 5_000;
 
 const byId = (id) => document.getElementById(id);
 let boards = [];
@@ -127,8 +128,14 @@ async function refresh() {
   byId("status").textContent = problems.size ? "Not all of the figures could be read; trying again." : `As of ${moment(Date.now() / 1000, true)}`;
   document.body.dataset.ready = String(problems.size === 0);
   document.body.dataset.round = mine;
-  if (state.refresh && state.from === null) timer = setTimeout(refresh, state.refresh * 1000);
-  else if (problems.size) timer = setTimeout(refresh, 5000);
+  if (state.refresh && state.from === null) timer = setTimeout(again, state.refresh * 1000);
+  else if (problems.size) timer = setTimeout(again, RETRY_MILLISECONDS);
+}
+
+// A page that nobody sees asks nothing until it is seen.
+function again() {
+  if (document.hidden) document.addEventListener("visibilitychange", again, { once: true });
+  else refresh();
 }
 
 async function annotations(board, fields, problems) {
@@ -147,18 +154,32 @@ async function annotations(board, fields, problems) {
 function draw(panel, body, answer, view) {
   drawn.get(panel.id)?.();
   drawn.delete(panel.id);
+  const reading = reader(body);
   body.classList.remove("stale");
   body.replaceChildren();
   const nothing = answer.columns.length === 0 || answer.columns[0].length === 0;
   const undo = nothing ? null : DRAW[panel.kind](body, panel, answer, view);
   if (undo) drawn.set(panel.id, undo);
-  else body.append(note(EMPTY));
+  else body.append(note(panel.empty || EMPTY));
+  reading();
+}
+
+// Who scrolled through a table, or stands in it with the keyboard, still does after it was drawn again.
+function reader(body) {
+  const before = body.querySelector(".scroll");
+  if (!before) return () => {};
+  const { scrollTop, scrollLeft } = before, focused = before === document.activeElement;
+  return () => {
+    const after = body.querySelector(".scroll");
+    after?.scrollTo(scrollLeft, scrollTop);
+    if (focused) after?.focus({ preventScroll: true });
+  };
 }
 
 // Figures that were there stay, dimmed: old ones say more than none.
 function failed(panel, body) {
   if (drawn.has(panel.id)) body.classList.add("stale");
-  else body.replaceChildren(note("The store did not answer; trying again.", true));
+  else body.replaceChildren(note("The store did not answer; trying again. What is wrong stands at the top of the page.", true));
 }
 
 function controls() {

@@ -30,11 +30,12 @@ function smallestGap(times) {
   return gap === Infinity ? 0 : gap;
 }
 
+// Each series on top of those before it; where none has a figure, there is none.
 export function stacked(values) {
-  const sums = new Array(values.length ? values[0].length : 0).fill(0);
+  const length = values.length ? values[0].length : 0;
+  const sums = Array.from({ length }, (_, index) => (values.some((column) => column[index] !== null) ? 0 : null));
   return values.map((column) => column.map((value, index) => {
-    if (value === null) return column.every((each) => each === null) ? null : sums[index];
-    sums[index] += value;
+    if (sums[index] !== null) sums[index] += value ?? 0;
     return sums[index];
   }));
 }

@@ -32,9 +32,13 @@ export function write(state) {
   return "?" + fields;
 }
 
-// The range in whole seconds; one that ends now moves on with the clock, in steps of a window.
+const WINDOW = 10;
+const LATE = 3;
+
+// The range in whole seconds. One that ends now moves on with the clock, window by window: the newest one
+// is that whose rows have come, as a half-filled window would look like a fall.
 export function rangeOf(state, now) {
   if (state.from !== null) return { from: state.from, to: state.to };
-  const to = Math.floor(now / 10) * 10;
-  return { from: to - state.range, to };
+  const end = Math.floor((now - LATE) / WINDOW) * WINDOW;
+  return { from: end - state.range, to: end - 1 };
 }

@@ -1,6 +1,10 @@
 // Pictures without an axis of time: figures, bars, tables; and states over time as strips.
 
+import { shortened } from "./charts.js";
 import { coloursOf, figure, moment } from "./format.js";
+
+// Of a figure that does not say it itself.
+const UNITS = { "tokens/s": "tokens a second", "blocks/s": "blocks a second", "events/s": "events a second" };
 
 export function drawStat(body, panel, answer) {
   const list = document.createElement("div");
@@ -13,9 +17,11 @@ export function drawStat(body, panel, answer) {
     if (value !== null) item.dataset.value = value;
     const level = panel.thresholds.filter((threshold) => value !== null && value >= threshold.at).pop();
     if (level) item.classList.add(level.colour);
-    if (panel.colours[name]) item.style.color = panel.colours[name];
+    // Nothing degraded is no reason for red.
+    if (panel.colours[name] && value) item.style.color = panel.colours[name];
+    if (value === 0) item.classList.add("none");
     item.textContent = figure(value, panel.unit);
-    if (answer.names.length > 1) item.append(small(name));
+    item.append(small(answer.names.length > 1 ? name : UNITS[panel.unit] ?? ""));
     list.append(item);
   });
   body.append(list);
@@ -32,7 +38,12 @@ export function drawBars(body, panel, answer) {
   const grid = document.createElement("div");
   grid.className = "bars";
   labels.forEach((label, row) => {
-    const lines = apart ? names.map((name, index) => [`${label}: ${name}`, [index]]) : [[label, names.map((_, index) => index)]];
+    if (apart) {
+      const head = shortened(label);
+      head.classList.add("head");
+      grid.append(head);
+    }
+    const lines = apart ? names.map((name, index) => [name, [index]]) : [[label, names.map((_, index) => index)]];
     for (const [title, indices] of lines) {
       const bar = document.createElement("div");
       bar.className = "bar";
@@ -46,9 +57,7 @@ export function drawBars(body, panel, answer) {
       const amount = document.createElement("span");
       amount.className = "amount";
       amount.textContent = figure(apart ? figures[indices[0]][row] : total(row), panel.unit);
-      const text = document.createElement("span");
-      text.textContent = title;
-      grid.append(text, bar, amount);
+      grid.append(shortened(title), bar, amount);
     }
   });
   body.append(grid);
@@ -68,6 +77,8 @@ export function drawBars(body, panel, answer) {
 }
 
 const TIMES = new Set(["opened", "closed", "since", "last_window", "seen"]);
+const PERCENT = /%/;
+const BYTES = /\bbytes$/;
 
 export function drawTable(body, panel, answer) {
   const scroll = document.createElement("div");
@@ -91,6 +102,11 @@ export function drawTable(body, panel, answer) {
       const value = column[row];
       if (numeric[index]) cell.className = "number";
       cell.textContent = cellText(value, answer.names[index]);
+      if (typeof value === "string") cell.title = value;
+      if (PERCENT.test(answer.names[index])) {
+        cell.classList.add("share");
+        cell.style.setProperty("--share", `${Math.min(100, value ?? 0)}%`);
+      }
       if (value === "complete") cell.classList.add("green");
       if (value === "partial") cell.classList.add("yellow");
       if (value === "degraded") cell.classList.add("red");
@@ -104,6 +120,7 @@ export function drawTable(body, panel, answer) {
 function cellText(value, name) {
   if (value === null || value === undefined) return "–";
   if (TIMES.has(name)) return moment(value, true);
+  if (typeof value === "number" && BYTES.test(name)) return figure(value, "bytes");
   if (typeof value === "number") return value.toLocaleString();
   if (typeof value === "boolean") return value ? "yes" : "no";
   return value;
@@ -130,9 +147,7 @@ export function drawStrips(body, panel, answer, view) {
     strip.style.imageRendering = "pixelated";
     strip.role = "img";
     strip.ariaLabel = Object.entries(seen).map(([state, points]) => `${state} ${points} points`).join(", ");
-    const label = document.createElement("span");
-    label.textContent = name;
-    rows.append(label, strip);
+    rows.append(shortened(name), strip);
   }
   body.append(rows);
   const legend = document.createElement("div");
