@@ -51,6 +51,8 @@ class FleetSource(msgspec.Struct, array_like=True, gc=False):
     """Event time up to which something it lost may not be known."""
     seen: float
     """Latest event time."""
+    first_loss_after_clear: int = 0
+    """Number of the first loss after the source's last one by a clear or restart."""
 
 
 class FleetSpace(msgspec.Struct, array_like=True, gc=False):

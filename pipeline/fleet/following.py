@@ -133,6 +133,8 @@ class Clock(NamedTuple):
     """One element: the latest event time seen."""
     pairs_of_source: I64
     """Pairs in the table, per source."""
+    clears_of_source: I64
+    """Per source, the number of the first loss after the last one by a clear."""
 
 
 @compiled
@@ -275,6 +277,7 @@ def _lost(
     pairs[pair].position = np.uint32(number & 0xFFFFFFFF)
     counters[GHOSTS] += 1
     if cleared:
+        clock.clears_of_source[pairs[pair].source] = number + 1
         blocks[block].cleared += 1
     else:
         blocks[block].evicted += 1
@@ -286,7 +289,7 @@ def _cause(
     blocks: Blocks,
     pairs: Pairs,
     losses: Losses,
-    counters: I64,
+    clock: Clock,
     pair: int,
     block: int,
     changes: Changes,
@@ -303,13 +306,17 @@ def _cause(
     others = block >= 0 and blocks[block].holders > 0 and not alone
     if pair >= 0:
         # Without a medium it is there because of its ghost.
-        head = counters[HEAD]
+        head = clock.counters[HEAD]
         number = head + ((np.int64(pairs[pair].position) - head) & 0xFFFFFFFF)
         slot = number & (len(losses) - 1)
         if losses[slot].cleared:
             return CLEARED_BEFORE
         cells.regret[cell, _log2_bucket(changes.times[at] - losses[slot].time)] += 1
-        if losses[slot].life == pieces.lives[piece] and losses[slot].stored >= 0 and changes.stored[at] >= 0:
+        # A larger cache would have lost it to a restart or clear between.
+        kept = (
+            losses[slot].life == pieces.lives[piece] and number >= clock.clears_of_source[pairs[pair].source]
+        )
+        if kept and losses[slot].stored >= 0 and changes.stored[at] >= 0:
             needed = max(changes.stored[at] - losses[slot].stored, 0)
             cells.needed[cell, _needed_bucket(needed)] += changes.sizes[at]
         return PEER_AND_EVICTED if others else EVICTED_HERE
@@ -379,7 +386,7 @@ def follow(
                 else:
                     block = find_block(blocks, key)
                     cause = _cause(
-                        blocks, pairs, losses, counters, pair, block, changes, at, pieces, piece, cells
+                        blocks, pairs, losses, clock, pair, block, changes, at, pieces, piece, cells
                     )
                 cells.blocks[cell, cause] += 1
                 cells.tokens[cell, cause] += size

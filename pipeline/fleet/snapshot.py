@@ -160,6 +160,7 @@ def _head(state: FleetState, epoch: int, parts: int) -> FleetHead:
                 source.trust,
                 source.unsure_until,
                 source.seen,
+                int(clock.clears_of_source[source.number]),
             )
             for source in state.registry.by_name.values()
         ],
@@ -208,6 +209,7 @@ def _restore_names(state: FleetState, head: FleetHead) -> None:
         source.unsure_until, source.seen = each.unsure_until, each.seen
         state.registry.put(source)
         state.room_for_source(each.number)
+        state.clock.clears_of_source[each.number] = each.first_loss_after_clear
     state.media.bits.update(head.media)
     opened = state.open
     for cell in head.cells:

@@ -34,6 +34,7 @@ from pipeline.fleet.index import (
     capacity_for,
     copy_blocks,
     copy_pairs,
+    doubled,
 )
 from pipeline.fleet.keys import constant_of
 from pipeline.fleet.open_windows import OpenWindows
@@ -85,7 +86,9 @@ class FleetState:
         self.blocks = np.zeros(SMALLEST, BLOCK)
         self.pairs = np.zeros(SMALLEST, PAIR)
         self.losses = np.zeros(SMALLEST, LOSS)
-        self.clock = Clock(np.zeros(COUNTERS, np.int64), np.zeros(1), np.zeros(16, np.int64))
+        self.clock = Clock(
+            np.zeros(COUNTERS, np.int64), np.zeros(1), np.zeros(16, np.int64), np.zeros(16, np.int64)
+        )
         self.clock.counters[WINDOW] = NO_WINDOW
         self.followed = 0
         """Changes followed so far; with sampling those of the sample."""
@@ -176,11 +179,11 @@ class FleetState:
 
     def room_for_source(self, number: int) -> None:
         """Make sure that a source of this number can be counted."""
-        pairs = self.clock.pairs_of_source
-        if number >= len(pairs):
-            grown = np.zeros(max(2 * len(pairs), number + 1), np.int64)
-            grown[: len(pairs)] = pairs
-            self.clock = self.clock._replace(pairs_of_source=grown)
+        while number >= len(self.clock.pairs_of_source):
+            self.clock = self.clock._replace(
+                pairs_of_source=doubled(self.clock.pairs_of_source),
+                clears_of_source=doubled(self.clock.clears_of_source),
+            )
 
     def _trusts(self) -> dict[int, int]:
         """Return the worst trust of the sources that are in the tables, per space."""
@@ -246,6 +249,7 @@ class FleetState:
         ]
         for source in gone:
             self.open.forget(source)
+            self.clock.clears_of_source[source.number] = 0
             self.registry.forget(source)
 
     @property

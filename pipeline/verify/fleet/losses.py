@@ -34,6 +34,7 @@ class Losses:
         self._queue: deque[tuple[Block, SourceId, Loss]] = deque()
         self._numbers = 0
         self._last_evicted: dict[Block, float] = {}
+        self._last_cleared: dict[SourceId, int] = {}
 
     def of(self, block: Block) -> dict[SourceId, Loss]:
         """Return who lost the block."""
@@ -42,6 +43,10 @@ class Losses:
     def last_evicted(self, block: Block) -> float:
         """Return when anybody last evicted a block that is remembered."""
         return self._last_evicted[block]
+
+    def cleared_since(self, source: SourceId, loss: Loss) -> bool:
+        """Return whether the source lost a block by a clear or restart after this loss of its own."""
+        return self._last_cleared.get(source, 0) > loss.number
 
     def lost(self, change: Change) -> None:
         """Remember a loss."""
@@ -54,6 +59,8 @@ class Losses:
         self._queue.append((change.block, change.source, loss))
         if evicted:
             self._last_evicted[change.block] = change.at
+        else:
+            self._last_cleared[change.source] = loss.number
 
     def came_back(self, block: Block, source: SourceId) -> None:
         """Forget what the source lost; its place in the queue stays taken."""

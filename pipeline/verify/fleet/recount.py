@@ -127,7 +127,8 @@ class FleetRecount:
             return "cleared"
         if own is not None:
             count_seconds(fills.regret_hist, change.at - own.at)
-            if own.life == change.life and own.stored is not None and change.stored is not None:
+            kept = own.life == change.life and not self._losses.cleared_since(source, own)
+            if kept and own.stored is not None and change.stored is not None:
                 needed = max(change.stored - own.stored, 0)
                 bucket = next((k for k in range(LAST_NEEDED) if needed <= 2**k), LAST_NEEDED)
                 count_in(fills.needed_hist, bucket, change.size)
