@@ -23,7 +23,7 @@ _ENDLESS = (Capacity(None),)
     "--replicas",
     "counts",
     type=Several("N[,N...]", replicas),
-    help="Of a trace 1 by default. Of a recording as many as were recorded, and 1: one cache for all.",
+    help="Of a trace 1 by default. Of a recording as many as were recorded, or 1: one cache for all.",
 )
 @click.option(
     "--capacity",
@@ -122,10 +122,11 @@ def _recording(
     fleet = followed(events)
     if events.torn:
         click.echo(f"kvlens: {path}: ends within a frame; all before it was read", err=True)
+    asked = [(count, each.amount) for count in counts or (fleet.sources,) for each in capacities]
+    if not counts and fleet.sources > 1:
+        asked.append((1, None))
     rows = [recorded_row(fleet)]
-    for count in counts or sorted({fleet.sources, 1}, reverse=True):
-        for extra in capacities:
-            rows.append(saved_row(fleet, count, extra.amount, saved(fleet, count, extra.amount)))
+    rows += [saved_row(fleet, count, extra, saved(fleet, count, extra)) for count, extra in asked]
     if as_json:
         click.echo(json.dumps({"incomplete": fleet.incomplete, "rows": rows}, indent=2))
     else:

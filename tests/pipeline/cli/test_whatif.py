@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from pipeline.cli import failures
 from pipeline.cli.main import kvlens
+from pipeline.recording import Frame, RecordedSource, Recording, RecordingWriter
 from tests.pipeline.local.simulator.whole_trace import unpack
 
 TESTS = Path(__file__).parents[2]
@@ -88,6 +89,25 @@ def test_a_recording_gives_bounds_of_what_is_saved() -> None:
     text = answered(CAPTURE)
     assert "any hit rate, is not known from a recording" in text
     assert f"{actual['filled_tokens']:,} tokens" in text
+
+
+def test_of_several_caches_it_says_what_one_for_all_would_save(tmp_path: Path) -> None:
+    path = tmp_path / "two.kvrec"
+    sources = tuple(RecordedSource(f"vllm-{n}", model="m") for n in range(2))
+    with Recording(CAPTURE) as capture, RecordingWriter(path, sources) as writer:
+        for frame in capture.frames():
+            for source, delay in enumerate((0.0, 1.0)):
+                writer.write(Frame(source, frame.received_at + delay, frame.parts))
+    actual, more, shared = rows(path, "--capacity", "+10000t")
+    (single,) = rows(CAPTURE)[:1]
+    assert actual["replicas"] == more["replicas"] == 2
+    # The same engine twice: what the one computed first, the other need not have computed.
+    assert actual["filled_tokens"] == 2 * single["filled_tokens"]
+    assert actual["fills"]["cold"] == single["fills"]["cold"]
+    assert actual["fills"]["peer"] == single["fills"]["cold"]
+    assert 0 < more["saved_at_least"] < more["saved_at_most"] < shared["saved_at_most"]
+    assert (shared["replicas"], shared["extra_tokens"]) == (1, None)
+    assert shared["saved_at_most"] == actual["filled_tokens"] - actual["fills"]["cold"]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
