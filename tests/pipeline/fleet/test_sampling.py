@@ -17,7 +17,7 @@ from pipeline.fleet.state import FleetState
 from pipeline.local.simulator.trace import read_trace
 from pipeline.verify.fleet.expected import CAUSES
 from schemas.residency import FILLED, ResidencyRecord
-from schemas.rows import CapacityCurveRow, FillsRow
+from schemas.rows import CapacityCurveRow, FillsRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.pipeline.fleet.traced import events, residency
 from tests.pipeline.local.simulator.whole_trace import unpack
@@ -47,6 +47,8 @@ class Sample:
     saved: list[int]
     """Tokens, by so many powers of two of extra cache."""
     filled_tokens: int
+    owners: list[int]
+    """Distinct blocks at the end, by number of owners."""
     followed: int
     allocated: int
 
@@ -56,16 +58,19 @@ class Sample:
         shares = {cause: self.blocks[cause] / filled for cause in CAUSES}
         shares["routing"] = sum(self.blocks[cause] for cause in ROUTING) / filled
         shares["capacity"] = sum(self.blocks[cause] for cause in CAPACITY) / filled
-        return shares | {
-            f"saved by 2**{k}": tokens / self.filled_tokens for k, tokens in enumerate(self.saved)
-        }
+        saved = {f"saved by 2**{k}": tokens / self.filled_tokens for k, tokens in enumerate(self.saved)}
+        return shares | saved
+
+    def unique(self) -> float:
+        """Distinct blocks as a share of those held."""
+        return sum(self.owners) / sum(count * number for number, count in enumerate(self.owners, 1))
 
 
 def sampled(records: list[ResidencyRecord], one_in: int) -> Sample:
     state = FleetState(0, Fleet(sample_rate=1 / one_in), carry_seconds=0.0)
     for offset, record in enumerate(records):
         state.apply(offset, record)
-    sample = Sample(Counter(), [0] * 40, 0, state.followed, state.bytes_allocated)
+    sample = Sample(Counter(), [0] * 40, 0, [], state.followed, state.bytes_allocated)
     for row in state.cut(0.0).rows:
         if isinstance(row, FillsRow):
             assert row.sampled_one_in == one_in
@@ -75,6 +80,10 @@ def sampled(records: list[ResidencyRecord], one_in: int) -> Sample:
             for k, tokens in enumerate(row.needed_hist):
                 for larger in range(k, len(sample.saved)):
                     sample.saved[larger] += tokens
+        elif isinstance(row, RedundancyRow):
+            # There are four replicas: no class holds blocks of different numbers of owners.
+            sample.owners = [row.owners_1, row.owners_2, row.owners_3, row.owners_4_7]
+            assert row.owners_8_up == 0
     return sample
 
 
@@ -104,3 +113,7 @@ def test_shares_of_a_sample_are_within_the_stated_error(
         assert abs(estimates[name] - share) <= stated, name
         if len(of_block) / one_in >= 10_000:
             assert abs(estimates[name] - share) <= 0.02, name
+    unique = whole.unique()
+    squares = sum(count * (1 - unique * owners) ** 2 for owners, count in enumerate(whole.owners, 1))
+    held = sum(count * owners for owners, count in enumerate(whole.owners, 1))
+    assert abs(sample.unique() - unique) <= 4 * math.sqrt(one_in * squares) / held
