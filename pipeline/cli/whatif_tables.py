@@ -31,6 +31,8 @@ def played_table(facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> Itera
         f"{facts['queried_blocks']:,} blocks of {facts['block_size']} tokens, "
         f"{facts['distinct_blocks']:,} of them different."
     )
+    if not facts["ids_of_prefixes"]:
+        yield "Its hash ids do not stand for whole prefixes, so the ideal and the promises are estimates."
     yield ""
     yield from aligned((_PLAYED, *map(_played_cells, rows)), right=(1, 2, *range(4, 12)))
     yield _PLAYED_LEGEND

@@ -20,7 +20,20 @@ def trace_facts(requests: Sequence[TraceRequest]) -> dict[str, Any]:
         "block_size": TRACE_BLOCK_SIZE,
         "queried_blocks": sum(len(request.hash_ids) for request in requests),
         "distinct_blocks": len({block for request in requests for block in request.hash_ids}),
+        "ids_of_prefixes": _ids_of_prefixes(requests),
     }
+
+
+def _ids_of_prefixes(requests: Sequence[TraceRequest]) -> bool:
+    """Return whether every hash id can stand for its whole prefix: it always follows the same one."""
+    before: dict[int, int | None] = {}
+    for request in requests:
+        last: int | None = None
+        for hash_id in request.hash_ids:
+            if before.setdefault(hash_id, last) != last:
+                return False
+            last = hash_id
+    return True
 
 
 def played_row(actual: Played, row: Played) -> dict[str, Any]:

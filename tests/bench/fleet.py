@@ -101,13 +101,13 @@ def _alone(figures: Figures, records: list[bytes], *, rate: float) -> float:
     figures.add(f"{name}: changes", (state.seen - before) / used, "changes/s/core")
     figures.add(f"{name}: memory", state.bytes_allocated / 1e6, "MB")
     for what, table, entries in (
-        ("blocks in the index", state.blocks, USED_BLOCKS),
-        ("owners and remembered losers of blocks", state.pairs, USED_PAIRS),
-        ("losses remembered", state.losses, GHOSTS),
+        ("distinct block", state.blocks, USED_BLOCKS),
+        ("owner or loser of a block", state.pairs, USED_PAIRS),
+        ("loss remembered", state.losses, GHOSTS),
     ):
         count = int(state.clock.counters[entries])
-        figures.add(f"{name}: {what}", count, "entries")
-        figures.add(f"{name}: allocated for each of the {what}", table.nbytes / count, "B")
+        figures.add(f"{name}: {what}, number", count, "")
+        figures.add(f"{name}: {what}, each", table.nbytes / count, "B")
     return used
 
 

@@ -73,6 +73,15 @@ def test_the_table_has_a_row_for_each_combination() -> None:
     assert cells[-1][3:5] == ["26.54", "26.54"]
 
 
+def test_ids_that_are_no_prefixes_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    request = '{{"timestamp": 0, "input_length": 1024, "hash_ids": {}}}\n'
+    path.write_text(request.format([1, 2]) + request.format([2]))
+    assert "do not stand for whole prefixes" in answered(path).splitlines()[1]
+    path.write_text(request.format([1, 2]) + request.format([1, 2, 3]))
+    assert answered(path).splitlines()[1] == ""
+
+
 def test_a_recording_gives_bounds_of_what_is_saved() -> None:
     actual, some, endless = rows(CAPTURE, "--capacity", "+10000t,none")
     assert actual["actual"]
