@@ -13,6 +13,7 @@ import fleet
 import freshness
 import idle
 import memory
+import panels
 import speed
 from figures import Figures, machine
 from ports import free_port
@@ -20,7 +21,7 @@ from ports import free_port
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
 
-PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "freshness")
+PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "panels", "freshness")
 
 
 def main() -> None:
@@ -48,6 +49,8 @@ def main() -> None:
                 fleet.run(figures, broker.bootstrap_servers, store.url)
             if "memory" in parts:
                 memory.run(figures)
+            if "panels" in parts:
+                panels.run(figures, store.url)
             speed.run(figures)
         finally:
             store.stop()
