@@ -164,7 +164,8 @@ def families(seconds: int) -> list[tuple[str, dict[str, str], int, dict[str, str
         ("stream_health", source, REPLICAS, {
             **dict.fromkeys(health, f"if(noise < 2, 1, 0) * {times}"), "incarnation": "1",
             "last_seq": "toInt64(number)", "last_batch_at": "toDateTime64(window, 3, 'UTC')",
-            "connected": "true", "lag_seconds": "noise / 1000", "drift_blocks": "0", "drift_since": "NULL", **since}),
+            "connected": "true", "lag_seconds": "noise / 1000", "drift_blocks": "0", "drift_since": "NULL",
+            **since}),
         ("fills", {**domain, **source, "group_idx": "0"}, REPLICAS, {
             **fills, "regret_hist": HISTOGRAM, "sampled_one_in": "1", **trust}),
         ("capacity_curve", {**domain, **source, "group_idx": "0"}, REPLICAS, {
@@ -191,7 +192,7 @@ def counters(client: Client, now: datetime) -> None:
     )
     client.command(
         "INSERT INTO sources (model, replica, dp_rank, incarnation, opened_at, closed_reason, engine,"
-        f" wire_era, hash_domain, tenant, first_seq, last_seq, trust, trust_since, version) SELECT {source}, 1,"
-        f" toDateTime64({first}, 3, 'UTC'), '', 'vllm', 'map', concat('domain-', model), 'default', 0, 1,"
+        f" wire_era, hash_domain, tenant, first_seq, last_seq, trust, trust_since, version) SELECT"
+        f" {source}, 1, toDateTime64({first}, 3, 'UTC'), '', 'vllm', 'map', concat('domain-', model), 'default', 0, 1,"
         f" 'complete', toDateTime64({first}, 3, 'UTC'), 1 FROM numbers({REPLICAS})"
     )
