@@ -193,6 +193,6 @@ def counters(client: Client, now: datetime) -> None:
     client.command(
         "INSERT INTO sources (model, replica, dp_rank, incarnation, opened_at, closed_reason, engine,"
         f" wire_era, hash_domain, tenant, first_seq, last_seq, trust, trust_since, version) SELECT"
-        f" {source}, 1, toDateTime64({first}, 3, 'UTC'), '', 'vllm', 'map', concat('domain-', model), 'default', 0, 1,"
-        f" 'complete', toDateTime64({first}, 3, 'UTC'), 1 FROM numbers({REPLICAS})"
+        f" {source}, 1, toDateTime64({first}, 3, 'UTC'), '', 'vllm', 'map', concat('domain-', model),"
+        f" 'default', 0, 1, 'complete', toDateTime64({first}, 3, 'UTC'), 1 FROM numbers({REPLICAS})"
     )
