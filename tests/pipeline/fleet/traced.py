@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from pipeline.local.simulator.events import Removed
 from pipeline.local.simulator.routing import Routing
 from pipeline.local.simulator.trace import TraceReplica, TraceRequest, routed
 from pipeline.residency.partition import PartitionState
-from schemas.events import Batch, EventsRecord, Opened, Stored
-from schemas.events import Removed as RemovedEvent
+from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord
 from schemas.settings import Worker
 
@@ -26,16 +24,23 @@ def events(
     seqs = [0] * replicas
     for number, request in routed(requests, replicas, routing):
         at = START + request.seconds
-        found = [
-            RemovedEvent(_packed(event.digests))
-            if isinstance(event, Removed)
-            else Stored(_packed(event.digests), 512, 512 * len(event.digests))
-            for event in fleet[number].serve(request)
-        ]
+        found = served(fleet[number], request)
         opened = [Batch(None, at, at, [Opened(first_seq=0, complete=True)])] if not seqs[number] else []
-        batch = Batch(seqs[number], at, at, list(found), engine_events=len(found))
+        batch = Batch(seqs[number], at, at, found, engine_events=len(found))
         seqs[number] += 1
         yield EventsRecord(f"r{number}", "m", "m/x/default", 0, 1, [*opened, batch], batch.seq, batch.seq)
+
+
+def served(replica: TraceReplica, request: TraceRequest) -> list[Event]:
+    """Run a request and return its events, as a connector normalises them."""
+    done = replica.run(request)
+    found: list[Event] = []
+    if done.evicted:
+        found.append(Removed(_packed(replica, done.evicted)))
+    if done.missed:
+        parent = _packed(replica, request.hash_ids[done.hits - 1 : done.hits]) if done.hits else None
+        found.append(Stored(_packed(replica, done.missed), 512, 512 * len(done.missed), parent))
+    return found
 
 
 def residency(records: Iterable[EventsRecord]) -> list[ResidencyRecord]:
@@ -49,8 +54,8 @@ def residency(records: Iterable[EventsRecord]) -> list[ResidencyRecord]:
     return [*told, *_taken(state)]
 
 
-def _packed(digests: tuple[bytes, ...]) -> bytes:
-    return b"".join(digest[-8:] for digest in digests)
+def _packed(replica: TraceReplica, hash_ids: Iterable[int]) -> bytes:
+    return b"".join(replica.digest(hash_id)[-8:] for hash_id in hash_ids)
 
 
 def _taken(state: PartitionState) -> Iterator[ResidencyRecord]:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local.simulator.events import Removed
 from pipeline.local.simulator.trace import TraceReplica, TraceRequest, read_trace
 from pipeline.whatif.recorded import followed, saved
-from schemas.events import Batch, Cleared, EventsRecord, Opened, Stored
-from schemas.events import Removed as RemovedEvent
+from schemas.events import Batch, Cleared, EventsRecord, Opened
+from tests.pipeline.fleet.traced import START, served
 
 SLICE = Path(__file__).parents[2] / "data" / "simulator" / "mooncake_conversation_1500.jsonl.gz"
 BLOCK, BUDGET, BETWEEN = 512, 2000, 250
@@ -26,28 +25,19 @@ class Cache:
 
     def events(self, requests: list[TraceRequest]) -> Iterator[EventsRecord]:
         for seq, request in enumerate(requests):
-            at = 1_700_000_000.0 + seq
-            events: list[object] = [
-                RemovedEvent(packed(event.digests))
-                if isinstance(event, Removed)
-                else Stored(packed(event.digests), BLOCK, BLOCK * len(event.digests))
-                for event in self.replica.serve(request)
-            ]
+            at = START + seq
+            events = served(self.replica, request)
             if seq % BETWEEN == BETWEEN - 1:
                 self.replica.pool.clear()
                 events.append(Cleared())
             opened = [] if seq else [Batch(None, at, at, [Opened(0, True)])]
-            batch = Batch(seq, at, at, events, engine_events=len(events))  # type: ignore[arg-type]
+            batch = Batch(seq, at, at, events, engine_events=len(events))
             yield EventsRecord("r", "m", "m/x/default", 0, 1, [*opened, batch], seq, seq)
 
     def hits(self, requests: list[TraceRequest]) -> int:
         for _ in self.events(requests):
             pass
         return self.replica.counters.hit_blocks
-
-
-def packed(digests: tuple[bytes, ...]) -> bytes:
-    return b"".join(digest[-8:] for digest in digests)
 
 
 @pytest.mark.parametrize("extra", [500, 2000, None])
