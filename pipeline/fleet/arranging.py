@@ -27,6 +27,16 @@ class Piece(NamedTuple):
     """Of its hash domain and group."""
 
 
+class _Reached(NamedTuple):
+    """How far the changes of a source's pieces have come."""
+
+    life: int
+    floor: float
+    """Latest time of the lives before."""
+    latest: float
+    """Latest time of this life, and of those before."""
+
+
 class Columns(NamedTuple):
     """n changes, piece after piece."""
 
@@ -105,14 +115,16 @@ def _due(times: F64, lengths: I64, pieces: list[Piece]) -> F64:
     """Return the time as which each change counts."""
     ends = np.cumsum(lengths).tolist()
     due = _never_back(times, np.array(ends, np.int64))
-    latest: dict[int, tuple[int, float]] = {}
+    latest: dict[int, _Reached] = {}
     start = 0
     for piece, end in zip(pieces, ends, strict=True):
-        life, floor = latest.get(piece.source, (piece.life, -np.inf))
+        life, floor, reached = latest.get(piece.source, (piece.life, -np.inf, -np.inf))
         if life != piece.life:
-            np.maximum(due[start:end], floor, out=due[start:end])
+            floor = reached
         if end > start:
-            latest[piece.source] = (piece.life, max(floor, float(due[end - 1])))
+            np.maximum(due[start:end], floor, out=due[start:end])
+            reached = max(reached, float(due[end - 1]))
+        latest[piece.source] = _Reached(piece.life, floor, reached)
         start = end
     return due
 

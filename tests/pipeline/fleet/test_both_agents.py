@@ -8,6 +8,7 @@ import pytest
 from pipeline.fleet.following import USED_PAIRS
 from pipeline.fleet.state import FleetState
 from pipeline.residency.partition import PartitionState
+from schemas.events import Batch, EventsRecord, Stored
 from schemas.residency import ResidencyRecord
 from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet, Worker
@@ -54,3 +55,18 @@ def test_redundancy_is_the_sum_of_occupancy(seed: int) -> None:
     )
     fills = sum(row.filled_blocks for row in rows if isinstance(row, FillsRow))
     assert filled == fills
+
+
+def test_every_group_of_the_next_life_counts_after_the_end_of_the_last() -> None:
+    """A life ends with its window, so later than the first fills of one that began in the same window."""
+    replica = PartitionState(0, Worker(max_clock_behind_seconds=1e12), shards=1)
+    fleet = FleetState(0, Fleet(), carry_seconds=0.0)
+    block = bytes(7) + b"\1"
+    stored = [Stored(block, 16, 16, group_idx=group) for group in (0, 1)]
+    for life in (1, 2):
+        batch = Batch(0, START + life, START + life, stored, engine_events=2)
+        replica.apply(life - 1, EventsRecord("r", "m", "d", 0, life, [batch], 0, 0))
+    for _, _, value in replica.cut(START).residency:
+        fleet.apply(0, msgspec.msgpack.decode(value, type=ResidencyRecord))
+    rows = [row for row in fleet.cut(0.0).rows if isinstance(row, RedundancyRow)]
+    assert {row.group_idx: row.owners_1 for row in rows} == {0: 1, 1: 1}
