@@ -135,8 +135,8 @@ class PartitionState:
                     waiting[shard].append(
                         SourceChanges(
                             source.replica,
-                            source.model,
-                            source.hash_domain,
+                            life.model,
+                            life.hash_domain,
                             source.dp_rank,
                             life.incarnation,
                             life.trust,

@@ -56,6 +56,8 @@ class LifeChanges(NamedTuple):
     """Changes of residency that belong to one incarnation."""
 
     incarnation: int
+    model: str
+    hash_domain: str
     trust: Trust
     changes: list[Changes]
 
@@ -414,7 +416,10 @@ class SourceResidency:
         for pool in self.pools.values():
             pool.changes = []
         if changes:
-            self.life_changes.append(LifeChanges(self.incarnation, self.overall_trust().trust, changes))
+            trust = self.overall_trust().trust
+            self.life_changes.append(
+                LifeChanges(self.incarnation, self.model, self.hash_domain, trust, changes)
+            )
 
     def take_changes(self) -> list[LifeChanges]:
         """Return the changes of residency since the last call, oldest life first."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pipeline.verify.flow import Flow
+from pipeline.verify.told import Changes, Resident, Told
+from schemas.residency import CLEARED, EVICTED, FILLED
 
 REMEMBERED_STORES = 256
 
@@ -55,6 +57,10 @@ class Copies:
         """Sizes of which the engine removed a copy."""
         self.store_only = store_only
         self.removal_seen = False
+        self.changes = Changes()
+        """Of the present life."""
+        self.stored_tokens = 0
+        """Of all lives."""
         self.first_stores: list[FirstStore] = []
         """The first stores here, as long as no removal was announced; clears do not matter."""
 
@@ -90,6 +96,9 @@ class Copies:
             self.flow.reannounced_blocks += len(hashes)
             return
         for one in hashes:
+            if one not in self.blocks:
+                self.changes.count(FILLED, one, at, block_size, self.stored_tokens)
+            self.stored_tokens += block_size
             self.flow.stored_blocks += 1
             self.flow.stored_tokens += block_size
             self.entries_of_size[block_size] += 1
@@ -119,9 +128,12 @@ class Copies:
                 del self.blocks[one]
                 self.blocks_of_size[first] -= 1
                 self.flow.evicted(first, at - block.since)
+                self.changes.count(EVICTED, one, at, first, self.stored_tokens)
 
-    def clear(self) -> None:
+    def clear(self, at: float) -> None:
         """Everything is gone."""
+        for one, block in self.blocks.items():
+            self.changes.count(CLEARED, one, at, block.sizes[0], self.stored_tokens)
         self.flow.cleared_blocks += sum(self.entries_of_size.values())
         self.blocks.clear()
         self.entries_of_size.clear()
@@ -135,6 +147,14 @@ class Copies:
             )
             for size in self.sizes
         ]
+
+    def told(self) -> Told:
+        """Return what the residency topic tells of the present life."""
+        return Told(Resident.of(self.blocks), self.changes)
+
+    def life_began(self) -> None:
+        """Nothing is told of it yet."""
+        self.changes = Changes()
 
     @property
     def shown_store_only(self) -> bool:

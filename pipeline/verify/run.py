@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pipeline.decoding import decode_events, decode_residency
@@ -11,6 +12,7 @@ from pipeline.verify.coarser_check import check_coarser
 from pipeline.verify.expected import Row
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.check import ShardCheck
+from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.source_check import BEFORE_THE_BEGINNING, SourceCheck
 from pipeline.verify.store import StoredTables
 from schemas.events import EventsRecord
@@ -21,8 +23,7 @@ KEPT_FOR = timedelta(days=6, hours=20)
 """Ten-second rows younger than that are certainly still there: tables drop them after seven days."""
 RECOMPUTED_FOR = timedelta(days=5, hours=20)
 """Minutes and hours younger than that follow from ten-second rows that are all there."""
-
-SAMPLED = "they rest on a sample of the blocks (fleet.sample_rate)"
+SAMPLED = "estimates from a sample of the blocks (fleet.sample_rate)"
 
 SourceId = tuple[str, int]
 
@@ -32,15 +33,18 @@ async def verify(settings: Settings, now: datetime, *, until: int | None, patien
 
     Raises KafkaUnavailable, TopicMissing and StoreUnavailable.
     """
-    findings = Findings()
     tables = await asyncio.to_thread(StoredTables, settings.clickhouse)
+    comparison = _Comparison(settings, tables, now, until)
+    findings = comparison.findings
     try:
         async with log.opened(settings, "events", agent="replica", decode=decode_events) as events:
             for partition in range(events.partitions):
-                await _partition(settings, events, tables, partition, findings, now, until)
+                await comparison.partition(events, partition)
+        # After the events, so that it has all that their reader had committed.
         async with log.opened(settings, "residency", agent="fleet", decode=decode_residency) as residency:
             for shard in range(residency.partitions):
-                await _shard(settings, residency, tables, shard, findings, now, until)
+                await comparison.shard(residency, shard)
+        comparison.finish()
         await asyncio.to_thread(
             check_coarser, tables, findings, oldest=now - RECOMPUTED_FOR, patience=patience
         )
@@ -49,86 +53,90 @@ async def verify(settings: Settings, now: datetime, *, until: int | None, patien
     return findings
 
 
-async def _partition(
-    settings: Settings,
-    events: log.TopicLog[EventsRecord],
-    tables: StoredTables,
-    partition: int,
-    findings: Findings,
-    now: datetime,
-    until: int | None,
-) -> None:
-    # In this order: all that was committed is in the rows read, and all they rest on is read after them.
-    extent = await events.extent(partition)
-    found = await asyncio.to_thread(_rows_by_source, tables, partition, events.partitions)
-    end = await events.end(partition)
-    committed = extent.committed
-    if until is not None:
-        end, committed = min(end, until), min(committed, until)
-    checks: dict[SourceId, SourceCheck] = {}
+@dataclass
+class _Comparison:
+    """One run through both topics."""
 
-    def check_of(source: SourceId) -> SourceCheck:
-        if source not in checks:
-            checks[source] = SourceCheck(
-                *source,
-                settings.worker,
-                found.pop(source, ()),
-                findings,
-                committed=committed,
-                whole=extent.begin == 0,
-                oldest=now - KEPT_FOR,
+    settings: Settings
+    tables: StoredTables
+    now: datetime
+    until: int | None
+    findings: Findings = field(default_factory=Findings)
+    topic: TopicCheck = field(default_factory=TopicCheck)
+
+    async def partition(self, events: log.TopicLog[EventsRecord], partition: int) -> None:
+        """Compare the sources of a partition of the events topic."""
+        # In this order: all that was committed is in the rows read, and all they rest on is read after them.
+        extent = await events.extent(partition)
+        found = await asyncio.to_thread(_rows_by_source, self.tables, partition, events.partitions)
+        end, committed = self._bounds(await events.end(partition), extent)
+        checks: dict[SourceId, SourceCheck] = {}
+
+        def check_of(source: SourceId) -> SourceCheck:
+            if source not in checks:
+                checks[source] = SourceCheck(
+                    *source,
+                    self.settings.worker,
+                    found.pop(source, ()),
+                    self.findings,
+                    committed=committed,
+                    whole=extent.begin == 0,
+                    oldest=self.now - KEPT_FOR,
+                )
+            return checks[source]
+
+        async for offset, record in events.records(partition, extent.begin, end):
+            self._count(record)
+            if record is not None:
+                check_of((record.replica, record.dp_rank)).apply(offset, record)
+        for source in list(found):
+            check_of(source)
+        for check in checks.values():
+            check.finish(extent.begin, end)
+            if extent.begin == 0:
+                self.topic.said(partition, committed, check.told)
+
+    async def shard(self, residency: log.TopicLog[ResidencyRecord], shard: int) -> None:
+        """Compare the fleet's rows of a partition of the residency topic."""
+        # In the order of `partition`, for the same reasons.
+        extent = await residency.extent(shard)
+        found = await asyncio.to_thread(lambda: list(self.tables.rows_of_shard(shard)))
+        end, committed = self._bounds(await residency.end(shard), extent)
+        if extent.begin > 0:
+            self.topic.whole = False
+            self.findings.left_out[BEFORE_THE_BEGINNING] += len(found)
+            return
+        check = None
+        if self.settings.fleet.sample_rate < 1:
+            self.findings.left_out[SAMPLED] += len(found)
+        else:
+            oldest = self.now - KEPT_FOR
+            check = ShardCheck(
+                shard, self.settings.fleet, found, self.findings, committed=committed, oldest=oldest
             )
-        return checks[source]
+        async for offset, record in residency.records(shard, extent.begin, end):
+            self._count(record)
+            if record is not None:
+                self.topic.apply(record)
+                if check is not None:
+                    check.apply(offset, record)
+        if check is not None:
+            check.finish(end)
 
-    async for offset, record in events.records(partition, extent.begin, end):
-        findings.records += 1
-        if record is None:
-            findings.undecodable_records += 1
-        else:
-            check_of((record.replica, record.dp_rank)).apply(offset, record)
-    for source in list(found):
-        check_of(source)
-    for check in checks.values():
-        check.finish(extent.begin, end)
+    def finish(self) -> None:
+        """Compare the topics with each other, unless a bound of offsets cuts them differently."""
+        if self.until is None:
+            self.topic.finish(self.findings)
 
+    def _bounds(self, end: int, extent: log.Extent) -> tuple[int, int]:
+        """Return before which offset to read, and before which everything must be in the tables."""
+        if self.until is None:
+            return end, extent.committed
+        return min(end, self.until), min(extent.committed, self.until)
 
-async def _shard(
-    settings: Settings,
-    residency: log.TopicLog[ResidencyRecord],
-    tables: StoredTables,
-    shard: int,
-    findings: Findings,
-    now: datetime,
-    until: int | None,
-) -> None:
-    # In the order of `_partition`, for the same reasons.
-    extent = await residency.extent(shard)
-    found = await asyncio.to_thread(lambda: list(tables.rows_of_shard(shard)))
-    end = await residency.end(shard)
-    committed = extent.committed
-    if until is not None:
-        end, committed = min(end, until), min(committed, until)
-    reason = _why_not(settings, extent)
-    if reason is not None:
-        findings.left_out[reason] += len(found)
-        return
-    check = ShardCheck(shard, settings.fleet, found, findings, committed=committed, oldest=now - KEPT_FOR)
-    async for offset, record in residency.records(shard, extent.begin, end):
-        findings.records += 1
-        if record is None:
-            findings.undecodable_records += 1
-        else:
-            check.apply(offset, record)
-    check.finish(end)
-
-
-def _why_not(settings: Settings, extent: log.Extent) -> str | None:
-    """Return why the rows of a shard cannot be compared."""
-    if settings.fleet.sample_rate < 1:
-        return SAMPLED
-    if extent.begin > 0:
-        return BEFORE_THE_BEGINNING
-    return None
+    def _count(self, record: EventsRecord | ResidencyRecord | None) -> None:
+        self.findings.records += 1
+        self.findings.undecodable_records += record is None
 
 
 def _rows_by_source(tables: StoredTables, partition: int, partitions: int) -> dict[SourceId, list[Row]]:

@@ -9,6 +9,7 @@ from pipeline.verify import times
 from pipeline.verify.copies import Copies, Held
 from pipeline.verify.drift import EngineSays
 from pipeline.verify.flow import Flow
+from pipeline.verify.told import PoolOfLife, Told
 from pipeline.verify.trusted import Trusted
 from pipeline.verify.two_sizes import TwoSizes
 from schemas.events import (
@@ -31,6 +32,8 @@ from schemas.settings import Worker
 NEVER_REMOVED = ("storage", "fs", "obj")
 """Media of which engines announce what they store and never what they drop."""
 PLACES_THAT_MAY_REPEAT = 1
+LAST_MOMENT = 1e-3
+"""Seconds before the end of a window at which what ends with it counts."""
 
 
 @dataclass
@@ -82,6 +85,8 @@ class SourceRecount:
         self.drift_since: int | None = None
         self.clock_offset = 0.0
         """Event time minus time of receipt of the last live batch."""
+        self._past: dict[PoolOfLife, Told] = {}
+        """What the residency topic tells of lives that are over."""
         self.disconnected_from: int | None = None
         """First window at whose end the source was not connected."""
         self.reported_to: int | None = None
@@ -160,6 +165,9 @@ class SourceRecount:
                 self.closed_reason = "superseded"
             self.on_life_over()
             self._lose_everything()
+            self._past = self.told()
+            for place in self.places.values():
+                place.life_began()
         self.incarnation = record.incarnation
         self.model, self.hash_domain, self.tenant = record.model, record.hash_domain, record.tenant
         self.engine = self.wire_era = ""
@@ -172,8 +180,10 @@ class SourceRecount:
         self.trust.life_began(self.opened_at, another=another)
 
     def _lose_everything(self) -> None:
+        """What was held is lost at the end of the window."""
+        at = self.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
         for place in self.places.values():
-            place.clear()
+            place.clear(at)
 
     # Batches
 
@@ -245,7 +255,7 @@ class SourceRecount:
             everything = self.worker.clear_scope == "all"
             for (medium, _), place in self.places.items():
                 if everything or medium == "gpu":
-                    place.clear()
+                    place.clear(at)
             self.trust.cleared(None if everything else "gpu", at)
         elif isinstance(event, Undecodable):
             self._undecodable(event.count, at)
@@ -346,6 +356,14 @@ class SourceRecount:
     def held(self, at: float) -> list[tuple[str, int, Held]]:
         """Return (medium, group, held) for every place and size, as of event time `at`."""
         return [(*where, held) for where, place in self.places.items() for held in place.held(at)]
+
+    def told(self) -> dict[PoolOfLife, Told]:
+        """Return what the residency topic tells of all lives."""
+        present = {
+            PoolOfLife(self.replica, self.dp_rank, self.incarnation, self.hash_domain, *where): place.told()
+            for where, place in self.places.items()
+        }
+        return {**self._past, **present}
 
     def drift_blocks(self, at: float) -> int:
         """Return how many blocks more are held on the GPU than there are, at least."""

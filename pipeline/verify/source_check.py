@@ -17,6 +17,7 @@ from pipeline.verify.expected import Row
 from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.keys import RowKey, key_of, named, unequal
 from pipeline.verify.source import SourceRecount
+from pipeline.verify.told import PoolOfLife, Told
 from schemas.events import EngineCounters, EventsRecord, Opened
 from schemas.rows import EngineCountersRow, OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import Worker
@@ -66,6 +67,8 @@ class SourceCheck:
         """Final rows that the records of the present version gave."""
         self._required: dict[RowKey, Row] = {}
         self._stood_at_commit = False
+        self.told: dict[PoolOfLife, Told] = {}
+        """What the residency topic tells by then."""
         self._carried_to = -1
         self._idle_windows = int(worker.idle_carry_seconds // times.WINDOW)
         self.recount.on_version_over = self._version_over
@@ -135,6 +138,7 @@ class SourceCheck:
         """What stands when the worker committed was written, too."""
         if not self._stood_at_commit:
             self._stood_at_commit = True
+            self.told = self.recount.told()
             for row in self._standing():
                 if self._known(row):
                     self._required[key_of(row)] = row

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipeline.verify.copies import Copies, Held
+from pipeline.verify.told import Resident, Told
 
 WAITING = 64
 """Stores of each granularity that are remembered for pairing."""
@@ -121,7 +122,7 @@ class TwoSizes:
             else:
                 self.flow.unknown_removed_blocks += 1
 
-    def clear(self) -> None:
+    def clear(self, _at: float) -> None:
         """Everything is gone, and nothing waits to be paired."""
         copies = sum(coarse.copies for coarse in self.coarse.values())
         self.flow.cleared_blocks += copies + sum(not fine.covered_by for fine in self.fine.values())
@@ -136,6 +137,14 @@ class TwoSizes:
             if not fine.covered_by and fine.announced <= before - self.age:
                 del self.fine[one]
                 self.flow.expired_blocks += 1
+
+    def told(self) -> Told:
+        """Return what is resident of the present life; the changes so far depend on the checkpoints."""
+        alone = {one for one, fine in self.fine.items() if not fine.covered_by}
+        return Told(Resident.of(alone | self.coarse.keys()), None)
+
+    def life_began(self) -> None:
+        """Nothing is kept of the changes."""
 
     def held(self, at: float) -> list[Held]:
         """Return both granularities; fine blocks past their age at `at` count no more."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schemas.hashes import unpack_hashes
-from schemas.residency import FILLED, SUBSUMED, ResidencyChanges, ResidencyRecord, SourceChanges
+from pipeline.verify.fleet.parsed import parsed
+from schemas.residency import FILLED, SUBSUMED, ResidencyRecord
 from schemas.trust import Trust
 
 NEVER_REMOVED = ("storage", "fs", "obj")
@@ -69,7 +68,7 @@ class _Order:
         self._floor = -math.inf
         self._reached = -math.inf
 
-    def times(self, life: int, times: tuple[float, ...]) -> list[float]:
+    def times(self, life: int, times: list[float]) -> list[float]:
         """Return the times of one pool's changes; what goes back counts as the latest before."""
         if life != self._life:
             self._life, self._floor = life, self._reached
@@ -100,39 +99,30 @@ class ChangesInOrder:
                 source.life += 1
             unsure_until = source.unsure_until
             for pool in said.changes:
-                times = struct.unpack(f"<{len(pool.kinds)}d", pool.times)
+                of_pool = [
+                    Change(
+                        name,
+                        said.model,
+                        source.life,
+                        Block(said.hash_domain, pool.group_idx, one.hash),
+                        pool.medium,
+                        not pool.store_only and pool.medium not in NEVER_REMOVED,
+                        one.kind,
+                        one.at,
+                        one.size,
+                        one.stored,
+                        said.trust,
+                        unsure_until,
+                    )
+                    for one in parsed(pool)
+                ]
+                times = [change.at for change in of_pool]
                 due = orders.setdefault(name, _Order()).times(source.life, times)
-                of_pool = _changes(said, pool, times, source.life, unsure_until)
-                changes += [(due[place], change) for place, change in _counting(list(of_pool))]
+                changes += [(due[place], change) for place, change in _counting(of_pool)]
                 source.seen = max([source.seen, *times])
             if said.trust != "complete":
                 source.unsure_until = source.seen + self._horizon
         return [change for _, change in sorted(changes, key=lambda one: one[0])]
-
-
-def _changes(
-    said: SourceChanges, pool: ResidencyChanges, times: tuple[float, ...], life: int, unsure_until: float
-) -> Iterator[Change]:
-    count = len(pool.kinds)
-    stored = struct.unpack(f"<{count}I", pool.stored) if pool.stored else [None] * count
-    sizes = struct.unpack(f"<{count}I", pool.block_sizes)
-    for one, kind, at, size, more in zip(
-        unpack_hashes(pool.hashes), pool.kinds, times, sizes, stored, strict=True
-    ):
-        yield Change(
-            (said.replica, said.dp_rank),
-            said.model,
-            life,
-            Block(said.hash_domain, pool.group_idx, one),
-            pool.medium,
-            not pool.store_only and pool.medium not in NEVER_REMOVED,
-            kind,
-            at,
-            size,
-            None if more is None else pool.stored_before + more,
-            said.trust,
-            unsure_until,
-        )
 
 
 def _counting(changes: list[Change]) -> Iterator[tuple[int, Change]]:

@@ -86,7 +86,7 @@ class Walk:
         return EventsRecord(
             self.replica,
             self.model,
-            "d",
+            f"{self.model}/d",
             0,
             incarnation - 1 if past else incarnation,
             batches,
