@@ -10,11 +10,11 @@ COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-versi
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak bench lint lock clean
+.PHONY: help venv demo test screenshots soak bench lint lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
-		printf '  make %-6s  %s\n' "$$name" "$$text"; done
+		printf '  make %-11s  %s\n' "$$name" "$$text"; done
 
 venv: ## make .venv from the lock (nothing to do if it fits)
 	@$(PYTHON) deploy/bootstrap/bootstrap.py
@@ -25,6 +25,10 @@ demo: venv ## a simulated fleet, Kafka and ClickHouse on this machine; figures i
 test: venv ## all tests, JOBS at a time (2); gets a Chromium for the page if there is none
 	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+screenshots: venv ## the pictures of the README, from a demo of five minutes
+	@$(VENV)/python deploy/bootstrap/browser.py
+	$(VENV)/python -m tests.browser.screenshots
 
 soak: venv ## three minutes of troubled engines and killed processes; KVLENS_SOAK_SECONDS, KVLENS_SOAK_SEED
 	KVLENS_SOAK_SECONDS=$${KVLENS_SOAK_SECONDS:-180} $(VENV)/python -m pytest -s tests/faults/soak $(ARGS)

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.browser.tabs import Open, serve
+
 CAPTURES = Path(__file__).resolve().parents[1] / "captures"
 NAMES = sorted(path.name.removesuffix(".frames.msgpack.gz") for path in CAPTURES.glob("*.frames.msgpack.gz"))
 ERAS = {
@@ -249,3 +251,26 @@ def test_neither_process_had_anything_to_complain_of(played: Any) -> None:
     # A broker that never had a group first makes the topic of their offsets, of which its client complains.
     ours = [line for line in said if not line["logger"].startswith("aiokafka")]
     assert [line for line in ours if line["level"] != "info"] == []
+
+
+def test_the_page_shows_what_the_engines_held(
+    played: Any, visit: Open, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    server = serve(played.settings, free_port(), tmp_path)
+    try:
+        tab = visit(server.origin)
+        shown, expected = {}, {}
+        for name, last in played.query("SELECT replica, max(window) FROM {}.occupancy_10s GROUP BY replica"):
+            end = int(last.timestamp()) + 9
+            tab.open(f"board=replica&from={end - 299}&to={end}&replica={name}&refresh=0")
+            shown[name] = (
+                tab.value("replica-gpu-blocks", "entries"),
+                tab.value("replica-gpu-blocks", "distinct"),
+                tab.value("replica-occupancy", "gpu"),
+            )
+            held = [figures for (medium, _), figures in resident(TRUTHS[name]).items() if medium == "gpu"]
+            expected[name] = tuple(map(sum, zip(*held, strict=True)))
+        assert set(shown) == set(NAMES)
+        assert shown == expected
+    finally:
+        server.stop()

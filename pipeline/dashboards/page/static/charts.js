@@ -116,6 +116,8 @@ function legend(names, colours, values, unit) {
     dot.style.background = colours[index];
     const amount = document.createElement("b");
     amount.textContent = figure(now[index], unit);
+    amount.dataset.figure = name;
+    if (now[index] !== null) amount.dataset.value = now[index];
     item.append(dot, shortened(name), amount);
     list.append(item);
   });

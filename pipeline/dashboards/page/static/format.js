@@ -28,7 +28,7 @@ export function figure(value, unit) {
   if (value === null || value === undefined) return "–";
   if (unit === "share") return trim(value * 100) + " %";
   if (unit === "seconds") return duration(value);
-  if (unit === "bytes") return short(value) + "B";
+  if (unit === "bytes") return short(value) + (Math.abs(value) < 1e3 ? " B" : "B");
   const rate = unit.endsWith("/s") ? "/s" : "";
   return short(value).trim() + rate;
 }

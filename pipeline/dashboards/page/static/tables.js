@@ -3,6 +3,7 @@
 import { shortened } from "./charts.js";
 import { coloursOf, figure, moment } from "./format.js";
 
+const TRUST = { complete: "green", partial: "yellow", degraded: "red" };
 // Of a figure that does not say it itself.
 const UNITS = { "tokens/s": "tokens a second", "blocks/s": "blocks a second", "events/s": "events a second" };
 
@@ -18,8 +19,8 @@ export function drawStat(body, panel, answer) {
     const level = panel.thresholds.filter((threshold) => value !== null && value >= threshold.at).pop();
     if (level) item.classList.add(level.colour);
     // Nothing degraded is no reason for red.
-    if (panel.colours[name] && value) item.style.color = panel.colours[name];
     if (value === 0) item.classList.add("none");
+    else if (TRUST[name]) item.classList.add(TRUST[name]);
     item.textContent = figure(value, panel.unit);
     item.append(small(answer.names.length > 1 ? name : UNITS[panel.unit] ?? ""));
     list.append(item);
@@ -56,7 +57,10 @@ export function drawBars(body, panel, answer) {
       }
       const amount = document.createElement("span");
       amount.className = "amount";
-      amount.textContent = figure(apart ? figures[indices[0]][row] : total(row), panel.unit);
+      const value = apart ? figures[indices[0]][row] : total(row);
+      amount.textContent = figure(value, panel.unit);
+      amount.dataset.figure = apart ? `${label}: ${title}` : label;
+      if (value !== null) amount.dataset.value = value;
       grid.append(shortened(title), bar, amount);
     }
   });
@@ -107,9 +111,7 @@ export function drawTable(body, panel, answer) {
         cell.classList.add("share");
         cell.style.setProperty("--share", `${Math.min(100, value ?? 0)}%`);
       }
-      if (value === "complete") cell.classList.add("green");
-      if (value === "partial") cell.classList.add("yellow");
-      if (value === "degraded") cell.classList.add("red");
+      if (TRUST[value]) cell.classList.add(TRUST[value]);
     });
   }
   scroll.append(table);
