@@ -19,6 +19,8 @@ _HEADS = (
 )
 _RIGHT = {2, 4, 5, 6, 7}
 _BAR = 12
+_RANGE_SECONDS = 900
+"""A range of the page in which the whole of the demo's story can be seen."""
 
 
 def table(pools: Sequence[PoolFigures]) -> list[str]:
@@ -41,11 +43,17 @@ def screen(
     notes: Sequence[str],
 ) -> str:
     """The whole view; `freshness` is p50 and p99 in seconds."""
-    lines = ["kvlens demo: what is cached where, last minute of a simulated fleet", "", *table(pools), ""]
+    lines = [
+        "kvlens demo: what is cached where, last minute of a simulated fleet",
+        f"the boards, with what happens to it: {urls['page']}?range={_RANGE_SECONDS}",
+        "",
+        *table(pools),
+        "",
+    ]
     if not pools:
         lines.append("waiting for the first rows")
     lines.append(freshness_line(freshness))
-    lines += [f"{name}: {url}" for name, url in urls.items()]
+    lines += [f"{name}: {url}" for name, url in urls.items() if name != "page"]
     lines += ["", *notes, "Ctrl-C stops it; the data stay"]
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ from pipeline.local.demo_story import STORY
 
 IMAGES = Path("docs/images")
 MAX_BYTES = 150_000
-SIZE: ViewportSize = {"width": 1360, "height": 900}
+SIZE: ViewportSize = {"width": 1440, "height": 900}
 QUALITY = 82
 AFTER_SECONDS = 30
 """So much of the last chapter's consequences is to be seen."""

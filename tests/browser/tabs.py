@@ -61,6 +61,15 @@ class Visit:
         self.page.click("#now")
         expect(body).not_to_have_attribute("data-round", before, timeout=20_000)
 
+    def fits(self, width: int) -> bool:
+        """Tell whether the page is no wider than such a window, once its pictures have followed."""
+        self.page.set_viewport_size({"width": width, "height": SIZE["height"]})
+        for _ in range(30):
+            if self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+                return True
+            self.page.wait_for_timeout(100)
+        return False
+
     def shot(self, name: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -14,12 +15,14 @@ from playwright.sync_api import expect
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.page.answers import FRESH_SECONDS
 from pipeline.dashboards.panel import Board
+from pipeline.dashboards.queries import TOP
 from pipeline.local.store.embedded import EmbeddedStore
 from schemas.rows import StreamHealthRow
 from tests.browser.tabs import SIZE, Open, Served, serve
-from tests.pipeline.dashboards.conftest import HOUR, hour_of_rows, migrated, write_rows
+from tests.pipeline.dashboards.conftest import HOUR, hour_of_rows, migrated, window_rows, write_rows
 
 START = int(HOUR.timestamp())
+DAY = timedelta(days=1)
 RANGE = f"from={START}&to={START + 3599}&refresh=0"
 
 
@@ -56,10 +59,8 @@ def test_a_board_shows_a_picture_in_each_panel_and_names_what_it_shows(
         if section.locator("canvas").count():
             assert section.locator(".sr, [role=img][aria-label]").count() > 0, panel.id
     tab.shot(f"{board.id}-light")
-    for width in (700, 400):
-        tab.page.set_viewport_size({"width": width, "height": 900})
-        assert tab.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    tab.page.set_viewport_size(SIZE)
+    for width in (400, 700, SIZE["width"]):
+        assert tab.fits(width), width
     tab.page.emulate_media(color_scheme="dark")
     tab.again()
     tab.shot(f"{board.id}-dark")
@@ -122,6 +123,33 @@ def test_the_page_asks_again_by_itself_and_shows_what_is_new(served: Served, vis
          for row in hour_of_rows()[:12] if isinstance(row, StreamHealthRow)][:1],
     )  # fmt: skip
     expect(complete).to_have_attribute("data-value", "1", timeout=15_000)
+
+
+def test_five_hundred_replicas_with_long_names_fit(served: Served, visit: Open) -> None:
+    windows = range(6)
+    long = "inference-cluster-europe-west4/deployment-of-a-large-model/replica-{:03d}"
+    rows = [
+        msgspec.structs.replace(row, model="many", replica=long.format(number), window=row.window - DAY)
+        for window in windows
+        for row in window_rows(window, "a")
+        for number in range(500)
+    ]
+    write_rows(served.settings, rows)
+    tab = visit(served.origin)
+    start = START - int(DAY.total_seconds())
+    for board in BOARDS:
+        begun = time.monotonic()
+        tab.open(f"board={board.id}&from={start}&to={start + 59}&refresh=0&model=many")
+        assert time.monotonic() - begun < 10, board.id
+        assert tab.fits(SIZE["width"])
+        for panel in board.panels:
+            section = tab.page.locator(f"#{panel.id}")
+            assert section.locator(".legend b, .bars .amount, .strip").count() <= TOP + 2, panel.id
+            inner, outer = section.evaluate(
+                "(each) => [each.querySelector('.body').scrollWidth, each.clientWidth]"
+            )
+            assert inner <= outer, panel.id
+        tab.shot(f"{board.id}-many")
 
 
 @pytest.fixture

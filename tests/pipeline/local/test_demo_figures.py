@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.local.demo_figures import PoolFigures, mean_lifetime
-from pipeline.local.demo_view import freshness_line, plain, table
+from pipeline.local.demo_view import freshness_line, plain, screen, table
 from pipeline.local.freshness import FreshnessMeter
 
 GPU = PoolFigures("a", 1, "gpu", 250, 240, 3, 4000, 500, False, "complete", 12.5, 2.25, 90, 8.0)
@@ -58,3 +58,9 @@ def test_the_table_shows_bounds_and_what_is_not_known():
     assert "1 sources, 247 blocks resident, 13.5 stored/s, 2.2 evicted/s, " in plain([GPU, CPU], (None, None))
     assert freshness_line((None, None)) == "event to queryable row: not known yet"
     assert freshness_line((0.94, 1.86)) == "event to queryable row: 0.9 s (p50), 1.9 s (p99)"
+
+
+def test_the_screen_leads_to_the_page_and_says_what_happened():
+    shown = screen([GPU], (0.9, 1.9), {"page": "http://127.0.0.1:8080/"}, ["minute 2: a restarts"])
+    assert "http://127.0.0.1:8080/?range=900" in shown.splitlines()[1]
+    assert "minute 2: a restarts" in shown.splitlines()
