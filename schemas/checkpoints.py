@@ -33,7 +33,7 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     """Entries of one medium and group: all of them (base) or those that changed (delta).
 
     Columns of m entries, little-endian: hashes u64, copies i32 (0: gone), births f64 (seconds since the
-    epoch), block sizes u32.
+    epoch), block sizes u32, roots u64, depths u16.
     """
 
     medium: str
@@ -48,6 +48,11 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     """m little-endian f64: seconds since the epoch when the first copy came."""
     block_sizes: bytes
     """m little-endian u32: tokens per block."""
+    roots: bytes = b""
+    """m little-endian u64: first block of each block's chain; 0 where that is not known. Empty: of none."""
+    depths: bytes = b""
+    """m little-endian u16: blocks of the chain up to and including each one, 65,535 at most. Empty with
+    `roots`."""
 
 
 class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):

@@ -66,6 +66,28 @@ class FleetSpace(msgspec.Struct, array_like=True, gc=False):
     """KV-cache group of a hybrid engine; 0 where there is only one."""
 
 
+class FleetLineage(msgspec.Struct, array_like=True, gc=False):
+    """What the hashes of a chain depend on besides its tokens, numbered by its place."""
+
+    space: int
+    """Number of the hash domain and group."""
+    lora: str
+    """Adapter; empty without one."""
+
+
+class FleetRefill(msgspec.Struct, array_like=True, gc=False):
+    """Tokens of a prefix that were filled again in the open window."""
+
+    root: int
+    """First block of the chain."""
+    tokens: int
+    """Less what `refills_forgotten` says may be missing."""
+    lineage: int
+    """Number of the lineage."""
+    depth: int
+    """Blocks of the chain up to and including the deepest one filled again."""
+
+
 class FleetCell(msgspec.Struct, array_like=True, gc=False):
     """Open window of a source and space."""
 
@@ -139,3 +161,9 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Open windows."""
     gauges: list[FleetGauge]
     """In the order of their numbers."""
+    lineages: list[FleetLineage] = []
+    """Known lineages."""
+    refills: list[FleetRefill] = []
+    """Of the open window."""
+    refills_forgotten: int = 0
+    """Tokens that may be missing from each of `refills`."""

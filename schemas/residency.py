@@ -44,6 +44,17 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """Tokens stored there before the first change of this checkpoint, since the pipeline knows the source."""
     store_only: bool = False
     """The engine does not announce removals on this medium: what was filled may be gone."""
+    roots: bytes = b""
+    """For each FILLED change, the packed hash of the first block of its chain, zeros where that is not known;
+    empty where it is known of none."""
+    depths: bytes = b""
+    """For each FILLED change, little-endian u16: blocks of the chain up to and including it, 65,535 at most;
+    0 with its root. Empty with `roots`."""
+    loras: list[str] = []
+    """Adapters that blocks filled here belong to."""
+    lora_codes: bytes = b""
+    """For each FILLED change, little-endian u16: the place of its adapter in `loras`, from 1, or 0; empty
+    where none has one."""
 
 
 class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):

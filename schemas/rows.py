@@ -310,6 +310,40 @@ class CapacityCurveRow(msgspec.Struct, frozen=True, gc=False):
     version: int
 
 
+class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
+    """A prefix of which much was held several times over at the end of a window, or filled again in it."""
+
+    TABLE: ClassVar[str] = "hot_prefixes_10s"
+
+    window: datetime
+    hash_domain: str
+    model: str
+    group_idx: int
+    lora: str
+    """Adapter that the prefix belongs to; empty without one."""
+    prefix: int
+    """Hash of the first block of the chain."""
+    shard: int
+    depth_blocks: int
+    """Blocks of the chain up to and including the deepest one that several sources held, or that was filled
+    again; 65,535 at most."""
+    owners: int
+    """The most sources that held one and the same block of it."""
+    shared_tokens: int
+    """Tokens in blocks that more than one source held, each block once."""
+    duplicated_tokens: int
+    """The copies beyond the first: over all prefixes they add up to physical less unique tokens."""
+    refilled_tokens: int
+    """Tokens filled again, by all causes that count as avoidable."""
+    refilled_tokens_missing: int
+    """No more than so many may be missing from `refilled_tokens`; 0: exact."""
+    sampled_one_in: int
+    trust: Trust
+    """The worst of the sources of the hash domain that hold or lost something here."""
+    version: int
+    """Offset of the record that closed the window."""
+
+
 class ModelRow(msgspec.Struct, frozen=True, gc=False):
     """What the settings say about a model."""
 
@@ -331,5 +365,6 @@ Row = (
     | FillsRow
     | RedundancyRow
     | CapacityCurveRow
+    | HotPrefixRow
     | ModelRow
 )

@@ -135,6 +135,8 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Losses remembered at most; the oldest are forgotten first."""
     sample_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
     """Share of blocks followed, chosen by hash, rounded to one in a whole number; figures are scaled up."""
+    hot_prefixes: Annotated[int, Meta(ge=0, le=1000)] = 20
+    """Prefixes listed in each window, by duplicated and by refilled tokens each, per hash domain; 0: none."""
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

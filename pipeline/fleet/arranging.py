@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from pipeline.compiled import compiled
 from pipeline.fleet.following import Changes
-from pipeline.fleet.index import F64, I64, U8, U32, U64, mapped
+from pipeline.fleet.index import F64, I64, U8, U16, U32, U64, mapped
 from pipeline.fleet.keys import sampled_keys
 from schemas.hashes import HASH_BYTES
 from schemas.residency import FILLED, SUBSUMED, ResidencyChanges
@@ -25,6 +26,8 @@ class Piece(NamedTuple):
     life: int
     constant: int
     """Of its hash domain and group."""
+    lineages: Sequence[int]
+    """Number of the lineage without a LoRA, then those of `changes.loras`."""
 
 
 class _Reached(NamedTuple):
@@ -45,6 +48,10 @@ class Columns(NamedTuple):
     times: F64
     sizes: U32
     stored: I64
+    roots: U64
+    """Of chains; 0 where not known and for what is no fill."""
+    depths: U16
+    lineages: U16
 
 
 def arranged(pieces: list[Piece], one_in: int) -> Changes:
@@ -67,6 +74,9 @@ def arranged(pieces: list[Piece], one_in: int) -> Changes:
         columns.sizes,
         columns.stored,
         number_of,
+        columns.roots,
+        columns.depths,
+        columns.lineages,
     )
     order: npt.NDArray[np.intp] | None = None
     if len(pieces) > 1:
@@ -87,15 +97,39 @@ def _columns(pieces: list[Piece]) -> tuple[Columns, I64]:
         else np.full(length, _NOTHING)
         for part, length in zip(parts, lengths.tolist(), strict=True)
     ]
+    # Copies: what a buffer is seen through cannot be written, which to the compiler is another type.
+    kinds = np.frombuffer(b"".join([part.kinds for part in parts]), np.uint8).copy()
     columns = Columns(
         np.frombuffer(b"".join([part.hashes for part in parts]), ">u8").astype(np.uint64),
-        # Copies: what a buffer is seen through cannot be written, which to the compiler is another type.
-        np.frombuffer(b"".join([part.kinds for part in parts]), np.uint8).copy(),
+        kinds,
         np.frombuffer(b"".join([part.times for part in parts]), "<f8").astype(np.float64),
         np.frombuffer(b"".join([part.block_sizes for part in parts]), "<u4").astype(np.uint32),
         stored[0] if len(stored) == 1 else np.concatenate(stored),
+        *_chains(pieces, kinds, lengths),
     )
     return columns, lengths
+
+
+def _chains(pieces: list[Piece], kinds: U8, lengths: I64) -> tuple[U64, U16, U16]:
+    """Return roots, depths and lineages of all changes; records have them for fills only."""
+    roots, depths = np.zeros(len(kinds), np.uint64), np.zeros(len(kinds), np.uint16)
+    lineages = np.repeat(np.array([piece.lineages[0] for piece in pieces], np.uint16), lengths)
+    parts = [piece.changes for piece in pieces]
+    if any(part.roots for part in parts):
+        counts = [part.kinds.count(FILLED) for part in parts]
+        filled = kinds == FILLED
+        packed = [part.roots or bytes(8 * count) for part, count in zip(parts, counts, strict=True)]
+        roots[filled] = np.frombuffer(b"".join(packed), ">u8")
+        packed = [part.depths or bytes(2 * count) for part, count in zip(parts, counts, strict=True)]
+        depths[filled] = np.frombuffer(b"".join(packed), "<u2")
+    if any(part.lora_codes for part in parts):
+        ends = np.cumsum(lengths).tolist()
+        for piece, end, length in zip(pieces, ends, lengths.tolist(), strict=True):
+            if piece.changes.lora_codes:
+                places = np.flatnonzero(kinds[end - length : end] == FILLED) + end - length
+                numbers = np.array(piece.lineages, np.uint16)
+                lineages[places] = numbers[np.frombuffer(piece.changes.lora_codes, "<u2")]
+    return roots, depths, lineages
 
 
 def _counting(changes: Changes) -> npt.NDArray[np.bool_]:

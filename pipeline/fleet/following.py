@@ -39,6 +39,7 @@ from pipeline.fleet.index import (
     free_block,
     free_pair,
 )
+from pipeline.fleet.refills import USED, Refills, count_refill
 from pipeline.residency.histogram import BUCKETS, SMALLEST_EXPONENT
 from pipeline.residency.windows import WINDOW_SECONDS
 from schemas.residency import CLEARED, EVICTED, FILLED
@@ -52,6 +53,8 @@ CLOCK_MOVED: Final = 1
 """The next change begins a window of the shard."""
 CELL_MOVED: Final = 2
 """The next change begins a window of its cell."""
+REFILLS_FULL: Final = 3
+"""There may be no counter for the refills of the next change."""
 
 HEAD: Final = 0
 TAIL: Final = 1
@@ -75,6 +78,12 @@ class Changes(NamedTuple):
     """Tokens stored in the pool before the change; -1 unknown."""
     pieces: npt.NDArray[np.int32]
     """Which piece each change belongs to."""
+    roots: U64
+    """First block of the filled block's chain; 0 where not known."""
+    depths: U16
+    """Blocks of the chain up to and including it."""
+    lineages: U16
+    """Number of the chain's hash domain, group and LoRA."""
 
 
 class Pieces(NamedTuple):
@@ -203,6 +212,7 @@ def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
     blocks[slot].cleared = 0
     blocks[slot].size = size
     blocks[slot].evicted_at = 0.0
+    blocks[slot].root = 0
     counters[USED_BLOCKS] += 1
     return slot
 
@@ -256,17 +266,22 @@ def _lost(
 ) -> None:
     """Remember that the pair's source lost the block from its GPU."""
     counters = clock.counters
+    cleared = changes.kinds[at] == CLEARED
+    # First, so that the block stays in its table while older losses of it are dropped.
+    if cleared:
+        blocks[block].cleared += 1
+    else:
+        blocks[block].evicted += 1
+        blocks[block].evicted_at = changes.times[at]
     while counters[TAIL] - counters[HEAD] >= ghosts:
         return_to = pairs[pair].key
         source = pairs[pair].source
         _drop_oldest_loss(blocks, pairs, losses, clock)
         # Slots may have moved.
         pair = find_pair(pairs, return_to, source)
-        block = find_block(blocks, return_to)
     number = counters[TAIL]
     counters[TAIL] += 1
     slot = number & (len(losses) - 1)
-    cleared = changes.kinds[at] == CLEARED
     losses[slot].key = pairs[pair].key
     losses[slot].source = pairs[pair].source
     losses[slot].life = life
@@ -278,10 +293,6 @@ def _lost(
     counters[GHOSTS] += 1
     if cleared:
         clock.clears_of_source[pairs[pair].source] = number + 1
-        blocks[block].cleared += 1
-    else:
-        blocks[block].evicted += 1
-        blocks[block].evicted_at = changes.times[at]
 
 
 @compiled
@@ -341,6 +352,7 @@ def follow(
     cells: Cells,
     gauges: Gauges,
     clock: Clock,
+    refills: Refills,
     changes: Changes,
     pieces: Pieces,
     start: int,
@@ -352,7 +364,8 @@ def follow(
     """Follow changes from `start`; return (index of the next change, why it stopped there).
 
     The caller has made room for `end - start` more blocks (twice as many with lower media), pairs and losses.
-    At CLOCK_MOVED or CELL_MOVED it takes what it needs of the window that ends, moves it on and comes again.
+    At CLOCK_MOVED or CELL_MOVED it takes what it needs of the window that ends, moves it on and comes again;
+    at REFILLS_FULL it makes room.
     """
     counters = clock.counters
     for at in range(start, end):
@@ -365,13 +378,15 @@ def follow(
             return at, CLOCK_MOVED
         if kind == FILLED and bit == GPU and window > cells.windows[pieces.cells[piece]]:
             return at, CELL_MOVED
+        if 2 * refills.totals[USED] >= len(refills.rows):
+            return at, REFILLS_FULL
         if time > clock.time[0]:
             clock.time[0] = time
-            while counters[HEAD] < counters[TAIL]:
-                oldest = counters[HEAD] & (len(losses) - 1)
-                if clock.time[0] - losses[oldest].time <= horizon:
-                    break
-                _drop_oldest_loss(blocks, pairs, losses, clock)
+        while counters[HEAD] < counters[TAIL]:
+            oldest = counters[HEAD] & (len(losses) - 1)
+            if clock.time[0] - losses[oldest].time <= horizon:
+                break
+            _drop_oldest_loss(blocks, pairs, losses, clock)
         key = changes.keys[at]
         source = np.int64(pieces.sources[piece])
         mask = np.uint16(1 << bit)
@@ -413,6 +428,13 @@ def follow(
             if bit < STORE_ONLY_BIT and not pairs[pair].media & ANNOUNCED:
                 blocks[main].holders += 1
             pairs[pair].media |= mask
+            if bit == GPU:
+                if blocks[main].root == np.uint64(0):
+                    blocks[main].root = changes.roots[at]
+                    blocks[main].depth = changes.depths[at]
+                    blocks[main].lineage = changes.lineages[at]
+                if PROMOTED < cause < COLD and blocks[main].root != np.uint64(0):
+                    count_refill(refills, blocks[main])
             entry = main if bit == GPU else _block(blocks, key + pieces.medium_keys[piece], size, counters)
             owners = np.int64(blocks[entry].owners)
             if owners == 0:

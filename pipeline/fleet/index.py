@@ -54,6 +54,11 @@ BLOCK: Final = np.dtype(
         # Remembered losses from a GPU: evictions, and those by a clear or a restart.
         ("evicted", "<u2"),
         ("cleared", "<u2"),
+        # Number of the hash domain, group and LoRA of its chain, how deep in the chain it is, and the chain's
+        # first block: 0 where that is not known, and in entries of lower media.
+        ("lineage", "<u2"),
+        ("depth", "<u2"),
+        ("root", "<u8"),
     ],
     align=True,
 )

@@ -10,6 +10,7 @@ from pipeline.fleet.keys import constant_of
 from pipeline.residency.media import STORE_ONLY
 
 MAX_SOURCES = 1 << 16
+MAX_LINEAGES = 1 << 16
 _LAST_BIT = 14
 
 
@@ -61,6 +62,34 @@ class Media:
             taken = {bit for bit in self.bits.values() if low <= bit <= high}
             bit = self.bits[name] = next((bit for bit in range(low, high) if bit not in taken), high)
         return bit
+
+
+@dataclass(slots=True, frozen=True)
+class Lineage:
+    """What the hashes of a chain of blocks depend on besides its tokens."""
+
+    number: int
+    space: Space
+    lora: str
+    """Empty without one."""
+
+
+class Lineages:
+    """Lineages by name and number."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[tuple[int, str], Lineage] = {}
+        self.by_number: list[Lineage] = []
+
+    def of(self, space: Space, lora: str = "") -> Lineage:
+        """Return the lineage, a new one when it is the first time; beyond MAX_LINEAGES the last one."""
+        lineage = self.by_name.get((space.number, lora))
+        if lineage is None:
+            if len(self.by_number) == MAX_LINEAGES:
+                return self.by_number[-1]
+            lineage = self.by_name[space.number, lora] = Lineage(len(self.by_number), space, lora)
+            self.by_number.append(lineage)
+        return lineage
 
 
 class Sources:

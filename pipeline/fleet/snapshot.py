@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pipeline.fleet.following import GHOSTS, HEAD, NO_WINDOW, TAIL, USED_BLOCKS, USED_PAIRS, WINDOW
 from pipeline.fleet.index import BLOCK, GHOST, LOSS, PAIR, capacity_for, copy_blocks, copy_pairs
+from pipeline.fleet.refills import FORGOTTEN, REFILL, refills_of
 from pipeline.fleet.registry import SourceFacts
 from pipeline.residency import histogram
 from pipeline.residency.snapshot import CheckpointCorrupt
@@ -20,7 +21,9 @@ from schemas.fleet_checkpoints import (
     FleetCell,
     FleetGauge,
     FleetHead,
+    FleetLineage,
     FleetPart,
+    FleetRefill,
     FleetSource,
     FleetSpace,
     part_key,
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from pipeline.fleet.state import FleetState
 
 PART_ROWS = 100_000
-"""Rows per record: at most 29 bytes each, well below the topic's 8 MB bound."""
+"""Rows per record: at most 40 bytes each, well below the topic's 8 MB bound."""
 BYTES_AT_ONCE = 32 << 20
 """Of a base, per checkpoint: a transaction must not take long."""
 MIN_CHANGES = 100_000
@@ -167,9 +170,12 @@ def _head(state: FleetState, epoch: int, parts: int) -> FleetHead:
         spaces=[
             FleetSpace(space.hash_domain, space.model, space.group_idx) for space in state.spaces.by_number
         ],
+        lineages=[FleetLineage(each.space.number, each.lora) for each in state.lineages.by_number],
         media=state.media.bits,
         cells=cells,
         gauges=gauges,
+        refills=[FleetRefill(*row) for row in state.refills.rows[state.refills.rows["root"] != 0].tolist()],
+        refills_forgotten=int(state.refills.totals[FORGOTTEN]),
     )
 
 
@@ -203,6 +209,8 @@ def restore(state: FleetState, latest: Mapping[bytes, bytes]) -> int:
 def _restore_names(state: FleetState, head: FleetHead) -> None:
     for space in head.spaces:
         state.spaces.of(space.hash_domain, space.model, space.group_idx)
+    for lineage in head.lineages:
+        state.lineages.of(state.spaces.by_number[lineage.space], lineage.lora)
     for each in head.sources:
         source = SourceFacts(each.number, each.replica, each.dp_rank)
         source.incarnation, source.life, source.trust = each.incarnation, each.life, each.trust
@@ -245,6 +253,8 @@ def _restore_tables(state: FleetState, head: FleetHead, latest: Mapping[bytes, b
     copy_blocks(blocks, state.blocks)
     state.pairs = np.zeros(capacity_for(len(pairs)), PAIR)
     copy_pairs(pairs, state.pairs)
+    refills = np.array([msgspec.structs.astuple(row) for row in head.refills], REFILL)
+    state.refills = refills_of(refills, head.refills_forgotten)
     clock = state.clock
     counters = clock.counters
     counters[HEAD], counters[TAIL] = head.first_loss, head.first_loss + len(losses)
@@ -260,11 +270,13 @@ def _restore_tables(state: FleetState, head: FleetHead, latest: Mapping[bytes, b
 def _joined(kind: np.dtype[Any], parts: list[FleetPart]) -> npt.NDArray[Any]:
     """Return the rows of all parts."""
     names = kind.names or ()
+    # A base written before there were chains lacks the last columns.
+    written = min((len(part.columns) for part in parts), default=len(names))
     columns = [
         np.frombuffer(b"".join(part.columns[number] for part in parts), kind[name])
-        for number, name in enumerate(names)
+        for number, name in enumerate(names[:written])
     ]
     rows = np.zeros(len(columns[0]), kind)
-    for name, column in zip(names, columns, strict=True):
+    for name, column in zip(names[:written], columns, strict=True):
         rows[name] = column
     return rows

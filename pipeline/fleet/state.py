@@ -15,6 +15,7 @@ from pipeline.fleet.following import (
     GPU,
     HEAD,
     NO_WINDOW,
+    REFILLS_FULL,
     TAIL,
     USED_BLOCKS,
     USED_PAIRS,
@@ -24,6 +25,7 @@ from pipeline.fleet.following import (
     Pieces,
     follow,
 )
+from pipeline.fleet.hot_prefixes import hot_prefixes
 from pipeline.fleet.index import (
     BLOCK,
     LOAD,
@@ -38,7 +40,8 @@ from pipeline.fleet.index import (
 )
 from pipeline.fleet.keys import constant_of
 from pipeline.fleet.open_windows import OpenWindows
-from pipeline.fleet.registry import Media, Sources, Spaces
+from pipeline.fleet.refills import make_room, no_refills
+from pipeline.fleet.registry import Lineages, Media, Sources, Spaces
 from pipeline.fleet.snapshot import Bases, restore
 from pipeline.residency import windows
 from schemas.residency import ResidencyRecord, SourceChanges
@@ -81,6 +84,7 @@ class FleetState:
         self.next_offset = 0
         self.registry = Sources()
         self.spaces = Spaces()
+        self.lineages = Lineages()
         self.media = Media()
         self.open = OpenWindows(shard, one_in(settings.sample_rate))
         self.blocks = np.zeros(SMALLEST, BLOCK)
@@ -90,6 +94,7 @@ class FleetState:
             np.zeros(COUNTERS, np.int64), np.zeros(1), np.zeros(16, np.int64), np.zeros(16, np.int64)
         )
         self.clock.counters[WINDOW] = NO_WINDOW
+        self.refills = no_refills()
         self.followed = 0
         """Changes followed so far; with sampling those of the sample."""
         self.seen = 0
@@ -152,6 +157,7 @@ class FleetState:
                     self.open.cells,
                     self.open.gauges,
                     self.clock,
+                    self.refills,
                     changes,
                     pieces,
                     at,
@@ -162,19 +168,35 @@ class FleetState:
                 )
                 if why == DONE:
                     break
+                if why == REFILLS_FULL:
+                    self.refills = make_room(self.refills)
+                    continue
                 window = windows.window_of(changes.times[at])
                 if why == CLOCK_MOVED:
-                    self._window_begins(window)
+                    self._window_begins(window, offset)
                 else:
                     self._rows += self.open.cell_moved(int(pieces.cells[changes.pieces[at]]), window)
         self.open.gauges_changed(int(self.clock.counters[WINDOW]))
 
-    def _window_begins(self, window: int) -> None:
+    def _window_begins(self, window: int, offset: int) -> None:
         counters = self.clock.counters
         before = int(counters[WINDOW])
         if before != NO_WINDOW:
             self.open.gauges_changed(before)
-            self._rows += self.open.redundancy(window - 1, self._trusts())
+            trusts = self._trusts()
+            self._rows += self.open.redundancy(window - 1, trusts)
+            self._rows += hot_prefixes(
+                self.blocks,
+                self.refills,
+                self.lineages,
+                trusts,
+                window=before,
+                shard=self.shard,
+                listed=self._settings.hot_prefixes,
+                one_in=self.open.one_in,
+                version=offset,
+            )
+            self.refills = no_refills()
         counters[WINDOW] = window
 
     def room_for_source(self, number: int) -> None:
@@ -288,7 +310,8 @@ class _Building:
             bit = state.media.bit(part.medium, store_only=part.store_only)
             gauge = state.open.gauge(space, part.medium)
             self.lower_media |= bit != GPU
-            self.pieces.append(Piece(part, source.number, source.life, space.constant))
+            lineages = [state.lineages.of(space, lora).number for lora in ("", *part.loras)]
+            self.pieces.append(Piece(part, source.number, source.life, space.constant, lineages))
             self._rows.append(
                 (
                     source.number,

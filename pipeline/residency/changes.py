@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from schemas.residency import ResidencyChanges
+from schemas.residency import FILLED, ResidencyChanges
+
+
+class Chains(NamedTuple):
+    """Where in its chain each of m blocks is; counts for fills only."""
+
+    roots: npt.NDArray[np.uint64]
+    """First block of the chain; 0 where that is not known."""
+    depths: npt.NDArray[np.uint16]
+    """Blocks of the chain up to and including this one."""
+    adapters: npt.NDArray[np.uint16]
+    """0 or the place of its LoRA in `Changes.loras`, from 1."""
+
+    @classmethod
+    def unknown(cls, count: int) -> Chains:
+        """Return the chains of blocks of which nothing is known."""
+        return cls(np.zeros(count, np.uint64), np.zeros(count, np.uint16), np.zeros(count, np.uint16))
+
+    def at(self, places: npt.NDArray[np.intp] | slice) -> Chains:
+        """Return a copy of some rows."""
+        return Chains(self.roots[places].copy(), self.depths[places].copy(), self.adapters[places].copy())
 
 
 class Changes(NamedTuple):
@@ -23,6 +43,9 @@ class Changes(NamedTuple):
     stored: npt.NDArray[np.int64] | None = None
     """Tokens stored in the pool before each change, all copies counted; None where that is not known."""
     store_only: bool = False
+    chains: Chains | None = None
+    """None where none is known."""
+    loras: Sequence[str] = ()
 
 
 def shard_of(hashes: npt.NDArray[np.uint64], shards: int) -> npt.NDArray[np.uint16]:
@@ -46,6 +69,8 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
             pool.block_sizes[order].astype("<u4").tobytes(),
         )
         stored = pool.stored[order] if pool.stored is not None else None
+        chains = pool.chains.at(order) if pool.chains is not None else None
+        filled = pool.kinds[order] == FILLED
         ends = [*starts[1:].tolist(), len(order)]
         for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
             hashes, kinds, times, sizes = (
@@ -58,8 +83,22 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
             if stored is not None:
                 part.stored_before = int(stored[start])
                 part.stored = (stored[start:end] - stored[start]).astype("<u4").tobytes()
+            if chains is not None:
+                fills = np.flatnonzero(filled[start:end]) + start
+                _add_chains(part, chains.at(fills), pool.loras)
             parts.setdefault(number, []).append(part)
     yield from sorted(parts.items())
+
+
+def _add_chains(part: ResidencyChanges, fills: Chains, loras: Sequence[str]) -> None:
+    if fills.roots.any():
+        part.roots = fills.roots.astype(">u8").tobytes()
+        part.depths = fills.depths.astype("<u2").tobytes()
+    codes, places = np.unique(fills.adapters, return_inverse=True)
+    if len(codes) and codes[-1]:
+        named = codes[codes > 0].tolist()
+        part.loras = [loras[code - 1] for code in named]
+        part.lora_codes = (places + (codes[0] != 0)).astype("<u2").tobytes()
 
 
 def _joined(changes: list[Changes]) -> Iterator[Changes]:
@@ -76,9 +115,22 @@ def _joined(changes: list[Changes]) -> Iterator[Changes]:
             np.concatenate([part.block_sizes for part in parts]),
             _stored(parts),
             parts[0].store_only,
+            _chains(parts),
+            next((part.loras for part in parts if part.loras), ()),
         )
 
 
 def _stored(parts: list[Changes]) -> npt.NDArray[np.int64] | None:
     known = [part.stored for part in parts if part.stored is not None]
     return np.concatenate(known) if len(known) == len(parts) else None
+
+
+def _chains(parts: list[Changes]) -> Chains | None:
+    if all(part.chains is None for part in parts):
+        return None
+    each = [Chains.unknown(len(part.hashes)) if part.chains is None else part.chains for part in parts]
+    return Chains(
+        np.concatenate([chains.roots for chains in each]),
+        np.concatenate([chains.depths for chains in each]),
+        np.concatenate([chains.adapters for chains in each]),
+    )

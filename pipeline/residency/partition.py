@@ -19,8 +19,8 @@ from schemas.settings import Worker
 
 RECORD_BYTES = 1 << 20
 """Packed changes per residency record; a single source's may exceed it, far below the topic's 8 MB bound."""
-BYTES_PER_CHANGE = 25
-"""Hash, kind, time, block size and tokens stored before."""
+BYTES_PER_CHANGE = 35
+"""Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth."""
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.residency.changes import Changes
+from pipeline.residency.changes import Chains, Changes
 from pipeline.residency.flow import Flow
 from pipeline.residency.table import (
     CHANGED,
@@ -27,10 +27,15 @@ from pipeline.residency.table import (
 from schemas.hashes import HASH_BYTES
 from schemas.residency import CLEARED
 
-Pending = tuple[bytes, float, int]
-"""One event: packed hashes, event time, and the code of their block size if they came or REMOVAL."""
+Pending = tuple[bytes, float, int, bytes | None, int]
+"""One event: packed hashes, event time, the code of their block size if they came or REMOVAL, the packed hash
+of the block before the first one, and the code of their LoRA."""
+
+NO_PARENT = bytes(HASH_BYTES)
+NO_LORA = 0
 
 EARLY_STORES = 256
+MAX_LORAS = 0xFFFF
 
 
 class Pool:
@@ -70,8 +75,13 @@ class Pool:
         self._codes: dict[int, int] = {}
         self._other_sizes: dict[int, list[int]] = {}
         """Block to the size codes of copies whose size is not the first one's, oldest first."""
+        self.loras: list[str] = []
+        """Adapters by code, which begins at 1."""
+        self.lora_codes: dict[str | None, int] = {None: NO_LORA}
         self.pending: list[Pending] = []
         """Operations collected since the last `settle`."""
+        self._chained = medium == "gpu"
+        """Whether stores say where in a chain they are; those of offload tiers never have a parent."""
         self.repeats: list[int] = []
         """Indices in `pending` of stores that do not count if all their hashes are resident."""
 
@@ -99,18 +109,37 @@ class Pool:
         if len(self.early_stores) < EARLY_STORES:
             self.early_stores.append((parent, packed))
 
-    def store(self, packed: bytes, at: float, block_size: int, *, may_repeat: bool = False) -> None:
+    def lora_code(self, lora: str | None) -> int:
+        """Return the code of an adapter's name; NO_LORA for those beyond the first 65,535."""
+        code = self.lora_codes.get(lora)
+        if code is None:
+            if lora is None or len(self.loras) == MAX_LORAS:
+                return NO_LORA
+            self.loras.append(lora)
+            code = self.lora_codes[lora] = len(self.loras)
+        return code
+
+    def store(
+        self,
+        packed: bytes,
+        at: float,
+        block_size: int,
+        parent: bytes | None = None,
+        lora: str | None = None,
+        *,
+        may_repeat: bool = False,
+    ) -> None:
         """Note that a copy of each hash came. With `may_repeat`, it counts only if one was absent."""
         if may_repeat:
             self.repeats.append(len(self.pending))
-        self.pending.append((packed, at, self._codes[block_size]))
+        self.pending.append((packed, at, self._codes[block_size], parent, self.lora_code(lora)))
 
     def remove(self, packed: bytes, at: float) -> None:
         """Note that a copy of each hash left."""
         if not self.removes:
             self.removes = True
             self.early_stores.clear()
-        self.pending.append((packed, at, REMOVAL))
+        self.pending.append((packed, at, REMOVAL, None, NO_LORA))
 
     def clear(self, at: float) -> None:
         """Drop every block at event time `at`: cleared, not evicted."""
@@ -123,6 +152,7 @@ class Pool:
             np.full(len(live), at),
             live["size_code"],
             np.full(len(live), self.stored_tokens),
+            Chains.unknown(len(live)),
         )
         self.table = BlockTable(len(live))  # as many as left are likely to come
         self.entries = [0] * len(self.entries)
@@ -135,7 +165,7 @@ class Pool:
         if not self.pending:
             return
         pending, self.pending = self.pending, []
-        packed, times, codes = zip(*pending, strict=True)
+        packed, times, codes, parents, adapters = zip(*pending, strict=True)
         ends = np.cumsum(np.fromiter(map(len, packed), np.int64, len(packed))) // HASH_BYTES
         may_repeat = np.zeros(len(packed), np.bool_)
         may_repeat[self.repeats] = True
@@ -147,6 +177,7 @@ class Pool:
         changed_hashes, changed_kinds = np.empty(count, np.uint64), np.empty(count, np.uint8)
         changed_times, changed_codes = np.empty(count, np.float64), np.empty(count, np.int32)
         changed_stored = np.empty(count, np.int64)
+        chains = Chains.unknown(count)
         gone = np.empty(count, np.uint64)
         progress = np.zeros(1, PROGRESS)
         reached = progress[0]
@@ -154,6 +185,9 @@ class Pool:
         reached["live"], reached["unsaved"] = table.blocks, table.unsaved
         reached["stored_tokens"] = self.stored_tokens
         event_codes, event_times = np.array(codes, np.int32), np.array(times, np.float64)
+        event_parents = np.frombuffer(b"".join([parent or NO_PARENT for parent in parents]), ">u8")
+        event_parents = event_parents.astype(np.uint64)
+        event_adapters = np.array(adapters, np.uint16)
         while True:
             outcome = count_copies(
                 table.entries,
@@ -163,6 +197,9 @@ class Pool:
                 event_codes,
                 event_times,
                 may_repeat,
+                event_parents,
+                event_adapters,
+                self._chained,
                 sizes,
                 counts,
                 self.flow.lifetimes,
@@ -171,6 +208,7 @@ class Pool:
                 changed_times,
                 changed_codes,
                 changed_stored,
+                *chains,
                 gone,
                 progress,
             )
@@ -195,6 +233,7 @@ class Pool:
             changed_times[changed],
             changed_codes[changed],
             changed_stored[changed],
+            chains.at(changed),
         )
 
     def _count_of_several_sizes(
@@ -250,9 +289,11 @@ class Pool:
         copies: npt.NDArray[np.int32],
         births: npt.NDArray[np.float64],
         codes: npt.NDArray[np.uint16],
+        roots: Hashes,
+        depths: npt.NDArray[np.uint16],
     ) -> None:
         """Set entries as a checkpoint has them; zero copies removes one."""
-        self.table.put(hashes, copies, births, codes)
+        self.table.put(hashes, copies, births, codes, roots, depths)
         for block in self._other_sizes:
             self.table.entry(block)["several_sizes"] = 1
 
@@ -278,6 +319,7 @@ class Pool:
         times: npt.NDArray[np.float64],
         codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16],
         stored: npt.NDArray[np.int64],
+        chains: Chains,
     ) -> None:
         if len(hashes):
             self.changes.append(
@@ -290,5 +332,7 @@ class Pool:
                     self.sizes_of(codes),
                     stored.copy(),
                     self.store_only,
+                    chains if self._chained else None,
+                    self.loras,
                 )
             )

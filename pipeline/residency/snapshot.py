@@ -35,7 +35,7 @@ from schemas.settings import Worker
 from schemas.trust import Trust
 
 RECORD_ENTRIES = 200_000
-"""Entries per checkpoint record: 24 bytes each, well below the topic's 8 MB bound."""
+"""Entries per checkpoint record: 34 bytes each, well below the topic's 8 MB bound."""
 
 _Entries = tuple[Pool, tuple[npt.NDArray[Any], ...]]
 """A pool and the columns of `schemas.checkpoints.PoolEntries`."""
@@ -254,7 +254,17 @@ def _changed_entries(pool: Pool) -> Iterator[_Entries]:
     """Yield what went since the last checkpoint, then what is there and was written since."""
     gone = np.concatenate(pool.gone) if pool.gone else np.empty(0, np.uint64)
     nothing = np.zeros(len(gone), "<u4")
-    yield pool, (gone.astype("<u8"), nothing, nothing.astype("<f8"), nothing)
+    yield (
+        pool,
+        (
+            gone.astype("<u8"),
+            nothing,
+            nothing.astype("<f8"),
+            nothing,
+            nothing.astype("<u8"),
+            nothing.astype("<u2"),
+        ),
+    )
     yield _columns(pool, pool.table.changed())
 
 
@@ -264,6 +274,8 @@ def _columns(pool: Pool, entries: Entries) -> _Entries:
         entries["copies"].astype("<i4"),
         entries["birth"].astype("<f8"),
         pool.sizes_of(entries["size_code"]).astype("<u4"),
+        entries["root"].astype("<u8"),
+        entries["depth"].astype("<u2"),
     )
 
 
@@ -272,10 +284,18 @@ def _restore_entries(pool: Pool, entries: PoolEntries) -> None:
     codes = np.zeros(len(sizes), np.uint16)
     for code, size in enumerate(pool.block_sizes):
         codes[sizes == size] = code
+    count = len(sizes)
     # Copies, because what is compiled takes arrays that can be written.
     pool.put(
         np.frombuffer(entries.hashes, "<u8").astype(np.uint64),
         np.frombuffer(entries.copies, "<i4").astype(np.int32),
         np.frombuffer(entries.births, "<f8").astype(np.float64),
         codes,
+        # What was written before there were chains has none.
+        np.frombuffer(entries.roots, "<u8").astype(np.uint64)
+        if entries.roots
+        else np.zeros(count, np.uint64),
+        np.frombuffer(entries.depths, "<u2").astype(np.uint16)
+        if entries.depths
+        else np.zeros(count, np.uint16),
     )

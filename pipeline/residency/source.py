@@ -217,7 +217,7 @@ class SourceResidency:
                     codes = pool.codes_of_several if len(packed) > HASH_BYTES else pool.codes_of_one
                     code = codes.get(event.block_size)
                     if code is not None and (event.parent is not None or not self._repeatable):
-                        pool.pending.append((packed, at, code))
+                        pool.pending.append((packed, at, code, event.parent, pool.lora_code(event.lora)))
                         continue
                 self._stored(event, at)
             elif type(event) is Removed:
@@ -259,7 +259,14 @@ class SourceResidency:
                 return
         if not pool.removes:
             pool.note_chain(event.parent, packed)
-        pool.store(packed, at, block_size, may_repeat=self._repeatable and event.parent is None)
+        pool.store(
+            packed,
+            at,
+            block_size,
+            event.parent,
+            event.lora,
+            may_repeat=self._repeatable and event.parent is None,
+        )
 
     @staticmethod
     def _granularities(pool: Pool) -> tuple[int, int] | None:

@@ -24,12 +24,16 @@ ENTRY: Final = np.dtype(
     [
         ("hash", np.uint64),
         ("birth", np.float64),  # event time of the first copy
+        ("root", np.uint64),  # first block of its chain; 0: not known
         ("copies", np.int32),  # 0: the slot is free
         ("size_code", np.uint16),  # of the first copy's block size
+        ("depth", np.uint16),  # blocks of the chain up to and including this one, MAX_DEPTH at most
         ("unsaved", np.uint8),  # SAVED, CHANGED or NEW
         ("several_sizes", np.uint8),  # 1: copies of other sizes than the first one's are there, too
     ]
 )
+MAX_DEPTH: Final = 0xFFFF
+"""Blocks deeper in their chains than that are said to be that deep."""
 SAVED: Final = 0
 """As the last checkpoint has it."""
 CHANGED: Final = 1
@@ -130,11 +134,13 @@ class BlockTable:
         copies: npt.NDArray[np.int32],
         births: npt.NDArray[np.float64],
         codes: npt.NDArray[np.uint16],
+        roots: Hashes,
+        depths: npt.NDArray[np.uint16],
     ) -> None:
         """Set entries as a checkpoint has them; zero copies removes one."""
         if self.blocks + len(hashes) > self.room:
             self.grow(self.blocks + len(hashes))
-        self.blocks = put_entries(self.entries, self.blocks, hashes, copies, births, codes)
+        self.blocks = put_entries(self.entries, self.blocks, hashes, copies, births, codes, roots, depths)
 
     def _rebuild(self, blocks: int) -> None:
         old, self.entries = self.entries, _vacant(blocks)
@@ -189,7 +195,16 @@ def move_entries(source: Any, target: Any) -> None:
 
 
 @compiled
-def put_entries(entries: Any, live: int, hashes: Any, copies: Any, births: Any, codes: Any) -> int:
+def put_entries(
+    entries: Any,
+    live: int,
+    hashes: Any,
+    copies: Any,
+    births: Any,
+    codes: Any,
+    roots: Any,
+    depths: Any,
+) -> int:
     """Set entries, or remove those without copies; `entries` has room. Return how many there are then."""
     for place in range(len(hashes)):
         slot = find(entries, hashes[place])
@@ -206,6 +221,8 @@ def put_entries(entries: Any, live: int, hashes: Any, copies: Any, births: Any, 
         entry.birth = births[place]
         entry.copies = copies[place]
         entry.size_code = codes[place]
+        entry.root = roots[place]
+        entry.depth = depths[place]
         entry.unsaved = SAVED
         entry.several_sizes = 0
     return live
@@ -237,6 +254,9 @@ def count_copies(
     codes: Any,
     times: Any,
     may_repeat: Any,
+    parents: Any,
+    adapters: Any,
+    chained: bool,
     sizes: Any,
     counts: Any,
     lifetimes: Any,
@@ -245,6 +265,9 @@ def count_copies(
     changed_times: Any,
     changed_codes: Any,
     changed_stored: Any,
+    changed_roots: Any,
+    changed_depths: Any,
+    changed_adapters: Any,
     gone: Any,
     progress: Any,
 ) -> int:
@@ -254,6 +277,10 @@ def count_copies(
     may_repeat[i] it counts only if one of its hashes is absent. A count never falls below zero: removals
     of unknown blocks are normal after joining late. Writes what became and ceased to be resident to
     `changed_*`, with the tokens stored before, and to `gone` which of the last checkpoint's blocks left.
+
+    Where `chained`, the blocks of an event follow each other after the block parents[i], 0 at the start of
+    a chain. The root and depth of blocks whose parent is not resident are 0: not known. adapters[i] is the
+    code of their LoRA.
     """
     reached = progress[0]
     event, place = reached.event, reached.place
@@ -262,10 +289,18 @@ def count_copies(
     outcome = FINISHED
     while event < len(ends) and outcome == FINISHED:
         code, at, end = codes[event], times[event], ends[event]
-        begins = place == (ends[event - 1] if event > 0 else 0)
-        if begins and may_repeat[event] and _all_resident(entries, hashes, place, end):
+        start = ends[event - 1] if event > 0 else 0
+        if place == start and may_repeat[event] and _all_resident(entries, hashes, place, end):
             reached.reannounced += end - place
             place = end
+        root, before = np.uint64(0), 0
+        if chained and code != REMOVAL and place < end:
+            if parents[event] == 0:
+                root = hashes[start]
+            else:
+                parent = entries[find(entries, parents[event])]
+                if parent.copies != 0:
+                    root, before = parent.root, np.int64(parent.depth)
         while place < end:
             block = hashes[place]
             slot = find(entries, block)
@@ -280,6 +315,8 @@ def count_copies(
                     entry.size_code = code
                     entry.unsaved = NEW
                     entry.several_sizes = 0
+                    entry.root = root
+                    entry.depth = 0 if root == 0 else min(before + place - start + 1, MAX_DEPTH)
                     live += 1
                     unsaved += 1
                     counts[code, FIRST] += 1
@@ -288,6 +325,9 @@ def count_copies(
                     changed_times[changes] = at
                     changed_codes[changes] = code
                     changed_stored[changes] = stored_tokens
+                    changed_roots[changes] = root
+                    changed_depths[changes] = entry.depth
+                    changed_adapters[changes] = adapters[event]
                     changes += 1
                 elif entry.size_code != code:
                     outcome = NEEDS_SIZES

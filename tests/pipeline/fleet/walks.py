@@ -22,6 +22,18 @@ from schemas.residency import (
 START = 1_000_000.0
 TRUSTS = ("complete", "complete", "complete", "partial", "degraded")
 
+CHAINS = [
+    (100, 1, 0),
+    (100, 2, 0),
+    (100, 3, 0),
+    (103, 1, 1),
+    (103, 2, 1),
+    (0, 0, 0),
+    (106, 1, 2),
+    (107, 9, 0),
+]
+"""Root, depth and adapter (from 1) of each block."""
+
 steps = st.tuples(
     st.integers(0, 3),  # source
     st.sampled_from(["block"] * 12 + ["again", "stray", "clear", "restart", "trust", "idle", "cut", "cut"]),
@@ -120,7 +132,7 @@ def _packed(
     blocks, kinds, times, sizes, stored = zip(*changes, strict=True)
     count = len(changes)
     base = stored[0]
-    return ResidencyChanges(
+    packed = ResidencyChanges(
         medium,
         group,
         struct.pack(f">{count}Q", *blocks),
@@ -131,6 +143,14 @@ def _packed(
         base if stored_known else 0,
         medium == "LMCache",
     )
+    if medium == "gpu":
+        chains = [CHAINS[block] for block, kind, *_ in changes if kind == FILLED]
+        # Now and then a source does not know where its chains begin.
+        packed.roots = struct.pack(f">{len(chains)}Q", *(root * (times[0] % 7 > 1) for root, _, _ in chains))
+        packed.depths = struct.pack(f"<{len(chains)}H", *(depth for _, depth, _ in chains))
+        packed.loras = ["sql", "poems"]
+        packed.lora_codes = struct.pack(f"<{len(chains)}H", *(lora for _, _, lora in chains))
+    return packed
 
 
 def records_of(walk: list[Any]) -> list[ResidencyRecord]:

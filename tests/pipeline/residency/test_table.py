@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from pipeline.residency.table import (
     BlockTable,
     count_copies,
 )
+from schemas.residency import FILLED
 
 # Multiples of 2**64 / golden ratio's inverse fall on neighbouring slots, those beyond the end on the first
 # ones: long runs of entries that are not at their own slots.
@@ -24,6 +26,10 @@ _GATHER = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
 crowded = st.tuples(st.sampled_from([0, 1, 7, 15]), st.integers(0, 30)).map(
     lambda place: ((place[0] << 60) + place[1]) * _GATHER % 2**64
 )
+
+
+def no_chains(count: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint16]]:
+    return np.zeros(count, np.uint64), np.zeros(count, np.uint16)
 
 
 def entries_of(table: BlockTable) -> dict[int, tuple[int, float, int]]:
@@ -45,6 +51,7 @@ def test_entries_that_are_set_equal_a_dict(rounds: list[dict[int, int]]) -> None
             np.array([*wanted.values()], np.int32),
             np.full(size, float(number)),
             np.full(size, number, np.uint16),
+            *no_chains(size),
         )
         for block, copies in wanted.items():
             model[block] = (copies, float(number), number)
@@ -59,28 +66,38 @@ def test_entries_that_are_set_equal_a_dict(rounds: list[dict[int, int]]) -> None
 @settings(max_examples=300, deadline=None)
 @given(
     st.sets(crowded, max_size=12),
-    st.lists(st.tuples(st.lists(crowded, max_size=20), st.booleans(), st.booleans()), max_size=30),
+    st.lists(
+        st.tuples(st.lists(crowded, max_size=20), st.booleans(), st.booleans(), crowded | st.just(0)),
+        max_size=30,
+    ),
 )
-def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], bool, bool]]) -> None:
+def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], bool, bool, int]]) -> None:
     table = BlockTable()
     blocks = np.array(sorted(saved), np.uint64)
     count = len(blocks)
-    table.put(blocks, np.ones(count, np.int32), np.zeros(count), np.zeros(count, np.uint16))
+    table.put(
+        blocks, np.ones(count, np.int32), np.zeros(count), np.zeros(count, np.uint16), *no_chains(count)
+    )
+    chains = dict.fromkeys(saved, (0, 0))
+    filled: list[tuple[int, int, int]] = []
     model = dict.fromkeys(saved, (1, 0.0, 0))
     states = dict.fromkeys(saved, SAVED)
     gone: list[int] = []
     changes: list[tuple[int, int, float, int]] = []
     unknown = repeated = tokens = 0
-    for number, (hashes, stores, may_repeat) in enumerate(events, 1):
+    for number, (hashes, stores, may_repeat, parent) in enumerate(events, 1):
         at = float(number)
+        root, before = chains.get(parent, (0, 0)) if parent else (hashes[0] if hashes else 0, 0)
         if stores and may_repeat and all(block in model for block in hashes):
             repeated += len(hashes)
             continue
-        for block in hashes:
+        for place, block in enumerate(hashes, 1):
             copies, birth, code = model.get(block, (0, at, 0))
             if stores:
                 if not copies:
                     changes.append((block, 0, at, tokens))
+                    chains[block] = (root, before + place if root else 0)
+                    filled.append((*chains[block], number))
                     states[block] = NEW
                 model[block] = (copies + 1, birth, code)
                 tokens += 16
@@ -93,16 +110,19 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
                 changes.append((block, 1, at, tokens))
                 if states.pop(block) != NEW:
                     gone.append(block)
-                del model[block]
+                del model[block], chains[block]
                 continue
             states[block] = states[block] or CHANGED
 
-    flat = np.array([block for hashes, _, _ in events for block in hashes], np.uint64)
-    ends = np.cumsum([0, *(len(hashes) for hashes, _, _ in events)])[1:].astype(np.int64)
-    codes = np.array([0 if stores else REMOVAL for _, stores, _ in events], np.int32)
-    repeats = np.array([stores and may_repeat for _, stores, may_repeat in events], np.bool_)
+    flat = np.array([block for hashes, *_ in events for block in hashes], np.uint64)
+    ends = np.cumsum([0, *(len(hashes) for hashes, *_ in events)])[1:].astype(np.int64)
+    codes = np.array([0 if stores else REMOVAL for _, stores, *_ in events], np.int32)
+    repeats = np.array([stores and may_repeat for _, stores, may_repeat, _ in events], np.bool_)
+    parents = np.array([parent for *_, parent in events], np.uint64)
+    adapters = np.arange(1, len(events) + 1, dtype=np.uint16)
     counts, lifetimes = np.zeros((1, 4), np.int64), np.zeros(36, np.int64)
     columns = [np.empty(len(flat), kind) for kind in (np.uint64, np.uint8, np.float64, np.int32, np.int64)]
+    found_chains = [np.zeros(len(flat), kind) for kind in (np.uint64, np.uint16, np.uint16)]
     left = np.empty(len(flat), np.uint64)
     progress = np.zeros(1, PROGRESS)
     progress["live"] = table.blocks
@@ -116,10 +136,14 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
             codes,
             times,
             repeats,
+            parents,
+            adapters,
+            True,
             sizes,
             counts,
             lifetimes,
             *columns,
+            *found_chains,
             left,
             progress,
         )
@@ -134,6 +158,10 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     assert left[: reached["gone"]].tolist() == gone
     found = [column[: reached["changes"]].tolist() for column in columns]
     assert [*zip(found[0], found[1], found[2], found[4], strict=True)] == changes
+    fills = np.flatnonzero(columns[1][: reached["changes"]] == FILLED)
+    assert [*zip(*(column[fills].tolist() for column in found_chains), strict=True)] == filled
+    live = table.live()[["hash", "root", "depth"]].tolist()
+    assert {block: (root, depth) for block, root, depth in live} == chains
     assert (reached["unknown_removed"], reached["reannounced"]) == (unknown, repeated)
     assert reached["stored_tokens"] == tokens == counts[0, 0] * 16
     assert reached["unsaved"] == sum(state != SAVED for state in states.values())
@@ -145,11 +173,15 @@ def test_a_table_that_emptied_gives_its_memory_back() -> None:
     table = BlockTable()
     blocks = np.arange(100_000, dtype=np.uint64)
     one = np.ones(len(blocks), np.int32)
-    table.put(blocks, one, np.zeros(len(blocks)), np.zeros(len(blocks), np.uint16))
+    table.put(blocks, one, np.zeros(len(blocks)), np.zeros(len(blocks), np.uint16), *no_chains(len(blocks)))
     full = table.bytes_allocated
-    assert full / table.blocks <= 60
+    assert full / table.blocks <= 80
     table.put(
-        blocks[100:], one[100:] * 0, np.zeros(len(blocks) - 100), np.zeros(len(blocks) - 100, np.uint16)
+        blocks[100:],
+        one[100:] * 0,
+        np.zeros(len(blocks) - 100),
+        np.zeros(len(blocks) - 100, np.uint16),
+        *no_chains(len(blocks) - 100),
     )
     table.shrink_if_sparse()
     assert table.bytes_allocated < full / 100

@@ -1,0 +1,89 @@
+"""Rows of the prefixes of which most is held several times over, or was filled again, in a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pipeline.fleet.index import Blocks
+from pipeline.fleet.refills import FORGOTTEN, Refills
+from pipeline.fleet.registry import Lineages
+from pipeline.fleet.shared_prefixes import shared_prefixes
+from pipeline.residency import windows
+from schemas.rows import HotPrefixRow
+from schemas.trust import TRUST_ORDER
+
+
+def hot_prefixes(
+    blocks: Blocks,
+    refills: Refills,
+    lineages: Lineages,
+    trusts: Mapping[int, int],
+    *,
+    window: int,
+    shard: int,
+    listed: int,
+    one_in: int,
+    version: int,
+) -> list[HotPrefixRow]:
+    """Return `listed` prefixes of each hash domain and group by duplicated, and as many by refilled tokens.
+
+    Residency is that of the end of the window, refills those since it began; `trusts` as in
+    `OpenWindows.redundancy`.
+    """
+    if not listed:
+        return []
+    refilled = refills.rows[refills.rows["root"] != 0]
+    refilled = refilled[_largest(refilled, refilled["tokens"], listed, lineages)]
+    shared, _ = shared_prefixes(blocks, refilled)
+    found = {_name(row): row for row in shared}
+    again = {_name(row): row for row in refilled}
+    most = shared[_largest(shared, shared["duplicated"], listed, lineages)]
+    names = sorted({*again, *(_name(row) for row in most)})
+    forgotten = int(refills.totals[FORGOTTEN]) * one_in
+    rows = []
+    for root, number in names:
+        lineage = lineages.by_number[number]
+        here, back = found[root, number], again.get((root, number))
+        space = lineage.space
+        rows.append(
+            HotPrefixRow(
+                window=windows.window_start(window),
+                hash_domain=space.hash_domain,
+                model=space.model,
+                group_idx=space.group_idx,
+                lora=lineage.lora,
+                prefix=root,
+                shard=shard,
+                depth_blocks=max(int(here["depth"]), int(back["depth"]) if back is not None else 0),
+                owners=int(here["owners"]),
+                shared_tokens=int(here["shared"]) * one_in,
+                duplicated_tokens=int(here["duplicated"]) * one_in,
+                refilled_tokens=int(back["tokens"]) * one_in if back is not None else 0,
+                refilled_tokens_missing=forgotten,
+                sampled_one_in=one_in,
+                trust=TRUST_ORDER[trusts.get(space.number, 0)],
+                version=version,
+            )
+        )
+    return rows
+
+
+def _name(row: Any) -> tuple[int, int]:
+    return int(row["root"]), int(row["lineage"])
+
+
+def _largest(rows: Any, figures: Any, listed: int, lineages: Lineages) -> list[int]:
+    """Return the places of the rows with the largest figures above zero of each space, ties by root."""
+    taken: dict[int, int] = {}
+    places: list[int] = []
+    for place in np.lexsort((rows["lineage"], rows["root"], -figures)).tolist():
+        if figures[place] <= 0:
+            break
+        space = lineages.by_number[int(rows["lineage"][place])].space.number
+        if taken.get(space, 0) < listed:
+            taken[space] = taken.get(space, 0) + 1
+            places.append(place)
+    return places
