@@ -57,18 +57,27 @@ def _residency_record(
     return ResidencyRecord(partition=3, shard=4, next_offset=offset, sources=[source])
 
 
+def _prompt_and_answer() -> ResidencyChanges:
+    changes = _changes(
+        "gpu",
+        *((block, FILLED, START, 16) for block in PROMPT),
+        (ANSWER[0], FILLED, START + 0.25, 16),
+        (ANSWER[0], EVICTED, START + 0.5, 16),
+    )
+    filled = len(PROMPT) + 1
+    changes.roots = packed(*[PROMPT[0]] * filled)
+    changes.depths = struct.pack(f"<{filled}H", *range(1, filled + 1))
+    changes.loras, changes.lora_codes = ["sql"], struct.pack(f"<{filled}H", *[1] * filled)
+    return changes
+
+
 def residency_examples() -> dict[str, ResidencyRecord]:
     """Return {name: record}."""
     return {
         "filled_and_evicted": _residency_record(
             812,
             [
-                _changes(
-                    "gpu",
-                    *((block, FILLED, START, 16) for block in PROMPT),
-                    (ANSWER[0], FILLED, START + 0.25, 16),
-                    (ANSWER[0], EVICTED, START + 0.5, 16),
-                ),
+                _prompt_and_answer(),
                 _changes("cpu", (ANSWER[0], FILLED, START + 0.5, 16)),
             ],
         ),

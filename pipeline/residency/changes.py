@@ -69,10 +69,13 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
             pool.block_sizes[order].astype("<u4").tobytes(),
         )
         stored = pool.stored[order] if pool.stored is not None else None
-        chains = pool.chains.at(order) if pool.chains is not None else None
-        filled = pool.kinds[order] == FILLED
+        fills = np.flatnonzero(pool.kinds[order] == FILLED)
+        chains = _chains_of(pool, order[fills])
+        fills_before = np.searchsorted(fills, [*starts, len(order)]).tolist()
         ends = [*starts[1:].tolist(), len(order)]
-        for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+        for place, (number, start, end) in enumerate(
+            zip(numbers.tolist(), starts.tolist(), ends, strict=True)
+        ):
             hashes, kinds, times, sizes = (
                 column[start * width : end * width]
                 for column, width in zip(columns, (8, 1, 8, 4), strict=True)
@@ -84,21 +87,43 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
                 part.stored_before = int(stored[start])
                 part.stored = (stored[start:end] - stored[start]).astype("<u4").tobytes()
             if chains is not None:
-                fills = np.flatnonzero(filled[start:end]) + start
-                _add_chains(part, chains.at(fills), pool.loras)
+                chains.add_to(part, fills_before[place], fills_before[place + 1])
             parts.setdefault(number, []).append(part)
     yield from sorted(parts.items())
 
 
-def _add_chains(part: ResidencyChanges, fills: Chains, loras: Sequence[str]) -> None:
-    if fills.roots.any():
-        part.roots = fills.roots.astype(">u8").tobytes()
-        part.depths = fills.depths.astype("<u2").tobytes()
-    codes, places = np.unique(fills.adapters, return_inverse=True)
-    if len(codes) and codes[-1]:
-        named = codes[codes > 0].tolist()
-        part.loras = [loras[code - 1] for code in named]
-        part.lora_codes = (places + (codes[0] != 0)).astype("<u2").tobytes()
+class _PackedChains(NamedTuple):
+    """Chains of fills as their columns."""
+
+    roots: bytes
+    depths: bytes
+    adapters: npt.NDArray[np.uint16] | None
+    """None where no block has a LoRA."""
+    loras: Sequence[str]
+
+    def add_to(self, part: ResidencyChanges, start: int, end: int) -> None:
+        """Put those of fills `start` to `end` into a record."""
+        part.roots, part.depths = self.roots[8 * start : 8 * end], self.depths[2 * start : 2 * end]
+        if self.adapters is not None:
+            codes, places = np.unique(self.adapters[start:end], return_inverse=True)
+            named = codes[codes > 0].tolist()
+            if named:
+                part.loras = [self.loras[code - 1] for code in named]
+                part.lora_codes = (places + (codes[0] != 0)).astype("<u2").tobytes()
+
+
+def _chains_of(pool: Changes, fills: npt.NDArray[np.intp]) -> _PackedChains | None:
+    """Return the chains of these changes, None if none is known."""
+    chains = pool.chains
+    if chains is None:
+        return None
+    roots = chains.roots[fills]
+    if not roots.any():
+        return None
+    adapters = chains.adapters[fills] if pool.loras else None
+    return _PackedChains(
+        roots.astype(">u8").tobytes(), chains.depths[fills].astype("<u2").tobytes(), adapters, pool.loras
+    )
 
 
 def _joined(changes: list[Changes]) -> Iterator[Changes]:

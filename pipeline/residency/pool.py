@@ -77,7 +77,7 @@ class Pool:
         """Block to the size codes of copies whose size is not the first one's, oldest first."""
         self.loras: list[str] = []
         """Adapters by code, which begins at 1."""
-        self.lora_codes: dict[str | None, int] = {None: NO_LORA}
+        self._lora_codes: dict[str, int] = {}
         self.pending: list[Pending] = []
         """Operations collected since the last `settle`."""
         self._chained = medium == "gpu"
@@ -109,14 +109,14 @@ class Pool:
         if len(self.early_stores) < EARLY_STORES:
             self.early_stores.append((parent, packed))
 
-    def lora_code(self, lora: str | None) -> int:
+    def lora_code(self, lora: str) -> int:
         """Return the code of an adapter's name; NO_LORA for those beyond the first 65,535."""
-        code = self.lora_codes.get(lora)
+        code = self._lora_codes.get(lora)
         if code is None:
-            if lora is None or len(self.loras) == MAX_LORAS:
+            if len(self.loras) == MAX_LORAS:
                 return NO_LORA
             self.loras.append(lora)
-            code = self.lora_codes[lora] = len(self.loras)
+            code = self._lora_codes[lora] = len(self.loras)
         return code
 
     def store(
@@ -132,7 +132,8 @@ class Pool:
         """Note that a copy of each hash came. With `may_repeat`, it counts only if one was absent."""
         if may_repeat:
             self.repeats.append(len(self.pending))
-        self.pending.append((packed, at, self._codes[block_size], parent, self.lora_code(lora)))
+        adapter = NO_LORA if lora is None else self.lora_code(lora)
+        self.pending.append((packed, at, self._codes[block_size], parent, adapter))
 
     def remove(self, packed: bytes, at: float) -> None:
         """Note that a copy of each hash left."""

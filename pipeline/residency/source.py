@@ -12,7 +12,7 @@ from pipeline.residency.flow import Flow
 from pipeline.residency.granularity import GranularPool
 from pipeline.residency.health import Health
 from pipeline.residency.media import is_store_only
-from pipeline.residency.pool import Pool
+from pipeline.residency.pool import NO_LORA, Pool
 from pipeline.residency.rows import SourceRows
 from pipeline.residency.trust import Since, SourceTrust
 from schemas.events import (
@@ -217,7 +217,8 @@ class SourceResidency:
                     codes = pool.codes_of_several if len(packed) > HASH_BYTES else pool.codes_of_one
                     code = codes.get(event.block_size)
                     if code is not None and (event.parent is not None or not self._repeatable):
-                        pool.pending.append((packed, at, code, event.parent, pool.lora_code(event.lora)))
+                        lora = NO_LORA if event.lora is None else pool.lora_code(event.lora)
+                        pool.pending.append((packed, at, code, event.parent, lora))
                         continue
                 self._stored(event, at)
             elif type(event) is Removed:

@@ -109,13 +109,13 @@ def test_many_shared_prefixes_are_exact_or_below_the_bound(largest: int) -> None
     assert np.sort(again).tolist() == np.sort(found).tolist()
 
 
-@pytest.mark.parametrize("ghosts", [2_000_000, 3, 1])
+@pytest.mark.parametrize("ghosts", [2_000_000, 2])
 def test_long_walks_are_exact(ghosts: int) -> None:
     rng = random.Random(ghosts)
     whats = ["block"] * 12 + ["again", "stray", "clear", "restart", "trust", "idle", "cut", "cut"]
     pools = [("gpu", 0)] * 5 + [("gpu", 1), ("cpu", 0), ("disk", 0), ("fs", 0), ("LMCache", 0)]
     fleet = Fleet(horizon_seconds=60.0, max_ghosts=ghosts)
-    for _ in range(30):
+    for _ in range(10):
         walk = [
             (
                 rng.randrange(4),
