@@ -76,10 +76,11 @@ def _name(row: Any) -> tuple[int, int]:
 
 
 def _largest(rows: Any, figures: Any, listed: int, lineages: Lineages) -> list[int]:
-    """Return the places of the rows with the largest figures above zero of each space, ties by root."""
+    """Return the places of the rows with the largest figures above zero of each space, ties by name."""
     taken: dict[int, int] = {}
     places: list[int] = []
-    for place in np.lexsort((rows["lineage"], rows["root"], -figures)).tolist():
+    loras = np.array([lineage.lora for lineage in lineages.by_number])[rows["lineage"]]
+    for place in np.lexsort((loras, rows["root"], -figures)).tolist():
         if figures[place] <= 0:
             break
         space = lineages.by_number[int(rows["lineage"][place])].space.number

@@ -11,6 +11,7 @@ from schemas.rows import (
     EngineCountersRow,
     FillsRow,
     FlowRow,
+    HotPrefixRow,
     OccupancyRow,
     RedundancyRow,
     SourceRow,
@@ -28,6 +29,7 @@ KEYS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     FillsRow: _FILLS,
     RedundancyRow: ("window", "hash_domain", "model", "medium", "group_idx", "shard"),
     CapacityCurveRow: _FILLS,
+    HotPrefixRow: ("window", "hash_domain", "model", "group_idx", "lora", "prefix", "shard"),
 }
 
 RowKey = tuple[Any, ...]

@@ -17,6 +17,7 @@ from schemas.rows import (
     EngineCountersRow,
     FillsRow,
     FlowRow,
+    HotPrefixRow,
     OccupancyRow,
     RedundancyRow,
     SourceRow,
@@ -31,7 +32,12 @@ TABLES: tuple[type[expected.Row], ...] = (
     EngineCountersRow,
     SourceRow,
 )
-FLEET_TABLES: tuple[type[fleet_expected.Row], ...] = (FillsRow, RedundancyRow, CapacityCurveRow)
+FLEET_TABLES: tuple[type[fleet_expected.Row], ...] = (
+    FillsRow,
+    RedundancyRow,
+    CapacityCurveRow,
+    HotPrefixRow,
+)
 
 _Kind = TypeVar("_Kind", bound=Struct)
 

@@ -273,6 +273,42 @@ ORDER BY avoidable DESC, model, replica
 LIMIT {TOP}""",
 )
 
+HOT_PREFIXES = Panel(
+    id="fleet-hot-prefixes",
+    title="Hot prefixes",
+    description=f"Prompts that begin alike, by the hash of their first block: the {TOP} of which most copies "
+    "are held beyond the first at a time, and the "
+    f"{TOP} of which most was filled again although some replica has or had it. What is duplicated can go "
+    "to fewer replicas; what is refilled wants to stay, or requests for it to be sent where it is. Deepest: "
+    "blocks up to the last one that is shared or came again.",
+    unit="tokens",
+    kind="table",
+    width=24,
+    height=9,
+    sql=f"""
+SELECT
+    model,
+    first_block AS `first block`,
+    lora AS LoRA,
+    duplicated_tokens AS duplicated,
+    shared_tokens AS shared,
+    refilled_tokens AS refilled,
+    owners AS `most owners`,
+    depth_blocks AS `deepest`,
+    toString(trust) AS trust
+FROM
+(
+    SELECT
+        *,
+        row_number() OVER (ORDER BY duplicated_tokens DESC, first_block) AS by_duplicated,
+        row_number() OVER (ORDER BY refilled_tokens DESC, first_block) AS by_refilled
+    FROM hot_prefixes({RANGE})
+    WHERE {MODELS}
+)
+WHERE by_duplicated <= {TOP} OR by_refilled <= {TOP}
+ORDER BY duplicated_tokens DESC, refilled_tokens DESC, first_block""",
+)
+
 BOARD = Board(
     id="fleet",
     title="Fleet",
@@ -281,6 +317,6 @@ BOARD = Board(
     sections=(
         Section("Now", (SOURCES_NOW, GPU_FULL, EVICTED_NOW, FRESHNESS)),
         Section("Hit potential", (FILLS, HIT_RATES, REPLICAS)),
-        Section("Cache", (OCCUPANCY, REDUNDANCY, EVICTION, TRUST)),
+        Section("Cache", (OCCUPANCY, REDUNDANCY, HOT_PREFIXES, EVICTION, TRUST)),
     ),
 )

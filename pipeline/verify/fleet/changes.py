@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pipeline.verify.fleet.parsed import parsed
+from pipeline.verify.fleet.parsed import Chain, parsed
 from schemas.residency import FILLED, SUBSUMED, ResidencyRecord
 from schemas.trust import Trust
 
@@ -49,6 +49,8 @@ class Change(NamedTuple):
     """Of the source."""
     unsure_until: float
     """Event time up to which the source may have lost what nobody knows of."""
+    chain: Chain
+    """Of what was filled."""
 
 
 @dataclass
@@ -113,6 +115,7 @@ class ChangesInOrder:
                         one.stored,
                         said.trust,
                         unsure_until,
+                        one.chain,
                     )
                     for one in parsed(pool)
                 ]

@@ -19,11 +19,13 @@ from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.keys import RowKey, key_of, named, unequal
 from pipeline.verify.source_check import CARRIED_AT_ONCE, EXPIRED, TOO_NEW
 from schemas.residency import ResidencyRecord
-from schemas.rows import RedundancyRow
+from schemas.rows import HotPrefixRow, RedundancyRow
 from schemas.settings import Fleet
 
 _NOT_COMPARED = ("trust",)
-"""Of `redundancy_10s`: it is that of the moment in which the row was written."""
+"""Of rows about several sources: it is that of the moment in which the row was written."""
+PREFIXES_EXACT = 2048
+"""In a window with more prefixes of which something was duplicated or refilled, some may not be listed."""
 
 
 class ShardCheck:
@@ -52,19 +54,27 @@ class ShardCheck:
             self._of_version.setdefault(row.version, []).append(row)
         self._required: dict[RowKey, Row] = {}
         self._stood_at_commit = False
+        self._listed = settings.hot_prefixes
+        self._hot: dict[RowKey, HotPrefixRow] = {}
+        """Prefixes of the windows that the last record closed, listed or not."""
         self.recount.on_window_over = self._window_over
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Go on with the next record of the shard."""
         if offset >= self._committed:
             self._stand_at_commit()
+        self._hot = {}
         self.recount.apply(offset, record)
         fresh = {key_of(row): row for row in self._fills()}
         if not self._stood_at_commit:
             self._required |= fresh
         for found in self._of_version.pop(offset, ()):
-            row = self._redundancy_of(found) if isinstance(found, RedundancyRow) else fresh.get(key_of(found))
-            self._compare(row, found)
+            if isinstance(found, HotPrefixRow):
+                self._compare(self._hot.pop(key_of(found), None), found)
+            elif isinstance(found, RedundancyRow):
+                self._compare(self._redundancy_of(found), found)
+            else:
+                self._compare(fresh.get(key_of(found)), found)
 
     def finish(self, end: int) -> None:
         """Compare what is left, after the records before `end`."""
@@ -117,9 +127,21 @@ class ShardCheck:
         return None
 
     def _window_over(self, window: int, following: int) -> None:
+        self._prefixes_of(window)
         if not self._stood_at_commit:
             for number in range(max(window, following - CARRIED_AT_ONCE), following):
                 self._required.update((key_of(row), row) for row in self._redundancy(number))
+
+    def _prefixes_of(self, window: int) -> None:
+        """Note what prefixes show at the end of a window; few enough are listed without loss."""
+        figures = self.recount.prefixes.take()
+        rows = [
+            expected.hot_prefix(prefix, hot, self._shard, window=window, version=self.recount.offset)
+            for prefix, hot in figures.items()
+        ]
+        self._hot |= {key_of(row): row for row in rows}
+        if not self._stood_at_commit and len(rows) < PREFIXES_EXACT:
+            self._required |= {key_of(row): row for row in expected.listed(rows, self._listed)}
 
     def _stand_at_commit(self) -> None:
         """What stands when the fleet agent committed was written, and older rows of later windows anew."""
@@ -140,8 +162,10 @@ class ShardCheck:
         if row is None:
             self._differ("unexpected", found, {}, {"version": found.version})
             return
+        if isinstance(row, HotPrefixRow) and isinstance(found, HotPrefixRow):
+            row = _as_far_as_known(row, found)
         columns = unequal(row, found)
-        if isinstance(row, RedundancyRow):
+        if isinstance(row, (RedundancyRow, HotPrefixRow)):
             columns = [column for column in columns if column not in _NOT_COMPARED]
         if columns:
             wanted, has = msgspec.structs.asdict(row), msgspec.structs.asdict(found)
@@ -158,3 +182,16 @@ class ShardCheck:
 
     def _differ(self, kind: Kind, row: Row, wanted: dict[str, object], has: dict[str, object]) -> None:
         self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
+
+
+def _as_far_as_known(row: HotPrefixRow, found: HotPrefixRow) -> HotPrefixRow:
+    """Return the row with what the one found may say instead where it says that something may be missing."""
+    missing = found.refilled_tokens_missing
+    if missing and found.refilled_tokens <= row.refilled_tokens <= found.refilled_tokens + missing:
+        return msgspec.structs.replace(
+            row,
+            depth_blocks=found.depth_blocks,
+            refilled_tokens=found.refilled_tokens,
+            refilled_tokens_missing=missing,
+        )
+    return row

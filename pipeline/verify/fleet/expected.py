@@ -8,10 +8,11 @@ from typing import Any
 
 from pipeline.verify import times
 from pipeline.verify.fleet.owners import Place, Redundancy
+from pipeline.verify.fleet.prefixes import Hot, Prefix
 from pipeline.verify.fleet.recount import Fills, FillsOf
-from schemas.rows import CapacityCurveRow, FillsRow, RedundancyRow
+from schemas.rows import CapacityCurveRow, FillsRow, HotPrefixRow, RedundancyRow
 
-Row = FillsRow | RedundancyRow | CapacityCurveRow
+Row = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow
 
 CAUSES = (
     "promoted",
@@ -71,3 +72,36 @@ def redundancy(
         trust="complete",
         version=version,
     )
+
+
+def hot_prefix(prefix: Prefix, figures: Hot, shard: int, *, window: int, version: int) -> HotPrefixRow:
+    """Return what of a prefix several sources hold at the end of a window, and was filled again in it."""
+    return HotPrefixRow(
+        window=times.start_of(window),
+        hash_domain=prefix.hash_domain,
+        model=prefix.model,
+        group_idx=prefix.group_idx,
+        lora=prefix.lora,
+        prefix=prefix.root,
+        shard=shard,
+        depth_blocks=figures.depth_blocks,
+        owners=figures.owners,
+        shared_tokens=figures.shared_tokens,
+        duplicated_tokens=figures.duplicated_tokens,
+        refilled_tokens=figures.refilled_tokens,
+        refilled_tokens_missing=0,
+        sampled_one_in=1,
+        trust="complete",
+        version=version,
+    )
+
+
+def listed(rows: list[HotPrefixRow], most: int) -> Iterator[HotPrefixRow]:
+    """Give the first ones of each hash domain and group, by duplicated and by refilled tokens."""
+    of_space: dict[tuple[str, int], list[HotPrefixRow]] = {}
+    for row in rows:
+        of_space.setdefault((row.hash_domain, row.group_idx), []).append(row)
+    for of in of_space.values():
+        for figure in ("duplicated_tokens", "refilled_tokens"):
+            first = sorted(of, key=lambda row: (-getattr(row, figure), row.prefix, row.lora))
+            yield from (row for row in first[:most] if getattr(row, figure))

@@ -12,6 +12,7 @@ from pipeline.verify import times
 from pipeline.verify.fleet.changes import Change, ChangesInOrder, SourceId
 from pipeline.verify.fleet.losses import Losses
 from pipeline.verify.fleet.owners import Owners, Place, Redundancy
+from pipeline.verify.fleet.prefixes import Prefixes
 from pipeline.verify.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
 from schemas.settings import Fleet
@@ -62,15 +63,18 @@ class FleetRecount:
         """Of the shard's clock, which is the latest event time."""
         self.on_window_over: Callable[[int, int], None] = lambda _window, _next: None
         """Called with the clock's window and the one that follows, before anything counts in that."""
+        self.offset = 0
+        """Of the last record."""
         self._clock = -math.inf
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._losses = Losses(settings.horizon_seconds, settings.max_ghosts)
+        self.prefixes = Prefixes(self.owners, lambda block: bool(self._losses.of(block)))
         self._open: dict[tuple[SourceId, str, int], int] = {}
         """Window of the latest fills of a source, by hash domain and group."""
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply a record."""
-        self.touched, self.steps = set(), {}
+        self.touched, self.steps, self.offset = set(), {}, offset
         for change in self._order.of(record):
             self._move_to(change.at)
             self._count(offset, change)
@@ -90,6 +94,8 @@ class FleetRecount:
     def _count(self, offset: int, change: Change) -> None:
         block, source = change.block, change.source
         on_gpu = "gpu" in self.owners.media(block, source)
+        if change.kind == FILLED:
+            self.prefixes.filled(change)
         if change.medium == "gpu" and change.kind == FILLED:
             self._filled(offset, change)
             if not on_gpu:
@@ -111,6 +117,7 @@ class FleetRecount:
         cause = self._cause(change, fills)
         fills.blocks[cause] += 1
         fills.tokens[cause] += change.size
+        self.prefixes.refilled(change, cause)
         fills.trust = max(fills.trust, change.trust, key=TRUST_ORDER.index)
         self.touched.add(key)
 

@@ -24,6 +24,7 @@ from schemas.rows import (
     EngineCountersRow,
     FillsRow,
     FlowRow,
+    HotPrefixRow,
     OccupancyRow,
     RedundancyRow,
     Row,
@@ -75,6 +76,13 @@ def hour_of_rows() -> list[Row]:
                 )
             )
         rows.append(RedundancyRow(at, "d", "m", "gpu", 0, 0, 20, 20, 0, 0, 0, 640, 960, 1, "complete", 1))
+        rows += [
+            HotPrefixRow(
+                at, "d", "m", 0, "sql", 0xABC, shard, 40 - shard, 3 - shard, 32, 32 + 16 * shard, 16, 0, 1,
+                "complete", 1,
+            )
+            for shard in range(2)
+        ]  # fmt: skip
     rows += [
         SourceRow(
             "m", replica, 0, 7, HOUR, None, "", "vllm", "map", "d", "default", 0, WINDOWS, "complete", HOUR, 1

@@ -79,6 +79,9 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("fleet-hit-rates") == [
         ("m", 0.9, pytest.approx(0.93, abs=1e-3), pytest.approx(0.99, abs=1e-3))
     ]
+    assert rows("fleet-hot-prefixes") == [
+        ("m", f"{0xABC:016x}", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 3, 40, "complete")
+    ]
     assert rows("model-replicas") == [(name, 21600, 0, 7200, 3600, 0, 3600, 0) for name in ("a", "b")]
     assert rows("model-capacity-gain") == [(16, 0, 14400, 20.0)]
     assert {row[1:] for row in rows("replica-gpu-blocks")} == {(100.0, 80.0, 200.0)}
