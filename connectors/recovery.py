@@ -18,7 +18,7 @@ from connectors.source_log import Message, SourceLog
 from schemas.reasons import GapReason
 
 MAX_HOLES = 64
-"""Answers in a row, with a hole or cut off, that are followed by another ask; then holes are final."""
+"""Answers in a row with a hole that are followed by another ask; then holes are final."""
 UNANSWERED_ASKS = 2
 """Asks without an answer after which live messages do not wait any longer."""
 MAX_DISORDERED = 1_000
@@ -224,7 +224,7 @@ class Recovery:
         cut_off = outcome in ("timeout", "unreachable")
         answered = progress or not cut_off
         self._pause(answered=answered, progress=progress)
-        if flight.hole or cut_off:
+        if flight.hole:
             self._holes += 1
         elif progress:
             self._holes = 0

@@ -194,6 +194,18 @@ def test_missing_end_is_asked_behind_until_nothing_comes() -> None:
     assert driver.new() == [5]
 
 
+def test_engine_that_never_says_end_is_asked_for_as_long_as_batches_get_lost() -> None:
+    driver = Driver().caught_up(0)
+    driver.live(2)
+    for last in range(2, 2 + 10 * MAX_HOLES, 2):
+        assert driver.ask() == last - 2
+        driver.part(range(last - 2, last + 1))
+        driver.live(last + 2)
+        driver.end("timeout")
+        assert driver.new() == [last - 1, last]
+    assert driver.stream.counts.gaps == 0
+
+
 def test_engine_that_does_not_answer_is_waited_for_twice_and_then_now_and_again() -> None:
     driver = Driver().caught_up(0)
     driver.live(3)
