@@ -89,8 +89,11 @@ class World:
         """Of the delivered batches, those that a connector took that was killed."""
         self.reached = False
         """Whether the last answer begins with the batch that was asked for."""
-        self.asked_for_skipped = False
-        """Whether a new life, which can tell of its beginning, never used a number that was asked for."""
+        self.untold = False
+        """Whether an answer began behind the number that was asked for, though the buffer reached back.
+
+        The engine had skipped that number, or answers out of order: nothing tells of a restart then.
+        """
         self._settings = Connector(linger_seconds=0.0, backlog_bytes=backlog_bytes)
         self.stream = SourceStream(SOURCE, self._settings, lambda: self.now)
 
@@ -158,7 +161,7 @@ class World:
         self.stream.asked()
         life, numbers = self.engine.life, [seq for seq in self.engine.buffer if seq >= ask.first]
         skipped = ask.first < self.engine.seq and (life, ask.first) not in self.engine.payloads
-        self.asked_for_skipped |= skipped and self.can_replay(life, ask.first)
+        self.untold |= skipped and self.can_replay(life, ask.first)
         kept = list(numbers)
         outcome: Literal["end", "timeout", "unreachable"] = "end"
         if fault == "holes":
@@ -184,6 +187,7 @@ class World:
                 (life, seq) for seq in kept if any(before > seq for before in order[: order.index(seq)])
             }
         self.reached = bool(batches) and batches[0][0] == ask.first
+        self.untold |= not self.reached and ask.first in kept
         self.answer = Answer(batches, outcome)
         if fault in ("none", "unreachable"):
             self.unanswered += 1
@@ -306,7 +310,7 @@ def check_order(log: Log, present: int) -> None:
 
 def check(world: World) -> None:
     """Compare what was published with the list of what the engine did."""
-    if world.asked_for_skipped or any(continues_by_chance(log, world) for log in world.logs):
+    if world.untold or any(continues_by_chance(log, world) for log in world.logs):
         return
     for log in world.logs:
         check_order(log, world.engine.life)
