@@ -40,6 +40,8 @@ LIMIT {TOP}""",
     colours=CAUSE_COLOURS,
 )
 
+CURVE_STEPS = 40
+"""A replica's curve ends where it saves all it can, and says the same from there on."""
 CAPACITY_GAIN = Panel(
     id="model-capacity-gain",
     title="What more cache would buy",
@@ -52,20 +54,32 @@ CAPACITY_GAIN = Panel(
     empty="More cache would not have saved one fill in a hundred of this range, as far as the figures tell.",
     sql=f"""
 SELECT
-    extra_tokens AS `more tokens a replica`,
-    extra_bytes AS `in bytes`,
-    sum(saved_tokens) AS `tokens saved`,
-    round(100 * sum(saved_tokens) / nullIf(max(total), 0), 1) AS `% of the fills`
+    toUInt64(exp2(step - 1)) AS `more tokens a replica`,
+    toUInt64(`more tokens a replica` * token_bytes) AS `in bytes`,
+    saved AS `tokens saved`,
+    round(100 * saved / nullIf(total, 0), 1) AS `% of the fills`
 FROM
 (
-    SELECT *, sum(filled_tokens) OVER (PARTITION BY extra_tokens) AS total
-    FROM capacity_gain({RANGE})
-    WHERE {CHOSEN}
+    SELECT
+        token_bytes,
+        sum(filled) AS total,
+        max(length(curve)) AS longest,
+        sumForEach(arrayResize(curve, {CURVE_STEPS}, curve[-1])) AS curves
+    FROM
+    (
+        SELECT
+            any(filled_tokens) AS filled,
+            max(extra_bytes / extra_tokens) AS token_bytes,
+            arrayMap(point -> point.2, arraySort(groupArray((extra_tokens, saved_tokens)))) AS curve
+        FROM capacity_gain({RANGE})
+        WHERE {CHOSEN}
+        GROUP BY hash_domain, model, replica
+    )
+    GROUP BY token_bytes
 )
-GROUP BY extra_tokens, extra_bytes
-HAVING `% of the fills` >= 1
-ORDER BY extra_tokens
-LIMIT 40""",
+ARRAY JOIN arraySlice(curves, 1, longest) AS saved, range(1, longest + 1) AS step
+WHERE `% of the fills` >= 1
+ORDER BY `more tokens a replica`, `in bytes`""",
 )
 
 HEAT = """

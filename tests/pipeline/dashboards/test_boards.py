@@ -6,13 +6,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.layout import placed
 from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
-from tests.pipeline.dashboards.conftest import HOUR, RunSql
+from pipeline.local.store.embedded import EmbeddedStore
+from schemas.rows import CapacityCurveRow
+from tests.pipeline.dashboards.conftest import HOUR, RunSql, migrated, runner, window_rows, write_rows
 
 PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
 ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
@@ -159,3 +162,26 @@ def test_every_panel_says_what_it_means() -> None:
 def test_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(UnknownParameter, match=r"panel p: no viewer provides \{tenant:String\}"):
         used_parameters("p", "SELECT {tenant:String}")
+
+
+def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    rows = [row for replica in "ab" for row in window_rows(0, replica)]
+    # With 16 tokens more `a` saves 20 of its 100; `b` saves 30, but needs 128 more.
+    curves = {"a": [0, 0, 0, 0, 20], "b": [0, 0, 0, 0, 0, 0, 0, 30]}
+    write_rows(
+        settings,
+        [
+            msgspec.structs.replace(row, needed_hist=curves[row.replica])
+            if isinstance(row, CapacityCurveRow)
+            else row
+            for row in rows
+        ],
+    )
+    found = runner(store, settings)("model-capacity-gain", PANELS["model-capacity-gain"].sql).result_rows
+    assert found == [
+        (16, 0, 20, 10.0),
+        (32, 0, 20, 10.0),
+        (64, 0, 20, 10.0),
+        (128, 0, 50, 25.0),
+    ]
