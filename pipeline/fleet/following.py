@@ -434,7 +434,7 @@ def follow(
                     blocks[main].depth = changes.depths[at]
                     blocks[main].lineage = changes.lineages[at]
                 if PROMOTED < cause < COLD and blocks[main].root != np.uint64(0):
-                    count_refill(refills, blocks[main])
+                    count_refill(refills, blocks[main], size)
             entry = main if bit == GPU else _block(blocks, key + pieces.medium_keys[piece], size, counters)
             owners = np.int64(blocks[entry].owners)
             if owners == 0:

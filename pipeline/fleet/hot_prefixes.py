@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.fleet.index import Blocks
-from pipeline.fleet.refills import FORGOTTEN, Refills
+from pipeline.fleet.refills import FORGOTTEN, REFILL, Refills, slot_of_prefix
 from pipeline.fleet.registry import Lineages
 from pipeline.fleet.shared_prefixes import shared_prefixes
 from pipeline.residency import windows
@@ -36,17 +36,17 @@ def hot_prefixes(
     if not listed:
         return []
     refilled = refills.rows[refills.rows["root"] != 0]
-    refilled = refilled[_largest(refilled, refilled["tokens"], listed, lineages)]
-    shared, _ = shared_prefixes(blocks, refilled)
+    most_refilled = refilled[_largest(refilled, refilled["tokens"], listed, lineages)]
+    shared, _ = shared_prefixes(blocks, most_refilled)
+    most_duplicated = shared[_largest(shared, shared["duplicated"], listed, lineages)]
     found = {_name(row): row for row in shared}
-    again = {_name(row): row for row in refilled}
-    most = shared[_largest(shared, shared["duplicated"], listed, lineages)]
-    names = sorted({*again, *(_name(row) for row in most)})
+    names = sorted({_name(row) for each in (most_refilled, most_duplicated) for row in each})
     forgotten = int(refills.totals[FORGOTTEN]) * one_in
     rows = []
     for root, number in names:
         lineage = lineages.by_number[number]
-        here, back = found[root, number], again.get((root, number))
+        here, slot = found[root, number], slot_of_prefix(refills.rows, np.uint64(root), number)
+        again = refills.rows[slot] if slot >= 0 else np.zeros(1, REFILL)[0]
         space = lineage.space
         rows.append(
             HotPrefixRow(
@@ -57,11 +57,11 @@ def hot_prefixes(
                 lora=lineage.lora,
                 prefix=root,
                 shard=shard,
-                depth_blocks=max(int(here["depth"]), int(back["depth"]) if back is not None else 0),
+                depth_blocks=max(int(here["depth"]), int(again["depth"])),
                 owners=int(here["owners"]),
                 shared_tokens=int(here["shared"]) * one_in,
                 duplicated_tokens=int(here["duplicated"]) * one_in,
-                refilled_tokens=int(back["tokens"]) * one_in if back is not None else 0,
+                refilled_tokens=int(again["tokens"]) * one_in,
                 refilled_tokens_missing=forgotten,
                 sampled_one_in=one_in,
                 trust=TRUST_ORDER[trusts.get(space.number, 0)],

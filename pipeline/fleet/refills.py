@@ -62,15 +62,15 @@ def slot_of_prefix(rows: Any, root: np.uint64, lineage: int) -> int:
 
 
 @compiled
-def count_refill(refills: Refills, block: Any) -> None:
-    """Count a block, as a row of BLOCK, that was filled again; there is a free counter."""
+def count_refill(refills: Refills, block: Any, tokens: int) -> None:
+    """Count tokens of a block, as a row of BLOCK, that was filled again; there is a free counter."""
     slot = slot_of_prefix(refills.rows, block.root, block.lineage)
     if slot < 0:
         slot = -1 - slot
         refills.rows[slot].root = block.root
         refills.rows[slot].lineage = block.lineage
         refills.totals[USED] += 1
-    refills.rows[slot].tokens += block.size
+    refills.rows[slot].tokens += tokens
     refills.rows[slot].depth = max(refills.rows[slot].depth, block.depth)
 
 

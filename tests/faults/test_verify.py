@@ -23,7 +23,7 @@ from tests.pipeline.verify.walks import Walk
 
 Make = Callable[..., Any]
 FINE = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
-FLEET = ("fills_10s", "redundancy_10s", "capacity_curve_10s")
+FLEET = ("fills_10s", "redundancy_10s", "capacity_curve_10s", "hot_prefixes_10s")
 ROLLED_UP = tuple(f"{name}_{per}" for name in FAMILIES for per in ("1m", "1h"))
 PLANTED = (
     ("occupancy_10s", "entries"),
@@ -34,6 +34,7 @@ PLANTED = (
     ("fills_10s", "cold_tokens"),
     ("redundancy_10s", "owners_2"),
     ("capacity_curve_10s", "sampled_one_in"),
+    ("hot_prefixes_10s", "refilled_tokens"),
     *((table, "windows") for table in ROLLED_UP),
 )
 

@@ -81,6 +81,7 @@ def test_only_the_first_of_each_hash_domain_are_listed() -> None:
     fleet = Fleet(hot_prefixes=1)
     for seed in range(10):
         records = walk(seed)
+        assert compared(records, rows_of(records, fleet), fleet).equal
         listed: defaultdict[Any, list[HotPrefixRow]] = defaultdict(list)
         for row in hot_rows(records, fleet):
             listed[number_of(row.window), row.hash_domain, row.group_idx].append(row)
