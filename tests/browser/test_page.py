@@ -35,6 +35,9 @@ DRAWN = {
     "table": "td",
     "state_timeline": ".strip",
 }
+CUT_OFF = """[...document.querySelectorAll('.name')].filter((each) =>
+    each.lastChild.getBoundingClientRect().right > each.parentElement.getBoundingClientRect().right + 1)
+    .map((each) => each.textContent)"""
 NAMELESS = """[...document.querySelectorAll(
     'a, button, select, input, summary, nav, form, [tabindex="0"], [role=img]')]
     .filter((each) => !(each.ariaLabel || each.textContent.trim() || each.labels?.length))
@@ -149,6 +152,7 @@ def test_five_hundred_replicas_with_long_names_fit(served: Served, visit: Open) 
                 "(each) => [each.querySelector('.body').scrollWidth, each.clientWidth]"
             )
             assert inner <= outer, panel.id
+        assert tab.page.evaluate(CUT_OFF) == []
         tab.shot(f"{board.id}-many")
 
 

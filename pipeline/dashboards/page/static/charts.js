@@ -92,7 +92,7 @@ function showTip(self, tip, axis, names, values, colours, panel, marks) {
     dot.style.background = row.colour;
     const amount = document.createElement("b");
     amount.textContent = figure(row.value, panel.unit);
-    line.append(dot, row.name, amount);
+    line.append(dot, shortened(row.name), amount);
     return line;
   }), ...marks.filter((mark) => Math.abs(self.valToPos(mark.time, "x") - left) < NEAR_PIXELS).slice(0, MARKS_IN_TIP).map((mark) => {
     const line = document.createElement("div");
@@ -124,12 +124,17 @@ function legend(names, colours, values, unit) {
   return list;
 }
 
-// A long name is cut off by the style; the whole of it shows when pointed at.
+const TAIL = 14;
+
+// A long name gives way in the middle, as its end is what tells replicas apart; all of it shows when pointed at.
 export function shortened(name) {
   const text = document.createElement("span");
   text.className = "name";
-  text.textContent = name;
   text.title = name;
+  const head = document.createElement("span"), tail = document.createElement("span");
+  head.textContent = name.slice(0, -TAIL);
+  tail.textContent = name.slice(-TAIL);
+  text.append(head, tail);
   return text;
 }
 

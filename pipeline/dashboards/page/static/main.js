@@ -6,7 +6,7 @@ import { rangeOf, read, write } from "./state.js";
 import { drawBars, drawStat, drawStrips, drawTable } from "./tables.js";
 
 const DRAW = { stat: drawStat, timeseries: drawSeries, stacked: drawSeries, heatmap: drawHeat, bar: drawBars, table: drawTable, state_timeline: drawStrips };
-const EMPTY = "Nothing in this range yet. Rows come about two seconds after an engine publishes: choose a longer range, fewer filters, or ask `kvlens doctor`.";
+const EMPTY = "Nothing in this range yet. Rows come about two seconds after an engine publishes: choose a longer range, fewer filters, or run “kvlens doctor”.";
 const TIMEOUT_MILLISECONDS = 30_000;
 const RETRY_MILLISECONDS = 5_000;
 

@@ -37,7 +37,8 @@ export function drawBars(body, panel, answer) {
   const total = (row) => figures.reduce((sum, column) => sum + (column[row] ?? 0), 0);
   const most = apart ? 1 : Math.max(...labels.map((_, row) => total(row)), 1e-9);
   const grid = document.createElement("div");
-  grid.className = "bars";
+  grid.className = "bars scroll";
+  grid.tabIndex = 0;
   labels.forEach((label, row) => {
     if (apart) {
       const head = shortened(label);
@@ -105,8 +106,7 @@ export function drawTable(body, panel, answer) {
       const cell = line.insertCell();
       const value = column[row];
       if (numeric[index]) cell.className = "number";
-      cell.textContent = cellText(value, answer.names[index]);
-      if (typeof value === "string") cell.title = value;
+      cell.append(typeof value === "string" ? shortened(value) : cellText(value, answer.names[index]));
       if (PERCENT.test(answer.names[index])) {
         cell.classList.add("share");
         cell.style.setProperty("--share", `${Math.min(100, value ?? 0)}%`);
@@ -124,8 +124,7 @@ function cellText(value, name) {
   if (TIMES.has(name)) return moment(value, true);
   if (typeof value === "number" && BYTES.test(name)) return figure(value, "bytes");
   if (typeof value === "number") return value.toLocaleString();
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  return value;
+  return value ? "yes" : "no";
 }
 
 export function drawStrips(body, panel, answer, view) {
