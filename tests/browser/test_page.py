@@ -35,9 +35,12 @@ DRAWN = {
     "table": "td",
     "state_timeline": ".strip",
 }
-CUT_OFF = """[...document.querySelectorAll('.name')].filter((each) =>
-    each.lastChild.getBoundingClientRect().right > each.parentElement.getBoundingClientRect().right + 1)
-    .map((each) => each.textContent)"""
+CUT_OFF = """[...document.querySelectorAll('.name')].filter((each) => {
+        const edges = (element) => element.getBoundingClientRect();
+        const amount = each.closest('.legend') && each.nextSibling;
+        const room = amount ? edges(amount).left : edges(each.parentElement).right;
+        return edges(each.lastChild).right > room + 1;
+    }).map((each) => each.textContent)"""
 NAMELESS = """[...document.querySelectorAll(
     'a, button, select, input, summary, nav, form, [tabindex="0"], [role=img]')]
     .filter((each) => !(each.ariaLabel || each.textContent.trim() || each.labels?.length))
