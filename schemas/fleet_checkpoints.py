@@ -75,6 +75,40 @@ class FleetLineage(msgspec.Struct, array_like=True, gc=False):
     """Adapter; empty without one."""
 
 
+class FleetLabel(msgspec.Struct, array_like=True, gc=False):
+    """A life of a source, or several that were found to hash alike, numbered by its place."""
+
+    parent: int
+    """Label that it was joined to; its own number when it was not."""
+    members: int
+    """Lives that go on, of this one and all that were joined to it."""
+    name: str
+    """The life it was made for, as replica/rank@incarnation."""
+
+
+class FleetStanding(msgspec.Struct, array_like=True, gc=False):
+    """What is known of a source's hashes."""
+
+    source: int
+    """Number of the source."""
+    label: int
+    """Of its present life."""
+    domain: str
+    """Hash domain."""
+    model: str
+    """Model name."""
+    incarnation: int
+    """Life that the label was made for."""
+    returns: int
+    """How often it filled blocks of a chain whose first block it had used in an earlier second."""
+    returns_before: int
+    """The same when it last began, or was left, without another that hashes alike."""
+    others_before: int
+    """Returns of the other sources of the hash domain then."""
+    alone: bool
+    """Whether it counts as hashing differently."""
+
+
 class FleetRefill(msgspec.Struct, array_like=True, gc=False):
     """Tokens of a prefix that were filled again in the open window."""
 
@@ -167,3 +201,9 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Of the open window."""
     refills_forgotten: int = 0
     """Tokens that may be missing from each of `refills`."""
+    labels: list[FleetLabel] = []
+    """Lives of sources by how they hash."""
+    standings: list[FleetStanding] = []
+    """Of known sources."""
+    firsts: list[bytes] = []
+    """First blocks remembered: their places (i64), then the columns of the table, little-endian."""

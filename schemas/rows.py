@@ -344,6 +344,28 @@ class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
     """Offset of the record that closed the window."""
 
 
+class HashGroupRow(msgspec.Struct, frozen=True, gc=False):
+    """With whom a source was found to hash alike, in one shard of the hash space."""
+
+    TABLE: ClassVar[str] = "hash_groups"
+
+    hash_domain: str
+    model: str
+    replica: str
+    dp_rank: int
+    shard: int
+    incarnation: int
+    hash_group: str
+    """Sources with the same one are proven to hash alike: the first life of theirs that was seen, as
+    replica/rank@incarnation."""
+    alike: int
+    """Other sources of the group."""
+    alone: bool
+    """Shares nothing with any other, though its traffic and theirs keep coming back to first blocks."""
+    version: int
+    """Offset of the last record applied."""
+
+
 class ModelRow(msgspec.Struct, frozen=True, gc=False):
     """What the settings say about a model."""
 
@@ -366,5 +388,6 @@ Row = (
     | RedundancyRow
     | CapacityCurveRow
     | HotPrefixRow
+    | HashGroupRow
     | ModelRow
 )

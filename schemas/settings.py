@@ -137,6 +137,8 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Share of blocks followed, chosen by hash, rounded to one in a whole number; figures are scaled up."""
     hot_prefixes: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Prefixes listed in each window, by duplicated and by refilled tokens each, per hash domain; 0: none."""
+    compare_after: Annotated[int, Meta(ge=0, le=1 << 30)] = 256
+    """Returns to a first block after which a source that shares none counts as hashing differently; 0: never."""
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -101,7 +101,7 @@ class Pieces(NamedTuple):
     unsure_until: F64
     """What the source had lost before this event time may not be known."""
     alone: U8
-    """1: hashes of this source do not compare with those of others."""
+    """1: whether the source's hashes compare with those of others is in doubt."""
 
 
 class Cells(NamedTuple):
@@ -311,10 +311,9 @@ def _cause(
 ) -> int:
     """Return why a block that is not on the source's GPU was filled; count regret and extra cache needed."""
     cell = pieces.cells[piece]
-    alone = pieces.alone[piece] != 0
     if pair >= 0 and pairs[pair].media & (GHOST - 1):
         return PROMOTED
-    others = block >= 0 and blocks[block].holders > 0 and not alone
+    others = block >= 0 and blocks[block].holders > 0
     if pair >= 0:
         # Without a medium it is there because of its ghost.
         head = clock.counters[HEAD]
@@ -333,13 +332,13 @@ def _cause(
         return PEER_AND_EVICTED if others else EVICTED_HERE
     if others:
         return PEER
-    if block >= 0 and not alone:
+    if block >= 0:
         if blocks[block].evicted > 0:
             cells.regret[cell, _log2_bucket(changes.times[at] - blocks[block].evicted_at)] += 1
             return EVICTED_ELSEWHERE
         if blocks[block].cleared > 0:
             return CLEARED_BEFORE
-    if alone or pieces.trusts[piece] != 0 or changes.times[at] < pieces.unsure_until[piece]:
+    if pieces.alone[piece] != 0 or pieces.trusts[piece] != 0 or changes.times[at] < pieces.unsure_until[piece]:
         return UNKNOWN
     return COLD
 

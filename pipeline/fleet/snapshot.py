@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.fleet.comparing_snapshot import compared, restore_compared
 from pipeline.fleet.following import GHOSTS, HEAD, NO_WINDOW, TAIL, USED_BLOCKS, USED_PAIRS, WINDOW
 from pipeline.fleet.index import BLOCK, GHOST, LOSS, PAIR, capacity_for, copy_blocks, copy_pairs
 from pipeline.fleet.refills import FORGOTTEN, REFILL, refills_of
@@ -176,6 +177,7 @@ def _head(state: FleetState, epoch: int, parts: int) -> FleetHead:
         gauges=gauges,
         refills=[FleetRefill(*row) for row in state.refills.rows[state.refills.rows["root"] != 0].tolist()],
         refills_forgotten=int(state.refills.totals[FORGOTTEN]),
+        **compared(state.comparing),
     )
 
 
@@ -218,6 +220,7 @@ def _restore_names(state: FleetState, head: FleetHead) -> None:
         state.registry.put(source)
         state.room_for_source(each.number)
         state.clock.clears_of_source[each.number] = each.first_loss_after_clear
+    restore_compared(state.comparing, head)
     state.media.bits.update(head.media)
     opened = state.open
     for cell in head.cells:

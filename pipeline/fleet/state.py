@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipeline.fleet.arranging import Piece, arranged
+from pipeline.fleet.comparing import Comparing
 from pipeline.fleet.following import (
     CLOCK_MOVED,
     COUNTERS,
@@ -25,14 +26,18 @@ from pipeline.fleet.following import (
     Pieces,
     follow,
 )
+from pipeline.fleet.hash_groups import HashGroups
 from pipeline.fleet.hot_prefixes import hot_prefixes
 from pipeline.fleet.index import (
     BLOCK,
+    I64,
     LOAD,
     LOSS,
     PAIR,
     SMALLEST,
     SPARSE,
+    U32,
+    U64,
     capacity_for,
     copy_blocks,
     copy_pairs,
@@ -41,7 +46,7 @@ from pipeline.fleet.index import (
 from pipeline.fleet.keys import constant_of
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.refills import make_room, no_refills
-from pipeline.fleet.registry import Lineages, Media, Sources, Spaces
+from pipeline.fleet.registry import Lineages, Media, Sources, Space, Spaces
 from pipeline.fleet.snapshot import Bases, restore
 from pipeline.residency import windows
 from schemas.residency import ResidencyRecord, SourceChanges
@@ -95,6 +100,8 @@ class FleetState:
         )
         self.clock.counters[WINDOW] = NO_WINDOW
         self.refills = no_refills()
+        self.comparing = Comparing(settings.compare_after)
+        self._hash_groups = HashGroups(shard, self.comparing, self.registry)
         self.followed = 0
         """Changes followed so far; with sampling those of the sample."""
         self.seen = 0
@@ -140,6 +147,7 @@ class FleetState:
         self.seen += sum(len(piece.changes.kinds) for piece in builder.pieces)
         changes = arranged(builder.pieces, self.open.one_in)
         self._follow(changes, builder.columns(), offset, widest=2 if builder.lower_media else 1)
+        self.comparing.meet(changes, *builder.origins())
 
     def _follow(self, changes: Changes, pieces: Pieces, offset: int, *, widest: int) -> None:
         total = len(changes.keys)
@@ -253,6 +261,7 @@ class FleetState:
         if window != NO_WINDOW:
             carried = min(windows.window_of(now), window + self._carry_windows)
             rows += self.open.redundancy(max(window, carried), self._trusts(), again=True)
+        rows += self._hash_groups.changed(self.next_offset - 1)
         self._forget_sources()
         checkpoints = self._bases.take(now)
         if not rows and not checkpoints and self.next_offset == self._saved_offset:
@@ -271,6 +280,7 @@ class FleetState:
         ]
         for source in gone:
             self.open.forget(source)
+            self.comparing.forget(source.number)
             self.clock.clears_of_source[source.number] = 0
             self.registry.forget(source)
 
@@ -292,6 +302,7 @@ class _Building:
         self.pieces: list[Piece] = []
         self.lower_media = False
         self._rows: list[tuple[int, int, int, int, int, int, int, float, int]] = []
+        self._spaces: list[Space] = []
 
     def add(self, changes: SourceChanges) -> None:
         """Add a source's changes."""
@@ -302,11 +313,13 @@ class _Building:
             source.life += 1
         source.trust = TRUST_ORDER.index(changes.trust)
         state.room_for_source(source.number)
+        alone = state.comparing.says(source.number, changes)
         unsure_until = source.unsure_until
         for part in changes.changes:
             if not part.hashes:
                 continue
             space = state.spaces.of(changes.hash_domain, changes.model, part.group_idx)
+            self._spaces.append(space)
             bit = state.media.bit(part.medium, store_only=part.store_only)
             gauge = state.open.gauge(space, part.medium)
             self.lower_media |= bit != GPU
@@ -322,12 +335,20 @@ class _Building:
                     gauge,
                     state.open.cell(source, space),
                     unsure_until,
-                    0,
+                    alone,
                 )
             )
             source.seen = max(source.seen, float(np.frombuffer(part.times, "<f8").max()))
         if source.trust:
             source.unsure_until = source.seen + state._settings.horizon_seconds
+
+    def origins(self) -> tuple[I64, U32, U64]:
+        """Return number of the source, number of the space and group of each piece."""
+        return (
+            np.array([piece.source for piece in self.pieces], np.int64),
+            np.array([space.number for space in self._spaces], np.uint32),
+            np.array([space.group_idx for space in self._spaces], np.uint64),
+        )
 
     def columns(self) -> Pieces:
         """Return them as columns."""

@@ -11,6 +11,7 @@ from schemas.rows import (
     EngineCountersRow,
     FillsRow,
     FlowRow,
+    HashGroupRow,
     HotPrefixRow,
     OccupancyRow,
     RedundancyRow,
@@ -30,6 +31,7 @@ KEYS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     RedundancyRow: ("window", "hash_domain", "model", "medium", "group_idx", "shard"),
     CapacityCurveRow: _FILLS,
     HotPrefixRow: ("window", "hash_domain", "model", "group_idx", "lora", "prefix", "shard"),
+    HashGroupRow: ("hash_domain", *_SOURCE, "shard"),
 }
 
 RowKey = tuple[Any, ...]

@@ -17,6 +17,7 @@ from schemas.rows import (
     EngineCountersRow,
     FillsRow,
     FlowRow,
+    HashGroupRow,
     HotPrefixRow,
     OccupancyRow,
     RedundancyRow,
@@ -37,6 +38,7 @@ FLEET_TABLES: tuple[type[fleet_expected.Row], ...] = (
     RedundancyRow,
     CapacityCurveRow,
     HotPrefixRow,
+    HashGroupRow,
 )
 
 _Kind = TypeVar("_Kind", bound=Struct)

@@ -19,7 +19,7 @@ from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.keys import RowKey, key_of, named, unequal
 from pipeline.verify.source_check import CARRIED_AT_ONCE, EXPIRED, TOO_NEW
 from schemas.residency import ResidencyRecord
-from schemas.rows import HotPrefixRow, RedundancyRow
+from schemas.rows import HashGroupRow, HotPrefixRow, RedundancyRow
 from schemas.settings import Fleet
 
 _NOT_COMPARED = ("trust",)
@@ -73,6 +73,8 @@ class ShardCheck:
                 self._compare(self._hot.pop(key_of(found), None), found)
             elif isinstance(found, RedundancyRow):
                 self._compare(self._redundancy_of(found), found)
+            elif isinstance(found, HashGroupRow):
+                self._compare(self._hash_group_of(found), found)
             else:
                 self._compare(fresh.get(key_of(found)), found)
 
@@ -126,6 +128,21 @@ class ShardCheck:
                     return row
         return None
 
+    def _hash_group_of(self, found: HashGroupRow) -> HashGroupRow | None:
+        """Return the row as it is after the last record."""
+        rows = self.recount.comparing.rows(self._shard, found.version)
+        return next((row for row in rows if key_of(row) == key_of(found)), None)
+
+    def _hash_groups_stand(self) -> None:
+        """The last row of a source must be as things stand, whenever it was written."""
+        for row in self.recount.comparing.rows(self._shard, self.recount.offset):
+            found = self._found.get(key_of(row))
+            if found is None:
+                self._findings.compared[row.TABLE] += 1
+                self._differ("missing", row, msgspec.structs.asdict(row), {})
+            elif found.version < self._committed and unequal(row, found) not in ([], ["version"]):
+                self._differ("older", row, {"version": row.version}, {"version": found.version})
+
     def _window_over(self, window: int, following: int) -> None:
         self._prefixes_of(window)
         if not self._stood_at_commit:
@@ -148,6 +165,7 @@ class ShardCheck:
         if self._stood_at_commit or self.recount.window is None:
             return
         self._stood_at_commit = True
+        self._hash_groups_stand()
         later = {
             times.number_of(row.window) for row in self._found.values() if isinstance(row, RedundancyRow)
         }
@@ -172,7 +190,7 @@ class ShardCheck:
             self._differ("differs", row, {c: wanted[c] for c in columns}, {c: has[c] for c in columns})
 
     def _absent(self, row: Row, found: Row | None) -> None:
-        if row.window < self._oldest:
+        if not isinstance(row, HashGroupRow) and row.window < self._oldest:
             self._findings.left_out[EXPIRED] += 1
         elif found is None:
             self._findings.compared[row.TABLE] += 1

@@ -10,9 +10,9 @@ from pipeline.verify import times
 from pipeline.verify.fleet.owners import Place, Redundancy
 from pipeline.verify.fleet.prefixes import Hot, Prefix
 from pipeline.verify.fleet.recount import Fills, FillsOf
-from schemas.rows import CapacityCurveRow, FillsRow, HotPrefixRow, RedundancyRow
+from schemas.rows import CapacityCurveRow, FillsRow, HashGroupRow, HotPrefixRow, RedundancyRow
 
-Row = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow
+Row = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow | HashGroupRow
 
 CAUSES = (
     "promoted",

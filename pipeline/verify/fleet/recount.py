@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pipeline.verify import times
 from pipeline.verify.fleet.changes import Change, ChangesInOrder, SourceId
+from pipeline.verify.fleet.comparing import Comparing
 from pipeline.verify.fleet.losses import Losses
 from pipeline.verify.fleet.owners import Owners, Place, Redundancy
 from pipeline.verify.fleet.prefixes import Prefixes
@@ -66,6 +67,7 @@ class FleetRecount:
         self.offset = 0
         """Of the last record."""
         self._clock = -math.inf
+        self.comparing = Comparing(settings.compare_after)
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._losses = Losses(settings.horizon_seconds, settings.max_ghosts)
         self.prefixes = Prefixes(self.owners, lambda block: bool(self._losses.of(block)))
@@ -75,6 +77,8 @@ class FleetRecount:
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply a record."""
         self.touched, self.steps, self.offset = set(), {}, offset
+        for said in record.sources:
+            self.comparing.says(said)
         for change in self._order.of(record):
             self._move_to(change.at)
             self._count(offset, change)
@@ -96,6 +100,7 @@ class FleetRecount:
         on_gpu = "gpu" in self.owners.media(block, source)
         if change.kind == FILLED:
             self.prefixes.filled(change)
+            self.comparing.filled(change)
         if change.medium == "gpu" and change.kind == FILLED:
             self._filled(offset, change)
             if not on_gpu:
@@ -147,6 +152,7 @@ class FleetRecount:
             return "evicted_elsewhere"
         if losses:
             return "cleared"
-        if change.trust != "complete" or change.at < change.unsure_until:
+        unsure = change.trust != "complete" or change.at < change.unsure_until
+        if unsure or self.comparing.alone(source):
             return "unknown"
         return "cold"

@@ -1,0 +1,51 @@
+-- With whom each source was found to hash alike, in each shard of the hash space; a row changes only when that does.
+
+CREATE TABLE IF NOT EXISTS {database}.hash_groups
+(
+    hash_domain LowCardinality(String),
+    model LowCardinality(String),
+    replica LowCardinality(String),
+    dp_rank UInt16,
+    shard UInt16,
+    incarnation UInt64,
+    hash_group String,
+    alike UInt32,
+    alone Bool,
+    version UInt64
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+ORDER BY (hash_domain, model, replica, dp_rank, shard);
+
+-- Sources with what is known of their hashes: one shard's match is proof, so it outweighs the shards that miss one.
+CREATE VIEW IF NOT EXISTS {database}.source_hashes AS
+SELECT
+    s.model AS model,
+    s.replica AS replica,
+    s.dp_rank AS dp_rank,
+    s.incarnation AS incarnation,
+    s.hash_domain AS hash_domain,
+    s.closed_at AS closed_at,
+    h.alike AS alike,
+    h.hash_groups AS hash_groups,
+    h.doubtful_shards AS doubtful_shards,
+    multiIf(h.alike > 0, 'alike', h.doubtful_shards > 0, 'alone', 'not known') AS hashes
+FROM
+(
+    SELECT model, replica, dp_rank, incarnation, hash_domain, closed_at
+    FROM {database}.sources FINAL
+    ORDER BY incarnation DESC
+    LIMIT 1 BY model, replica, dp_rank
+) AS s
+LEFT JOIN
+(
+    SELECT
+        hash_domain,
+        replica,
+        dp_rank,
+        incarnation,
+        max(alike) AS alike,
+        groupUniqArray(hash_group) AS hash_groups,
+        countIf(alone) AS doubtful_shards
+    FROM {database}.hash_groups FINAL
+    GROUP BY hash_domain, replica, dp_rank, incarnation
+) AS h USING (hash_domain, replica, dp_rank, incarnation);
