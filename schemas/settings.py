@@ -138,7 +138,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hot_prefixes: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Prefixes listed in each window, by duplicated and by refilled tokens each, per hash domain; 0: none."""
     compare_after: Annotated[int, Meta(ge=0, le=1 << 30)] = 256
-    """Returns to a first block after which a source that shares none counts as hashing differently; 0: never."""
+    """Returns to a first block after which one that shares none counts as hashing differently; 0: never."""
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -137,4 +137,20 @@ HAVING isNotNull(value)""",
     runbook="routing-loss",
 )
 
-ALERTS = (DEGRADED, UNREACHABLE, NO_EVENTS, STALE, LATE, DRIFT, CAPACITY_LOSS, ROUTING_LOSS)
+HASHES = Alert(
+    id="hashes-not-comparable",
+    title="Hashes of a replica are not comparable",
+    description="It shares no first block with any other replica of its hash domain, though the traffic of "
+    "both keeps coming back to first blocks: what routing loses there cannot be seen.",
+    sql="""
+SELECT model, replica, toString(dp_rank) AS rank, toFloat64(hashes = 'alone') AS value
+FROM source_hashes
+WHERE isNull(closed_at)""",
+    above=0,
+    for_minutes=5,
+    over_minutes=5,
+    severity="warning",
+    runbook="hashes-not-comparable",
+)
+
+ALERTS = (DEGRADED, UNREACHABLE, NO_EVENTS, STALE, LATE, DRIFT, CAPACITY_LOSS, ROUTING_LOSS, HASHES)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from clickhouse_connect.driver.client import Client
 
-from pipeline.doctor.facts import HealthFacts, LifeFacts, SourceId, StoreFacts
+from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts
 from pipeline.errors import StoreUnavailable
 from pipeline.migrations import migrations
 from pipeline.store_client import connect, store_unavailable
@@ -71,6 +71,11 @@ FROM
 WHERE queries < before
 GROUP BY replica, dp_rank
 """
+_HASHES = """
+SELECT replica, dp_rank, hashes = 'alone', hash_groups
+FROM {database}.source_hashes
+WHERE isNull(closed_at)
+"""
 _WRITTEN = """
 SELECT toUnixTimestamp(max(modification_time)), count()
 FROM system.parts
@@ -126,6 +131,7 @@ def _ask(store: ClickHouse) -> StoreFacts:
             written_at=tried("the time of the last row", _written, None),
             health=tried("stream_health_10s", _health, {}),
             lives=tried("sources", _lives, {}),
+            hashes=tried("source_hashes", _hashes, {}),
             counters_fell=tried("engine_counters", _fallen, {}),
         )
     finally:
@@ -198,6 +204,11 @@ def _lives(client: Client, store: ClickHouse) -> Mapping[SourceId, LifeFacts]:
         )
         for row in rows
     }
+
+
+def _hashes(client: Client, store: ClickHouse) -> Mapping[SourceId, HashFacts]:
+    rows = client.query(_HASHES.format(database=store.database)).result_rows
+    return {(row[0], row[1]): HashFacts(bool(row[2]), frozenset(row[3])) for row in rows}
 
 
 def _fallen(client: Client, store: ClickHouse) -> Mapping[SourceId, tuple[float, ...]]:

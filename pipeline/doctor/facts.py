@@ -124,6 +124,16 @@ class LifeFacts:
 
 
 @dataclass(frozen=True)
+class HashFacts:
+    """With whom the present life of a source was found to hash alike, from `source_hashes`."""
+
+    alone: bool
+    """With nobody, though its traffic and that of others keep coming back to first blocks."""
+    groups: frozenset[str]
+    """Sources that have one in common hash alike."""
+
+
+@dataclass(frozen=True)
 class StoreFacts:
     """What the tables told."""
 
@@ -139,6 +149,7 @@ class StoreFacts:
     health: Mapping[SourceId, HealthFacts] = field(default_factory=dict)
     """Of the last hour."""
     lives: Mapping[SourceId, LifeFacts] = field(default_factory=dict)
+    hashes: Mapping[SourceId, HashFacts] = field(default_factory=dict)
     counters_fell: Mapping[SourceId, tuple[float, ...]] = field(default_factory=dict)
     """When the engine's own counters were lower than before, within the last hour."""
 

@@ -1,10 +1,10 @@
-"""Whether block hashes of replicas that are counted together can be equal at all. Pure."""
+"""Whether block hashes of replicas that are counted together can be equal at all, and are. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.doctor.facts import Facts, LifeFacts
+from pipeline.doctor.facts import Facts, LifeFacts, SourceId
 from pipeline.doctor.finding import Finding
 
 
@@ -36,3 +36,51 @@ def hash_findings(facts: Facts) -> Iterator[Finding]:
                 "",
                 subjects,
             )
+    yield from _found(facts)
+
+
+def _found(facts: Facts) -> Iterator[Finding]:
+    """Yield what the hashes themselves show, domain by domain."""
+    alone: dict[str, list[str]] = {}
+    alike: dict[str, list[tuple[frozenset[str], list[str]]]] = {}
+    for source, hashes in sorted(facts.store.hashes.items()):
+        life = facts.store.lives.get(source)
+        if life is None or life.closed_at is not None:
+            continue
+        if hashes.alone:
+            alone.setdefault(life.hash_domain, []).append(_name(source))
+            continue
+        # Groups differ from shard to shard: one in common is enough, and joins those known before.
+        groups, members = hashes.groups, [_name(source)]
+        others: list[tuple[frozenset[str], list[str]]] = []
+        for known, names in alike.get(life.hash_domain, []):
+            if known & groups:
+                groups, members = known | groups, names + members
+            else:
+                others.append((known, names))
+        alike[life.hash_domain] = [*others, (groups, members)]
+    for domain, names in alone.items():
+        yield Finding(
+            "hashes-not-comparable",
+            "problem",
+            f"hash domain {domain}: these share no first block with any other replica, though the traffic of "
+            "both keeps coming back to first blocks; what they fill counts as unknown, not as cold",
+            "the same hash algorithm and PYTHONHASHSEED for all, or a `hash_scheme` of its own; with routing "
+            "by session and no common prompt it is no fault: `fleet.compare_after = 0`",
+            tuple(names),
+        )
+    for domain, groups_of in alike.items():
+        pairs = [" ".join(names) for _, names in groups_of if len(names) > 1]
+        if len(pairs) > 1:
+            yield Finding(
+                "hash-groups",
+                "note",
+                f"hash domain {domain} falls into groups that share nothing with each other: "
+                + "; ".join(pairs),
+                "",
+                tuple(" ".join(pairs).split()),
+            )
+
+
+def _name(source: SourceId) -> str:
+    return f"{source[0]}/{source[1]}"

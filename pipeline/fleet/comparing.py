@@ -152,7 +152,7 @@ class Comparing:
 
     def meet(self, changes: Changes, sources: I64, spaces: U32, groups: U64) -> None:
         """Follow the fills of a record; `sources`, `spaces` and `groups` are those of its pieces."""
-        self.moved |= 0 < _meet(
+        met = _meet(
             self.firsts,
             self.parents,
             self.members,
@@ -165,6 +165,7 @@ class Comparing:
             spaces,
             groups,
         )
+        self.moved |= met > 0
 
     def forget(self, number: int) -> None:
         """Give a source's number back; who hashed like it keeps that proof."""

@@ -338,7 +338,11 @@ def _cause(
             return EVICTED_ELSEWHERE
         if blocks[block].cleared > 0:
             return CLEARED_BEFORE
-    if pieces.alone[piece] != 0 or pieces.trusts[piece] != 0 or changes.times[at] < pieces.unsure_until[piece]:
+    if (
+        pieces.alone[piece] != 0
+        or pieces.trusts[piece] != 0
+        or changes.times[at] < pieces.unsure_until[piece]
+    ):
         return UNKNOWN
     return COLD
 

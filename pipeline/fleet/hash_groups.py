@@ -26,7 +26,9 @@ class HashGroups:
         rows: list[Row] = []
         said: dict[tuple[str, int], _Said] = {}
         for name, source in self._sources.by_name.items():
-            standing = self._comparing.standings[source.number]
+            standing = self._comparing.standings.get(source.number)
+            if standing is None:  # known from a base that says nothing of hashes
+                continue
             said[name] = (
                 standing.domain,
                 standing.model,

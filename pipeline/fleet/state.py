@@ -109,6 +109,8 @@ class FleetState:
         self._settings = settings
         self._carry_windows = int(carry_seconds // windows.WINDOW_SECONDS)
         self._rows: list[Row] = []
+        self._applied = 0
+        """Offset of the last record."""
         self._saved_offset = 0
         self._bases = Bases(self)
 
@@ -139,6 +141,7 @@ class FleetState:
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply the record at `offset`."""
         self.next_offset = offset + 1
+        self._applied = offset
         builder = _Building(self)
         for source in record.sources:
             builder.add(source)
@@ -261,7 +264,7 @@ class FleetState:
         if window != NO_WINDOW:
             carried = min(windows.window_of(now), window + self._carry_windows)
             rows += self.open.redundancy(max(window, carried), self._trusts(), again=True)
-        rows += self._hash_groups.changed(self.next_offset - 1)
+        rows += self._hash_groups.changed(self._applied)
         self._forget_sources()
         checkpoints = self._bases.take(now)
         if not rows and not checkpoints and self.next_offset == self._saved_offset:

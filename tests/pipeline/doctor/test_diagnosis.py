@@ -13,6 +13,7 @@ from pipeline.doctor.diagnosis import diagnose
 from pipeline.doctor.facts import (
     Facts,
     GroupFacts,
+    HashFacts,
     HealthFacts,
     KafkaFacts,
     LifeFacts,
@@ -22,6 +23,7 @@ from pipeline.doctor.facts import (
     TopicFacts,
 )
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
+from pipeline.doctor.hash_checks import hash_findings
 from pipeline.doctor.report import as_json, as_text
 
 NOW = 1_800_000_000.0
@@ -165,6 +167,12 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("counters-fell", "problem", store(counters_fell={A: (NOW - 1000,)}), ("a/0",)),
     ("hashes-differ", "problem", life(engine="sglang"), ("a/0", "b/0")),
     ("hashes-may-differ", "note", life(wire_era="array-8"), ("a/0", "b/0")),
+    (
+        "hashes-not-comparable",
+        "problem",
+        store(hashes={A: HashFacts(True, frozenset({"a/0@1"})), B: HashFacts(False, frozenset({"b/0@1"}))}),
+        ("a/0",),
+    ),
     ("no-source", "unknown", Facts(NOW, (), KafkaFacts("k", log_seconds=90.0), StoreFacts("c")), ()),
 ]
 
@@ -270,3 +278,16 @@ def test_unavailable_parts_are_one_finding_each() -> None:
     findings = diagnose(facts)
     assert [finding.code for finding in findings] == ["kafka-unavailable", "store-unavailable"]
     assert all(isinstance(finding, Finding) for finding in findings)
+
+
+def test_hash_groups_of_several_shards_are_joined() -> None:
+    groups = {"a": {"a"}, "b": {"b"}, "c": {"a", "b"}, "d": {"d"}, "e": {"d", "e"}, "lonely": {"x"}}
+    sources = [(name, 0) for name in groups]
+    facts = store(
+        lives=dict.fromkeys(sources, OPEN),
+        hashes={source: HashFacts(False, frozenset(groups[source[0]])) for source in sources},
+    )
+    (finding,) = hash_findings(facts)
+    assert (finding.code, finding.severity) == ("hash-groups", "note")
+    assert finding.message.endswith(": a/0 b/0 c/0; d/0 e/0")
+    assert finding.subjects == ("a/0", "b/0", "c/0", "d/0", "e/0")

@@ -19,14 +19,14 @@ from pipeline import migrations, topics
 from pipeline.checkpoints import CheckpointLog, Record
 from pipeline.doctor.diagnosis import diagnose
 from pipeline.doctor.examine import examine
-from pipeline.doctor.facts import Facts, LogFacts, PositionFacts
+from pipeline.doctor.facts import Facts, HashFacts, LogFacts, PositionFacts
 from pipeline.doctor.finding import exit_code
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
 from pipeline.tables import Tables
 from schemas.events import Batch, EventsRecord, SourceStatus
 from schemas.positions import PositionRecord
-from schemas.rows import EngineCountersRow, Row, SourceRow, StreamHealthRow
+from schemas.rows import EngineCountersRow, HashGroupRow, Row, SourceRow, StreamHealthRow
 from schemas.settings import ClickHouse, Kafka, Replica, Settings
 
 SECONDS = 15.0
@@ -148,6 +148,11 @@ async def test_tables_tell_of_each_source(settings: Settings) -> None:
         source_row(now, closed_at=then, closed_reason="superseded"),
         source_row(now, incarnation=9, trust="degraded", trust_since=then, engine="sglang"),
     ]
+    rows += [
+        # A shard's match outweighs what another one misses; what was said of an earlier life says nothing.
+        HashGroupRow("m/x/default", "m", "a", 0, shard, incarnation, f"{shard}", alike, alone, version=shard)
+        for shard, incarnation, alike, alone in ((0, 9, 0, True), (1, 9, 2, False), (2, 7, 0, True))
+    ]
     for seconds, queries in ((90.0, 50), (60.0, 80), (30.0, 20)):
         at = datetime.fromtimestamp(now - seconds, timezone.utc)
         rows.append(EngineCountersRow(at, "m", "a", 0, queries, *[None] * 6, version=1))
@@ -156,6 +161,7 @@ async def test_tables_tell_of_each_source(settings: Settings) -> None:
     tables.close()
     facts = (await examine(settings, SECONDS)).store
     assert facts.unanswered == {}
+    assert facts.hashes == {("a", 0): HashFacts(False, frozenset({"0", "1"}))}
     assert facts.written_at is not None
     assert abs(facts.written_at - now) < 30
     health = facts.health["a", 0]

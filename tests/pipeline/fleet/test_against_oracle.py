@@ -68,12 +68,20 @@ def compared(records: list[ResidencyRecord], rows: list[Any], fleet: Fleet) -> F
     st.sampled_from([2_000_000, 3, 1]),
     st.integers(1, 9),
     st.lists(st.integers(0, 60), max_size=3),
+    st.sampled_from([0, 1, 2, 5]),
+    st.sets(st.integers(0, 3)),
 )
 def test_rows_are_those_of_the_recount(
-    walk: Any, horizon: float, ghosts: int, every: int, killed: list[int]
+    walk: Any,
+    horizon: float,
+    ghosts: int,
+    every: int,
+    killed: list[int],
+    compare_after: int,
+    salted: set[int],
 ) -> None:
-    records = records_of(walk)
-    fleet = Fleet(horizon_seconds=horizon, max_ghosts=ghosts)
+    records = records_of(walk, salted)
+    fleet = Fleet(horizon_seconds=horizon, max_ghosts=ghosts, compare_after=compare_after)
     rows = rows_of(records, fleet, every=every, killed=tuple(killed))
     findings = compared(records, rows, fleet)
     assert findings.equal, findings.kept[:3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 from hypothesis import strategies as st
@@ -47,7 +48,9 @@ walks = st.lists(steps, max_size=150)
 class Fleet:
     """Turns steps into records; remembers what is resident so that most changes are real ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, salted: Collection[int] = ()) -> None:
+        """`salted`: sources whose engine hashes with another seed in each of its lives."""
+        self.salted = salted
         self.at = START
         self.records: list[ResidencyRecord] = []
         self.incarnations: defaultdict[int, int] = defaultdict(lambda: 1)
@@ -116,7 +119,10 @@ class Fleet:
                 source % 2,
                 incarnation,
                 self.trusts[source],
-                [_packed(*pool, changes, stored_known=how != 3) for pool, changes in pools.items()],
+                [
+                    _packed(*pool, changes, stored_known=how != 3, seed=self._seed(source, incarnation))
+                    for pool, changes in pools.items()
+                ],
             )
             for (source, incarnation), pools in self.waiting.items()
         ]
@@ -125,9 +131,13 @@ class Fleet:
             if part:
                 self.records.append(ResidencyRecord(0, 0, len(self.records), part))
 
+    def _seed(self, source: int, incarnation: int) -> int:
+        """Added to hashes: what was one block has the same place among first blocks then."""
+        return (source + 4 * incarnation) << 15 if source in self.salted else 0
+
 
 def _packed(
-    medium: str, group: int, changes: list[tuple[int, int, float, int, int]], *, stored_known: bool
+    medium: str, group: int, changes: list[tuple[int, int, float, int, int]], *, stored_known: bool, seed: int
 ) -> ResidencyChanges:
     blocks, kinds, times, sizes, stored = zip(*changes, strict=True)
     count = len(changes)
@@ -135,7 +145,7 @@ def _packed(
     packed = ResidencyChanges(
         medium,
         group,
-        struct.pack(f">{count}Q", *blocks),
+        struct.pack(f">{count}Q", *(block + seed for block in blocks)),
         bytes(kinds),
         struct.pack(f"<{count}d", *times),
         struct.pack(f"<{count}I", *sizes),
@@ -146,16 +156,18 @@ def _packed(
     if medium == "gpu":
         chains = [CHAINS[block] for block, kind, *_ in changes if kind == FILLED]
         # Now and then a source does not know where its chains begin.
-        packed.roots = struct.pack(f">{len(chains)}Q", *(root * (times[0] % 7 > 1) for root, _, _ in chains))
+        packed.roots = struct.pack(
+            f">{len(chains)}Q", *((root and root + seed) * (times[0] % 7 > 1) for root, _, _ in chains)
+        )
         packed.depths = struct.pack(f"<{len(chains)}H", *(depth for _, depth, _ in chains))
         packed.loras = ["sql", "poems"]
         packed.lora_codes = struct.pack(f"<{len(chains)}H", *(lora for _, _, lora in chains))
     return packed
 
 
-def records_of(walk: list[Any]) -> list[ResidencyRecord]:
+def records_of(walk: list[Any], salted: Collection[int] = ()) -> list[ResidencyRecord]:
     """Return the records of a walk."""
-    fleet = Fleet()
+    fleet = Fleet(salted)
     for step in walk:
         fleet.step(*step)
     fleet.cut(1)
