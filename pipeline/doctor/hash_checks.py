@@ -70,7 +70,7 @@ def _found(facts: Facts) -> Iterator[Finding]:
             tuple(names),
         )
     for domain, groups_of in alike.items():
-        pairs = [" ".join(names) for _, names in groups_of if len(names) > 1]
+        pairs = sorted(" ".join(sorted(names)) for _, names in groups_of if len(names) > 1)
         if len(pairs) > 1:
             yield Finding(
                 "hash-groups",
