@@ -146,7 +146,7 @@ def test_five_hundred_replicas_with_long_names_fit(served: Served, visit: Open) 
     for board in BOARDS:
         begun = time.monotonic()
         tab.open(f"board={board.id}&from={start}&to={start + 59}&refresh=0&model=many")
-        assert time.monotonic() - begun < 10, board.id
+        assert time.monotonic() - begun < 15, board.id
         assert tab.fits(SIZE["width"])
         for panel in board.panels:
             section = tab.page.locator(f"#{panel.id}")
