@@ -110,7 +110,7 @@ CAPACITY_LOSS = Alert(
     "cache, or a lower tier, would have saved them.",
     sql=f"""
 SELECT model, sum(capacity_share * filled_tokens) / nullIf(sum(filled_tokens), 0) AS value
-FROM hit_potential({RANGE})
+FROM hit_potential_series({RANGE})
 GROUP BY model
 HAVING isNotNull(value)""",
     above=0.25,
@@ -127,7 +127,7 @@ ROUTING_LOSS = Alert(
     "time.",
     sql=f"""
 SELECT model, sum(routing_share * filled_tokens) / nullIf(sum(filled_tokens), 0) AS value
-FROM hit_potential({RANGE})
+FROM hit_potential_series({RANGE})
 GROUP BY model
 HAVING isNotNull(value)""",
     above=0.25,

@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS {database}.occupancy_1m
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
 PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfDay(window), model, replica, dp_rank, medium, group_idx, block_size, window)
+ORDER BY (toStartOfHour(window), model, replica, dp_rank, medium, group_idx, block_size, window)
 TTL window + INTERVAL 60 DAY DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
@@ -86,7 +86,7 @@ CREATE TABLE IF NOT EXISTS {database}.flow_1m
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
 PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfDay(window), model, replica, dp_rank, medium, group_idx, window)
+ORDER BY (toStartOfHour(window), model, replica, dp_rank, medium, group_idx, window)
 TTL window + INTERVAL 60 DAY DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
@@ -148,7 +148,7 @@ CREATE TABLE IF NOT EXISTS {database}.stream_health_1m
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
 PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfDay(window), model, replica, dp_rank, window)
+ORDER BY (toStartOfHour(window), model, replica, dp_rank, window)
 TTL window + INTERVAL 60 DAY DELETE
 SETTINGS ttl_only_drop_parts = 1;
 

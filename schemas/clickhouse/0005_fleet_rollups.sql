@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS {database}.fills_1m
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
 PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfDay(window), hash_domain, model, replica, dp_rank, group_idx, window)
+ORDER BY (toStartOfHour(window), hash_domain, model, replica, dp_rank, group_idx, window)
 TTL window + INTERVAL 60 DAY DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
@@ -103,7 +103,7 @@ CREATE TABLE IF NOT EXISTS {database}.redundancy_1m
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
 PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfDay(window), hash_domain, model, medium, group_idx, window)
+ORDER BY (toStartOfHour(window), hash_domain, model, medium, group_idx, window)
 TTL window + INTERVAL 60 DAY DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
@@ -148,7 +148,7 @@ CREATE TABLE IF NOT EXISTS {database}.capacity_curve_1m
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
 PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfDay(window), hash_domain, model, replica, dp_rank, group_idx, window)
+ORDER BY (toStartOfHour(window), hash_domain, model, replica, dp_rank, group_idx, window)
 TTL window + INTERVAL 60 DAY DELETE
 SETTINGS ttl_only_drop_parts = 1;
 

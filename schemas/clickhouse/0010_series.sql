@@ -1,7 +1,22 @@
--- Reading history for a picture: the finest table that is small enough for the range, chosen by its length, so that
--- a panel costs about the same whether it shows an hour or a year. `time` is the start of the point a window belongs
--- to and `width` its length in seconds: `step`, rounded up to whole windows. The arms whose range does not fit have a
--- condition that is constant and false: nothing of them is read.
+-- Reading history for a picture: the finest table that is small enough, so that a panel costs about the same whether
+-- it shows an hour or a year, ten replicas or thousands. `time` is the start of the point a window belongs to and
+-- `width` its length in seconds: `step`, rounded up to whole windows. The arms that were not chosen have a condition
+-- that is constant and false: nothing of them is read.
+
+-- Length of the windows to read for a range: at most 100,000 windows of sources from the ten-second tables (which
+-- hold up to eight rows for each, one a shard), 400,000 from the minute tables, and never more than two hours and a day.
+CREATE VIEW IF NOT EXISTS {database}.finest AS
+SELECT
+    dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) AS length,
+    uniq(replica, dp_rank) AS sources,
+    multiIf(
+        length <= 7200 AND sources * length <= 10 * 100000, 10,
+        length <= 86400 AND sources * length <= 60 * 400000, 60,
+        3600
+    ) AS seconds
+FROM {database}.sources
+WHERE opened_at <= {to:DateTime('UTC')}
+    AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')});
 
 CREATE VIEW IF NOT EXISTS {database}.occupancy_series AS
 SELECT
@@ -11,7 +26,7 @@ SELECT
     model, replica, dp_rank, medium, group_idx, block_size, entries, blocks, tokens,
     covered_blocks, capacity_blocks, store_only, trust
 FROM {database}.occupancy_10s FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 7200
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 10
     AND window >= {from:DateTime('UTC')}
     AND window <= {to:DateTime('UTC')}
     AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
@@ -24,12 +39,11 @@ SELECT
     model, replica, dp_rank, medium, group_idx, block_size, entries, blocks, tokens,
     covered_blocks, capacity_blocks, store_only, trust
 FROM {database}.occupancy_1m FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 7200
-    AND dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 60
     AND window >= toStartOfMinute({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
-    AND toStartOfDay(window) >= toStartOfDay({from:DateTime('UTC')})
-    AND toStartOfDay(window) <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
 UNION ALL
 SELECT
     window,
@@ -38,7 +52,7 @@ SELECT
     model, replica, dp_rank, medium, group_idx, block_size, entries, blocks, tokens,
     covered_blocks, capacity_blocks, store_only, trust
 FROM {database}.occupancy_1h FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 3600
     AND window >= toStartOfHour({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
     AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
@@ -53,7 +67,7 @@ SELECT
     filled_blocks, removed_blocks, evicted_blocks, evicted_tokens, cleared_blocks, expired_blocks, reannounced_blocks,
     unknown_removed_blocks, lifetime_hist, trust
 FROM {database}.flow_10s FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 7200
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 10
     AND window >= {from:DateTime('UTC')}
     AND window <= {to:DateTime('UTC')}
     AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
@@ -67,12 +81,11 @@ SELECT
     filled_blocks, removed_blocks, evicted_blocks, evicted_tokens, cleared_blocks, expired_blocks, reannounced_blocks,
     unknown_removed_blocks, lifetime_hist, trust
 FROM {database}.flow_1m FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 7200
-    AND dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 60
     AND window >= toStartOfMinute({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
-    AND toStartOfDay(window) >= toStartOfDay({from:DateTime('UTC')})
-    AND toStartOfDay(window) <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
 UNION ALL
 SELECT
     window,
@@ -82,7 +95,7 @@ SELECT
     filled_blocks, removed_blocks, evicted_blocks, evicted_tokens, cleared_blocks, expired_blocks, reannounced_blocks,
     unknown_removed_blocks, lifetime_hist, trust
 FROM {database}.flow_1h FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 3600
     AND window >= toStartOfHour({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
     AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
@@ -97,7 +110,7 @@ SELECT
     peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
     regret_hist, sampled_one_in, trust
 FROM {database}.fills_10s FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 7200
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 10
     AND window >= {from:DateTime('UTC')}
     AND window <= {to:DateTime('UTC')}
     AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
@@ -111,12 +124,11 @@ SELECT
     peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
     regret_hist, sampled_one_in, trust
 FROM {database}.fills_1m FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 7200
-    AND dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 60
     AND window >= toStartOfMinute({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
-    AND toStartOfDay(window) >= toStartOfDay({from:DateTime('UTC')})
-    AND toStartOfDay(window) <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
 UNION ALL
 SELECT
     window,
@@ -126,7 +138,7 @@ SELECT
     peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
     regret_hist, sampled_one_in, trust
 FROM {database}.fills_1h FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 3600
     AND window >= toStartOfHour({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
     AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
@@ -140,7 +152,7 @@ SELECT
     hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
     unique_tokens, physical_tokens, sampled_one_in, trust
 FROM {database}.redundancy_10s FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 7200
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 10
     AND window >= {from:DateTime('UTC')}
     AND window <= {to:DateTime('UTC')}
     AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
@@ -153,12 +165,11 @@ SELECT
     hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
     unique_tokens, physical_tokens, sampled_one_in, trust
 FROM {database}.redundancy_1m FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 7200
-    AND dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 60
     AND window >= toStartOfMinute({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
-    AND toStartOfDay(window) >= toStartOfDay({from:DateTime('UTC')})
-    AND toStartOfDay(window) <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
 UNION ALL
 SELECT
     window,
@@ -167,7 +178,7 @@ SELECT
     hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
     unique_tokens, physical_tokens, sampled_one_in, trust
 FROM {database}.redundancy_1h FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 3600
     AND window >= toStartOfHour({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
     AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
@@ -182,7 +193,7 @@ SELECT
     replayed_batches, lost_batches, undecodable_events, restarts, incarnation, last_seq, lag_seconds, connected,
     drift_blocks, trust, trust_since
 FROM {database}.stream_health_10s FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 7200
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 10
     AND window >= {from:DateTime('UTC')}
     AND window <= {to:DateTime('UTC')}
     AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
@@ -196,12 +207,11 @@ SELECT
     replayed_batches, lost_batches, undecodable_events, restarts, incarnation, last_seq, lag_seconds, connected,
     drift_blocks, trust, trust_since
 FROM {database}.stream_health_1m FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 7200
-    AND dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) <= 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 60
     AND window >= toStartOfMinute({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
-    AND toStartOfDay(window) >= toStartOfDay({from:DateTime('UTC')})
-    AND toStartOfDay(window) <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
 UNION ALL
 SELECT
     window,
@@ -211,7 +221,7 @@ SELECT
     replayed_batches, lost_batches, undecodable_events, restarts, incarnation, last_seq, lag_seconds, connected,
     drift_blocks, trust, trust_since
 FROM {database}.stream_health_1h FINAL
-WHERE dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) > 86400
+WHERE (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) = 3600
     AND window >= toStartOfHour({from:DateTime('UTC')})
     AND window <= {to:DateTime('UTC')}
     AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})

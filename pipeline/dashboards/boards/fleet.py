@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pipeline.dashboards.boards.causes import CAUSE_COLOURS, filled_by_cause
 from pipeline.dashboards.panel import Board, Panel, Section, Threshold
-from pipeline.dashboards.queries import LATEST, MAIN_GROUPS, MODELS, RANGE, SERIES, TOP, gpu_pools
+from pipeline.dashboards.queries import LATEST, MODELS, RANGE, SERIES, TOP, gpu_pools
 
 TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b"}
 MEDIUM_COLOURS = {"gpu": "#3f7fdb", "cpu": "#8f6bd6", "disk": "#7a8794", "capacity": "#9aa5b1"}
@@ -146,58 +147,12 @@ ORDER BY time, trust""",
     colours=TRUST_COLOURS,
 )
 
-CAUSE_COLOURS = {
-    "routing": "#3f7fdb",
-    "routing or capacity": "#6fa8dc",
-    "capacity": "#d9822b",
-    "warm-up": "#8f6bd6",
-    "lower tier": "#4db6ac",
-    "cold": "#9aa5b1",
-    "unknown": "#d1495b",
-}
 HIT_COLOURS = {
     "actual": "#2f9e6e",
     "more cache": CAUSE_COLOURS["capacity"],
     "and better routing": CAUSE_COLOURS["routing"],
 }
-CAUSES = """
-    sum(peer_tokens) AS routing,
-    sum(peer_and_evicted_tokens) AS `routing or capacity`,
-    sum(evicted_tokens) + sum(evicted_elsewhere_tokens) AS capacity,
-    sum(cleared_tokens) AS `warm-up`,
-    sum(promoted_tokens) AS `lower tier`,
-    sum(cold_tokens) AS cold,
-    sum(unknown_tokens) AS unknown"""
-"""Figures of the fills of a range, by what would have saved them."""
-CAUSES_EXPLAINED = (
-    "routing: another replica held the block; capacity: it had been evicted within the horizon; routing or "
-    "capacity: both; warm-up: lost by a clear or restart; lower tier: it came back from one; cold: not seen "
-    "in the fleet within the horizon; unknown: the history that would tell is not complete. docs/figures.md "
-    "defines each."
-)
-
-
-def rates(causes: str) -> str:
-    """Return the columns of `causes` as tokens a second of a point in time."""
-    return causes.replace(" AS ", " / any(width) AS ").replace(") + sum", ") / any(width) + sum")
-
-
-FILLS = Panel(
-    id="fleet-fills",
-    title="Prefill work by what would have saved it",
-    description=f"Tokens filled into the GPU cache a second. {CAUSES_EXPLAINED}",
-    unit="tokens/s",
-    kind="stacked",
-    width=16,
-    height=9,
-    sql=f"""
-SELECT time,{rates(CAUSES)}
-FROM fills_series({SERIES})
-WHERE {MODELS} AND {MAIN_GROUPS}
-GROUP BY time
-ORDER BY time""",
-    colours=CAUSE_COLOURS,
-)
+FILLS = filled_by_cause("fleet-fills", MODELS, width=16, height=9)
 
 HIT_RATES = Panel(
     id="fleet-hit-rates",
@@ -216,7 +171,7 @@ SELECT
     sum(hit_tokens) / nullIf(sum(queried_tokens), 0) AS actual,
     sum(own_ideal_hit_rate * queried_tokens) / nullIf(sum(queried_tokens), 0) AS `more cache`,
     sum(ideal_hit_rate * queried_tokens) / nullIf(sum(queried_tokens), 0) AS `and better routing`
-FROM hit_potential({RANGE})
+FROM hit_potential_series({RANGE})
 WHERE {MODELS} AND queried_tokens > 0
 GROUP BY model
 ORDER BY model""",
@@ -267,7 +222,7 @@ SELECT
     round(100 * unknown_share, 1) AS `unknown %`,
     round(100 * actual_hit_rate, 1) AS `hit rate %`,
     toString(trust) AS trust
-FROM hit_potential({RANGE})
+FROM hit_potential_series({RANGE})
 WHERE {MODELS}
 ORDER BY avoidable DESC, model, replica
 LIMIT {TOP}""",

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from pipeline.dashboards.boards.fleet import CAUSE_COLOURS, CAUSES, CAUSES_EXPLAINED, rates
+from pipeline.dashboards.boards.causes import CAUSE_COLOURS, causes, filled_by_cause
 from pipeline.dashboards.boards.replica import RESTARTS
 from pipeline.dashboards.panel import Board, Panel, Section
 from pipeline.dashboards.queries import CHOSEN, MAIN_GROUPS, RANGE, SERIES, TOP, gpu_pools
 
-FILLS = Panel(
-    id="model-fills",
-    title="Prefill work by what would have saved it",
-    description=f"Tokens filled into the GPU cache a second. {CAUSES_EXPLAINED}",
-    unit="tokens/s",
-    kind="stacked",
-    width=12,
-    sql=f"""
-SELECT time,{rates(CAUSES)}
-FROM fills_series({SERIES})
-WHERE {CHOSEN} AND {MAIN_GROUPS}
-GROUP BY time
-ORDER BY time""",
-    colours=CAUSE_COLOURS,
-)
+FILLS = filled_by_cause("model-fills", CHOSEN)
 
 BY_REPLICA = Panel(
     id="model-replicas",
     title="The same by replica",
-    description=f"Tokens filled in the range by cause, for the {TOP} replicas that filled most.",
+    description=f"Tokens filled in the range by cause, for the {TOP} replicas that filled most "
+    "and all others together.",
     unit="tokens",
     kind="bar",
     width=12,
     sql=f"""
-SELECT replica,{CAUSES}
-FROM hit_potential({RANGE})
+WITH top AS
+(
+    SELECT replica
+    FROM hit_potential_series({RANGE})
+    WHERE {CHOSEN}
+    GROUP BY replica
+    ORDER BY sum(filled_tokens) DESC, replica
+    LIMIT {TOP}
+)
+SELECT if(fills.replica IN top, fills.replica, 'others') AS replica,{causes()}
+FROM hit_potential_series({RANGE}) AS fills
 WHERE {CHOSEN}
 GROUP BY replica
-ORDER BY sum(filled_tokens) DESC, replica
-LIMIT {TOP}""",
+ORDER BY replica = 'others', sum(filled_tokens) DESC, replica""",
     colours=CAUSE_COLOURS,
 )
 
@@ -71,7 +66,7 @@ FROM
             any(filled_tokens) AS filled,
             max(extra_bytes / extra_tokens) AS token_bytes,
             arrayMap(point -> point.2, arraySort(groupArray((extra_tokens, saved_tokens)))) AS curve
-        FROM capacity_gain({RANGE})
+        FROM capacity_gain_series({RANGE})
         WHERE {CHOSEN}
         GROUP BY hash_domain, model, replica
     )
@@ -122,7 +117,8 @@ REGRET = Panel(
 FULLNESS = Panel(
     id="model-fullness",
     title="GPU cache in use by replica",
-    description=f"Cached entries as a share of the capacity, for the {TOP} fullest replicas that report one.",
+    description=f"Cached entries as a share of the capacity, for the {TOP} fullest replicas that report one "
+    "and all others together.",
     unit="share",
     kind="timeseries",
     width=12,
@@ -130,10 +126,8 @@ FULLNESS = Panel(
 WITH per_source AS
 ({gpu_pools(f"occupancy_series({SERIES})", CHOSEN, "time")}
     HAVING capacity > 0
-)
-SELECT time, replica, sum(entries) / sum(capacity) AS full
-FROM per_source
-WHERE replica IN
+),
+top AS
 (
     SELECT replica
     FROM per_source
@@ -141,6 +135,11 @@ WHERE replica IN
     ORDER BY sum(entries) / sum(capacity) DESC, replica
     LIMIT {TOP}
 )
+SELECT
+    time,
+    if(sources.replica IN top, sources.replica, 'others') AS replica,
+    sum(entries) / sum(capacity) AS full
+FROM per_source AS sources
 GROUP BY time, replica
 ORDER BY time, replica""",
 )

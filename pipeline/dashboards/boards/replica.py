@@ -103,22 +103,31 @@ ORDER BY opened DESC
 LIMIT 100""",
 )
 
+NAMED = """concat(
+        arrayStringConcat(
+            arraySlice(arraySort(groupUniqArray(concat(replica, '/', toString(dp_rank)))), 1, 3), ', '
+        ),
+        if(
+            uniqExact(replica, dp_rank) > 3,
+            concat(' and ', toString(uniqExact(replica, dp_rank) - 3), ' more'),
+            ''
+        )
+    )"""
+"""The streams of a point of time, the first three by name."""
+
 RESTARTS = Annotation(
     id="restarts",
     title="Restarts and clears",
     sql=f"""
-SELECT window AS time, concat(replica, '/', toString(dp_rank), ' restarted') AS text
+SELECT min(window) AS time, concat({NAMED}, ' restarted') AS text
 FROM stream_health_series({SERIES})
 WHERE restarts > 0 AND {CHOSEN}
+GROUP BY stream_health_series.time
 UNION ALL
-SELECT
-    window AS time,
-    concat(replica, '/', toString(dp_rank), ' lost ', toString(sum(cleared_blocks)), ' blocks') AS text
+SELECT min(window) AS time, concat({NAMED}, ' lost ', toString(sum(cleared_blocks)), ' blocks') AS text
 FROM flow_series({SERIES})
 WHERE cleared_blocks > 0 AND {CHOSEN}
-GROUP BY time, replica, dp_rank
-ORDER BY time
-LIMIT 200""",
+GROUP BY flow_series.time""",
 )
 
 BOARD = Board(

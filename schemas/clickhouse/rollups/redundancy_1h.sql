@@ -25,7 +25,7 @@ SELECT
 FROM {database}.redundancy_1m AS fine FINAL
 WHERE fine.window >= {from:DateTime('UTC')}
     AND fine.window < {to:DateTime('UTC')}
-    AND toStartOfDay(fine.window) >= toStartOfDay({from:DateTime('UTC')})
-    AND toStartOfDay(fine.window) < {to:DateTime('UTC')}
+    AND toStartOfHour(fine.window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(fine.window) < {to:DateTime('UTC')}
     AND has({periods:Array(DateTime('UTC'))}, toStartOfHour(fine.window))
 GROUP BY window, fine.hash_domain, fine.model, fine.medium, fine.group_idx

@@ -13,6 +13,7 @@ from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.layout import placed
 from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
+from pipeline.dashboards.queries import TOP
 from pipeline.local.store.embedded import EmbeddedStore
 from schemas.rows import CapacityCurveRow
 from tests.pipeline.dashboards.conftest import HOUR, RunSql, migrated, runner, window_rows, write_rows
@@ -95,12 +96,38 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert {row[1:] for row in rows("health-timeline")} == {("b/0", "complete"), ("b/0", "degraded")}
     assert [row[1] for row in rows("health-streams")] == ["b"]
     lost = filled("restarts", ANNOTATIONS["restarts"].sql).result_rows
-    assert sorted(text for _, text in lost) == [
-        "a/0 lost 30 blocks",
-        "a/0 restarted",
-        "b/0 lost 30 blocks",
-        "b/0 restarted",
-    ]
+    assert sorted(text for _, text in lost) == ["a/0, b/0 lost 60 blocks", "a/0, b/0 restarted"]
+
+
+def test_what_has_no_place_of_its_own_is_in_others(filled: RunSql) -> None:
+    causes = (21600, 0, 7200, 3600, 0, 3600, 0)
+    for panel, one in (("model-replicas", ("a", *causes)), ("model-fullness", ("a", 0.5))):
+        whole = filled(panel, PANELS[panel].sql).result_rows
+        narrow = PANELS[panel].sql.replace(f"LIMIT {TOP}", "LIMIT 1")
+        named = filled(panel, narrow).result_rows
+        shift = len(whole[0]) - len(one)
+        assert {row[shift:] for row in named} == {one, ("others", *one[1:])}
+        assert len(named) == len(whole)
+
+
+def test_a_large_fleet_is_shown_from_coarser_tables(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    run = runner(store, settings)
+
+    def seconds(hours: float) -> int:
+        start = HOUR - timedelta(hours=hours)
+        sql = "SELECT seconds FROM finest(from = {from:DateTime}, to = {to:DateTime})"
+        chosen: int = run("finest", sql, **{"from": start, "to": HOUR}).result_rows[0][0]
+        return chosen
+
+    ranges = (0.1, 0.25, 2, 3, 6, 24, 25)
+    assert [seconds(hours) for hours in ranges] == [10, 10, 10, 60, 60, 60, 3600]
+    run(
+        "sources",
+        "INSERT INTO sources (model, replica, opened_at, trust) SELECT 'm', toString(number),"
+        " toDateTime64('2020-01-01 00:00:00', 3, 'UTC'), 'complete' FROM numbers(2000)",
+    )
+    assert [seconds(hours) for hours in ranges] == [10, 60, 60, 60, 3600, 3600, 3600]
 
 
 def test_ranges_agree_where_the_figures_are_sums(filled: RunSql) -> None:

@@ -1,0 +1,64 @@
+"""Prefill work by what would have saved it: the pictures of it that boards share."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.panel import Panel
+from pipeline.dashboards.queries import MAIN_GROUPS, SERIES
+
+CAUSE_COLOURS = {
+    "routing": "#3f7fdb",
+    "routing or capacity": "#6fa8dc",
+    "capacity": "#d9822b",
+    "warm-up": "#8f6bd6",
+    "lower tier": "#4db6ac",
+    "cold": "#9aa5b1",
+    "unknown": "#d1495b",
+}
+CAUSE_TOKENS = {
+    "routing": ("peer_tokens",),
+    "routing or capacity": ("peer_and_evicted_tokens",),
+    "capacity": ("evicted_tokens", "evicted_elsewhere_tokens"),
+    "warm-up": ("cleared_tokens",),
+    "lower tier": ("promoted_tokens",),
+    "cold": ("cold_tokens",),
+    "unknown": ("unknown_tokens",),
+}
+"""What would have saved a fill to the columns of fills that count it."""
+CAUSES_EXPLAINED = (
+    "routing: another replica held the block; capacity: it had been evicted within the horizon; routing or "
+    "capacity: both; warm-up: lost by a clear or restart; lower tier: it came back from one; cold: not seen "
+    "in the fleet within the horizon; unknown: the history that would tell is not complete. docs/figures.md "
+    "defines each."
+)
+
+
+def causes(per: str = "") -> str:
+    """Return a column for each cause: its tokens, each sum followed by `per`."""
+    return ",".join(
+        f"\n    {' + '.join(f'sum({tokens}){per}' for tokens in columns)} AS {_quoted(cause)}"
+        for cause, columns in CAUSE_TOKENS.items()
+    )
+
+
+def filled_by_cause(id: str, chosen: str, *, width: int = 12, height: int = 8) -> Panel:
+    """Return the picture of the fills of the replicas that the condition `chosen` selects."""
+    return Panel(
+        id=id,
+        title="Prefill work by what would have saved it",
+        description=f"Tokens filled into the GPU cache a second. {CAUSES_EXPLAINED}",
+        unit="tokens/s",
+        kind="stacked",
+        width=width,
+        height=height,
+        sql=f"""
+SELECT time,{causes(" / any(width)")}
+FROM fills_series({SERIES})
+WHERE {chosen} AND {MAIN_GROUPS}
+GROUP BY time
+ORDER BY time""",
+        colours=CAUSE_COLOURS,
+    )
+
+
+def _quoted(name: str) -> str:
+    return name if name.isalpha() else f"`{name}`"
