@@ -13,10 +13,14 @@ import pytest
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
 from pipeline.verify.fleet.expected import CAUSES
-from schemas.events import Batch, Cleared, EventsRecord, Opened, Removed, Stored
+from schemas.events import Batch, Cleared, EngineCounters, EventsRecord, Opened, Removed, Stored
+from tests.invariants import broken
 
 Make = Callable[..., Any]
 _WINDOW = 10.0
+REPLICAS = 6
+CAPACITY = 150
+"""Blocks of each replica."""
 
 
 def shared_log(seed: int, *, replicas: int, rounds: int, began: float) -> list[EventsRecord]:
@@ -25,6 +29,7 @@ def shared_log(seed: int, *, replicas: int, rounds: int, began: float) -> list[E
     universe = [rng.getrandbits(64) for _ in range(600)]
     held: list[list[int]] = [[] for _ in range(replicas)]
     lives, seqs = [1] * replicas, [0] * replicas
+    queried, hit = [0] * replicas, [0] * replicas
     log = []
     for turn in range(rounds):
         for number in range(replicas):
@@ -32,7 +37,7 @@ def shared_log(seed: int, *, replicas: int, rounds: int, began: float) -> list[E
             at = began + turn * 4 + number * 0.01
             if turn and rng.random() < 0.03:
                 lives[number] += 1
-                seqs[number] = 0
+                seqs[number] = queried[number] = hit[number] = 0
                 held[number] = []
             if not seqs[number]:
                 batches.append(Batch(None, at, at, [Opened(first_seq=0, complete=True)]))
@@ -44,7 +49,9 @@ def shared_log(seed: int, *, replicas: int, rounds: int, began: float) -> list[E
                     events.append(Cleared())
                     blocks.clear()
                 fresh = [block for block in rng.sample(universe, 12) if block not in blocks]
-                while len(blocks) + len(fresh) > 150:
+                queried[number] += 16 * 12
+                hit[number] += 16 * (12 - len(fresh))
+                while len(blocks) + len(fresh) > CAPACITY:
                     gone = [blocks.pop(0) for _ in range(5)]
                     events.append(Removed(b"".join(block.to_bytes(8, "big") for block in gone)))
                 blocks += fresh
@@ -53,6 +60,8 @@ def shared_log(seed: int, *, replicas: int, rounds: int, began: float) -> list[E
                 when = at + step * 0.7
                 batches.append(Batch(seqs[number], when, when + 0.02, events, engine_events=len(events)))
                 seqs[number] += 1
+            counters = EngineCounters(queried[number], hit[number], capacity_blocks=CAPACITY, block_size=16)
+            batches.append(Batch(None, when, when, [counters]))
             log.append(
                 EventsRecord(
                     replica=f"replica-{number}",
@@ -70,7 +79,7 @@ def shared_log(seed: int, *, replicas: int, rounds: int, began: float) -> list[E
 
 @pytest.fixture(scope="module")
 def log() -> list[EventsRecord]:
-    return shared_log(5, replicas=6, rounds=36, began=time.time() // _WINDOW * _WINDOW - 600)
+    return shared_log(5, replicas=REPLICAS, rounds=36, began=time.time() // _WINDOW * _WINDOW - 600)
 
 
 @pytest.fixture
@@ -90,12 +99,17 @@ def produced(log: list[EventsRecord]) -> Iterator[Callable[..., threading.Thread
 
 
 def assert_as_the_log_says(laboratory: Any) -> dict[str, int]:
-    """Let `kvlens verify` compare every table; return the fills by cause."""
+    """Let `kvlens verify` compare every table, and look for broken invariants; return the fills by cause."""
     laboratory.verified()
-    sums = ", ".join(f"sum({cause}_blocks)" for cause in CAUSES)
-    [counts] = laboratory.query(
-        f"SELECT {sums} FROM {laboratory.settings.clickhouse.database}.fills_10s FINAL"
+    database = laboratory.settings.clickhouse.database
+    assert not broken(laboratory.query, database, at_rest=True)
+    [(rated,)] = laboratory.query(
+        f"SELECT countIf(ideal_hit_rate > own_ideal_hit_rate AND own_ideal_hit_rate > actual_hit_rate) "
+        f"FROM {database}.hit_potential(from = '2000-01-01 00:00:00', to = '2100-01-01 00:00:00')"
     )
+    assert rated == REPLICAS
+    sums = ", ".join(f"sum({cause}_blocks)" for cause in CAUSES)
+    [counts] = laboratory.query(f"SELECT {sums} FROM {database}.fills_10s FINAL")
     return dict(zip(CAUSES, counts, strict=True))
 
 

@@ -33,6 +33,7 @@ from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Wo
 from tests.browser.tabs import chromium, visit
 
 __all__ = ["chromium", "visit"]
+from tests.invariants import broken
 
 ROOT = Path(__file__).resolve().parents[2]
 FINE = ("occupancy_10s", "flow_10s", "stream_health_10s")
@@ -154,6 +155,7 @@ class Pipeline:
         now = datetime.now(timezone.utc)
         findings = asyncio.run(verify(self.settings, now, until=None, patience=10.0))
         assert findings.equal, findings.kept[:5]
+        assert not broken(self.query, self.database, at_rest=False)
 
     async def _unapplied(self) -> int:
         """Events records that no commit of the worker covers."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.pipeline.fleet.test_against_oracle import compared, rows_of
 
 from pipeline.fleet import refills
 from pipeline.fleet.index import BLOCK
@@ -18,8 +19,7 @@ from pipeline.verify.times import number_of
 from schemas.residency import ResidencyRecord
 from schemas.rows import HotPrefixRow
 from schemas.settings import Fleet
-from tests.pipeline.fleet.test_against_oracle import compared, rows_of
-from tests.pipeline.fleet.walks import records_of
+from tests.pipeline.fleet.walks import walked
 
 COUNTERS = 2
 
@@ -29,7 +29,7 @@ def walk(seed: int) -> list[ResidencyRecord]:
     rng = random.Random(seed)
     whats = ["block"] * 12 + ["again", "stray", "clear", "restart", "trust", "idle", "cut", "cut"]
     pools = [("gpu", 0)] * 5 + [("gpu", 1), ("cpu", 0), ("disk", 0), ("fs", 0), ("LMCache", 0)]
-    return records_of(
+    return walked(
         [
             (
                 rng.randrange(4),
@@ -40,7 +40,7 @@ def walk(seed: int) -> list[ResidencyRecord]:
             )
             for _ in range(200)
         ]
-    )
+    ).records
 
 
 def hot_rows(records: list[ResidencyRecord], fleet: Fleet, **how: Any) -> list[HotPrefixRow]:

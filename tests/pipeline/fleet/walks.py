@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import Any
 
@@ -70,11 +70,11 @@ class Fleet:
                 self._change(source, place, EVICTED if block % 5 else EXPIRED)
                 del held[place]
             else:
-                self._change(source, place, FILLED)
                 held[place] = 1
+                self._change(source, place, FILLED)
         elif what == "again":
-            self._change(source, place, FILLED)
             held[place] = 1
+            self._change(source, place, FILLED)
         elif what == "stray":
             self._change(source, place, EVICTED)
             held.pop(place, None)
@@ -94,6 +94,14 @@ class Fleet:
             self.at += 40 * abs(seconds)
         elif what == "cut":
             self.cut(block)
+
+    def physical_tokens(self) -> Counter[tuple[str, str, int]]:
+        """Tokens that are resident, once for each source, by hash domain, medium and group."""
+        tokens: Counter[tuple[str, str, int]] = Counter()
+        for source, held in self.held.items():
+            for medium, group, _ in held:
+                tokens[_domain(source), medium, group] += 16 << group
+        return tokens
 
     def _change(self, source: int, place: tuple[str, int, int], kind: int, at: float | None = None) -> None:
         medium, group, block = place
@@ -115,7 +123,7 @@ class Fleet:
             SourceChanges(
                 f"r{source // 2}",
                 "m",
-                "d/one" if source < 3 else "d/two",
+                _domain(source),
                 source % 2,
                 incarnation,
                 self.trusts[source],
@@ -134,6 +142,10 @@ class Fleet:
     def _seed(self, source: int, incarnation: int) -> int:
         """Added to hashes: what was one block has the same place among first blocks then."""
         return (source + 4 * incarnation) << 15 if source in self.salted else 0
+
+
+def _domain(source: int) -> str:
+    return "d/one" if source < 3 else "d/two"
 
 
 def _packed(
@@ -165,10 +177,10 @@ def _packed(
     return packed
 
 
-def records_of(walk: list[Any], salted: Collection[int] = ()) -> list[ResidencyRecord]:
-    """Return the records of a walk."""
+def walked(walk: list[Any], salted: Collection[int] = ()) -> Fleet:
+    """Return the fleet after a walk, with all records cut."""
     fleet = Fleet(salted)
     for step in walk:
         fleet.step(*step)
     fleet.cut(1)
-    return fleet.records
+    return fleet

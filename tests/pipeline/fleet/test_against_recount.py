@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,9 +15,9 @@ from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.fleet.expected import CAUSES
 from pipeline.verify.keys import key_of
 from schemas.residency import ResidencyRecord
-from schemas.rows import FillsRow
+from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet
-from tests.pipeline.fleet.walks import records_of, walks
+from tests.pipeline.fleet.walks import walked, walks
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -80,13 +81,19 @@ def test_rows_are_those_of_the_recount(
     compare_after: int,
     salted: set[int],
 ) -> None:
-    records = records_of(walk, salted)
+    end = walked(walk, salted)
+    records = end.records
     fleet = Fleet(horizon_seconds=horizon, max_ghosts=ghosts, compare_after=compare_after)
     rows = rows_of(records, fleet, every=every, killed=tuple(killed))
     findings = compared(records, rows, fleet)
     assert findings.equal, findings.kept[:3]
     assert sum(findings.compared.values()) == len(rows)
-    for row in rows:
+    resident = {}
+    for row in sorted(rows, key=lambda row: row.window):
+        if isinstance(row, RedundancyRow):
+            resident[row.hash_domain, row.medium, row.group_idx] = row.physical_tokens
         if isinstance(row, FillsRow):
             assert row.filled_blocks == sum(getattr(row, f"{cause}_blocks") for cause in CAUSES)
             assert row.filled_tokens == sum(getattr(row, f"{cause}_tokens") for cause in CAUSES)
+    # What is resident, and nothing of a past incarnation.
+    assert +Counter(resident) == end.physical_tokens()
