@@ -31,9 +31,9 @@ from pipeline.local.store.embedded import EmbeddedStore
 from pipeline.verify.run import verify
 from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
 from tests.browser.tabs import chromium, visit
+from tests.invariants import broken
 
 __all__ = ["chromium", "visit"]
-from tests.invariants import broken
 
 ROOT = Path(__file__).resolve().parents[2]
 FINE = ("occupancy_10s", "flow_10s", "stream_health_10s")
