@@ -18,6 +18,7 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.store.embedded import EmbeddedStore
 from pipeline.verify.coarser import FAMILIES
 from pipeline.verify.findings import Findings
+from pipeline.verify.keys import KEYS
 from pipeline.verify.run import verify
 from tests.pipeline.verify.walks import Walk
 
@@ -151,8 +152,10 @@ def test_the_command_says_equal_different_or_cannot(finished: Any) -> None:
 
 def test_missing_and_additional_rows_are_found(finished: Any) -> None:
     database = finished.settings.clickhouse.database
-    keys = "model, replica, dp_rank, version"
-    for table in FINE:
+    every = (*FINE, *FLEET)
+    columns = {kind.TABLE: ", ".join((*KEYS[kind], "version")) for kind in KEYS}  # type: ignore[attr-defined]
+    for table in every:
+        keys = columns[table]
         place, aside = f"{database}.{table}", f"{database}.aside_{table}"
         # Without the version that counts, an earlier one would show.
         finished.command(f"OPTIMIZE TABLE {place} FINAL")
@@ -161,7 +164,7 @@ def test_missing_and_additional_rows_are_found(finished: Any) -> None:
         finished.command(f"INSERT INTO {place} SELECT * REPLACE ('other' AS model) FROM {aside}")
         delete = f"ALTER TABLE {place} DELETE WHERE {{}} SETTINGS mutations_sync = 1"
         finished.command(delete.format(f"({keys}) IN (SELECT {keys} FROM {aside})"))
-    found = {(one.table, one.kind, one.key["model"]) for one in checked(finished).kept if one.table in FINE}
+    found = {(one.table, one.kind, one.key["model"]) for one in checked(finished).kept if one.table in every}
     assert found == {
-        (table, *which) for table in FINE for which in (("unexpected", "other"), ("missing", "m"))
+        (table, *which) for table in every for which in (("unexpected", "other"), ("missing", "m"))
     }
