@@ -112,7 +112,13 @@ class _Comparison:
         else:
             oldest = self.now - KEPT_FOR
             check = ShardCheck(
-                shard, self.settings.fleet, found, self.findings, committed=committed, oldest=oldest
+                shard,
+                self.settings.fleet,
+                found,
+                self.findings,
+                committed=committed,
+                oldest=oldest,
+                stood=committed == extent.committed,
             )
         async for offset, record in residency.records(shard, extent.begin, end):
             self._count(record)

@@ -40,9 +40,10 @@ class ShardCheck:
         *,
         committed: int,
         oldest: datetime,
+        stood: bool = True,
     ) -> None:
         """`found`: its rows. `committed`: the fleet agent has written what follows from records before this
-        offset. `oldest`: rows before may be gone."""
+        offset. `oldest`: rows before may be gone. `stood`: it wrote how things stood at that very offset."""
         self.recount = FleetRecount(settings)
         self._shard = shard
         self._findings = findings
@@ -54,6 +55,7 @@ class ShardCheck:
             self._of_version.setdefault(row.version, []).append(row)
         self._required: dict[RowKey, Row] = {}
         self._stood_at_commit = False
+        self._stood = stood
         self._listed = settings.hot_prefixes
         self._hot: dict[RowKey, HotPrefixRow] = {}
         """Prefixes of the windows that the last record closed, listed or not."""
@@ -165,6 +167,8 @@ class ShardCheck:
         if self._stood_at_commit or self.recount.window is None:
             return
         self._stood_at_commit = True
+        if not self._stood:
+            return
         self._hash_groups_stand()
         later = {
             times.number_of(row.window) for row in self._found.values() if isinstance(row, RedundancyRow)
