@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.pipeline.fleet.test_against_oracle import compared, rows_of
 
 from pipeline.fleet import refills
 from pipeline.fleet.index import BLOCK
@@ -19,6 +18,7 @@ from pipeline.verify.times import number_of
 from schemas.residency import ResidencyRecord
 from schemas.rows import HotPrefixRow
 from schemas.settings import Fleet
+from tests.pipeline.fleet.test_against_recount import compared, rows_of
 from tests.pipeline.fleet.walks import walked
 
 COUNTERS = 2
