@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|--[^\n]*|[();,]|[^'();,\-]+|-")
 CREATE_TABLE = re.compile(r"\s*CREATE TABLE (?:IF NOT EXISTS )?\{database\}\.(\w+)\s*(?=\()", re.I)
-CREATE_VIEW = re.compile(r"\s*CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?\{database\}\.(\w+)", re.I)
+CREATE_VIEW = re.compile(
+    r"\s*CREATE (?:OR REPLACE )?(?:MATERIALIZED )?VIEW (?:IF NOT EXISTS )?\{database\}\.(\w+)", re.I
+)
 ADD_COLUMN = re.compile(
     r"\s*ALTER TABLE \{database\}\.(\w+)\s+ADD COLUMN (?:IF NOT EXISTS )?(.+?)(?:\s+AFTER\s+(\w+))?\s*$",
     re.I | re.S,

@@ -43,6 +43,12 @@ BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
 """Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
 INTERVAL = re.compile(r"INTERVAL (\d+) (DAY|MONTH|YEAR)", re.I)
 ROLLUP = re.compile(r"(.+)_(1m|1h)")
+COUNTERS = re.compile(r"engine_counters_by_(minute|hour)")
+COUNTED = {
+    "window": "Start of the minute or hour.",
+    "first": "The first scrape of the period that has both: its time, tokens looked up, tokens found.",
+    "last": "The last one.",
+}
 ROLLUP_PERIODS = {"1m": "minute", "1h": "hour"}
 ROLLUPS = """\
 **Per minute and per hour.** Flows are sums, gauges those of the last window; trust, connection, lag and drift
@@ -143,6 +149,8 @@ def _columns(columns: dict[str, str], name: str) -> str:
 
 def column_meanings(name: str) -> dict[str, str]:
     """Return {column: meaning} of a table; a rollup says what its ten-second table says, and more."""
+    if COUNTERS.fullmatch(name):
+        return {**column_meanings("engine_counters"), **COUNTED}
     row = row_types().get(_base(name))
     own = attribute_docs(schemas.rows)[row.__name__] if row else {}
     if not ROLLUP.fullmatch(name):

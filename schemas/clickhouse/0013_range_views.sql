@@ -17,6 +17,7 @@ ORDER BY (toStartOfHour(window), model, replica, dp_rank, window)
 TTL window + INTERVAL 60 DAY DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
+-- Writes engine_counters_by_minute.
 CREATE MATERIALIZED VIEW IF NOT EXISTS {database}.engine_counters_to_minutes TO {database}.engine_counters_by_minute AS
 SELECT
     toStartOfMinute(toDateTime(time)) AS window, model, replica, dp_rank,
@@ -42,6 +43,7 @@ ORDER BY (toStartOfMonth(window), model, replica, dp_rank, window)
 TTL window + INTERVAL 2 YEAR DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
+-- Writes engine_counters_by_hour.
 CREATE MATERIALIZED VIEW IF NOT EXISTS {database}.engine_counters_to_hours TO {database}.engine_counters_by_hour AS
 SELECT
     toStartOfHour(toDateTime(time)) AS window, model, replica, dp_rank,
