@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -17,10 +17,19 @@ START = 1_700_000_000.0
 
 
 def events(
-    requests: Iterable[TraceRequest], replicas: int, budget: int | None, routing: Routing = "round-robin"
+    requests: Iterable[TraceRequest],
+    replicas: int,
+    budget: int | None,
+    routing: Routing = "round-robin",
+    *,
+    hash_seeds: Mapping[int, str] | None = None,
 ) -> Iterator[EventsRecord]:
-    """Yield a record for each request, as a connector would publish it."""
-    fleet = [TraceReplica(budget) for _ in range(replicas)]
+    """Yield a record for each request, as a connector would publish it.
+
+    Replicas in `hash_seeds` hash with a seed of their own.
+    """
+    seeds = hash_seeds or {}
+    fleet = [TraceReplica(budget, seeds.get(number, "0")) for number in range(replicas)]
     seqs = [0] * replicas
     for number, request in routed(requests, replicas, routing):
         at = START + request.seconds
