@@ -27,9 +27,9 @@ from pipeline.residency.table import (
 from schemas.hashes import HASH_BYTES
 from schemas.residency import CLEARED
 
-Pending = tuple[bytes, float, int, bytes | None, int]
-"""One event: packed hashes, event time, the code of their block size if they came or REMOVAL, the packed hash
-of the block before the first one, and the code of their LoRA."""
+Pending = tuple[bytes, float, int, bytes]
+"""One event: packed hashes, event time, the code of their block size if they came or REMOVAL, and the packed
+hash of the block before the first one, or NO_PARENT."""
 
 NO_PARENT = bytes(HASH_BYTES)
 NO_LORA = 0
@@ -82,6 +82,8 @@ class Pool:
         """Operations collected since the last `settle`."""
         self._chained = medium == "gpu"
         """Whether stores say where in a chain they are; those of offload tiers never have a parent."""
+        self.adapters: dict[int, int] = {}
+        """Index in `pending` to the code of a LoRA, where a store has one."""
         self.repeats: list[int] = []
         """Indices in `pending` of stores that do not count if all their hashes are resident."""
 
@@ -132,15 +134,16 @@ class Pool:
         """Note that a copy of each hash came. With `may_repeat`, it counts only if one was absent."""
         if may_repeat:
             self.repeats.append(len(self.pending))
-        adapter = NO_LORA if lora is None else self.lora_code(lora)
-        self.pending.append((packed, at, self._codes[block_size], parent, adapter))
+        if lora is not None:
+            self.adapters[len(self.pending)] = self.lora_code(lora)
+        self.pending.append((packed, at, self._codes[block_size], parent or NO_PARENT))
 
     def remove(self, packed: bytes, at: float) -> None:
         """Note that a copy of each hash left."""
         if not self.removes:
             self.removes = True
             self.early_stores.clear()
-        self.pending.append((packed, at, REMOVAL, None, NO_LORA))
+        self.pending.append((packed, at, REMOVAL, NO_PARENT))
 
     def clear(self, at: float) -> None:
         """Drop every block at event time `at`: cleared, not evicted."""
@@ -166,7 +169,7 @@ class Pool:
         if not self.pending:
             return
         pending, self.pending = self.pending, []
-        packed, times, codes, parents, adapters = zip(*pending, strict=True)
+        packed, times, codes, parents = zip(*pending, strict=True)
         ends = np.cumsum(np.fromiter(map(len, packed), np.int64, len(packed))) // HASH_BYTES
         may_repeat = np.zeros(len(packed), np.bool_)
         may_repeat[self.repeats] = True
@@ -186,9 +189,11 @@ class Pool:
         reached["live"], reached["unsaved"] = table.blocks, table.unsaved
         reached["stored_tokens"] = self.stored_tokens
         event_codes, event_times = np.array(codes, np.int32), np.array(times, np.float64)
-        event_parents = np.frombuffer(b"".join([parent or NO_PARENT for parent in parents]), ">u8")
-        event_parents = event_parents.astype(np.uint64)
-        event_adapters = np.array(adapters, np.uint16)
+        event_parents = np.frombuffer(b"".join(parents), ">u8").astype(np.uint64)
+        event_adapters = np.full(len(packed), NO_LORA, np.uint16)
+        for place, adapter in self.adapters.items():
+            event_adapters[place] = adapter
+        self.adapters.clear()
         while True:
             outcome = count_copies(
                 table.entries,

@@ -12,7 +12,7 @@ from pipeline.residency.flow import Flow
 from pipeline.residency.granularity import GranularPool
 from pipeline.residency.health import Health
 from pipeline.residency.media import is_store_only
-from pipeline.residency.pool import NO_LORA, Pool
+from pipeline.residency.pool import NO_PARENT, Pool
 from pipeline.residency.rows import SourceRows
 from pipeline.residency.trust import Since, SourceTrust
 from schemas.events import (
@@ -217,8 +217,9 @@ class SourceResidency:
                     codes = pool.codes_of_several if len(packed) > HASH_BYTES else pool.codes_of_one
                     code = codes.get(event.block_size)
                     if code is not None and (event.parent is not None or not self._repeatable):
-                        lora = NO_LORA if event.lora is None else pool.lora_code(event.lora)
-                        pool.pending.append((packed, at, code, event.parent, lora))
+                        if event.lora is not None:
+                            pool.adapters[len(pool.pending)] = pool.lora_code(event.lora)
+                        pool.pending.append((packed, at, code, event.parent or NO_PARENT))
                         continue
                 self._stored(event, at)
             elif type(event) is Removed:

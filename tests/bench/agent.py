@@ -67,9 +67,14 @@ def played_on(records: Sequence[EventsRecord], rounds: int) -> list[EventsRecord
 
 def _salted(event: Event, salt: np.uint64) -> Event:
     if isinstance(event, (Stored, Removed)):
-        hashes = (np.frombuffer(event.hashes, ">u8") ^ salt).astype(">u8").tobytes()
-        return msgspec.structs.replace(event, hashes=hashes)
+        event = msgspec.structs.replace(event, hashes=_xor(event.hashes, salt))
+        if isinstance(event, Stored) and event.parent is not None:
+            event.parent = _xor(event.parent, salt)
     return event
+
+
+def _xor(packed: bytes, salt: np.uint64) -> bytes:
+    return (np.frombuffer(packed, ">u8") ^ salt).astype(">u8").tobytes()
 
 
 def block_operations(records: Sequence[EventsRecord]) -> int:
