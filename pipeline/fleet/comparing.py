@@ -6,6 +6,7 @@ shard of the hash space sees those of all chains that reach into it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,6 +118,8 @@ class Comparing:
         """By number of the source."""
         self.returns = np.zeros(16, np.int64)
         """How often a source filled blocks of a chain whose first block it had used in an earlier second."""
+        self.returns_of_domain: Counter[str] = Counter()
+        """The same of all sources of a hash domain."""
         self.standings: dict[int, Standing] = {}
         self.moved = False
         """Something changed since this was last set to False."""
@@ -132,6 +135,8 @@ class Comparing:
             self.room_for_source(number)
             standing = self.standings[number] = Standing(said.hash_domain, said.model)
         if said.incarnation > standing.incarnation or self.labels[number] < 0:
+            self.returns_of_domain[standing.domain] -= int(self.returns[number])
+            self.returns_of_domain[said.hash_domain] += int(self.returns[number])
             standing.domain, standing.model = said.hash_domain, said.model
             standing.incarnation = said.incarnation
             self._begin(number, standing, f"{said.replica}/{said.dp_rank}@{said.incarnation}")
@@ -152,6 +157,8 @@ class Comparing:
 
     def meet(self, changes: Changes, sources: I64, spaces: U32, groups: U64) -> None:
         """Follow the fills of a record; `sources`, `spaces` and `groups` are those of its pieces."""
+        present = np.unique(sources)
+        before = self.returns[present]
         met = _meet(
             self.firsts,
             self.parents,
@@ -166,10 +173,14 @@ class Comparing:
             groups,
         )
         self.moved |= met > 0
+        for number, more in zip(present.tolist(), (self.returns[present] - before).tolist(), strict=True):
+            self.returns_of_domain[self.standings[number].domain] += more
 
     def forget(self, number: int) -> None:
         """Give a source's number back; who hashed like it keeps that proof."""
-        self.standings.pop(number, None)
+        standing = self.standings.pop(number, None)
+        if standing is not None:
+            self.returns_of_domain[standing.domain] -= int(self.returns[number])
         self.labels[number] = -1
         self.returns[number] = 0
 
@@ -208,11 +219,7 @@ class Comparing:
         )
 
     def _returns_of_others(self, number: int, standing: Standing) -> int:
-        return sum(
-            int(self.returns[other])
-            for other, of in self.standings.items()
-            if other != number and of.domain == standing.domain
-        )
+        return self.returns_of_domain[standing.domain] - int(self.returns[number])
 
     def _new_label(self, name: str) -> int:
         if len(self.names) == len(self.parents):

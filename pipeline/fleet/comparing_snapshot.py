@@ -56,6 +56,7 @@ def restore_compared(comparing: Comparing, head: FleetHead) -> None:
     for each in head.standings:
         comparing.room_for_source(each.source)
         comparing.labels[each.source], comparing.returns[each.source] = each.label, each.returns
+        comparing.returns_of_domain[each.domain] += each.returns
         comparing.standings[each.source] = Standing(
             each.domain, each.model, each.incarnation, each.returns_before, each.others_before, each.alone
         )

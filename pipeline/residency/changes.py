@@ -105,11 +105,13 @@ class _PackedChains(NamedTuple):
         """Put those of fills `start` to `end` into a record."""
         part.roots, part.depths = self.roots[8 * start : 8 * end], self.depths[2 * start : 2 * end]
         if self.adapters is not None:
-            codes, places = np.unique(self.adapters[start:end], return_inverse=True)
-            named = codes[codes > 0].tolist()
-            if named:
-                part.loras = [self.loras[code - 1] for code in named]
-                part.lora_codes = (places + (codes[0] != 0)).astype("<u2").tobytes()
+            adapters = self.adapters[start:end]
+            named = np.flatnonzero(np.bincount(adapters, minlength=1)[1:]) + 1
+            if len(named):
+                part.loras = [self.loras[code - 1] for code in named.tolist()]
+                codes = np.zeros(len(self.loras) + 1, "<u2")
+                codes[named] = np.arange(1, len(named) + 1)
+                part.lora_codes = codes[adapters].tobytes()
 
 
 def _chains_of(pool: Changes, fills: npt.NDArray[np.intp]) -> _PackedChains | None:

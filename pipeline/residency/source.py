@@ -203,6 +203,9 @@ class SourceResidency:
 
     def _apply_events(self, events: list[Event], at: float) -> None:
         pools = self.pools
+        pool: Pool | GranularPool | None = None
+        place: tuple[str, int] | None = None
+        collected = 0
         for event in events:
             # Types are compared because isinstance takes several times as long for msgspec's structs.
             if type(event) is Stored:
@@ -210,10 +213,13 @@ class SourceResidency:
                 if len(packed) % HASH_BYTES:
                     self._undecodable(Undecodable("bad_hash_length"), at)
                     continue
-                self._unsettled += len(packed)
-                pool = pools.get((event.medium, event.group_idx))
+                collected += len(packed)
+                # Most events are of the place that the one before was of.
+                if place is None or event.group_idx != place[1] or event.medium != place[0]:
+                    place = event.medium, event.group_idx
+                    pool = pools.get(place)
                 # What follows is `_stored` for the common case: nothing new about the pool.
-                if isinstance(pool, Pool) and pool.removes:
+                if type(pool) is Pool and pool.removes:
                     codes = pool.codes_of_several if len(packed) > HASH_BYTES else pool.codes_of_one
                     code = codes.get(event.block_size)
                     if code is not None and (event.parent is not None or not self._repeatable):
@@ -222,22 +228,27 @@ class SourceResidency:
                         pool.pending.append((packed, at, code, event.parent or NO_PARENT))
                         continue
                 self._stored(event, at)
+                place = None
             elif type(event) is Removed:
                 packed = event.hashes
                 if len(packed) % HASH_BYTES:
                     self._undecodable(Undecodable("bad_hash_length"), at)
                     continue
-                self._unsettled += len(packed)
-                pool = pools.get((event.medium, event.group_idx))
+                collected += len(packed)
+                if place is None or event.group_idx != place[1] or event.medium != place[0]:
+                    place = event.medium, event.group_idx
+                    pool = pools.get(place)
                 if pool is None:
                     pool = self._pool(event.medium, event.group_idx)
                 pool.remove(packed, at)
             elif type(event) is Cleared:
                 self._cleared(at)
+                place = None
             elif type(event) is Undecodable:
                 self._undecodable(event, at)
         for granular in self.granular:
             granular.batch_ended(at)
+        self._unsettled += collected
         if self._unsettled >= SETTLE_AT_BYTES:
             self.settle()
 

@@ -16,6 +16,7 @@ from processes import cpu_seconds, launched
 from pipeline import migrations, topics
 from pipeline.fleet.following import GHOSTS, USED_BLOCKS, USED_PAIRS
 from pipeline.fleet.state import FleetState
+from pipeline.warming import warm_up
 from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.settings import ClickHouse, Fleet, Kafka, Settings
 
@@ -25,6 +26,8 @@ RESIDENT = 4_000
 """Blocks of a source in a shard."""
 UNIVERSE = 400_000
 """Blocks of a shard that sources fill from; small ones more often."""
+CHAIN = 32
+"""Blocks of a shard that begin with the same one."""
 CHANGES = 250
 """Of a source in a record: half fills, half evictions."""
 RECORDS = 80
@@ -66,6 +69,9 @@ def records_of(shard: int) -> list[bytes]:
                 before.astype("<u4").tobytes(),
                 stored[source],
             )
+            chains = np.array(fresh) // CHAIN * CHAIN
+            changes.roots = universe[chains].astype(">u8").tobytes()
+            changes.depths = (np.array(fresh) - chains + 1).astype("<u2").tobytes()
             stored[source] += 16 * len(fresh)
             sources.append(SourceChanges(f"r{source}", "m", "m/x/default", 0, 1, "complete", [changes]))
         result.append(encode(ResidencyRecord(0, shard, number, sources)))
@@ -120,6 +126,7 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
     asyncio.run(topics.apply(settings))
     migrations.apply(settings)
     records = [records_of(shard) for shard in range(SHARDS)]
+    warm_up()
     every, sample = (_alone(figures, records[0], rate=rate) for rate in (1.0, 1 / 16))
     figures.add("fleet alone: CPU of one block in 16, of that of all", sample / every, "")
     topic = "bench-fleet.residency.v1"
