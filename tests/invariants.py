@@ -32,11 +32,14 @@ INVARIANTS = {
         WHERE medium = 'gpu'
         GROUP BY ALL
         HAVING capacity > 0 AND resident > capacity AND max(trust) = 'complete' AND max(group_idx) = 0""",
+    # Offload tiers may not say how many tokens a block has: those blocks have owners, and no tokens.
     "each block is held at least once, by as many as say so": """
         SELECT * FROM {database}.redundancy_10s FINAL
         WHERE unique_tokens > physical_tokens
-            OR (owners_1 + owners_2 + owners_3 + owners_4_7 + owners_8_up = 0) != (unique_tokens = 0)
-            OR (owners_2 + owners_3 + owners_4_7 + owners_8_up = 0) != (unique_tokens = physical_tokens)""",
+            OR (owners_1 + owners_2 + owners_3 + owners_4_7 + owners_8_up = 0 AND physical_tokens > 0)
+            OR (owners_2 + owners_3 + owners_4_7 + owners_8_up = 0 AND unique_tokens != physical_tokens)
+            OR (owners_2 + owners_3 + owners_4_7 + owners_8_up > 0 AND unique_tokens = physical_tokens
+                AND medium = 'gpu')""",
 }
 AT_REST = """
     SELECT source.tokens, fleet.tokens FROM
