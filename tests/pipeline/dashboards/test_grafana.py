@@ -61,11 +61,14 @@ def test_alert_rules_have_no_template_variables_and_name_the_provisioned_data_so
     assert [rule["uid"] for rule in rules] == [f"kvlens-{alert.id}" for alert in ALERTS]
     provisioned = (GRAFANA / "provisioning/datasources/kvlens.yaml").read_text()
     assert f"uid: {alerting.DATA_SOURCE_UID}\n" in provisioned
-    for rule in rules:
+    for alert, rule in zip(ALERTS, rules, strict=True):
         query, reduced, compared = rule["data"]
         assert "${" not in json.dumps(rule)
         assert query["datasourceUid"] == alerting.DATA_SOURCE_UID
-        assert "$__fromTime" in query["model"]["rawSql"]
+        # What tells the present state has no range.
+        sql = query["model"]["rawSql"]
+        assert ("$__fromTime" in sql, "$__toTime" in sql) == ("{from:" in alert.sql, "{to:" in alert.sql)
+        assert "{" not in sql
         assert (reduced["model"]["expression"], compared["model"]["expression"]) == ("A", "B")
         assert rule["condition"] == compared["refId"]
 
