@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,10 @@ class BrokerUnreachable(Exception):
             f"no Kafka broker answers at {self.bootstrap_servers} after {self.seconds:.0f} s "
             f"({self.reason}); start it or correct kafka.bootstrap_servers"
         )
+
+
+NEW_TOPIC_SECONDS = 2.0
+"""How long a topic that was just made may be unknown to the broker that is asked."""
 
 
 class TopicMissing(Exception):
@@ -349,10 +354,15 @@ class _Lane:
 
 
 async def _partitions(producer: AIOKafkaProducer, topic: str) -> int:
-    cluster = await producer.client.fetch_all_metadata()
-    partitions = cluster.partitions_for_topic(topic)
-    if not partitions:
-        raise TopicMissing(topic)
+    deadline = time.monotonic() + NEW_TOPIC_SECONDS
+    while True:
+        cluster = await producer.client.fetch_all_metadata()
+        partitions = cluster.partitions_for_topic(topic)
+        if partitions:
+            break
+        if time.monotonic() > deadline:
+            raise TopicMissing(topic)
+        await asyncio.sleep(0.1)
     return len(partitions)
 
 
