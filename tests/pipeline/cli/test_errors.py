@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -150,6 +151,8 @@ def test_signals_end_a_command_without_a_traceback(tmp_path: Path, signal_number
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # Tests that were started in the background of a shell ignore it, and what they start does, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         time.sleep(3.0)
         process.send_signal(signal_number)
