@@ -1,7 +1,4 @@
-"""Rows of the result of `connectors.scanner.scan`, whose column i says what became of payload i.
-
-These numbers are part of the scanner's compiled code, which is kept: touch `scanner.py` when they change.
-"""
+"""Rows of what the scanner says of payloads: column i is payload i."""
 
 from __future__ import annotations
 

@@ -13,22 +13,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connectors.backlog import Backlog
+from connectors.pacing import Pacing
 from connectors.sequence import MAX_SEQUENCE, Duplicate, Gap, Restart, decide, fingerprint
 from connectors.source_log import Message, SourceLog
 from schemas.reasons import GapReason
 
 MAX_HOLES = 64
 """Answers in a row with a hole that are followed by another ask; then holes are final."""
-UNANSWERED_ASKS = 2
-"""Asks without an answer after which live messages do not wait any longer."""
 MAX_DISORDERED = 1_000
 """Batches out of order after which an answer is not read any further."""
-FRUITLESS_PAUSE_SECONDS = 0.1
-"""Pause after an answer that did not help; doubles with each further one."""
-UNANSWERED_PAUSE_SECONDS = 5.0
-"""Likewise after an ask without an answer."""
-MAX_PAUSE_SECONDS = 60.0
-_MAX_DOUBLINGS = 10
 
 Outcome = Literal[
     "end",  # the engine said that this was all
@@ -102,10 +95,7 @@ class Recovery:
         self._hole_due: int | None = None
         self._understood: int | None = None
         self._holes = 0
-        self._fruitless = 0
-        self._unanswered = 0
-        self._unanswered_live = 0
-        self._next_ask_at = 0.0
+        self._pacing = Pacing(clock)
         self.holding = not self._verified
         """Whether all live messages have to come through `hold`."""
         self.answered_at = 0.0
@@ -118,10 +108,10 @@ class Recovery:
         """What to ask the engine for now."""
         if not (self._wanted and self.replay) or self._flight is not None:
             return None
-        if self._clock() < self._next_ask_at:
+        if self._pacing.paused:
             return None
         position = self._log.position
-        urgent = bool(self._backlog) or not (self._idly or self._unanswered)
+        urgent = bool(self._backlog) or not (self._idly or self._pacing.unanswered)
         return Ask(0 if position is None or self._probe else position.last, urgent)
 
     @property
@@ -133,7 +123,7 @@ class Recovery:
     def settled(self) -> bool:
         """Whether nothing is to be asked for, or the engine does not answer."""
         asking = self.holding or self._flight is not None or (self._wanted and self.replay)
-        return not asking or self._unanswered > 0
+        return not asking or self._pacing.unanswered > 0
 
     def want(self) -> None:
         """Ask, though nothing is known to be missing."""
@@ -149,9 +139,8 @@ class Recovery:
                 self._leave_out("backlog")
                 self._left_out_since = True
         self._go_on(now)
-        if backlog and not waited and not self._fruitless and self._unanswered_live < UNANSWERED_ASKS:
-            # The engine is there: what it did not answer before, it may answer now.
-            self._next_ask_at = 0.0
+        if backlog and not waited:
+            self._pacing.hurry()
 
     def asked(self) -> None:
         """Take note that the ask is on its way."""
@@ -215,15 +204,18 @@ class Recovery:
         """Why nothing that is missing can be had now."""
         if not self.replay:
             return "replay_not_configured"
-        waits = self._flight is None and self._clock() < self._next_ask_at
-        return "replay_timeout" if waits and self._unanswered_live >= UNANSWERED_ASKS else None
+        waits = self._flight is None and self._pacing.paused
+        return "replay_timeout" if waits and self._pacing.hopeless else None
 
     def _conclude(self, flight: _Flight, outcome: Outcome, now: float) -> None:
         """See what the end of an answer makes final, and whether to ask again."""
         progress = self._due != flight.due
         cut_off = outcome in ("timeout", "unreachable")
         answered = progress or not cut_off
-        self._pause(answered=answered, progress=progress)
+        if answered:
+            self._pacing.answered(progress=progress, waiting=bool(self._backlog))
+        else:
+            self._pacing.not_answered(waiting=bool(self._backlog))
         if flight.hole:
             self._holes += 1
         elif progress:
@@ -402,8 +394,8 @@ class Recovery:
             self._flight.void = True
         self._verified = True
         self._hole_due = None
-        self._holes = self._unanswered = self._unanswered_live = 0
-        self._next_ask_at = 0.0
+        self._holes = 0
+        self._pacing.begin_anew()
         self._wanted = self.replay
 
     def _leave_out(self, reason: LeftOut) -> None:
@@ -414,19 +406,3 @@ class Recovery:
         if self._understood != arrival and self._log.understands(head):
             self._understood = arrival
         return self._understood == arrival
-
-    def _pause(self, *, answered: bool, progress: bool) -> None:
-        """Set when the next ask may be sent, if there will be one."""
-        waiting = bool(self._backlog)
-        if not answered:
-            self._unanswered += 1
-            self._unanswered_live += waiting
-            pause = UNANSWERED_PAUSE_SECONDS * 2.0 ** min(self._unanswered - 1, _MAX_DOUBLINGS)
-            if waiting and self._unanswered_live < UNANSWERED_ASKS:
-                pause = 0.0
-        else:
-            self._unanswered = self._unanswered_live = 0
-            self._fruitless = 0 if progress else self._fruitless + waiting
-            doublings = min(self._fruitless - 1, _MAX_DOUBLINGS)
-            pause = FRUITLESS_PAUSE_SECONDS * 2.0**doublings if self._fruitless else 0.0
-        self._next_ask_at = self._clock() + min(pause, MAX_PAUSE_SECONDS)

@@ -8,11 +8,20 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from connectors import scanner
 from connectors.bundle import Bundle
 from connectors.columns import DONE, END, ROWS, SEQ, START, STATUS, STRETCH_END
 from connectors.media import canonical_medium
-from connectors.scanner import Bytes, Ints
+from connectors.scanner.layout import ROOM, Bytes, Ints
+from connectors.scanner.payloads import transcode
+from connectors.scanner.places import (
+    MAX_MEDIUM_BYTES,
+    MEDIUM_ENCODED,
+    MEDIUM_FIELDS,
+    MEDIUM_HEAD,
+    MEDIUM_PLACE,
+    MEDIUM_RAW,
+    MEDIUM_ROW,
+)
 
 _SPELLINGS = (
     "",
@@ -50,7 +59,7 @@ _decode_head = msgspec.msgpack.Decoder(_Head).decode
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What became of payloads: column i is payload i, rows are those of `scanner.scan`."""
+    """What became of payloads: column i is payload i, rows are those of `columns`."""
 
     encoded: Bytes
     """Encoded `schemas.events.Batch`es, one behind the other."""
@@ -70,9 +79,9 @@ class Scanned:
 
 def scan(messages: Bundle, received_at: float, *, max_frame_bytes: int, forward_session_ids: bool) -> Scanned:
     """Transcode what is well-formed; the rest is marked as given up."""
-    out = np.empty(2 * messages.data.size + scanner.ROOM * messages.seqs.size + _OUTPUT_SPARE, np.uint8)
+    out = np.empty(2 * messages.data.size + ROOM * messages.seqs.size + _OUTPUT_SPARE, np.uint8)
     columns = np.empty((ROWS, messages.seqs.size), np.int64)
-    used = scanner.scan(
+    used = transcode(
         messages.data,
         messages.starts,
         messages.ends,
@@ -95,19 +104,19 @@ def warm_up() -> None:
 def _media() -> Bytes:
     """Return a row for each spelling: place, number of fields, lengths, the spelling, the encoded fields."""
     meanings = [canonical_medium(raw or None) for raw in _SPELLINGS]
-    rows = np.zeros((len(_SPELLINGS), scanner.MEDIUM_ROW), np.uint8)
+    rows = np.zeros((len(_SPELLINGS), MEDIUM_ROW), np.uint8)
     for row, raw, (medium, raw_medium) in zip(rows, _SPELLINGS, meanings, strict=True):
         fields = {"medium": medium} if medium != "gpu" else {}
         if raw_medium is not None:
             fields["raw_medium"] = raw_medium
         encoded = b"".join(msgspec.msgpack.encode(text) for field in fields.items() for text in field)
-        row[scanner.MEDIUM_PLACE] = meanings.index((medium, raw_medium))
-        row[scanner.MEDIUM_FIELDS] = len(fields)
-        row[scanner.MEDIUM_RAW] = len(raw)
-        row[scanner.MEDIUM_ENCODED] = len(encoded)
-        head = scanner.MEDIUM_HEAD
+        row[MEDIUM_PLACE] = meanings.index((medium, raw_medium))
+        row[MEDIUM_FIELDS] = len(fields)
+        row[MEDIUM_RAW] = len(raw)
+        row[MEDIUM_ENCODED] = len(encoded)
+        head = MEDIUM_HEAD
         row[head : head + len(raw)] = np.frombuffer(raw.encode(), np.uint8)
-        head += scanner.MAX_MEDIUM_BYTES
+        head += MAX_MEDIUM_BYTES
         row[head : head + len(encoded)] = np.frombuffer(encoded, np.uint8)
     return rows
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 import zmq
 
-from connectors import scanner
 from connectors.bundle import Bundle
 from connectors.receiver import Receiver
+from connectors.scanner.payloads import transcode
 from connectors.scanning import scan
 from connectors.sequence import MAX_SEQUENCE
 
@@ -124,5 +124,5 @@ def test_the_scanner_is_compiled_once_whoever_received(sockets: tuple[Socket, So
     bundle, _ = Receiver(messages=4, size=1 << 20).take(socket)
     for messages in (bundle, Bundle.of(bundle), Bundle.of([])):
         scan(messages, 1.0, max_frame_bytes=1 << 20, forward_session_ids=False)
-    signatures: list[Any] = cast(Any, scanner.scan).signatures
+    signatures: list[Any] = cast(Any, transcode).signatures
     assert len(signatures) == 1

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from connectors.recovery import UNANSWERED_ASKS
+from connectors.pacing import UNANSWERED_ASKS
 from connectors.sequence import MAX_SEQUENCE, StoredPosition, fingerprint
 from connectors.source import Source, SourceStream
 from schemas.events import Closed, EventsRecord, Gap, Opened, Stored

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connectors import scanner
 from connectors.bundle import Bundle, Frames
 from connectors.careful import decode_batch
 from connectors.columns import DONE, END, EVENTS, MARK, PAYLOAD_BYTES, ROWS, SEQ, START, STATUS, STRETCH_END
 from connectors.eras import StreamEra
 from connectors.errors import FrameError
+from connectors.scanner.payloads import transcode
 from connectors.scanning import MEDIA, Scanned, scan
 from connectors.sequence import MAX_SEQUENCE, fingerprint
 from pipeline.local.simulator import events as simulator
@@ -351,7 +351,7 @@ def test_it_never_writes_beyond_the_room_it_is_given(room: int) -> None:
     bundle = messages(SEEDS * 4)
     memory = np.full(10_000, 0xA5, np.uint8)
     columns = np.empty((ROWS, len(bundle)), np.int64)
-    used = scanner.scan(
+    used = transcode(
         bundle.data,
         bundle.starts,
         bundle.ends,

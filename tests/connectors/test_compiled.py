@@ -1,0 +1,50 @@
+"""Machine code that is kept is compiled anew when anything that it is made of changes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_CALLED = """
+import numpy as np
+from connectors.compiled import inner
+FACTOR = {factor}
+TABLE = np.array([{first}, 7])
+
+@inner
+def called(x):
+    return x * FACTOR + TABLE[0]{more}
+"""
+_CALLER = """
+from MODULE import compiled
+from called import called
+
+@compiled
+def caller(x):
+    return called(x)
+
+print(caller(10))
+"""
+
+
+def printed(directory: Path, called: str) -> int:
+    (directory / "called.py").write_text(called)
+    environment = {"PYTHONPATH": f"{directory}:.", "NUMBA_CACHE_DIR": str(directory / "kept")}
+    command = [sys.executable, str(directory / "caller.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("module", ["connectors.compiled", "pipeline.compiled"])
+def test_a_change_of_what_is_called_is_a_change(tmp_path: Path, module: str) -> None:
+    (tmp_path / "caller.py").write_text(_CALLER.replace("MODULE", module))
+    assert printed(tmp_path, _CALLED.format(factor=2, first=1, more="")) == 21
+    kept = set(tmp_path.glob("kept/**/*.nbi"))
+    assert printed(tmp_path, _CALLED.format(factor=2, first=1, more="")) == 21
+    assert kept == set(tmp_path.glob("kept/**/*.nbi")) != set()
+    assert printed(tmp_path, _CALLED.format(factor=2, first=1, more=" + 100")) == 121
+    assert printed(tmp_path, _CALLED.format(factor=3, first=1, more="")) == 31
+    assert printed(tmp_path, _CALLED.format(factor=2, first=4, more="")) == 24
