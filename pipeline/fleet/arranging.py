@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.compiled import compiled
-from pipeline.fleet.following import Changes
+from pipeline.fleet.columns import Changes
 from pipeline.fleet.index import F64, I64, U8, U16, U32, U64, mapped
 from pipeline.fleet.keys import sampled_keys
 from schemas.hashes import HASH_BYTES

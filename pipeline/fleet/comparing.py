@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.compiled import compiled
-from pipeline.fleet.following import Changes
+from pipeline.fleet.columns import Changes
 from pipeline.fleet.index import F64, I64, U32, U64, doubled
 from schemas.residency import SourceChanges
 

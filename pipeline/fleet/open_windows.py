@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS, REANNOUNCED
-from pipeline.fleet.following import NO_WINDOW, Cells, Gauges
+from pipeline.fleet.counts import NO_WINDOW, Cells, Gauges
 from pipeline.fleet.index import doubled, mapped
 from pipeline.fleet.registry import SourceFacts, Space
 from pipeline.residency import histogram, windows

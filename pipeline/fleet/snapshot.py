@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.fleet.comparing_snapshot import compared, restore_compared
-from pipeline.fleet.following import GHOSTS, HEAD, NO_WINDOW, TAIL, USED_BLOCKS, USED_PAIRS, WINDOW
+from pipeline.fleet.counts import GHOSTS, HEAD, NO_WINDOW, TAIL, USED_BLOCKS, USED_PAIRS, WINDOW
 from pipeline.fleet.index import BLOCK, GHOST, LOSS, PAIR, capacity_for, copy_blocks, copy_pairs
 from pipeline.fleet.refills import FORGOTTEN, REFILL, refills_of
 from pipeline.fleet.registry import SourceFacts

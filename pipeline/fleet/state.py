@@ -8,24 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipeline.fleet.arranging import Piece, arranged
+from pipeline.fleet.columns import Changes, Pieces
 from pipeline.fleet.comparing import Comparing
-from pipeline.fleet.following import (
-    CLOCK_MOVED,
-    COUNTERS,
-    DONE,
-    GPU,
-    HEAD,
-    NO_WINDOW,
-    REFILLS_FULL,
-    TAIL,
-    USED_BLOCKS,
-    USED_PAIRS,
-    WINDOW,
-    Changes,
-    Clock,
-    Pieces,
-    follow,
-)
+from pipeline.fleet.counts import COUNTERS, HEAD, NO_WINDOW, TAIL, USED_BLOCKS, USED_PAIRS, WINDOW, Clock
+from pipeline.fleet.following import CLOCK_MOVED, DONE, GPU, REFILLS_FULL, follow
 from pipeline.fleet.hash_groups import HashGroups
 from pipeline.fleet.hot_prefixes import hot_prefixes
 from pipeline.fleet.index import (

@@ -14,7 +14,7 @@ from figures import Figures
 from processes import cpu_seconds, launched
 
 from pipeline import migrations, topics
-from pipeline.fleet.following import GHOSTS, USED_BLOCKS, USED_PAIRS
+from pipeline.fleet.counts import GHOSTS, USED_BLOCKS, USED_PAIRS
 from pipeline.fleet.state import FleetState
 from pipeline.warming import warm_up
 from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pipeline.fleet.following import USED_PAIRS
+from pipeline.fleet.counts import USED_PAIRS
 from pipeline.fleet.state import FleetState
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Stored
@@ -51,7 +51,7 @@ def test_redundancy_is_the_sum_of_occupancy(seed: int) -> None:
     filled = sum(
         flow.filled_blocks
         for source in replica.sources.values()
-        for flow in source.flow_since_start().values()
+        for flow in source.pools.flow_since_start().values()
     )
     fills = sum(row.filled_blocks for row in rows if isinstance(row, FillsRow))
     assert filled == fills
