@@ -69,7 +69,7 @@ def _media(source: SourceResidency) -> dict[str, dict[str, int]]:
 
 def _rows(source: SourceResidency) -> list[dict[str, Any]]:
     pools: dict[tuple[str, int], dict[str, Any]] = {}
-    for key, flow in source.flow_since_start().items():
+    for key, flow in source.pools.flow_since_start().items():
         pools[key] = {
             "replica": source.replica,
             "dp_rank": source.dp_rank,

@@ -16,7 +16,7 @@ from schemas.checkpoints import DriftState
 from schemas.events import EngineCounters
 
 if TYPE_CHECKING:
-    from pipeline.residency.source import Occupancy
+    from pipeline.residency.pools import Occupancy
 
 UNUSED_BLOCKS = 1
 """vLLM's null block, which is in the capacity and never cached."""

@@ -10,7 +10,8 @@ from schemas.events import EngineCounters
 from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, Row, SourceRow, StreamHealthRow
 
 if TYPE_CHECKING:
-    from pipeline.residency.source import Occupancy, SourceResidency
+    from pipeline.residency.pools import Occupancy
+    from pipeline.residency.source import SourceResidency
 
 CARRY_LIMIT = 360
 """Windows carried forward per checkpoint and source; the rest follows at the next checkpoint."""
@@ -61,7 +62,7 @@ class SourceRows:
         source = self._source
         if source.window is None:
             return
-        occupancy = source.occupancy(windows.window_end(source.window))
+        occupancy = source.occupancy()
         self._waiting += self._window_rows(source.window, occupancy)
         source.drift.since = source.drift.since_window(source.window, source.drift.blocks(occupancy))
         first_empty = max(source.window + 1, following - CARRY_LIMIT)
@@ -90,7 +91,9 @@ class SourceRows:
         if source.rows_changed:
             source.rows_changed = False
             if source.window is not None:
-                rows += self._window_rows(source.window, source.occupancy(windows.window_end(source.window)))
+                rows += self._window_rows(
+                    source.window, source.occupancy()
+                )
                 self._wrote(source.window)
             rows += self._source_rows()
         elif source.window is not None:
@@ -123,7 +126,7 @@ class SourceRows:
         return [*rows, self._health_row(window, occupancy)]
 
     def _carried_rows(self, window: int) -> list[Row]:
-        occupancy = self._source.occupancy(windows.window_end(window))
+        occupancy = self._source.pools.occupancy(windows.window_end(window))
         return [*self._occupancy_rows(window, occupancy), self._health_row(window, occupancy, idle=True)]
 
     def _occupancy_rows(self, window: int, occupancy: list[Occupancy]) -> list[Row]:
@@ -158,20 +161,20 @@ class SourceRows:
         source = self._source
         start = windows.window_start(window)
         rows: list[Row] = []
-        for (medium, group_idx), pool in source.pools.items():
-            pool.settle()
+        source.pools.settle()
+        for pool in source.pools:
             flow = pool.flow
             if not any(flow.counts()):
                 continue
-            trust, since = source.trust.in_window(medium)
+            trust, since = source.trust.in_window(pool.medium)
             rows.append(
                 FlowRow(
                     window=start,
                     model=source.model,
                     replica=source.replica,
                     dp_rank=source.dp_rank,
-                    medium=medium,
-                    group_idx=group_idx,
+                    medium=pool.medium,
+                    group_idx=pool.group_idx,
                     stored_blocks=flow.stored_blocks,
                     stored_tokens=flow.stored_tokens,
                     filled_blocks=flow.filled_blocks,
@@ -196,7 +199,7 @@ class SourceRows:
         heard = source.contact.last_batch_at
         drift_blocks = source.drift.blocks(occupancy)
         drift_since = source.drift.since_window(source.window or window, drift_blocks)
-        trust, since = source.overall_trust() if idle else source.trust.worst_in_window(source.media)
+        trust, since = source.overall_trust() if idle else source.trust.worst_in_window(source.pools.media)
         return StreamHealthRow(
             window=windows.window_start(window),
             model=source.model,

@@ -70,20 +70,20 @@ class SourceSnapshots:
     def cut(self) -> list[tuple[bytes, bytes]]:
         """Return the (key, value) records that bring the checkpoint up to date."""
         source = self._source
-        source.settle()
+        source.pools.settle()
         records: list[tuple[bytes, bytes]] = []
-        changed = [pool for pool in source.pools.values() if isinstance(pool, Pool) and pool.touched]
+        changed = [pool for pool in source.pools if isinstance(pool, Pool) and pool.touched]
         touched = sum(pool.touched for pool in changed)
-        resident = sum(sum(pool.blocks) for pool in source.pools.values() if isinstance(pool, Pool))
+        resident = sum(sum(pool.blocks) for pool in source.pools if isinstance(pool, Pool))
         if (
-            source.needs_base
+            source.pools.needs_base
             or self._deltas + 1 + touched // RECORD_ENTRIES > DELTA_SLOTS
             or self._delta_entries + touched > resident // 2 + 4096
         ):
             self._epoch += 1
             self._deltas = self._delta_entries = 0
-            source.needs_base = False
-            every = [pool for pool in source.pools.values() if isinstance(pool, Pool)]
+            source.pools.needs_base = False
+            every = [pool for pool in source.pools if isinstance(pool, Pool)]
             base, *rest = _records([_all_entries(pool) for pool in every])
             records.append((self._key(BASE), _encode(PoolsRecord(self._epoch, base))))
         else:
@@ -128,7 +128,7 @@ class SourceSnapshots:
             contact=source.contact,
             drift=source.drift,
             capacity_blocks=source.capacity_blocks,
-            pools=[_pool_head(pool) for pool in source.pools.values()],
+            pools=[_pool_head(pool) for pool in source.pools],
             written_to=source.rows.written_to,
             passed_over=source.passed_over,
         )
@@ -168,7 +168,7 @@ def restore(
     source.health = Health(**msgspec.structs.asdict(state.health))
     source.contact = Contact(**msgspec.structs.asdict(state.contact))
     source.drift = Drift(**msgspec.structs.asdict(state.drift))
-    source.needs_base = False
+    source.pools.needs_base = False
     for pool_head in state.pools:
         _restore_pool(source, pool_head, settings)
     for slot in (BASE, *range(1, state.deltas + 1)):
@@ -214,7 +214,6 @@ def _restore_pool(source: SourceResidency, head: PoolHead, settings: Worker) -> 
         pool = GranularPool.restored(
             head.medium, head.group_idx, head.granular, settings.fine_block_age_seconds
         )
-        source.granular.append(pool)
     else:
         pool = Pool(head.medium, head.group_idx)
         for size, several in zip(head.block_sizes, head.several_hashes, strict=True):
@@ -224,7 +223,7 @@ def _restore_pool(source: SourceResidency, head: PoolHead, settings: Worker) -> 
         pool.store_only, pool.removes, pool.early_stores = head.store_only, head.removes, head.early_stores
         pool.restore_other_sizes(head.other_sizes)
     pool.flow = Flow.restored(head.flow.counts, head.flow.lifetimes)
-    source.pools[head.medium, head.group_idx] = pool
+    source.pools.adopt(pool)
 
 
 def _records(pools: list[_Entries]) -> list[list[PoolEntries]]:

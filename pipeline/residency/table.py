@@ -2,8 +2,7 @@
 
 Linear probing at a load of at most three quarters; a slot without copies is free. An entry that leaves
 draws those behind it back towards their own slots (Knuth 6.4, algorithm R), so nothing is left to mark
-where it was. All that is compiled stands in one file: numba compiles anew what it has kept when the file
-of a function changes, not when the file of a function called by it does.
+where it was.
 """
 
 from __future__ import annotations

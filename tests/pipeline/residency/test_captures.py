@@ -65,11 +65,11 @@ def test_counts_equal_the_engine_at_every_sequence_number(name: str, restored: b
     assert checked == len(checkpoints) == expected["received_batches"]
 
     source = state.sources[name, 0]
-    source.settle()
+    source.pools.settle()
     resident = {
-        (group, block): copies
-        for (medium, group), pool in source.pools.items()
-        if medium == "gpu"
+        (pool.group_idx, block): copies
+        for pool in source.pools
+        if pool.medium == "gpu"
         for block, copies in pool.table.live()[["hash", "copies"]].tolist()
     }
     final: dict[tuple[int, int], int] = {}
@@ -79,7 +79,7 @@ def test_counts_equal_the_engine_at_every_sequence_number(name: str, restored: b
     assert resident == final
     assert source.overall_trust().trust == "complete"
     if not restored:
-        flow = source.flow_since_start()
+        flow = source.pools.flow_since_start()
         assert all(pool.unknown_removed_blocks == 0 for pool in flow.values())
         if "blocks_evicted" in expected.get("engine_counters", {}):
             removed = sum(pool.removed_blocks for (medium, _), pool in flow.items() if medium == "gpu")

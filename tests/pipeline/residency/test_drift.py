@@ -17,7 +17,7 @@ from pipeline.local.simulator.requests import Request
 from pipeline.local.simulator.wire import encoded_batch
 from pipeline.residency.drift import Drift
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.source import Occupancy
+from pipeline.residency.pools import Occupancy
 from schemas.events import Batch, Cleared, EngineCounters, Event, EventsRecord, Opened, Removed, Stored
 from schemas.rows import StreamHealthRow
 from schemas.settings import Worker
