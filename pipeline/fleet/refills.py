@@ -89,7 +89,13 @@ def make_room(refills: Refills) -> Refills:
 def refills_of(live: npt.NDArray[Any], forgotten: int) -> Refills:
     """Return counters that hold these rows."""
     refills = no_refills()
-    for row in live:
-        refills.rows[-1 - slot_of_prefix(refills.rows, row["root"], int(row["lineage"]))] = row
+    _put(live, refills.rows)
     refills.totals[USED], refills.totals[FORGOTTEN] = len(live), forgotten
     return refills
+
+
+@compiled
+def _put(live: Any, rows: Any) -> None:
+    """Put rows into a table that has none of them."""
+    for at in range(len(live)):
+        rows[-1 - slot_of_prefix(rows, live[at].root, live[at].lineage)] = live[at]
