@@ -11,6 +11,7 @@ from pathlib import Path
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VARIABLE = "KVLENS_CHROMIUM"
 INSTALL_SECONDS = 900
+ADVICE = f"no Chromium and none could be installed: install the package chromium, or set {VARIABLE} to one"
 
 
 def found() -> str | None:
@@ -58,9 +59,7 @@ def main() -> int:
             return 0
     if _installed([[sys.executable, "-m", "playwright", "install", "chromium"]]) and found():
         return 0
-    sys.stderr.write(
-        f"no Chromium and none could be installed: install the package chromium, or set {VARIABLE} to one\n"
-    )
+    sys.stderr.write(f"{ADVICE}\n")
     return 1
 
 

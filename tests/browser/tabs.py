@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
-from deploy.bootstrap.browser import VARIABLE, found
+from deploy.bootstrap.browser import ADVICE, found
 from pipeline.local.process import page_answers
 from schemas.settings import Settings
 
@@ -25,7 +25,8 @@ SIZE: ViewportSize = {"width": 1440, "height": 1400}
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     path = found()
-    assert path, f"no Chromium: run `make test`, which gets one, or set {VARIABLE}"
+    if not path:
+        pytest.fail(ADVICE, pytrace=False)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
