@@ -91,9 +91,7 @@ class SourceRows:
         if source.rows_changed:
             source.rows_changed = False
             if source.window is not None:
-                rows += self._window_rows(
-                    source.window, source.occupancy()
-                )
+                rows += self._window_rows(source.window, source.occupancy())
                 self._wrote(source.window)
             rows += self._source_rows()
         elif source.window is not None:
