@@ -25,6 +25,7 @@ from schemas.rows import (
     CapacityCurveRow,
     FillsRow,
     FlowRow,
+    HotPrefixRow,
     OccupancyRow,
     RedundancyRow,
     Row,
@@ -32,7 +33,9 @@ from schemas.rows import (
 )
 from schemas.settings import ClickHouse
 
-Windowed = OccupancyRow | FlowRow | StreamHealthRow | FillsRow | RedundancyRow | CapacityCurveRow
+Windowed = (
+    OccupancyRow | FlowRow | StreamHealthRow | FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow
+)
 """Rows of tables that have rollups."""
 
 FAMILIES: dict[type[Row], str] = {kind: kind.TABLE.removesuffix("_10s") for kind in get_args(Windowed)}

@@ -100,7 +100,10 @@ def _rollups(definition: Table, tables: dict[str, Table]) -> list[str]:
     ]
     if not rollups:
         return []
-    kept = [f"- {code(rollup.name)}, kept {_lifetime(rollup.ttl)}" for rollup in rollups]
+    kept = [
+        ". ".join(filter(None, (f"- {code(rollup.name)}, kept {_lifetime(rollup.ttl)}", rollup.comment)))
+        for rollup in rollups
+    ]
     added = {
         name: kind
         for rollup in rollups

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import zip_longest
 from typing import Any
 
+from pipeline.verify import coarser_prefixes
 from pipeline.verify.fleet.expected import CAUSES
-from pipeline.verify.times import EPOCH
+from pipeline.verify.times import start_of_period
 from schemas.trust import TRUST_ORDER
 
 _SOURCE = ("model", "replica", "dp_rank")
@@ -32,6 +33,8 @@ class Family:
     """Lists, summed element by element."""
     parts: tuple[str, ...] = ()
     """Columns besides the key. What they tell apart counts together: its `last` figures are summed."""
+    joined: Callable[[list[dict[str, Any]], timedelta], dict[str, Any]] | None = None
+    """Makes all columns from the rows of a period of such a length, where they do not follow one by one."""
 
 
 FAMILIES = {
@@ -99,6 +102,7 @@ FAMILIES = {
         added=("needed_hist",),
         parts=("shard",),
     ),
+    "hot_prefixes": Family(key=coarser_prefixes.SPACE, joined=coarser_prefixes.listed),
 }
 """Name that a table and its rollups begin with."""
 
@@ -108,17 +112,14 @@ Periods = dict[tuple[Any, ...], dict[str, Any]]
 """(start, key columns) to the other columns."""
 
 
-def start_of(window: datetime, length: timedelta) -> datetime:
-    """Return the beginning of the minute or hour that a window lies in."""
-    return EPOCH + (window - EPOCH) // length * length
-
-
 def coarser(family: Family, length: timedelta, rows: Iterable[dict[str, Any]]) -> Periods:
     """Return what the rows of a coarser table should say, given ten-second rows, oldest first."""
     members: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        key = (start_of(row["window"], length), *(row[column] for column in family.key))
+        key = (start_of_period(row["window"], length), *(row[column] for column in family.key))
         members.setdefault(key, []).append(row)
+    if family.joined is not None:
+        return {key: family.joined(of_period, length) for key, of_period in members.items()}
     return {key: _joined(family, of_period) for key, of_period in members.items()}
 
 
@@ -140,7 +141,7 @@ def _last(family: Family, rows: list[dict[str, Any]], column: str) -> Any:
     """Return what a column says at the end of the last window; of parts, what they say in its minute."""
     if not family.parts:
         return rows[-1][column]
-    minute = start_of(rows[-1]["window"], PERIODS["1m"])
+    minute = start_of_period(rows[-1]["window"], PERIODS["1m"])
     latest = {
         tuple(row[part] for part in family.parts): row[column] for row in rows if row["window"] >= minute
     }

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from pipeline.verify.coarser import FAMILIES, PERIODS, Family, Periods, as_periods, coarser, start_of
+from pipeline.verify.coarser import FAMILIES, PERIODS, Family, Periods, as_periods, coarser
 from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.store import StoredTables
+from pipeline.verify.times import start_of_period
 
 BEING_WRITTEN = "minutes and hours that are still being written"
 _LOOK_AGAIN_SECONDS = 1.0
@@ -33,7 +34,7 @@ def check_coarser(
     for name, family in FAMILIES.items():
         for suffix, length in PERIODS.items():
             table = f"{name}_{suffix}"
-            whole_from = start_of(oldest, length) + length
+            whole_from = start_of_period(oldest, length) + length
             first = _look(tables, name, table, family, length, whole_from)
             wanted, has = first
             while _differing(wanted, has) and clock() < until:

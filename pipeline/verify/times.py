@@ -26,6 +26,11 @@ def start_of(window: int) -> datetime:
     return EPOCH + timedelta(seconds=window * WINDOW)
 
 
+def start_of_period(window: datetime, length: timedelta) -> datetime:
+    """Return the beginning of the minute or hour that a window lies in."""
+    return EPOCH + (window - EPOCH) // length * length
+
+
 def number_of(start: datetime) -> int:
     """Return the window that begins then."""
     return int((start - EPOCH).total_seconds()) // WINDOW

@@ -235,7 +235,8 @@ HOT_PREFIXES = Panel(
     "are held beyond the first at a time, and the "
     f"{TOP} of which most was filled again although some replica has or had it. What is duplicated can go "
     "to fewer replicas; what is refilled wants to stay, or requests for it to be sent where it is. Deepest: "
-    "blocks up to the last one that is shared or came again.",
+    "blocks up to the last one that is shared or came again. Lower bounds; for a long range or a large "
+    "fleet, minutes or hours are read, which keep the 100 with most of each.",
     unit="tokens",
     kind="table",
     width=24,
@@ -257,7 +258,7 @@ FROM
         *,
         row_number() OVER (ORDER BY duplicated_tokens DESC, first_block) AS by_duplicated,
         row_number() OVER (ORDER BY refilled_tokens DESC, first_block) AS by_refilled
-    FROM hot_prefixes({RANGE})
+    FROM hot_prefixes_series({RANGE})
     WHERE {MODELS}
 )
 WHERE by_duplicated <= {TOP} OR by_refilled <= {TOP}

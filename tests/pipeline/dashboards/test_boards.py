@@ -130,6 +130,14 @@ def test_a_large_fleet_is_shown_from_coarser_tables(store: EmbeddedStore) -> Non
     assert [seconds(hours) for hours in ranges] == [10, 60, 60, 60, 3600, 3600, 3600]
 
 
+def test_hot_prefixes_are_the_same_in_every_range(filled: RunSql) -> None:
+    sql = PANELS["fleet-hot-prefixes"].sql
+    for name, (start, end) in RANGES.items():
+        assert filled("x", sql, **{"from": start, "to": end}).result_rows == [
+            ("m", f"{0xABC:016x}", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 3, 40, "complete")
+        ], name
+
+
 def test_ranges_agree_where_the_figures_are_sums(filled: RunSql) -> None:
     stored = [
         sum(

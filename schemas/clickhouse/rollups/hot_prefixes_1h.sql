@@ -1,0 +1,74 @@
+-- Recomputes hot_prefixes_1h for the given periods; safe to run at any time and as often as you like.
+-- periods: starts of hours; from: the first, to: the end of the last (exclusive).
+INSERT INTO {database}.hot_prefixes_1h
+(
+    window, hash_domain, model, group_idx, prefix, lora, depth_blocks, owners, shared_tokens, duplicated_tokens,
+    refilled_tokens, refilled_tokens_missing, sampled_one_in, trust, windows, version
+)
+SELECT
+    period, hash_domain, model, group_idx, listed.1, listed.2, listed.3, listed.4, listed.5, listed.6,
+    listed.7, listed.8, listed.9, listed.10, windows, {version:UInt64}
+FROM
+(
+    SELECT
+        ranked.period AS period,
+        ranked.hash_domain AS hash_domain,
+        ranked.model AS model,
+        ranked.group_idx AS group_idx,
+        arraySort(
+            groupArrayIf(
+                (
+                    ranked.prefix, ranked.lora, ranked.depth_blocks, ranked.owners, ranked.shared_tokens,
+                    ranked.duplicated_tokens, ranked.refilled_tokens, ranked.refilled_tokens_missing,
+                    ranked.sampled_one_in, ranked.trust
+                ),
+                ranked.duplicated_tokens > 0 AND ranked.by_duplicated <= 100
+                    OR ranked.refilled_tokens > 0 AND ranked.by_refilled <= 100
+            )
+        ) AS listed,
+        sum(ranked.windows) AS windows
+    FROM
+    (
+        SELECT
+            *,
+            row_number() OVER (of_space ORDER BY duplicated_tokens DESC, prefix, lora) AS by_duplicated,
+            row_number() OVER (of_space ORDER BY refilled_tokens DESC, prefix, lora) AS by_refilled
+        FROM
+        (
+            SELECT
+                toStartOfHour(minutes.at) AS period,
+                minutes.hash_domain AS hash_domain,
+                minutes.model AS model,
+                minutes.group_idx AS group_idx,
+                minutes.lora AS lora,
+                minutes.prefix AS prefix,
+                max(minutes.depth_blocks) AS depth_blocks,
+                max(minutes.owners) AS owners,
+                max(minutes.shared_tokens) AS shared_tokens,
+                max(minutes.duplicated_tokens) AS duplicated_tokens,
+                sum(minutes.refilled_tokens) AS refilled_tokens,
+                sum(minutes.refilled_tokens_missing) AS refilled_tokens_missing,
+                max(minutes.sampled_one_in) AS sampled_one_in,
+                max(minutes.trust) AS trust,
+                sumIf(minutes.windows, minutes.place = 1) AS windows
+            FROM
+            (
+                SELECT
+                    fine.window AS at, hash_domain, model, group_idx, lora, prefix, depth_blocks, owners, shared_tokens,
+                    duplicated_tokens, refilled_tokens, refilled_tokens_missing, sampled_one_in, trust, windows, place
+                FROM {database}.hot_prefixes_1m AS fine FINAL
+                ARRAY JOIN
+                    lora, prefix, depth_blocks, owners, shared_tokens, duplicated_tokens, refilled_tokens,
+                    refilled_tokens_missing, sampled_one_in, trust, arrayEnumerate(prefix) AS place
+                WHERE fine.window >= {from:DateTime('UTC')}
+                    AND fine.window < {to:DateTime('UTC')}
+                    AND toStartOfHour(fine.window) >= toStartOfHour({from:DateTime('UTC')})
+                    AND toStartOfHour(fine.window) < {to:DateTime('UTC')}
+                    AND has({periods:Array(DateTime('UTC'))}, toStartOfHour(fine.window))
+            ) AS minutes
+            GROUP BY period, minutes.hash_domain, minutes.model, minutes.group_idx, minutes.lora, minutes.prefix
+        )
+        WINDOW of_space AS (PARTITION BY period, hash_domain, model, group_idx)
+    ) AS ranked
+    GROUP BY period, hash_domain, model, group_idx
+)
