@@ -36,6 +36,57 @@ from connectors.scanner.writing import put_integer, put_text
 
 
 @inner
+def _put_named(data: Bytes, p: int, end: int, name: int, out: Bytes, limit: int, o: int) -> int:
+    """Write the text at `p` under its name, nothing where there is none or nil; -1 gives up."""
+    if p < 0:
+        return o
+    start, size = text_at(data, p, end)
+    if size == -1 or limit - o < size + ROOM:
+        return -1
+    if size < 0:
+        return o
+    return put_text(data, start, size, out, put(out, o, name))
+
+
+@inner
+def _put_digits(value: int, out: Bytes, o: int) -> int:
+    digits = 1
+    rest = value // 10
+    while rest > 0:
+        digits += 1
+        rest //= 10
+    out[o] = 0xA0 + digits
+    for i in range(digits):
+        out[o + digits - i] = 0x30 + value % 10
+        value //= 10
+    return o + 1 + digits
+
+
+@inner
+def _put_lora(
+    data: Bytes, name: int, number: int, end: int, is_array: bool, out: Bytes, limit: int, o: int
+) -> int:
+    """Write the LoRA's name, else its number as text, nothing where the event has neither; -1 gives up."""
+    # In that place of its arrays SGLang has a map of metadata.
+    metadata = False
+    if is_array and name >= 0:
+        head = data[name]
+        metadata = head & 0xF0 == 0x80 or head == 0xDE or head == 0xDF
+    named = o
+    if not metadata:
+        named = _put_named(data, name, end, W_LORA, out, limit, o)
+    if named < 0 or number < 0 or data[number] == 0xC0:
+        return named
+    value = integer_at(data, number, end)
+    if value < 0:
+        start, size = text_at(data, number, end)
+        if size < 0 or limit - o < size + ROOM:
+            return -1
+        return named if named > o else put_text(data, start, size, out, put(out, o, W_LORA))
+    return named if named > o else _put_digits(value, out, put(out, o, W_LORA))
+
+
+@inner
 def put_stored(
     data: Bytes,
     end: int,
@@ -87,14 +138,11 @@ def put_stored(
         return -1
     entries += np.int64(media[row * MEDIUM_ROW + MEDIUM_FIELDS]) + (1 if group > 0 else 0)
     o = put_place(media, row, group, out, o)
-    if fields[F_KIND] >= 0:
-        start, size = text_at(data, fields[F_KIND], end)
-        if size == -1 or limit - o < size + ROOM:
-            return -1
-        if size >= 0:
-            entries += 1
-            o = put(out, o, W_KIND)
-            o = put_text(data, start, size, out, o)
+    before = o
+    o = _put_named(data, fields[F_KIND], end, W_KIND, out, limit, o)
+    if o < 0:
+        return -1
+    entries += 1 if o > before else 0
     if fields[F_WINDOW] >= 0:
         window = integer_at(data, fields[F_WINDOW], end)
         if window == -1:
@@ -103,49 +151,16 @@ def put_stored(
             entries += 1
             o = put(out, o, W_WINDOW)
             o = put_integer(window, out, o)
-    named = False
-    if fields[F_LORA] >= 0:
-        head = data[fields[F_LORA]]
-        metadata = is_array and (head & 0xF0 == 0x80 or head == 0xDE or head == 0xDF)  # SGLang's
-        if not metadata:
-            start, size = text_at(data, fields[F_LORA], end)
-            if size == -1 or limit - o < size + ROOM:
-                return -1
-            if size >= 0:
-                named = True
-                entries += 1
-                o = put(out, o, W_LORA)
-                o = put_text(data, start, size, out, o)
-    if fields[F_LORA_ID] >= 0 and data[fields[F_LORA_ID]] != 0xC0:
-        number = integer_at(data, fields[F_LORA_ID], end)
-        if number < 0:
-            start, size = text_at(data, fields[F_LORA_ID], end)
-            if size < 0 or limit - o < size + ROOM:
-                return -1
-            if not named:
-                entries += 1
-                o = put(out, o, W_LORA)
-                o = put_text(data, start, size, out, o)
-        elif not named:
-            entries += 1
-            o = put(out, o, W_LORA)
-            digits = 1
-            rest = number // 10
-            while rest > 0:
-                digits += 1
-                rest //= 10
-            out[o] = 0xA0 + digits
-            for i in range(digits):
-                out[o + digits - i] = 0x30 + number % 10
-                number //= 10
-            o += 1 + digits
-    if sessions and not is_array and fields[F_SESSION] >= 0:
-        start, size = text_at(data, fields[F_SESSION], end)
-        if size == -1 or limit - o < size + ROOM:
+    before = o
+    o = _put_lora(data, fields[F_LORA], fields[F_LORA_ID], end, is_array, out, limit, o)
+    if o < 0:
+        return -1
+    entries += 1 if o > before else 0
+    if sessions and not is_array:
+        before = o
+        o = _put_named(data, fields[F_SESSION], end, W_SESSION, out, limit, o)
+        if o < 0:
             return -1
-        if size >= 0:
-            entries += 1
-            o = put(out, o, W_SESSION)
-            o = put_text(data, start, size, out, o)
+        entries += 1 if o > before else 0
     out[map_head] = 0x80 + entries
     return o
