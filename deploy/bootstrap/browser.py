@@ -6,24 +6,30 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VARIABLE = "KVLENS_CHROMIUM"
+PACKAGES = ("chromium", "libatomic1")
+"""Of Debian; what drives the browser links to the second."""
+ADVICE = (
+    f"no Chromium that can be driven: install the packages {' and '.join(PACKAGES)}, "
+    f"or set {VARIABLE} to one and see that `python -m playwright --version` works"
+)
 INSTALL_SECONDS = 900
-ADVICE = f"no Chromium and none could be installed: install the package chromium, or set {VARIABLE} to one"
+LOOK_SECONDS = 60
 
 
 def found() -> str | None:
-    """Return the path of a Chromium, None when there is none."""
+    """Return the path of a Chromium that can be driven, None when there is none."""
+    if not _runs([sys.executable, "-m", "playwright", "--version"]):
+        return None
     named = os.environ.get(VARIABLE)
-    if named:
-        return named if os.access(named, os.X_OK) else None
-    for name in NAMES:
+    for name in [named] if named else NAMES:
         path = shutil.which(name)
-        if path:
+        # Ubuntu's package is a script that says where else to get it.
+        if path and _runs([path, "--version"]):
             return path
-    return _of_playwright()
+    return None if named else _of_playwright()
 
 
 def _of_playwright() -> str | None:
@@ -31,21 +37,33 @@ def _of_playwright() -> str | None:
 
     with sync_playwright() as playwright:
         path = playwright.chromium.executable_path
-    return path if Path(path).exists() else None
+    return path if _runs([path, "--version"]) else None
 
 
-def _installed(commands: list[list[str]]) -> bool:
+def _runs(command: list[str]) -> bool:
+    return _ended_well(command, LOOK_SECONDS, errors=subprocess.DEVNULL)
+
+
+def _ended_well(command: list[str], seconds: int, *, errors: int | None = None) -> bool:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in commands:
-        try:
-            ended = subprocess.run(
-                command, env=environment, timeout=INSTALL_SECONDS, stdout=subprocess.DEVNULL, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        if ended.returncode:
-            return False
-    return True
+    try:
+        ended = subprocess.run(
+            command, env=environment, timeout=seconds, stdout=subprocess.DEVNULL, stderr=errors, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return ended.returncode == 0
+
+
+def _install() -> None:
+    own = [sys.executable, "-m", "playwright", "install", "chromium"]
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        _ended_well(["apt-get", "update", "-qq"], INSTALL_SECONDS)
+        packages = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES]
+        if _ended_well(packages, INSTALL_SECONDS):
+            return
+        own.insert(4, "--with-deps")
+    _ended_well(own, INSTALL_SECONDS)
 
 
 def main() -> int:
@@ -53,11 +71,8 @@ def main() -> int:
     if found():
         return 0
     sys.stderr.write("getting a Chromium for the tests of the page\n")
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
-        if _installed([["apt-get", "update", "-qq"], install]) and found():
-            return 0
-    if _installed([[sys.executable, "-m", "playwright", "install", "chromium"]]) and found():
+    _install()
+    if found():
         return 0
     sys.stderr.write(f"{ADVICE}\n")
     return 1
