@@ -127,6 +127,39 @@ ORDER BY lost + undecodable + drift DESC, model, replica, rank
 LIMIT 100""",
 )
 
+HASHES = Panel(
+    id="health-hashes",
+    title="Hashes that do not compare",
+    description="Streams that share no first block with any other of their hash domain, though the traffic "
+    "of both keeps coming back to first blocks: what they fill counts as unknown, and what routing loses "
+    "there cannot be seen. Give all replicas the same hash algorithm and PYTHONHASHSEED, or those that "
+    "differ a `hash_scheme` of their own; with routing by session and no prompt in common it is no fault: "
+    "`fleet.compare_after = 0`. `kvlens doctor` names groups, too. The present state, whatever the range.",
+    unit="sources",
+    kind="table",
+    width=24,
+    empty="No stream was found to hash differently from the others of its hash domain.",
+    sql=f"""
+SELECT
+    model, replica, dp_rank AS rank, hash_domain AS `hash domain`,
+    doubtful_shards AS `shards without a match`,
+    alike_streams AS `alike in the domain`,
+    other_streams AS `not known in the domain`
+FROM
+(
+    SELECT
+        *,
+        countIf(hashes = 'alike') OVER of_domain AS alike_streams,
+        countIf(hashes = 'not known') OVER of_domain AS other_streams
+    FROM source_hashes
+    WHERE isNull(closed_at)
+    WINDOW of_domain AS (PARTITION BY hash_domain)
+)
+WHERE hashes = 'alone' AND {CHOSEN}
+ORDER BY model, `hash domain`, replica, rank
+LIMIT 100""",
+)
+
 BOARD = Board(
     id="health",
     title="Pipeline health",
@@ -134,6 +167,6 @@ BOARD = Board(
     choices=("model", "replica"),
     sections=(
         Section("Now", (SOURCES_NOW, FRESHNESS)),
-        Section("Streams", (TIMELINE, BATCHES, UNDECODABLE, THROUGHPUT, LAG, STREAMS)),
+        Section("Streams", (TIMELINE, BATCHES, UNDECODABLE, THROUGHPUT, LAG, STREAMS, HASHES)),
     ),
 )

@@ -24,6 +24,7 @@ from schemas.rows import (
     EngineCountersRow,
     FillsRow,
     FlowRow,
+    HashGroupRow,
     HotPrefixRow,
     OccupancyRow,
     RedundancyRow,
@@ -88,6 +89,11 @@ def hour_of_rows() -> list[Row]:
             "m", replica, 0, 7, HOUR, None, "", "vllm", "map", "d", "default", 0, WINDOWS, "complete", HOUR, 1
         )
         for replica in REPLICAS
+    ]
+    rows += [
+        HashGroupRow("d", "m", replica, 0, shard, 7, f"{replica}/0@7", 0, replica == "b", 1)
+        for replica in REPLICAS
+        for shard in range(2)
     ]
     return rows
 

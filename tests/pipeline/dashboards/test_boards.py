@@ -95,6 +95,8 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert sum(row[3] for row in rows("health-missing")) == 1
     assert {row[1:] for row in rows("health-timeline")} == {("b/0", "complete"), ("b/0", "degraded")}
     assert [row[1] for row in rows("health-streams")] == ["b"]
+    assert rows("health-hashes") == [("m", "b", 0, "d", 2, 0, 1)]
+    assert rows("health-hashes", replica=["a"]) == []
     lost = filled("restarts", ANNOTATIONS["restarts"].sql).result_rows
     assert sorted(text for _, text in lost) == ["a/0, b/0 lost 60 blocks", "a/0, b/0 restarted"]
 
@@ -170,6 +172,7 @@ def test_alerts_fire_for_what_happened_and_nothing_else(filled: RunSql) -> None:
     assert {name: rows for name, rows in fired.items() if rows} == {
         "stream-degraded": [("m", "b", "0")],
         "routing-loss": [("m",)],
+        "hashes-not-comparable": [("m", "b", "0")],
     }
 
 
