@@ -48,4 +48,37 @@ def gpu_pools(view: str, chosen: str, time: str = "") -> str:
 
 
 TOP = 20
-"""Series or rows of a picture that names replicas; the rest are added up as `others`."""
+"""Series or rows of a picture that names models or replicas; the rest are added up as `others`."""
+
+
+def with_top(column: str, rows: str, chosen: str, figure: str) -> str:
+    """Return the beginning of a query that names the values of `column` with the largest figures `top`."""
+    return f"""WITH top AS
+(
+    SELECT {column}
+    FROM {rows}
+    WHERE {chosen}
+    GROUP BY {column}
+    ORDER BY {figure} DESC, {column}
+    LIMIT {TOP}
+)"""
+
+
+def or_others(column: str) -> str:
+    """Return a column, or `others` for what is not among `top`.
+
+    It must not be given the name of the column: conditions would then be about what it returns.
+    """
+    return f"if({column} IN top, {column}, 'others')"
+
+
+def rates_by_model(view: str, column: str, name: str, chosen: str) -> str:
+    """Return a query of the sums of `column` a second, as `name`, for each point of time and model."""
+    rows = f"{view}({SERIES})"
+    return f"""
+{with_top("model", rows, chosen, f"sum({column})")}
+SELECT time, {or_others("model")} AS series, sum({column}) / any(width) AS {name}
+FROM {rows}
+WHERE {chosen}
+GROUP BY time, series
+ORDER BY time, series"""

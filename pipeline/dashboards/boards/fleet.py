@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pipeline.dashboards.boards.causes import CAUSE_COLOURS, filled_by_cause
 from pipeline.dashboards.panel import Board, Panel, Section, Threshold
-from pipeline.dashboards.queries import LATEST, MODELS, RANGE, SERIES, TOP, gpu_pools
+from pipeline.dashboards.queries import (
+    LATEST,
+    MODELS,
+    RANGE,
+    SERIES,
+    TOP,
+    gpu_pools,
+    or_others,
+    rates_by_model,
+    with_top,
+)
 
 TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b"}
 MEDIUM_COLOURS = {"gpu": "#3f7fdb", "cpu": "#8f6bd6", "disk": "#7a8794", "capacity": "#9aa5b1"}
@@ -115,15 +125,10 @@ EVICTION = Panel(
     id="fleet-eviction",
     title="Evicted tokens by model",
     description="Tokens of blocks whose last copy left a medium because its room was needed. Losses by "
-    "clears and restarts are not in it.",
+    f"clears and restarts are not in it. The {TOP} models that lose most, all others together.",
     unit="tokens/s",
     kind="timeseries",
-    sql=f"""
-SELECT time, model, sum(evicted_tokens) / any(width) AS evicted
-FROM flow_series({SERIES})
-WHERE {MODELS}
-GROUP BY time, model
-ORDER BY time, model""",
+    sql=rates_by_model("flow_series", "evicted_tokens", "evicted", MODELS),
 )
 
 TRUST = Panel(
@@ -154,27 +159,29 @@ HIT_COLOURS = {
 }
 FILLS = filled_by_cause("fleet-fills", MODELS, width=16, height=9)
 
+QUERIED = f"{MODELS} AND queried_tokens > 0"
 HIT_RATES = Panel(
     id="fleet-hit-rates",
     title="Hit rate: actual and possible",
     description="Actual: hits over queries as the engines count them. With more cache or fewer restarts: "
     "had each replica kept what it lost. With better routing, too: had every block been found that any "
     "replica holds or lost within the horizon. The last two are upper bounds; docs/figures.md says why. "
-    "Empty where no engine's metrics are read.",
+    f"The {TOP} models with most queries, all others together. Empty where no engine's metrics are read.",
     unit="share",
     kind="bar",
     width=8,
     height=9,
     sql=f"""
+{with_top("model", f"hit_potential_series({RANGE})", QUERIED, "sum(queried_tokens)")}
 SELECT
-    model,
+    {or_others("model")} AS series,
     sum(hit_tokens) / nullIf(sum(queried_tokens), 0) AS actual,
     sum(own_ideal_hit_rate * queried_tokens) / nullIf(sum(queried_tokens), 0) AS `more cache`,
     sum(ideal_hit_rate * queried_tokens) / nullIf(sum(queried_tokens), 0) AS `and better routing`
 FROM hit_potential_series({RANGE})
-WHERE {MODELS} AND queried_tokens > 0
-GROUP BY model
-ORDER BY model""",
+WHERE {QUERIED}
+GROUP BY series
+ORDER BY series = 'others', series""",
     colours=HIT_COLOURS,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.dashboards.boards.fleet import FRESHNESS, SOURCES_NOW, TRUST_COLOURS
 from pipeline.dashboards.panel import Board, Panel, Section
-from pipeline.dashboards.queries import CHOSEN, SERIES, TOP
+from pipeline.dashboards.queries import CHOSEN, SERIES, TOP, rates_by_model
 
 TIMELINE = Panel(
     id="health-timeline",
@@ -57,15 +57,10 @@ ORDER BY time""",
 THROUGHPUT = Panel(
     id="health-throughput",
     title="Events",
-    description="Engine events applied a second, by model.",
+    description=f"Engine events applied a second, by model: the {TOP} with most, all others together.",
     unit="events/s",
     kind="timeseries",
-    sql=f"""
-SELECT time, model, sum(events) / any(width) AS events
-FROM stream_health_series({SERIES})
-WHERE {CHOSEN}
-GROUP BY time, model
-ORDER BY time, model""",
+    sql=rates_by_model("stream_health_series", "events", "events", CHOSEN),
 )
 
 LAG = Panel(
@@ -87,15 +82,10 @@ UNDECODABLE = Panel(
     id="health-undecodable",
     title="Events that nobody could read",
     description="Events, or whole frames, that were skipped because they could not be understood. Their "
-    "streams are degraded from then on.",
+    f"streams are degraded from then on. The {TOP} models with most, all others together.",
     unit="events/s",
     kind="timeseries",
-    sql=f"""
-SELECT time, model, sum(undecodable_events) / any(width) AS undecodable
-FROM stream_health_series({SERIES})
-WHERE {CHOSEN}
-GROUP BY time, model
-ORDER BY time, model""",
+    sql=rates_by_model("stream_health_series", "undecodable_events", "undecodable", CHOSEN),
 )
 
 STREAMS = Panel(

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pipeline.dashboards.boards.causes import CAUSE_COLOURS, causes, filled_by_cause
 from pipeline.dashboards.boards.replica import RESTARTS
 from pipeline.dashboards.panel import Board, Panel, Section
-from pipeline.dashboards.queries import CHOSEN, MAIN_GROUPS, RANGE, SERIES, TOP, gpu_pools
+from pipeline.dashboards.queries import (
+    CHOSEN,
+    MAIN_GROUPS,
+    RANGE,
+    SERIES,
+    TOP,
+    gpu_pools,
+    or_others,
+    with_top,
+)
 
 FILLS = filled_by_cause("model-fills", CHOSEN)
 
@@ -18,20 +27,12 @@ BY_REPLICA = Panel(
     kind="bar",
     width=12,
     sql=f"""
-WITH top AS
-(
-    SELECT replica
-    FROM hit_potential_series({RANGE})
-    WHERE {CHOSEN}
-    GROUP BY replica
-    ORDER BY sum(filled_tokens) DESC, replica
-    LIMIT {TOP}
-)
-SELECT if(fills.replica IN top, fills.replica, 'others') AS replica,{causes()}
-FROM hit_potential_series({RANGE}) AS fills
+{with_top("replica", f"hit_potential_series({RANGE})", CHOSEN, "sum(filled_tokens)")}
+SELECT {or_others("replica")} AS series,{causes()}
+FROM hit_potential_series({RANGE})
 WHERE {CHOSEN}
-GROUP BY replica
-ORDER BY replica = 'others', sum(filled_tokens) DESC, replica""",
+GROUP BY series
+ORDER BY series = 'others', sum(filled_tokens) DESC, series""",
     colours=CAUSE_COLOURS,
 )
 
@@ -74,7 +75,8 @@ FROM
 )
 ARRAY JOIN arraySlice(curves, 1, longest) AS saved, range(1, longest + 1) AS step
 WHERE `% of the fills` >= 1
-ORDER BY `more tokens a replica`, `in bytes`""",
+ORDER BY `more tokens a replica`, `in bytes`
+LIMIT 100""",
 )
 
 HEAT = """
@@ -135,13 +137,10 @@ top AS
     ORDER BY sum(entries) / sum(capacity) DESC, replica
     LIMIT {TOP}
 )
-SELECT
-    time,
-    if(sources.replica IN top, sources.replica, 'others') AS replica,
-    sum(entries) / sum(capacity) AS full
-FROM per_source AS sources
-GROUP BY time, replica
-ORDER BY time, replica""",
+SELECT time, {or_others("replica")} AS series, sum(entries) / sum(capacity) AS full
+FROM per_source
+GROUP BY time, series
+ORDER BY time, series""",
 )
 
 BOARD = Board(

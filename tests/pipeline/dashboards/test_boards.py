@@ -15,7 +15,7 @@ from pipeline.dashboards.layout import placed
 from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
 from pipeline.dashboards.queries import TOP
 from pipeline.local.store.embedded import EmbeddedStore
-from schemas.rows import CapacityCurveRow
+from schemas.rows import CapacityCurveRow, EngineCountersRow
 from tests.pipeline.dashboards.conftest import HOUR, RunSql, migrated, runner, window_rows, write_rows
 
 PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
@@ -138,6 +138,30 @@ def test_hot_prefixes_are_the_same_in_every_range(filled: RunSql) -> None:
         assert filled("x", sql, **{"from": start, "to": end}).result_rows == [
             ("m", f"{0xABC:016x}", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 3, 40, "complete")
         ], name
+
+
+def test_hits_are_those_of_all_scrapes_though_nothing_was_merged_yet(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    run = runner(store, settings)
+    for number in range(6):
+        at = HOUR + timedelta(seconds=10 * number)
+        queries, hits = 1000 * number, 900 * number
+        write_rows(settings, [EngineCountersRow(at, "m", "a", 0, queries, hits, None, None, 100, 16, 0.5, 1)])
+    sql = "SELECT sum(queried), sum(hit) FROM engine_hits_series(from = {from:DateTime}, to = {to:DateTime})"
+    for name, (start, end) in RANGES.items():
+        assert run("x", sql, **{"from": start, "to": end}).result_rows == [(5000, 4500)], name
+
+
+def test_all_replicas_that_were_chosen_are_in_a_picture_of_the_first_ones(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    replicas = [f"replica-{number}" for number in range(TOP + 5)]
+    write_rows(settings, [row for name in replicas for row in window_rows(0, name)])
+    run = runner(store, settings)
+    for panel in ("model-replicas", "model-fullness"):
+        found = run(panel, PANELS[panel].sql, replica=replicas[1:]).result_rows
+        assert len(found) == TOP + 1, panel
+    filled = run("model-replicas", PANELS["model-replicas"].sql, replica=replicas[1:]).result_rows
+    assert sum(sum(row[1:]) for row in filled) == 100 * (TOP + 4)
 
 
 def test_ranges_agree_where_the_figures_are_sums(filled: RunSql) -> None:
