@@ -23,13 +23,13 @@ DAY = timedelta(days=1)
 FINE = timedelta(hours=1)
 """How far back there are ten-second rows: no panel reads any that are older."""
 RANGES = {
-    "8 min": timedelta(minutes=8),
+    "5 min": timedelta(minutes=5),
     "15 min": timedelta(minutes=15),
     "1 h": timedelta(hours=1),
     "6 h": timedelta(hours=6),
     "1 day": DAY,
 }
-"""The first is read from ten-second rows, the next two from minutes, the others from hours."""
+"""The first three are read from minutes, the others from hours; ten-second rows by what shows the present."""
 DATABASE = "panels"
 MERGED_SECONDS = 60.0
 

@@ -11,9 +11,7 @@ from pipeline.dashboards.queries import (
     SERIES,
     TOP,
     gpu_pools,
-    or_others,
     rates_by_model,
-    with_top,
 )
 
 TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b"}
@@ -159,7 +157,6 @@ HIT_COLOURS = {
 }
 FILLS = filled_by_cause("fleet-fills", MODELS, width=16, height=9)
 
-QUERIED = f"{MODELS} AND queried_tokens > 0"
 HIT_RATES = Panel(
     id="fleet-hit-rates",
     title="Hit rate: actual and possible",
@@ -172,14 +169,24 @@ HIT_RATES = Panel(
     width=8,
     height=9,
     sql=f"""
-{with_top("model", f"hit_potential_series({RANGE})", QUERIED, "sum(queried_tokens)")}
 SELECT
-    {or_others("model")} AS series,
-    sum(hit_tokens) / nullIf(sum(queried_tokens), 0) AS actual,
-    sum(own_ideal_hit_rate * queried_tokens) / nullIf(sum(queried_tokens), 0) AS `more cache`,
-    sum(ideal_hit_rate * queried_tokens) / nullIf(sum(queried_tokens), 0) AS `and better routing`
-FROM hit_potential_series({RANGE})
-WHERE {QUERIED}
+    if(place <= {TOP}, model, 'others') AS series,
+    sum(hit) / nullIf(sum(queried), 0) AS actual,
+    sum(own_ideal) / nullIf(sum(queried), 0) AS `more cache`,
+    sum(ideal) / nullIf(sum(queried), 0) AS `and better routing`
+FROM
+(
+    SELECT
+        model,
+        sum(queried_tokens) AS queried,
+        sum(hit_tokens) AS hit,
+        sum(own_ideal_hit_rate * queried_tokens) AS own_ideal,
+        sum(ideal_hit_rate * queried_tokens) AS ideal,
+        row_number() OVER (ORDER BY queried DESC, model) AS place
+    FROM hit_potential_series({RANGE})
+    WHERE {MODELS} AND queried_tokens > 0
+    GROUP BY model
+)
 GROUP BY series
 ORDER BY series = 'others', series""",
     colours=HIT_COLOURS,

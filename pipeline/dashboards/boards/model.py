@@ -27,10 +27,10 @@ BY_REPLICA = Panel(
     kind="bar",
     width=12,
     sql=f"""
-{with_top("replica", f"hit_potential_series({RANGE})", CHOSEN, "sum(filled_tokens)")}
+{with_top("replica", f"fills_series({SERIES})", f"{CHOSEN} AND {MAIN_GROUPS}", "sum(filled_tokens)")}
 SELECT {or_others("replica")} AS series,{causes()}
-FROM hit_potential_series({RANGE})
-WHERE {CHOSEN}
+FROM fills_series({SERIES})
+WHERE {CHOSEN} AND {MAIN_GROUPS}
 GROUP BY series
 ORDER BY series = 'others', sum(filled_tokens) DESC, series""",
     colours=CAUSE_COLOURS,

@@ -129,7 +129,7 @@ def test_a_large_fleet_is_shown_from_coarser_tables(store: EmbeddedStore) -> Non
         "INSERT INTO sources (model, replica, opened_at, trust) SELECT 'm', toString(number),"
         " toDateTime64('2020-01-01 00:00:00', 3, 'UTC'), 'complete' FROM numbers(2000)",
     )
-    assert [seconds(hours) for hours in ranges] == [10, 60, 60, 60, 3600, 3600, 3600]
+    assert [seconds(hours) for hours in ranges] == [60, 60, 60, 60, 3600, 3600, 3600]
 
 
 def test_hot_prefixes_are_the_same_in_every_range(filled: RunSql) -> None:
