@@ -5,19 +5,30 @@ from __future__ import annotations
 from pipeline.dashboards.panel import Alert
 from pipeline.dashboards.queries import RANGE
 
+
+def of_each_stream(figure: str) -> str:
+    """Return a query of a figure of each stream's health."""
+    return f"""
+SELECT model, replica, toString(dp_rank) AS rank, {figure} AS value
+FROM stream_health({RANGE})
+GROUP BY model, replica, dp_rank"""
+
+
+def of_all_fills(share: str) -> str:
+    """Return a query of a share of the fills of each model that had any."""
+    return f"""
+SELECT model, sum({share} * filled_tokens) / nullIf(sum(filled_tokens), 0) AS value
+FROM hit_potential_series({RANGE})
+GROUP BY model
+HAVING isNotNull(value)"""
+
+
 DEGRADED = Alert(
     id="stream-degraded",
     title="Batches or events of a stream are lost for good",
     description="What is known of the replica may err either way until its engine clears its cache or "
     "restarts.",
-    sql=f"""
-SELECT
-    model,
-    replica,
-    toString(dp_rank) AS rank,
-    toFloat64(sum(lost_batches) + sum(undecodable_events)) AS value
-FROM stream_health({RANGE})
-GROUP BY model, replica, dp_rank""",
+    sql=of_each_stream("toFloat64(sum(lost_batches) + sum(undecodable_events))"),
     above=0,
     for_minutes=0,
     over_minutes=10,
@@ -29,10 +40,7 @@ UNREACHABLE = Alert(
     id="stream-unreachable",
     title="An engine's event stream cannot be reached",
     description="No connection to the engine's publisher: its figures stand still.",
-    sql=f"""
-SELECT model, replica, toString(dp_rank) AS rank, toFloat64(NOT argMax(connected, window)) AS value
-FROM stream_health({RANGE})
-GROUP BY model, replica, dp_rank""",
+    sql=of_each_stream("toFloat64(NOT argMax(connected, window))"),
     above=0,
     for_minutes=2,
     over_minutes=5,
@@ -76,10 +84,7 @@ LATE = Alert(
     title="Events arrive late",
     description="Live batches take more than five seconds from the engine to the connector, or the clocks "
     "differ.",
-    sql=f"""
-SELECT model, replica, toString(dp_rank) AS rank, max(lag_seconds) AS value
-FROM stream_health({RANGE})
-GROUP BY model, replica, dp_rank""",
+    sql=of_each_stream("max(lag_seconds)"),
     above=5,
     for_minutes=5,
     over_minutes=5,
@@ -92,10 +97,7 @@ DRIFT = Alert(
     title="More blocks are resident than the engine has",
     description="Removals were missed without a trace in the sequence numbers: the occupancy of this "
     "replica is too high.",
-    sql=f"""
-SELECT model, replica, toString(dp_rank) AS rank, toFloat64(argMax(drift_blocks, window)) AS value
-FROM stream_health({RANGE})
-GROUP BY model, replica, dp_rank""",
+    sql=of_each_stream("toFloat64(argMax(drift_blocks, window))"),
     above=0,
     for_minutes=5,
     over_minutes=10,
@@ -108,11 +110,7 @@ CAPACITY_LOSS = Alert(
     title="The cache is too small for its traffic",
     description="More than a quarter of a model's prefill tokens had been evicted within the horizon: more "
     "cache, or a lower tier, would have saved them.",
-    sql=f"""
-SELECT model, sum(capacity_share * filled_tokens) / nullIf(sum(filled_tokens), 0) AS value
-FROM hit_potential_series({RANGE})
-GROUP BY model
-HAVING isNotNull(value)""",
+    sql=of_all_fills("capacity_share"),
     above=0.25,
     for_minutes=15,
     over_minutes=30,
@@ -125,11 +123,7 @@ ROUTING_LOSS = Alert(
     title="Routing sends requests away from their cache",
     description="More than a quarter of a model's prefill tokens were resident on another replica at the "
     "time.",
-    sql=f"""
-SELECT model, sum(routing_share * filled_tokens) / nullIf(sum(filled_tokens), 0) AS value
-FROM hit_potential_series({RANGE})
-GROUP BY model
-HAVING isNotNull(value)""",
+    sql=of_all_fills("routing_share"),
     above=0.25,
     for_minutes=15,
     over_minutes=30,

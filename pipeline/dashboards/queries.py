@@ -47,6 +47,16 @@ def gpu_pools(view: str, chosen: str, time: str = "") -> str:
     GROUP BY {named}replica, dp_rank, window"""
 
 
+def tokens_by_medium(chosen: str) -> str:
+    """Return a query of the resident tokens at each point of time, by medium."""
+    return f"""
+SELECT time, medium, sum(tokens) / uniqExact(window) AS tokens
+FROM occupancy_series({SERIES})
+WHERE {chosen}
+GROUP BY time, medium
+ORDER BY time, medium"""
+
+
 TOP = 20
 """Series or rows of a picture that names models or replicas; the rest are added up as `others`."""
 

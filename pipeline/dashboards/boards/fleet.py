@@ -12,6 +12,7 @@ from pipeline.dashboards.queries import (
     TOP,
     gpu_pools,
     rates_by_model,
+    tokens_by_medium,
 )
 
 TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b"}
@@ -110,12 +111,7 @@ OCCUPANCY = Panel(
     "upper bounds.",
     unit="tokens",
     kind="stacked",
-    sql=f"""
-SELECT time, medium, sum(tokens) / uniqExact(window) AS tokens
-FROM occupancy_series({SERIES})
-WHERE {MODELS}
-GROUP BY time, medium
-ORDER BY time, medium""",
+    sql=tokens_by_medium(MODELS),
     colours=MEDIUM_COLOURS,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.dashboards.boards.fleet import MEDIUM_COLOURS
 from pipeline.dashboards.panel import Annotation, Board, Panel, Section
-from pipeline.dashboards.queries import CHOSEN, SERIES, gpu_pools
+from pipeline.dashboards.queries import CHOSEN, SERIES, gpu_pools, tokens_by_medium
 
 OCCUPANCY = Panel(
     id="replica-occupancy",
@@ -14,12 +14,7 @@ OCCUPANCY = Panel(
     unit="tokens",
     kind="stacked",
     width=12,
-    sql=f"""
-SELECT time, medium, sum(tokens) / uniqExact(window) AS tokens
-FROM occupancy_series({SERIES})
-WHERE {CHOSEN}
-GROUP BY time, medium
-ORDER BY time, medium""",
+    sql=tokens_by_medium(CHOSEN),
     colours=MEDIUM_COLOURS,
 )
 
