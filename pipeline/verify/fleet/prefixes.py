@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipeline.verify.fleet.changes import Block, Change
 from pipeline.verify.fleet.owners import Held, Owners
 from pipeline.verify.fleet.parsed import Chain
 
+_FORGET_FROM = 10_000
 AVOIDABLE = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
 
 
@@ -39,6 +41,33 @@ class Hot:
         return self.duplicated_tokens > 0 or self.refilled_tokens > 0
 
 
+@dataclass
+class _Shown:
+    """What the blocks of a prefix that are held on GPUs add up to."""
+
+    tokens: Counter[int] = field(default_factory=Counter)
+    """By number of owners."""
+    blocks: Counter[int] = field(default_factory=Counter)
+    """By number of owners."""
+    depths: Counter[int] = field(default_factory=Counter)
+    """Blocks with more than one owner, by depth."""
+
+    def add(self, owners: int, size: int, depth: int, times: int) -> None:
+        self.tokens[owners] += times * size
+        self.blocks[owners] += times
+        if owners > 1:
+            self.depths[depth] += times
+
+    def hot(self) -> Hot:
+        shared = [(owners, tokens) for owners, tokens in self.tokens.items() if owners > 1]
+        return Hot(
+            depth_blocks=max((depth for depth, blocks in self.depths.items() if blocks), default=0),
+            owners=max((owners for owners, blocks in self.blocks.items() if blocks), default=0),
+            shared_tokens=sum(tokens for _, tokens in shared),
+            duplicated_tokens=sum((owners - 1) * tokens for owners, tokens in shared),
+        )
+
+
 class Prefixes:
     """Chains of the blocks that are held or remembered, as the first fill on a GPU that knew it said."""
 
@@ -49,6 +78,10 @@ class Prefixes:
         self._chains: dict[Block, Chain] = {}
         self._models: dict[tuple[str, int], str] = {}
         self._refilled: dict[Prefix, Hot] = {}
+        self._shown: dict[Prefix, _Shown] = {}
+        self._counted: dict[Block, tuple[Prefix, int, int, int]] = {}
+        """What each block adds: prefix, owners, size, depth."""
+        self._forget_at = _FORGET_FROM
 
     def filled(self, change: Change) -> None:
         """Note the chain of a block that is about to come to a medium; nothing else is noted of it yet."""
@@ -69,22 +102,39 @@ class Prefixes:
             hot.refilled_tokens += change.size
             hot.depth_blocks = max(hot.depth_blocks, chain.depth)
 
+    def changed(self, block: Block) -> None:
+        """Count a block as it is now, and no longer as it was."""
+        counted = self._counted.pop(block, None)
+        if counted is not None:
+            prefix, owners, size, depth = counted
+            self._shown[prefix].add(owners, size, depth, -1)
+        chain, held = self._chains.get(block), self._owners.blocks.get(block)
+        owners = held.owners("gpu") if held is not None else 0
+        if chain is not None and held is not None and owners:
+            prefix = self._prefix(block, chain)
+            self._counted[block] = prefix, owners, held.sizes["gpu"], chain.depth
+            self._shown.setdefault(prefix, _Shown()).add(owners, held.sizes["gpu"], chain.depth, +1)
+
     def take(self) -> dict[Prefix, Hot]:
         """Return the figures at the end of a window; nothing was filled again yet in the next one."""
-        found, self._refilled = self._refilled, {}
-        for block, chain in list(self._chains.items()):
-            if block not in self._owners.blocks and not self._lost(block):
-                del self._chains[block]
-            elif block in self._owners.blocks:
-                held = self._owners.blocks[block]
-                hot = found.setdefault(self._prefix(block, chain), Hot())
-                owners = held.owners("gpu")
-                hot.owners = max(hot.owners, owners)
-                if owners > 1:
-                    hot.shared_tokens += held.sizes["gpu"]
-                    hot.duplicated_tokens += (owners - 1) * held.sizes["gpu"]
-                    hot.depth_blocks = max(hot.depth_blocks, chain.depth)
+        self._forget()
+        refilled, self._refilled = self._refilled, {}
+        found = {prefix: shown.hot() for prefix, shown in self._shown.items()}
+        for prefix, again in refilled.items():
+            hot = found.setdefault(prefix, Hot())
+            hot.refilled_tokens = again.refilled_tokens
+            hot.depth_blocks = max(hot.depth_blocks, again.depth_blocks)
         return {prefix: hot for prefix, hot in found.items() if hot.counts}
+
+    def _forget(self) -> None:
+        """Let chains go of which nothing is held or remembered, now and then."""
+        if len(self._chains) > self._forget_at:
+            self._chains = {
+                block: chain
+                for block, chain in self._chains.items()
+                if block in self._owners.blocks or self._lost(block)
+            }
+            self._forget_at = 2 * len(self._chains) + _FORGET_FROM
 
     def _prefix(self, block: Block, chain: Chain) -> Prefix:
         model = self._models[block.hash_domain, block.group_idx]

@@ -106,6 +106,7 @@ class FleetRecount:
             if not on_gpu:
                 self._losses.came_back(block, source)
         place = self.owners.change(change)
+        self.prefixes.changed(block)
         if change.medium == "gpu" and on_gpu and change.kind in (EVICTED, CLEARED):
             self._losses.lost(change)
         if place is not None and self.window is not None:
