@@ -57,7 +57,7 @@ def _meet(
     pieces: npt.NDArray[np.int32],
     sources: I64,
     spaces: U32,
-    groups: U64,
+    salts: U64,
 ) -> int:
     """Note the first blocks of fills; return how many sources turned out to hash like others."""
     met = 0
@@ -67,7 +67,7 @@ def _meet(
             continue
         piece = pieces[at]
         source = sources[piece]
-        slot = np.int64((root + groups[piece]) & np.uint64(FIRSTS - 1))
+        slot = np.int64((root + salts[piece]) & np.uint64(FIRSTS - 1))
         second = np.int64(np.floor(times[at]))
         label = _end_of(parents, labels[source])
         if firsts[slot].root == root and firsts[slot].space == spaces[piece]:
@@ -155,8 +155,8 @@ class Comparing:
         """Return the name of the oldest life found to hash like this source."""
         return self.names[_end_of(self.parents, self.labels[number])]
 
-    def meet(self, changes: Changes, sources: I64, spaces: U32, groups: U64) -> None:
-        """Follow the fills of a record; `sources`, `spaces` and `groups` are those of its pieces."""
+    def meet(self, changes: Changes, sources: I64, spaces: U32, salts: U64) -> None:
+        """Follow the fills of a record; `sources`, `spaces` and their `salts` are those of its pieces."""
         present = np.unique(sources)
         before = self.returns[present]
         met = _meet(
@@ -170,7 +170,7 @@ class Comparing:
             changes.pieces,
             sources,
             spaces,
-            groups,
+            salts,
         )
         self.moved |= met > 0
         for number, more in zip(present.tolist(), (self.returns[present] - before).tolist(), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from pipeline.errors import TooManySources
 from pipeline.fleet.index import STORE_ONLY_BIT
@@ -43,6 +44,11 @@ class Space:
     model: str
     group_idx: int
     constant: int
+
+    @property
+    def salt(self) -> int:
+        """Return what keeps it apart from others that hash the same tokens to the same blocks."""
+        return crc32(self.hash_domain.encode()) + self.group_idx
 
 
 class Media:

@@ -332,11 +332,11 @@ class _Building:
             source.unsure_until = source.seen + state._settings.horizon_seconds
 
     def origins(self) -> tuple[I64, U32, U64]:
-        """Return number of the source, number of the space and group of each piece."""
+        """Return number of the source, number of the space and what keeps spaces apart of each piece."""
         return (
             np.array([piece.source for piece in self.pieces], np.int64),
             np.array([space.number for space in self._spaces], np.uint32),
-            np.array([space.group_idx for space in self._spaces], np.uint64),
+            np.array([space.salt for space in self._spaces], np.uint64),
         )
 
     def columns(self) -> Pieces:

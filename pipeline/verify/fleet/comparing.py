@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+from zlib import crc32
 
 from pipeline.verify.fleet.changes import Change, SourceId
 from schemas.residency import SourceChanges
@@ -93,7 +94,7 @@ class Comparing:
             return
         source = self._sources[change.source]
         first = _First(change.block.hash_domain, change.block.group_idx, change.chain.root)
-        place = (first.root + first.group_idx) % REMEMBERED
+        place = (first.root + crc32(first.domain.encode()) + first.group_idx) % REMEMBERED
         second = int(change.at // 1)
         latest = self._latest.get(place)
         if latest is not None and latest.first == first:

@@ -29,7 +29,7 @@ class Engines:
         self.causes = {name: {"cold": 0, "unknown": 0} for name in self.seeds}
         for _ in range(seconds):
             self.second += 10
-            said = [self._filled(number, name) for number, name in enumerate(self.seeds)]
+            said = [self.filled(number, name) for number, name in enumerate(self.seeds)]
             self.state.apply(self.second, ResidencyRecord(0, 0, 0, said))
             rows = self.state.cut(0.0).rows
             self.groups |= {row.replica: row for row in rows if isinstance(row, HashGroupRow)}
@@ -38,7 +38,7 @@ class Engines:
                     self.causes[row.replica]["cold"] += row.cold_blocks
                     self.causes[row.replica]["unknown"] += row.unknown_blocks
 
-    def _filled(self, number: int, name: str) -> SourceChanges:
+    def filled(self, number: int, name: str, domain: str = "d") -> SourceChanges:
         root = 77 + (self.seeds[name] << 40) + self.seeds[name]
         block = root + self.second * 64 + number
         changes = ResidencyChanges(
@@ -51,7 +51,7 @@ class Engines:
             roots=struct.pack(">Q", root),
             depths=struct.pack("<H", 2),
         )
-        return SourceChanges(name, "m", "d", 0, self.incarnations[name], "complete", [changes])
+        return SourceChanges(name, "m", domain, 0, self.incarnations[name], "complete", [changes])
 
     def restart(self, name: str, seed: int) -> None:
         self.incarnations[name] += 1
@@ -106,3 +106,17 @@ def test_a_single_replica_and_one_that_nothing_comes_back_to_prove_nothing() -> 
     never.state = FleetState(0, Fleet(compare_after=0), carry_seconds=0.0)
     never.run(20)
     assert not any(row.alone for row in never.groups.values())
+
+
+def test_models_that_hash_the_same_prompts_alike_do_not_hide_each_others_matches() -> None:
+    engines = Engines({f"{name}-{domain}": 1 for name in "ab" for domain in "xdy"})
+    for second in range(20):
+        for number, name in enumerate("ab"):
+            engines.second = 10 * second + number
+            # Each partition of the log has a replica of this model, and another one of each of two others.
+            said = [engines.filled(number, f"{name}-{domain}", domain) for domain in ("x", "d", "y")]
+            engines.state.apply(engines.second, ResidencyRecord(0, 0, number, said))
+    rows = [row for row in engines.state.cut(0.0).rows if isinstance(row, HashGroupRow)]
+    assert {(row.hash_domain, row.alike, row.alone) for row in rows} == {
+        (domain, 1, False) for domain in "xdy"
+    }
