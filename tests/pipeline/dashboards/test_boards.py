@@ -143,6 +143,8 @@ def test_hot_prefixes_are_the_same_in_every_range(filled: RunSql) -> None:
 def test_hits_are_those_of_all_scrapes_though_nothing_was_merged_yet(store: EmbeddedStore) -> None:
     settings = migrated(store)
     run = runner(store, settings)
+    for per in ("minute", "hour"):
+        run("merges", f"SYSTEM STOP MERGES engine_counters_by_{per}")
     for number in range(6):
         at = HOUR + timedelta(seconds=10 * number)
         queries, hits = 1000 * number, 900 * number
