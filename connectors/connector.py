@@ -24,6 +24,7 @@ from connectors.recovering import Recovering
 from connectors.scrape import Scraper
 from connectors.sequence import StoredPosition
 from connectors.source import Source, SourceKey, SourceStream
+from connectors.stopping import ended
 from connectors.subscriber import TURN_BYTES, TURN_MESSAGES, Received, Subscriber
 from connectors.telemetry import Telemetry
 from schemas.events import EngineCounters, EventsRecord, SourceStatus
@@ -258,9 +259,7 @@ class Connector:
     async def stop(self) -> None:
         """Publish what was received, within the drain budget, then let go of everything."""
         deadline = time.monotonic() + self._settings.drain_seconds
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait({self._following})
+        await ended(self._following)
         await self._scraper.stop()
         await self._recovering.stop()
         self._subscriber.stop(self._settings.drain_seconds * STOP_SHARE)
@@ -270,9 +269,9 @@ class Connector:
             self._pump.cancel()
             if left := self._subscriber.waiting_messages:
                 self.telemetry.messages_abandoned(left)
-        for task in (self._ticker, self._reporter, self._warming):
-            if task is not None:
-                task.cancel()
+        await ended(self._ticker, self._reporter)
+        if self._warming is not None:
+            self._warming.cancel()
         # The engines live on: whoever reads them next goes on where the log ends.
         for stream in self.streams.values():
             self._publish(stream.flush())

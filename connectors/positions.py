@@ -14,6 +14,7 @@ from connectors.kafka_errors import KAFKA_FAILURES, failure_reason
 from connectors.position_ledger import Ledger, Mention
 from connectors.position_reader import PositionReader, PositionsUnreadable, ReaderTelemetry, Topic
 from connectors.source import Source, SourceKey
+from connectors.stopping import ended
 from connectors.topics import partition_of, positions_topic
 from schemas.positions import PositionRecord, position_key
 from schemas.settings import Kafka
@@ -140,8 +141,7 @@ class Positions:
     async def stop(self, seconds: float) -> None:
         """Write what has moved, within `seconds`, and disconnect."""
         if self.task is not None:
-            self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
+            await ended(self.task)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._write(self._ledger.take()), seconds)
         if self._reader is not None:

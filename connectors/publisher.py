@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaProducer
 from connectors.kafka_errors import KAFKA_FAILURES, failure_reason
 from connectors.position_ledger import Mention, mention_of
 from connectors.security import client_arguments
+from connectors.stopping import ended
 from connectors.topics import (
     CONTENT_TYPES,
     Headers,
@@ -206,10 +207,7 @@ class Publisher:
 
     async def stop(self) -> None:
         """End within STOP_SECONDS; what is not acknowledged by now is given up (see `drain`)."""
-        tasks = [lane.task for lane in self._lanes if lane.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*(lane.task for lane in self._lanes))
         if self._producer is not None:
             await _stopped(self._producer)
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from connectors.recovery import Outcome
 from connectors.replayer import Connection, Replayer
 from connectors.source import SourceKey, SourceStream
+from connectors.stopping import ended
 from schemas.events import EventsRecord
 
 LOOK_SECONDS = 0.1
@@ -58,10 +59,7 @@ class Recovering:
 
     async def stop(self) -> None:
         """Give up the requests that are under way."""
-        tasks = [task for task in (self.task, *self._requests.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(self.task, *self._requests.values())
         self._replayer.close()
 
     async def _run(self) -> None:

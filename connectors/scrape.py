@@ -10,6 +10,7 @@ from typing import Protocol
 import aiohttp
 
 from connectors.engine_metrics import PageUnreadable, parse_engine_metrics
+from connectors.stopping import ended
 from schemas.events import EngineCounters
 
 MIN_INTERVAL_SECONDS = 0.5
@@ -72,10 +73,7 @@ class Scraper:
             self._tasks.pop(replica)[1].cancel()
 
     async def stop(self) -> None:
-        tasks = [task for _, task in self._tasks.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*(task for _, task in self._tasks.values()))
         self._tasks.clear()
         if self._session is not None:
             await self._session.close()

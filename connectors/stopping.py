@@ -1,0 +1,23 @@
+"""End tasks that run for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+AGAIN_SECONDS = 0.2
+
+
+async def ended(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel tasks and return when they are over, whatever they end with.
+
+    Before Python 3.12 `asyncio.wait_for` loses a cancellation that comes together with what it waits for
+    (bpo-37658), here and in Kafka's client. So whoever goes on is cancelled again.
+    """
+    going: Iterable[asyncio.Task[Any]] = {task for task in tasks if task is not None}
+    while going:
+        for task in going:
+            task.cancel()
+        _, going = await asyncio.wait(going, timeout=AGAIN_SECONDS)
+    await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
