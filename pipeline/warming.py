@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from pipeline.fleet.refills import no_refills, refills_of
 from pipeline.fleet.state import FleetState
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
@@ -39,3 +40,4 @@ def warm_up(*, fleet_agent: bool = True) -> None:
         fleet.apply(0, msgspec.msgpack.decode(value, type=ResidencyRecord))
     latest = dict(fleet.cut(3.0).checkpoints)
     FleetState.restore(0, Fleet(), carry_seconds=0.0, latest=latest)
+    refills_of(no_refills().rows[:1], 0)

@@ -17,6 +17,7 @@ from processes import cpu_seconds, launched, resident_bytes
 
 from connectors.source import Source, SourceStream
 from pipeline import migrations, topics
+from pipeline.warming import warm_up
 from schemas.events import Event, EventsRecord, Removed, Stored
 from schemas.settings import ClickHouse, Connector, Kafka, Settings, Worker
 
@@ -179,6 +180,8 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
         "KVLENS_WORKER__AGENTS": "replica",
         "KVLENS_WORKER__MAX_CLOCK_BEHIND_SECONDS": "1e9",
     }
+    # Or the first worker would compile what the second one finds.
+    warm_up()
     with launched(["work"], environment) as worker:
         time.sleep(8)
         start_up, memory = cpu_seconds(worker.pid), resident_bytes(worker.pid)

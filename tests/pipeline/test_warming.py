@@ -14,6 +14,7 @@ from pipeline.warming import warm_up
 warm_up()
 import numba
 from numba.core.dispatcher import Dispatcher
+from pipeline.fleet.refills import make_room, no_refills
 from pipeline.fleet.state import FleetState
 from pipeline.residency.partition import PartitionState
 from schemas.residency import ResidencyRecord
@@ -47,6 +48,9 @@ for path in sorted(Path('tests/captures').glob('*.frames.msgpack.gz')):
                     changes += 1
             fleet.cut(1.8e9)
             replica = PartitionState.restore(0, Worker(), shards=2, latest=latest)
+full = no_refills()
+full.rows['root'][:8] = full.rows['tokens'][:8] = range(1, 9)
+make_room(full)
 assert changes >= 5 and offset > 100, (changes, offset)
 assert sum(map(bool, warm.values())) > 5, warm
 late = {name: found for name, found in compiled().items() if found != warm[name]}
