@@ -32,7 +32,12 @@ print(caller(10))
 
 def printed(directory: Path, called: str) -> int:
     (directory / "called.py").write_text(called)
-    environment = {"PYTHONPATH": f"{directory}:.", "NUMBA_CACHE_DIR": str(directory / "kept")}
+    environment = {
+        "PYTHONPATH": f"{directory}:.",
+        "NUMBA_CACHE_DIR": str(directory / "kept"),
+        # Python would take two files of a second and a size for one.
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, str(directory / "caller.py")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
     return int(done.stdout)
