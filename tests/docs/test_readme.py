@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -16,25 +15,25 @@ from clickhouse_connect.driver.client import Client
 from pipeline import migrations
 from pipeline.local.store.embedded import EmbeddedStore
 from schemas.settings import ClickHouse, Settings
+from tests.docs.test_docs import FENCE, ROOT, command_lines
 
-ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 ENGINE = "tcp://10.0.0.11:5557"
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.S | re.M)
+    return [block for shown, block in FENCE.findall(README) if shown == language]
 
 
 def shown(command: str) -> str:
     """The README's command line of a subcommand that reads or plays an engine."""
-    [line] = re.findall(rf"^\.venv/bin/kvlens ({command} .*?)(?: +#.*)?$", README, re.M)
-    return line
+    [line] = [line for line in command_lines(README) if line.startswith(f"kvlens {command} ")]
+    return line.removeprefix("kvlens ")
 
 
 def kvlens(line: str, directory: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "pipeline.cli.main", *shlex.split(line), *more],
+        [sys.executable, "-m", "pipeline.cli.main", *shlex.split(line, comments=True), *more],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

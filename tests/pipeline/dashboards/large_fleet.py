@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from clickhouse_connect.driver.client import Client
 
+from pipeline.fleet.causes import CAUSES
+from pipeline.verify.coarser import FAMILIES
+
 LENGTHS = {10: "10s", 60: "1m", 3600: "1h"}
 """Seconds of a window to what its tables end with."""
 QUICKLY = {"max_insert_threads": 2, "optimize_on_insert": 0}
@@ -19,40 +22,6 @@ NOISE = "cityHash64(at, member) % 100"
 HISTOGRAM = "arrayMap(i -> toUInt64((at + i) % 5), range(24))"
 TRUST = {"trust": "if(member % 50 = 7, 'degraded', 'complete')"}
 SINCE = {**TRUST, "trust_since": "toDateTime64('2026-01-01 00:00:00', 3, 'UTC')"}
-CAUSES = (
-    "filled",
-    "promoted",
-    "peer",
-    "peer_and_evicted",
-    "evicted",
-    "evicted_elsewhere",
-    "cleared",
-    "cold",
-    "unknown",
-    "reannounced",
-)
-FLOW = (
-    "stored_blocks",
-    "stored_tokens",
-    "filled_blocks",
-    "removed_blocks",
-    "evicted_blocks",
-    "evicted_tokens",
-    "cleared_blocks",
-    "expired_blocks",
-    "reannounced_blocks",
-    "unknown_removed_blocks",
-)
-HEALTH = (
-    "batches",
-    "events",
-    "duplicate_batches",
-    "gap_batches",
-    "replayed_batches",
-    "lost_batches",
-    "undecodable_events",
-    "restarts",
-)
 
 
 class Family(NamedTuple):
@@ -135,14 +104,14 @@ class LargeFleet:
             "flow",
             2 * self.replicas,
             {**source, **media, **SINCE},
-            {**dict.fromkeys(FLOW, f"noise * {times}"), "lifetime_hist": HISTOGRAM},
+            {**dict.fromkeys(FAMILIES["flow"].summed, f"noise * {times}"), "lifetime_hist": HISTOGRAM},
         )
         yield Family(
             "stream_health",
             self.replicas,
             {**source, "incarnation": "1", "connected": "true", "drift_blocks": "0", **SINCE},
             {
-                **dict.fromkeys(HEALTH, f"if(noise < 2, 1, 0) * {times}"),
+                **dict.fromkeys(FAMILIES["stream_health"].summed, f"if(noise < 2, 1, 0) * {times}"),
                 "last_seq": "toInt64(at)",
                 "last_batch_at": "toDateTime64(window, 3, 'UTC')",
                 "lag_seconds": "noise / 1000",
@@ -151,7 +120,7 @@ class LargeFleet:
         )
         fills = {
             f"{cause}_{unit}": f"noise * {times * (16 if unit == 'tokens' else 1)}"
-            for cause in CAUSES
+            for cause in ("filled", *CAUSES)
             for unit in ("blocks", "tokens")
         }
         of_domain = {**source, **domain, "group_idx": "0", "sampled_one_in": "1", **TRUST}
