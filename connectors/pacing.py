@@ -20,7 +20,7 @@ class Pacing:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._next_ask_at = 0.0
-        self.fruitless = 0
+        self._fruitless = 0
         """Answers in a row that did not help messages that wait."""
         self.unanswered = 0
         """Asks in a row without an answer."""
@@ -38,14 +38,14 @@ class Pacing:
 
     def hurry(self) -> None:
         """The engine is there: what it did not answer before, it may answer now."""
-        if not self.fruitless and not self.hopeless:
+        if not self._fruitless and not self.hopeless:
             self._next_ask_at = 0.0
 
     def answered(self, *, progress: bool, waiting: bool) -> None:
         """Take note of an answer; `waiting` tells whether live messages wait for more."""
         self.unanswered = self._unanswered_live = 0
-        self.fruitless = 0 if progress else self.fruitless + waiting
-        self._pause(FRUITLESS_PAUSE_SECONDS, self.fruitless)
+        self._fruitless = 0 if progress else self._fruitless + waiting
+        self._pause(FRUITLESS_PAUSE_SECONDS, self._fruitless)
 
     def not_answered(self, *, waiting: bool) -> None:
         """Take note of an ask that nobody answered."""

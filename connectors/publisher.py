@@ -357,11 +357,10 @@ async def _partitions(producer: AIOKafkaProducer, topic: str) -> int:
         cluster = await producer.client.fetch_all_metadata()
         partitions = cluster.partitions_for_topic(topic)
         if partitions:
-            break
+            return len(partitions)
         if time.monotonic() > deadline:
             raise TopicMissing(topic)
         await asyncio.sleep(0.1)
-    return len(partitions)
 
 
 async def _stopped(producer: AIOKafkaProducer) -> None:

@@ -56,14 +56,14 @@ def _ended_well(command: list[str], seconds: int, *, errors: int | None = None) 
 
 
 def _install() -> None:
-    own = [sys.executable, "-m", "playwright", "install", "chromium"]
+    own = [sys.executable, "-m", "playwright", "install"]
     if os.geteuid() == 0 and shutil.which("apt-get"):
         _ended_well(["apt-get", "update", "-qq"], INSTALL_SECONDS)
         packages = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES]
         if _ended_well(packages, INSTALL_SECONDS):
             return
-        own.insert(4, "--with-deps")
-    _ended_well(own, INSTALL_SECONDS)
+        own.append("--with-deps")
+    _ended_well([*own, "chromium"], INSTALL_SECONDS)
 
 
 def main() -> int:

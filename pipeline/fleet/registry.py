@@ -44,11 +44,8 @@ class Space:
     model: str
     group_idx: int
     constant: int
-
-    @property
-    def salt(self) -> int:
-        """Return what keeps it apart from others that hash the same tokens to the same blocks."""
-        return crc32(self.hash_domain.encode()) + self.group_idx
+    salt: int
+    """Keeps it apart from others that hash the same tokens to the same blocks; follows from its name."""
 
 
 class Media:
@@ -150,7 +147,8 @@ class Spaces:
         space = self.by_name.get((hash_domain, group_idx))
         if space is None:
             number = len(self.by_number)
-            space = Space(number, hash_domain, model, group_idx, constant_of(number))
+            salt = crc32(hash_domain.encode()) + group_idx
+            space = Space(number, hash_domain, model, group_idx, constant_of(number), salt)
             self.by_name[hash_domain, group_idx] = space
             self.by_number.append(space)
         return space

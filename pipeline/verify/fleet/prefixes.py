@@ -12,6 +12,7 @@ from pipeline.verify.fleet.owners import Held, Owners
 from pipeline.verify.fleet.parsed import Chain
 
 _FORGET_FROM = 10_000
+"""Chains that may be known without a look at which of them still matter."""
 AVOIDABLE = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
 
 
@@ -108,6 +109,8 @@ class Prefixes:
         if counted is not None:
             prefix, owners, size, depth = counted
             self._shown[prefix].add(owners, size, depth, -1)
+            if not any(self._shown[prefix].blocks.values()):
+                del self._shown[prefix]
         chain, held = self._chains.get(block), self._owners.blocks.get(block)
         owners = held.owners("gpu") if held is not None else 0
         if chain is not None and held is not None and owners:
