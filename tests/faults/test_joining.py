@@ -32,5 +32,6 @@ def test_broker_away_while_a_worker_joins(
     broker.start()
     # Nearly always they join now before they ask again, and are given nothing at first.
     laboratory.wait_applied(len(log), seconds=45.0)
+    laboratory.wait_followed(seconds=45.0)
     assert worker.stop() == ExitCode.OK
     assert laboratory.verified()

@@ -164,10 +164,10 @@ class ShardCheck:
 
     def _stand_at_commit(self) -> None:
         """What stands when the fleet agent committed was written, and older rows of later windows anew."""
-        if self._stood_at_commit or self.recount.window is None:
+        if self._stood_at_commit:
             return
         self._stood_at_commit = True
-        if not self._stood:
+        if not self._stood or self.recount.window is None:
             return
         self._hash_groups_stand()
         later = {
