@@ -4,6 +4,7 @@ import gzip
 import struct
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -219,14 +220,26 @@ def test_a_bad_timestamp_does_not_cost_the_events(ts: Any) -> None:
         )
 
 
+def normalise_large(payload: bytes) -> Batch:
+    return Normaliser(max_frame_bytes=16 << 20).normalise(payload, seq=0, received_at=0.0)
+
+
+def traced(decode: Callable[[bytes], Batch], payload: bytes) -> tuple[Batch, int]:
+    """Return what becomes of a payload, and the most bytes that were allocated meanwhile."""
+    tracemalloc.start()
+    try:
+        return decode(payload), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_50_mb_frame_is_refused_without_being_decoded() -> None:
     event = encode(["BlockRemoved", [1], "GPU"])
     count = (50 << 20) // len(event)
     payload = b"\x92" + encode(1.5) + b"\xdd" + struct.pack(">I", count) + event * count
-    began = time.perf_counter()
-    batch = Normaliser(max_frame_bytes=16 << 20).normalise(payload, seq=0, received_at=0.0)
-    assert time.perf_counter() - began < 0.1
+    batch, peak = traced(normalise_large, payload)
     assert batch.events == [Undecodable("frame_too_large", 0)]
+    assert peak < 1_000_000
 
 
 LIST, MAP, TEXT, BYTES, EXT = b"\xdd", b"\xdf", b"\xdb", b"\xc6", b"\xc9"
@@ -263,12 +276,7 @@ REMOVED_HEAD = ENVELOPE + b"\x82" + encode("type") + encode("BlockRemoved") + en
 )
 def test_absurd_lengths_allocate_nothing(before: bytes, count: int) -> None:
     payload = before + struct.pack(">I", count) + bytes(10_000)
-    tracemalloc.start()
-    try:
-        batch = normalise(payload)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    batch, peak = traced(normalise, payload)
     assert [type(event) for event in batch.events] == [Undecodable]
     assert peak < 2_000_000
 
@@ -276,19 +284,17 @@ def test_absurd_lengths_allocate_nothing(before: bytes, count: int) -> None:
 def test_more_events_than_any_engine_sends_are_refused_without_being_listed() -> None:
     count = (1 << 20) + 1
     payload = b"\x92" + encode(1.5) + LIST + struct.pack(">I", count) + bytes(count)
-    began = time.perf_counter()
-    batch = Normaliser(max_frame_bytes=16 << 20).normalise(payload, seq=0, received_at=0.0)
-    assert time.perf_counter() - began < 1.0
+    batch, peak = traced(normalise_large, payload)
     assert batch.events == [Undecodable("not_an_envelope", 0)]
+    assert peak < 1_000_000
 
 
 def test_a_long_run_of_removals_takes_linear_time() -> None:
     count = 100_000
     payload = encode([1.5, [["BlockRemoved", [n], "GPU"] for n in range(count)] + [None], 0])
-    normaliser = Normaliser(max_frame_bytes=16 << 20)
-    began = time.perf_counter()
-    batch = normaliser.normalise(payload, seq=0, received_at=0.0)
-    assert time.perf_counter() - began < 3.0
+    began = time.process_time()
+    batch = normalise_large(payload)
+    assert time.process_time() - began < 3.0
     first, last = batch.events
     assert isinstance(first, Removed)
     assert unpack_hashes(first.hashes) == tuple(range(count))

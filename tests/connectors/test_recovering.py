@@ -299,7 +299,7 @@ async def test_nobody_answers(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     """A wrong address, or an engine whose replay is turned off: live batches wait a bounded time."""
     engine = Engine(context)
     engine.publish(5)
-    async with reading(engine, replay_endpoint="tcp://127.0.0.1:1", replay_timeout_seconds=0.2) as reader:
+    async with reading(engine, replay_endpoint="tcp://127.0.0.1:1", replay_timeout_seconds=2.0) as reader:
         await _subscribed(engine)
         engine.publish(5)
         await reader.until(lambda: len(reader.batches) == 5)
@@ -307,7 +307,7 @@ async def test_nobody_answers(context: zmq.Context[zmq.Socket[bytes]]) -> None:
         began = time.monotonic()
         engine.publish(5)
         await reader.until(lambda: len(reader.batches) == 10)
-        assert time.monotonic() - began < 1, "nobody waits for it twice"
+        assert time.monotonic() - began < 2.0, "nobody waits for it twice"
     assert reader.life(0) == engine.expected(without=[*range(5), 10, 11])
     assert reader.notices == [
         Opened(5, False, engine.publisher.endpoint),

