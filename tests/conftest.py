@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import socket
 from collections.abc import Callable, Iterator
 
 import clickhouse_connect
@@ -12,6 +11,7 @@ from clickhouse_connect.driver.client import Client
 from hypothesis import settings
 
 from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.ports import KeptPorts
 from pipeline.local.store.embedded import EmbeddedStore
 
 # What decides about a change tells the same of it every time; --hypothesis-profile=random looks further.
@@ -20,32 +20,29 @@ settings.register_profile("random", derandomize=False)
 settings.load_profile("same")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@pytest.fixture(scope="session")
+def free_port() -> Iterator[Callable[[], int]]:
+    """A function that gives a port nobody listens on, and that no test of another process is given."""
+    ports = KeptPorts()
+    yield ports.any
+    ports.release()
 
 
 @pytest.fixture(scope="session")
-def free_port() -> Callable[[], int]:
-    """A function that gives a port nobody listens on."""
-    return _free_port
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+) -> Iterator[EmbeddedBroker]:
     """A running Kafka; use topics and groups of your own. A test that stops or kills one starts its own."""
-    part = EmbeddedBroker(tmp_path_factory.mktemp("broker"), _free_port())
+    part = EmbeddedBroker(tmp_path_factory.mktemp("broker"), free_port())
     part.start()
     yield part
     part.kill()
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStore]:
+def store(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]) -> Iterator[EmbeddedStore]:
     """A running ClickHouse; use the `database` fixture. Tests that stop or kill one start their own."""
-    part = EmbeddedStore(tmp_path_factory.mktemp("store"), _free_port())
+    part = EmbeddedStore(tmp_path_factory.mktemp("store"), free_port())
     part.start()
     yield part
     part.kill()

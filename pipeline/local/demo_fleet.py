@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import msgspec
 
 from pipeline.local.demo_story import STORY
 from pipeline.local.directory import DataDirectory
-from pipeline.local.part import PortInUse, require_free_port
 from pipeline.local.process import CommandProcess
 from pipeline.local.simulator.config_file import ReplicaAddress, replicas_toml
 from pipeline.local.supervisor import Supervisor
@@ -92,7 +90,7 @@ def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
     for group in GROUPS:
         written = directory.path / f"{group.name}.toml"
         written.unlink(missing_ok=True)
-        base = _free_ports(_PORTS)
+        base = supervisor.ports.consecutive(_PORTS)
         addresses = (
             *("--base-port", str(base), "--replay-base-port", str(base + _REPLAY_OFFSET)),
             *("--metrics-port", str(base + _METRICS_OFFSET), "--write-config", str(written)),
@@ -133,16 +131,3 @@ def _tables(written: Path) -> list[dict[str, Any]]:
         return []
     # The last key of a table is written last.
     return tables if all("hash_scheme" in table for table in tables) else []
-
-
-def _free_ports(count: int) -> int:
-    """The first of so many consecutive ports that nobody listens on at this moment."""
-    while True:
-        # Below the range from which systems take ports for outgoing connections.
-        first = random.randint(20_000, 32_000 - count)
-        try:
-            for port in range(first, first + count):
-                require_free_port("", "127.0.0.1", port)
-        except PortInUse:
-            continue
-        return first

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -38,16 +37,6 @@ class PartFailed(Exception):
         if self.tail:
             text += f"\n--- last lines of {self.log}\n{self.tail}"
         return text
-
-
-class PortInUse(PartFailed):
-    """Something else listens on the port a part was given."""
-
-    def __init__(self, name: str, host: str, port: int) -> None:
-        super().__init__(
-            name, f"port {port} on {host} is in use", "stop what listens there or choose another port"
-        )
-        self.port = port
 
 
 class Part:
@@ -103,7 +92,7 @@ class Part:
     def wait_ready(self, ready: Callable[[], bool], seconds: float, advice: str) -> None:
         """Poll `ready` until it holds; raises PartFailed when the process ends first or time is up."""
         deadline = time.monotonic() + seconds
-        while not ready():
+        while not ready() or not self.running:
             code = self.exit_code
             if code is not None:
                 self.kill()
@@ -144,24 +133,6 @@ class Part:
             select.select([self._end], [], [], _GONE_SECONDS)
             os.close(self._end)
             self._end = None
-
-
-def require_free_port(name: str, host: str, port: int) -> None:
-    """Raises PortInUse, before a part fails on the port with a page of its own words."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            raise PortInUse(name, host, port) from None
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _tail(log: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline import migrations, topics
 from pipeline.configuration import DEFAULT, LoadedSettings, load, variable_of
 from pipeline.local.directory import DataDirectory
-from pipeline.local.part import PortInUse, free_port, require_free_port
+from pipeline.local.ports import LOOPBACK
 from pipeline.local.process import CommandProcess, page_answers
 from pipeline.local.running import write_running
 from pipeline.local.supervisor import Supervisor
@@ -74,7 +74,7 @@ class Stack:
 
     def start_page(self) -> None:
         """Start `kvlens serve`, on the configured port unless that is taken."""
-        host, port = self.settings.page.host, _port(self.settings.page.port)
+        host, port = self.settings.page.host, self._supervisor.ports.preferred(self.settings.page.port)
         environment = {**self._environment, variable_of("page", "port"): str(port)}
         url = f"http://{host}:{port}/"
         process = CommandProcess(
@@ -94,7 +94,7 @@ class Stack:
     def _start_broker(self) -> None:
         from pipeline.local.broker.embedded import EmbeddedBroker
 
-        port = _port(DEFAULT_BROKER_PORT)
+        port = self._supervisor.ports.preferred(DEFAULT_BROKER_PORT)
         log = self._directory.logs / "broker.log"
         broker = EmbeddedBroker(self._directory.broker, port, log=log, progress=self._tell)
         self._supervisor.start("broker", broker)
@@ -108,7 +108,7 @@ class Stack:
         given = self.settings.clickhouse
         store = EmbeddedStore(
             self._directory.store,
-            _port(DEFAULT_STORE_PORT),
+            self._supervisor.ports.preferred(DEFAULT_STORE_PORT),
             log=self._directory.logs / "store.log",
             writer=Account(given.username, given.password, readonly=False),
         )
@@ -122,7 +122,7 @@ class Stack:
         port = getattr(self.settings, name).metrics_port
         if not port:
             # Its health page tells when it is ready.
-            port = free_port()
+            port = self._supervisor.ports.any()
             environment[variable_of(name, "metrics_port")] = str(port)
         own = self._directory.path / name
         if name == "worker" and not self.settings.worker.state_directory:
@@ -133,12 +133,12 @@ class Stack:
             own,
             self._directory.logs,
             environment=environment,
-            ready=lambda: page_answers(f"http://127.0.0.1:{port}/readyz"),
+            ready=lambda: page_answers(f"http://{LOOPBACK}:{port}/readyz"),
             start_seconds=_START_SECONDS,
             stop_seconds=stop_seconds,
         )
         self._supervisor.start(name, process)
-        self.urls[f"{name}_metrics"] = f"http://127.0.0.1:{port}/metrics"
+        self.urls[f"{name}_metrics"] = f"http://{LOOPBACK}:{port}/metrics"
         self._tell(f"{name} is ready")
 
     def _arguments(self, command: str) -> list[str]:
@@ -148,11 +148,3 @@ class Stack:
         document = None if self._config is None else self._config.read_text("utf-8")
         merged = {**os.environ, **environment}
         return load(document, str(self._config), merged, lambda name: Path(name).read_text("utf-8")).settings
-
-
-def _port(preferred: int) -> int:
-    try:
-        require_free_port("", "127.0.0.1", preferred)
-    except PortInUse:
-        return free_port()
-    return preferred

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pipeline.local.directory import DirectoryInUse
 from pipeline.local.part import PartFailed
+from pipeline.local.ports import KeptPorts
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
@@ -51,6 +52,8 @@ class Supervisor:
         self._tell = tell
         self._clock = clock
         self._watched: list[_Watched] = []
+        self.ports = KeptPorts()
+        """For services; until the stop they stay theirs, also while one is being restarted."""
 
     @property
     def restarts(self) -> dict[str, int]:
@@ -76,6 +79,7 @@ class Supervisor:
         """Stop everything, the last started first."""
         while self._watched:
             self._watched.pop().service.stop()
+        self.ports.release()
 
     def _plan_restart(self, watched: _Watched, now: float, why: str) -> None:
         if now - watched.started_at >= STABLE_SECONDS:

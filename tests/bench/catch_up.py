@@ -13,10 +13,10 @@ import zmq
 from connector import metric
 from figures import Figures
 from payloads import captures
-from ports import free_port
 from processes import cpu_seconds, launched
 
 from pipeline import topics
+from pipeline.local.ports import free_port
 from schemas.settings import Kafka, Settings
 
 BATCHES = 10_000

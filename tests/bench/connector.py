@@ -16,10 +16,10 @@ import msgspec
 import zmq
 from figures import Figures
 from payloads import captures, large_events
-from ports import free_port
 from processes import cpu_seconds, launched
 
 from pipeline import topics
+from pipeline.local.ports import free_port
 from schemas.settings import Kafka, Settings
 
 FRAMES = 240_000

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from connector import metric
 from figures import Figures
-from ports import free_port
 from processes import cpu_seconds, launched, resident_bytes
 
 from pipeline import topics
+from pipeline.local.ports import free_port
 from schemas.settings import Kafka, Settings
 
 SOURCES = 500

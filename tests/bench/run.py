@@ -16,9 +16,9 @@ import memory
 import panels
 import speed
 from figures import Figures, machine
-from ports import free_port
 
 from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.ports import free_port
 from pipeline.local.store.embedded import EmbeddedStore
 
 PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "panels", "freshness")

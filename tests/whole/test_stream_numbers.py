@@ -143,6 +143,7 @@ def outcome(new_pipeline: Callable[..., Any], nobody: list[str]) -> Iterator[Out
         pipeline.wait_subscribed()
         for engine in engines.values():
             assert engine.publisher.wait_subscribers(1, 60)
+        wait_first_answers(pipeline, {name for name, replay in replayed.items() if replay})
 
         expected = trouble(engines)
         expected["messy"] = mess(pipeline)
@@ -180,6 +181,24 @@ def outcome(new_pipeline: Callable[..., Any], nobody: list[str]) -> Iterator[Out
         code, outcome.diagnosis = kvlens(pipeline, "doctor")
         assert code == outcome.diagnosis["exit_code"]
         yield outcome
+
+
+def wait_first_answers(pipeline: Any, names: set[str]) -> None:
+    """Return when the engines have told what was before: what comes in that way was not due live."""
+    deadline = time.monotonic() + 60
+    while names > (answered := answered_replays(pipeline.metrics("connector"))):
+        assert time.monotonic() < deadline, answered
+        time.sleep(0.05)
+
+
+def answered_replays(page: str) -> set[str]:
+    """Replicas of which a request for a replay is over."""
+    return {
+        sample.labels["replica"]
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name == "kvlens_connector_replay_requests_total" and sample.value
+    }
 
 
 def trouble(engines: dict[str, Simulated]) -> dict[str, dict[str, int]]:

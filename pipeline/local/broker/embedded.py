@@ -13,10 +13,10 @@ from pipeline.local.broker.jars import read_lock, verified_jars
 from pipeline.local.broker.java import java_version, locate_java
 from pipeline.local.broker.probe import answers
 from pipeline.local.broker.properties import properties_text, server_properties
-from pipeline.local.part import Part, PartFailed, free_port, require_free_port
+from pipeline.local.part import Part, PartFailed
+from pipeline.local.ports import LOOPBACK, free_port, require_free_port
 
 _NAME = "embedded broker"
-_HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _FORMAT_SECONDS = 60.0
@@ -47,7 +47,7 @@ class EmbeddedBroker:
         """`log` defaults to broker.log beside the data; `progress` gets a line for each slow first step."""
         self.directory = Path(directory).resolve()
         self.port = port
-        self.bootstrap_servers = f"{_HOST}:{port}"
+        self.bootstrap_servers = f"{LOOPBACK}:{port}"
         self._progress = progress
         self._part = Part(_NAME, self.directory, log or self.directory / "broker.log")
 
@@ -74,7 +74,7 @@ class EmbeddedBroker:
             raise
 
     def _start(self) -> None:
-        require_free_port(_NAME, _HOST, self.port)
+        require_free_port(_NAME, LOOPBACK, self.port)
         jars = verified_jars(read_lock(), self.directory / "jars", self._progress)
         java = _java_command()
         # By environment: 46 paths on the command line would hide everything else in a list of processes.
@@ -82,12 +82,12 @@ class EmbeddedBroker:
         data = self.directory / "data"
         settings = self.directory / "server.properties"
         # The controller's listener serves this node only, so any port does, a new one each time.
-        settings.write_text(properties_text(server_properties(data, _HOST, self.port, free_port(_HOST))))
+        settings.write_text(properties_text(server_properties(data, LOOPBACK, self.port, free_port())))
         if not (data / "meta.properties").exists():
             self._progress("formatting the broker's storage")
             _format([*java, "kafka.tools.StorageTool"], environment, settings)
         self._part.spawn([*java, *_JVM, *_LOGGING, "kafka.Kafka", str(settings)], environment)
-        self._part.wait_ready(lambda: answers(_HOST, self.port), _START_SECONDS, _ADVICE)
+        self._part.wait_ready(lambda: answers(LOOPBACK, self.port), _START_SECONDS, _ADVICE)
 
     def stop(self) -> None:
         """Shut down cleanly within 15 s, or else kill."""

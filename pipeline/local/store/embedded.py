@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
-from pipeline.local.part import Part, require_free_port
+from pipeline.local.part import Part
+from pipeline.local.ports import LOOPBACK, require_free_port
 from pipeline.local.store.accounts import DEFAULT_ACCOUNT, Account
 
 _NAME = "embedded store"
-_HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
 _ADVICE = (
@@ -35,7 +35,7 @@ class EmbeddedStore:
         """`log` defaults to store.log beside the data; `reader` is an account that cannot write."""
         self.directory = Path(directory).resolve()
         self.port = port
-        self.url = f"http://{_HOST}:{port}"
+        self.url = f"http://{LOOPBACK}:{port}"
         self._writer = writer
         self._reader = reader
         self._part = Part(_NAME, self.directory, log or self.directory / "store.log")
@@ -58,7 +58,7 @@ class EmbeddedStore:
             raise
 
     def _start(self) -> None:
-        require_free_port(_NAME, _HOST, self.port)
+        require_free_port(_NAME, LOOPBACK, self.port)
         environment = {
             "EMBEDDED_STORE_USER": self._writer.name,
             "EMBEDDED_STORE_PASSWORD": self._writer.password,
@@ -66,7 +66,7 @@ class EmbeddedStore:
             "EMBEDDED_STORE_READER_PASSWORD": self._reader.password if self._reader else "",
         }
         command = [sys.executable, "-m", "pipeline.local.store", "--path", str(self.directory / "data")]
-        self._part.spawn([*command, "--host", _HOST, "--port", str(self.port)], environment)
+        self._part.spawn([*command, "--host", LOOPBACK, "--port", str(self.port)], environment)
         self._part.wait_ready(self._answers, _START_SECONDS, _ADVICE)
 
     def stop(self) -> None:

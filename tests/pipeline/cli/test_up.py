@@ -6,10 +6,10 @@ import gzip
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import clickhouse_connect
@@ -55,11 +55,11 @@ def worker_of(directory: Path) -> int:
     return found[0]
 
 
-def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(tmp_path: Path):
+def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
+    tmp_path: Path, free_port: Callable[[], int]
+):
     tmp_path = tmp_path.resolve()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        endpoint = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
     (tmp_path / "kvlens.toml").write_text(
         f'[[replicas]]\nid = "engine"\nmodel = "m"\nendpoint = "{endpoint}"\n'
     )

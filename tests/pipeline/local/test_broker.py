@@ -14,7 +14,8 @@ from aiokafka.errors import KafkaError
 
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.directory import DirectoryInUse
-from pipeline.local.part import PartFailed, PortInUse
+from pipeline.local.part import PartFailed
+from pipeline.local.ports import PortInUse
 
 
 async def _create(servers: str, topic: str, **configs: str) -> None:

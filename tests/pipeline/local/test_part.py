@@ -72,6 +72,18 @@ def test_a_process_that_ends_while_starting_is_reported_with_its_last_lines(tmp_
     assert text.endswith("the reason")
 
 
+def test_a_process_that_ended_is_not_ready_though_somebody_answers_in_its_place(tmp_path: Path) -> None:
+    part = Part("thing", tmp_path, tmp_path / "log")
+    part.claim()
+    part.spawn([sys.executable, "-c", "raise SystemExit(7)"])
+    deadline = time.monotonic() + 20
+    while part.running:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with pytest.raises(PartFailed, match="thing: ended with code 7 while starting; do this"):
+        part.wait_ready(lambda: True, 20, "do this")
+
+
 def test_a_part_outlives_the_thread_but_not_the_process_that_started_it(tmp_path: Path) -> None:
     starter = subprocess.Popen([sys.executable, "-c", _STARTER, str(tmp_path)], stdout=subprocess.PIPE)
     assert starter.stdout is not None

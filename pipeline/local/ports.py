@@ -1,0 +1,87 @@
+"""TCP ports on loopback for parts that are about to be started, kept from other starters on this machine.
+
+A part binds its port seconds after that was found free. Two starters would find the same port free, and the
+parts of one would meet the broker of the other. So whoever chooses a port holds the UDP port of the same
+number: the kernel gives it to one process and takes it back when that ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+
+from pipeline.local.part import PartFailed
+
+LOOPBACK = "127.0.0.1"
+# Below the range from which systems take ports for outgoing connections: one of those would stand in the way
+# of a part that is started again.
+_FIRST, _LAST = 20_000, 32_000
+
+
+class PortInUse(PartFailed):
+    """Something else listens on the port a part was given."""
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        super().__init__(
+            name, f"port {port} on {host} is in use", "stop what listens there or choose another port"
+        )
+        self.port = port
+
+
+class KeptPorts:
+    """Ports that nobody listened on when they were chosen, and that no other holder of ports chooses."""
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def preferred(self, port: int) -> int:
+        """Return that port, or another one if it is taken."""
+        return port if self._keep(port, 1) else self.any()
+
+    def any(self) -> int:
+        return self.consecutive(1)
+
+    def consecutive(self, count: int) -> int:
+        """Return the first of so many ports in a row."""
+        while True:
+            first = random.randint(_FIRST, _LAST - count)
+            if self._keep(first, count):
+                return first
+
+    def release(self) -> None:
+        """Leave the ports to others; their parts have ended."""
+        while self._held:
+            self._held.pop().close()
+
+    def _keep(self, first: int, count: int) -> bool:
+        held: list[socket.socket] = []
+        try:
+            for port in range(first, first + count):
+                held.append(socket.socket(type=socket.SOCK_DGRAM))
+                held[-1].bind((LOOPBACK, port))
+                require_free_port("", LOOPBACK, port)
+        except (OSError, PortInUse):
+            for one in held:
+                one.close()
+            return False
+        self._held += held
+        return True
+
+
+def require_free_port(name: str, host: str, port: int) -> None:
+    """Raises PortInUse, before a part fails on the port with a page of its own words."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            raise PortInUse(name, host, port) from None
+
+
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    ports = KeptPorts()
+    try:
+        return ports.any()
+    finally:
+        ports.release()
