@@ -74,7 +74,7 @@ class Part:
         root = Path(__file__).resolve().parents[2]
         python_path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
         # Nothing is written here: the read end tells when the last process that inherited the write end is
-        # gone, and with it its ports and file locks, which waiting for the lifeline alone does not.
+        # gone, which waiting for the lifeline alone does not. Its ports and file locks follow in a moment.
         self._end, held = os.pipe()
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -130,7 +130,10 @@ class Part:
         if process.stdin is not None:
             process.stdin.close()
         if self._end is not None:
-            select.select([self._end], [], [], _GONE_SECONDS)
+            # Unlike select, poll takes descriptors of any number.
+            gone = select.poll()
+            gone.register(self._end, select.POLLIN)
+            gone.poll(_GONE_SECONDS * 1000)
             os.close(self._end)
             self._end = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 
 from pipeline.local.part import PartFailed
 
@@ -16,6 +17,9 @@ LOOPBACK = "127.0.0.1"
 # Below the range from which systems take ports for outgoing connections: one of those would stand in the way
 # of a part that is started again.
 _FIRST, _LAST = 20_000, 32_000
+RELEASE_SECONDS = 1.0
+"""In which the port of a process that was killed is free again."""
+_POLL_SECONDS = 0.02
 
 
 class PortInUse(PartFailed):
@@ -59,23 +63,39 @@ class KeptPorts:
             for port in range(first, first + count):
                 held.append(socket.socket(type=socket.SOCK_DGRAM))
                 held[-1].bind((LOOPBACK, port))
-                require_free_port("", LOOPBACK, port)
-        except (OSError, PortInUse):
-            for one in held:
-                one.close()
-            return False
-        self._held += held
-        return True
+        except OSError:
+            free = False
+        else:
+            free = all(_is_free(LOOPBACK, port) for port in range(first, first + count))
+        if free:
+            self._held += held
+            return True
+        for one in held:
+            one.close()
+        return False
 
 
-def require_free_port(name: str, host: str, port: int) -> None:
-    """Raises PortInUse, before a part fails on the port with a page of its own words."""
+def require_free_port(name: str, host: str, port: int, *, patience: float = 0.0) -> None:
+    """Before a part fails on it with a page of its own words; raises PortInUse after `patience` seconds.
+
+    What a killed process had open is closed one after the other, by Linux from the highest number down: its
+    starter may know of its end before its port is free.
+    """
+    deadline = time.monotonic() + patience
+    while not _is_free(host, port):
+        if time.monotonic() >= deadline:
+            raise PortInUse(name, host, port)
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError:
-            raise PortInUse(name, host, port) from None
+            return False
+    return True
 
 
 def free_port() -> int:

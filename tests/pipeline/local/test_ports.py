@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -51,6 +52,17 @@ def test_a_port_on_which_somebody_listens_is_not_chosen(ports: KeptPorts) -> Non
         with pytest.raises(PortInUse, match=f"part: port {port} on {LOOPBACK} is in use; stop what listens"):
             require_free_port("part", LOOPBACK, port)
     assert ports.preferred(port) == port
+
+
+def test_a_port_that_is_given_up_in_time_is_free(ports: KeptPorts) -> None:
+    port = ports.any()
+    with listener(port) as held:
+        closing = threading.Timer(0.2, held.close)
+        closing.start()
+        require_free_port("part", LOOPBACK, port, patience=20.0)
+        closing.join()
+    with listener(port), pytest.raises(PortInUse):
+        require_free_port("part", LOOPBACK, port, patience=0.1)
 
 
 def test_a_port_is_its_choosers_though_nothing_listens_yet(
