@@ -17,6 +17,7 @@ LOOPBACK = "127.0.0.1"
 # Below the range from which systems take ports for outgoing connections: one of those would stand in the way
 # of a part that is started again.
 _FIRST, _LAST = 20_000, 32_000
+_TRIES = 500
 RELEASE_SECONDS = 1.0
 """In which the port of a process that was killed is free again."""
 _POLL_SECONDS = 0.02
@@ -46,11 +47,16 @@ class KeptPorts:
         return self.consecutive(1)
 
     def consecutive(self, count: int) -> int:
-        """Return the first of so many ports in a row."""
-        while True:
+        """Return the first of so many ports in a row; raises PartFailed where none can be had."""
+        for _ in range(_TRIES):
             first = random.randint(_FIRST, _LAST - count)
             if self._keep(first, count):
                 return first
+        raise PartFailed(
+            "ports",
+            f"no {count} free in a row between {_FIRST} and {_LAST} on {LOOPBACK} in {_TRIES} tries",
+            "stop what holds them",
+        )
 
     def release(self) -> None:
         """Leave the ports to others; their parts have ended."""

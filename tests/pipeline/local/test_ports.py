@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pipeline.local import ports as ports_module
+from pipeline.local.part import PartFailed
 from pipeline.local.ports import LOOPBACK, KeptPorts, PortInUse, require_free_port
 
 _HOLDER = """
 import sys, time
+from pipeline.local import ports as ports_module
+from pipeline.local.part import PartFailed
 from pipeline.local.ports import KeptPorts
 ports = KeptPorts()
 print(ports.preferred(int(sys.argv[1])), flush=True)
@@ -78,6 +82,14 @@ def test_a_port_is_its_choosers_though_nothing_listens_yet(
     # The fixture of the tests holds what it gives out, too.
     taken = free_port()
     assert ports.preferred(taken) != taken
+
+
+def test_where_no_port_can_be_had_one_line_says_so(ports: KeptPorts, monkeypatch: pytest.MonkeyPatch) -> None:
+    only = ports.any()
+    monkeypatch.setattr(ports_module, "_FIRST", only)
+    monkeypatch.setattr(ports_module, "_LAST", only + 1)
+    with pytest.raises(PartFailed, match=rf"^ports: no 1 free in a row between {only} and {only + 1} on"):
+        ports.preferred(only)
 
 
 def test_a_killed_starter_keeps_nothing(ports: KeptPorts) -> None:
