@@ -21,8 +21,8 @@ settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")
-def free_port() -> Iterator[Callable[[], int]]:
-    """A function that gives a port nobody listens on, and that no test of another process is given."""
+def free_port() -> Iterator[Callable[..., int]]:
+    """A function that gives a port, or so many in a row: nobody listens there, no other process gets it."""
     ports = KeptPorts()
     yield ports.any
     ports.release()

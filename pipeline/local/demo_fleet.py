@@ -90,7 +90,7 @@ def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
     for group in GROUPS:
         written = directory.path / f"{group.name}.toml"
         written.unlink(missing_ok=True)
-        base = supervisor.ports.consecutive(_PORTS)
+        base = supervisor.ports.any(_PORTS)
         addresses = (
             *("--base-port", str(base), "--replay-base-port", str(base + _REPLAY_OFFSET)),
             *("--metrics-port", str(base + _METRICS_OFFSET), "--write-config", str(written)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import socket
 import time
+from contextlib import ExitStack
 
 from pipeline.local.part import PartFailed
 
@@ -18,7 +19,7 @@ LOOPBACK = "127.0.0.1"
 # of a part that is started again.
 _FIRST, _LAST = 20_000, 32_000
 _TRIES = 500
-RELEASE_SECONDS = 1.0
+_RELEASE_SECONDS = 1.0
 """In which the port of a process that was killed is free again."""
 _POLL_SECONDS = 0.02
 
@@ -26,9 +27,9 @@ _POLL_SECONDS = 0.02
 class PortInUse(PartFailed):
     """Something else listens on the port a part was given."""
 
-    def __init__(self, name: str, host: str, port: int) -> None:
+    def __init__(self, name: str, port: int) -> None:
         super().__init__(
-            name, f"port {port} on {host} is in use", "stop what listens there or choose another port"
+            name, f"port {port} on {LOOPBACK} is in use", "stop what listens there or choose another port"
         )
         self.port = port
 
@@ -37,17 +38,14 @@ class KeptPorts:
     """Ports that nobody listened on when they were chosen, and that no other holder of ports chooses."""
 
     def __init__(self) -> None:
-        self._held: list[socket.socket] = []
+        self._held = ExitStack()
 
     def preferred(self, port: int) -> int:
         """Return that port, or another one if it is taken."""
         return port if self._keep(port, 1) else self.any()
 
-    def any(self) -> int:
-        return self.consecutive(1)
-
-    def consecutive(self, count: int) -> int:
-        """Return the first of so many ports in a row; raises PartFailed where none can be had."""
+    def any(self, count: int = 1) -> int:
+        """Return a port, the first of so many in a row; raises PartFailed where none can be had."""
         for _ in range(_TRIES):
             first = random.randint(_FIRST, _LAST - count)
             if self._keep(first, count):
@@ -60,45 +58,40 @@ class KeptPorts:
 
     def release(self) -> None:
         """Leave the ports to others; their parts have ended."""
-        while self._held:
-            self._held.pop().close()
+        self._held.close()
 
     def _keep(self, first: int, count: int) -> bool:
-        held: list[socket.socket] = []
-        try:
-            for port in range(first, first + count):
-                held.append(socket.socket(type=socket.SOCK_DGRAM))
-                held[-1].bind((LOOPBACK, port))
-        except OSError:
-            free = False
-        else:
-            free = all(_is_free(LOOPBACK, port) for port in range(first, first + count))
-        if free:
-            self._held += held
-            return True
-        for one in held:
-            one.close()
-        return False
+        ports = range(first, first + count)
+        with ExitStack() as held:
+            try:
+                for port in ports:
+                    held.enter_context(socket.socket(type=socket.SOCK_DGRAM)).bind((LOOPBACK, port))
+            except OSError:
+                return False
+            if not all(map(_is_free, ports)):
+                return False
+            self._held.enter_context(held.pop_all())
+        return True
 
 
-def require_free_port(name: str, host: str, port: int, *, patience: float = 0.0) -> None:
+def require_free_port(name: str, port: int, *, patience: float = _RELEASE_SECONDS) -> None:
     """Before a part fails on it with a page of its own words; raises PortInUse after `patience` seconds.
 
     What a killed process had open is closed one after the other, by Linux from the highest number down: its
     starter may know of its end before its port is free.
     """
     deadline = time.monotonic() + patience
-    while not _is_free(host, port):
+    while not _is_free(port):
         if time.monotonic() >= deadline:
-            raise PortInUse(name, host, port)
+            raise PortInUse(name, port)
         time.sleep(_POLL_SECONDS)
 
 
-def _is_free(host: str, port: int) -> bool:
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
     return True

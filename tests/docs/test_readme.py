@@ -68,10 +68,10 @@ def test_questions_have_answers(store: EmbeddedStore, store_client: Client, data
 
 
 def test_an_engine_is_simulated_recorded_analysed_and_played(
-    tmp_path: Path, free_port: Callable[[], int]
+    tmp_path: Path, free_port: Callable[..., int]
 ) -> None:
     config = tmp_path / "simulated.toml"
-    base_port = str(free_port())
+    base_port = str(free_port(2))
     ports = ("--base-port", base_port, "--metrics-port", "-1", "--duration", "60")
     with kvlens(shown("simulate"), tmp_path, *ports) as engines:
         while not (config.exists() and config.read_text().count("[[replicas]]") == 2):

@@ -14,7 +14,7 @@ from pipeline.local.broker.java import java_version, locate_java
 from pipeline.local.broker.probe import answers
 from pipeline.local.broker.properties import properties_text, server_properties
 from pipeline.local.part import Part, PartFailed
-from pipeline.local.ports import LOOPBACK, RELEASE_SECONDS, free_port, require_free_port
+from pipeline.local.ports import LOOPBACK, free_port, require_free_port
 
 _NAME = "embedded broker"
 _START_SECONDS = 60.0
@@ -74,7 +74,7 @@ class EmbeddedBroker:
             raise
 
     def _start(self) -> None:
-        require_free_port(_NAME, LOOPBACK, self.port, patience=RELEASE_SECONDS)
+        require_free_port(_NAME, self.port)
         jars = verified_jars(read_lock(), self.directory / "jars", self._progress)
         java = _java_command()
         # By environment: 46 paths on the command line would hide everything else in a list of processes.

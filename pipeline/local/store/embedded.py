@@ -8,7 +8,7 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from pipeline.local.part import Part
-from pipeline.local.ports import LOOPBACK, RELEASE_SECONDS, require_free_port
+from pipeline.local.ports import LOOPBACK, require_free_port
 from pipeline.local.store.accounts import DEFAULT_ACCOUNT, Account
 
 _NAME = "embedded store"
@@ -58,7 +58,7 @@ class EmbeddedStore:
             raise
 
     def _start(self) -> None:
-        require_free_port(_NAME, LOOPBACK, self.port, patience=RELEASE_SECONDS)
+        require_free_port(_NAME, self.port)
         environment = {
             "EMBEDDED_STORE_USER": self._writer.name,
             "EMBEDDED_STORE_PASSWORD": self._writer.password,

@@ -287,11 +287,9 @@ async def test_engines_that_connect_become_replicas_and_leave_when_silent(
 
 
 async def test_ranks_connect_to_ports_of_their_own(
-    running: Running, context: Context, free_port: Callable[[], int]
+    running: Running, context: Context, free_port: Callable[..., int]
 ) -> None:
-    port = free_port()
-    while not all(_is_free(port + rank) for rank in range(2)):
-        port = free_port()
+    port = free_port(2)
     document = f'[[discovery.bind]]\nendpoint = "tcp://127.0.0.1:{port}"\ndp_ranks = 2\nmodel = "qwen"\n'
     async with running.connector(document):
         for rank in (0, 1):
@@ -320,14 +318,3 @@ async def test_shards_of_one_file_read_each_replica_once(
             await own.until(partial(own.has, share))
             assert await own.metric("kvlens_connector_sources{") == len(share)
     assert {name for share in shares for name in share} == set(engines)
-
-
-def _is_free(port: int) -> bool:
-    import socket
-
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
