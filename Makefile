@@ -1,16 +1,18 @@
 # Every target that needs packages makes .venv first, from deploy/locks/dev.txt: all it takes is a Python >= 3.10.
-#   make demo ARGS="--seconds 60"      make test ARGS="tests/schemas -x"      make test PYTHON=python3.12
+#   make demo ARGS="--seconds 60"      make test ARGS="tests/unit/schemas -x"      make test PYTHON=python3.12
 
 PYTHON ?= python3
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 4
 
 VENV := .venv/bin
+# Files go to whoever is free, the longest first (tests/durations.json; make test ARGS=--write-durations).
+PYTEST := $(VENV)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20 --durations-min 1
 COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test screenshots soak bench lint lock clean
+.PHONY: help venv demo quick test screenshots soak bench lint lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -22,16 +24,21 @@ venv: ## make .venv from the lock (nothing to do if it fits)
 demo: venv ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
 	@$(VENV)/kvlens demo $(ARGS)
 
-test: venv ## all tests, JOBS at a time (2); gets a Chromium for the page if there is none
+quick: JOBS = 2
+quick: lint ## lint and the unit tests, about a minute: before every commit
+	$(PYTEST) tests/unit $(ARGS)
+
+test: venv ## all tests, JOBS at a time (4: they mostly wait); gets a Chromium for the page if there is none
 	@$(VENV)/python deploy/bootstrap/browser.py || true # without one, the tests of the page fail and say so
-	$(VENV)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(VENV)/python -m tests.support.suite.compiled # once, before processes that would all compile the same
+	$(PYTEST) $(ARGS)
 
 screenshots: venv ## the pictures of the README, from a demo of five minutes
 	@$(VENV)/python deploy/bootstrap/browser.py
-	$(VENV)/python -m tests.browser.screenshots
+	$(VENV)/python -m tests.system.browser.screenshots
 
 soak: venv ## three minutes of troubled engines and killed processes; KVLENS_SOAK_SECONDS, KVLENS_SOAK_SEED
-	KVLENS_SOAK_SECONDS=$${KVLENS_SOAK_SECONDS:-180} $(VENV)/python -m pytest -s tests/faults/soak $(ARGS)
+	KVLENS_SOAK_SECONDS=$${KVLENS_SOAK_SECONDS:-180} $(VENV)/python -m pytest -s tests/system/faults/soak $(ARGS)
 
 bench: venv ## speed and memory; figures go to build/bench.json
 	$(VENV)/python tests/bench/run.py $(ARGS)

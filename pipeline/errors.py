@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from connectors.process.errors import OperatorError
 
-class PipelineError(Exception):
-    """Something the operator has to know; `str()` is one line."""
+
+class PipelineError(OperatorError):
+    """Something that stops a step of the pipeline."""
 
 
 class KafkaUnavailable(PipelineError):
@@ -16,10 +18,14 @@ class KafkaUnavailable(PipelineError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return (
-            f"Kafka at {self.address} cannot be used: {self.reason}; "
-            "check kafka.bootstrap_servers and that it runs"
+        # aiokafka names every refusal of an authorizer so.
+        refused = "AuthorizationFailed" in self.reason
+        advice = (
+            "give kafka.sasl_username this right (docs/acls.md)"
+            if refused
+            else "check kafka.bootstrap_servers and that it runs"
         )
+        return f"Kafka at {self.address} cannot be used: {self.reason}; {advice}"
 
 
 class StoreUnavailable(PipelineError):
@@ -35,17 +41,6 @@ class StoreUnavailable(PipelineError):
 
     def __str__(self) -> str:
         return f"ClickHouse at {self.url} cannot be used: {self.reason}; {self.advice}"
-
-
-class TopicMissing(PipelineError):
-    """A topic the pipeline needs does not exist."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__(topic)
-        self.topic = topic
-
-    def __str__(self) -> str:
-        return f"topic {self.topic} does not exist; run `kvlens topics apply`"
 
 
 class TopicMismatch(PipelineError):
@@ -74,7 +69,7 @@ class TopicRefused(PipelineError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"topic {self.topic} could not be created: {self.reason}"
+        return f"cannot create topic {self.topic}: {self.reason}"
 
 
 class MigrationChanged(PipelineError):
@@ -85,7 +80,24 @@ class MigrationChanged(PipelineError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"migration {self.name} was changed after it had been applied; restore it and add a new file"
+        return f"migration {self.name} changed after it was applied; restore it and add a new file"
+
+
+class MigrationUnreleased(PipelineError):
+    """A database was migrated with files that no release of kvlens has."""
+
+    def __init__(self, database: str, names: tuple[str, ...]) -> None:
+        super().__init__(database, names)
+        self.database = database
+        self.names = names
+
+    def __str__(self) -> str:
+        more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
+        return (
+            f"database {self.database} was made by a kvlens that was never released ({self.names[0]}{more}): "
+            f"drop it (DROP DATABASE {self.database}) and choose another kafka.topic_prefix, or delete the "
+            "data directory if `kvlens up` or `kvlens demo` made it, and start again"
+        )
 
 
 class MigrationRefused(PipelineError):
@@ -98,19 +110,7 @@ class MigrationRefused(PipelineError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"migration {self.name}, statement {self.statement}, was refused: {self.reason}"
-
-
-class PortUnavailable(PipelineError):
-    """The health and metrics pages cannot be served."""
-
-    def __init__(self, port: int, reason: str) -> None:
-        super().__init__(port, reason)
-        self.port = port
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"port {self.port} cannot be used: {self.reason}; change worker.metrics_port"
+        return f"ClickHouse refused statement {self.statement} of migration {self.name}: {self.reason}"
 
 
 class CheckpointFailed(PipelineError):
@@ -127,11 +127,11 @@ class CheckpointFailed(PipelineError):
         if self.fenced:
             return (
                 f"partition {self.partition} of {self.topic} has another owner now ({self.reason}); "
-                "this worker ends and may be restarted"
+                "this worker ends; restart it"
             )
         return (
             f"the checkpoint of partition {self.partition} of {self.topic} did not commit ({self.reason}); "
-            "this worker ends, a restart continues from the last checkpoint"
+            "this worker ends; a restart continues from the last checkpoint"
         )
 
 
@@ -148,7 +148,7 @@ class OffsetGap(PipelineError):
     def __str__(self) -> str:
         return (
             f"records {self.expected}..{self.found - 1} of {self.topic}[{self.partition}] did not come; "
-            "this worker ends, a restart reads them again"
+            "this worker ends; a restart reads them again"
         )
 
 
@@ -164,8 +164,8 @@ class Stalled(PipelineError):
 
     def __str__(self) -> str:
         return (
-            f"{self.topic}[{self.partition}] has {self.lag} records waiting and none was applied for "
-            f"{self.seconds:.0f} s; this worker ends, to be restarted"
+            f"{self.topic}[{self.partition}] has {self.lag} records waiting, and the worker applied none for "
+            f"{self.seconds:.0f} s; it ends; restart it"
         )
 
 
@@ -185,7 +185,7 @@ class RowsRefused(PipelineError):
 
 
 class CheckpointAhead(PipelineError):
-    """The checkpoint knows records that the topic does not have: the topic was made anew."""
+    """The checkpoint knows records that the topic does not have: somebody made the topic again."""
 
     def __init__(self, topic: str, partition: int, saved: int, end: int) -> None:
         super().__init__(topic, partition, saved, end)
@@ -196,13 +196,26 @@ class CheckpointAhead(PipelineError):
 
     def __str__(self) -> str:
         return (
-            f"{self.topic}[{self.partition}] ends at {self.end}, but {self.saved} of its records were "
-            "applied: it was made anew; delete the checkpoint topic too, or set another kafka.group"
+            f"{self.topic}[{self.partition}] ends at {self.end}, but the checkpoint has {self.saved} of its "
+            "records: somebody made the topic again; delete the checkpoint topic too, or set another "
+            "kafka.group"
         )
 
 
+class CheckpointCorrupt(Exception):
+    """The checkpoint topic does not hold the records that the head of `whose` refers to."""
+
+    def __init__(self, whose: str, missing: str) -> None:
+        super().__init__(whose, missing)
+        self.whose = whose
+        self.missing = missing
+
+    def __str__(self) -> str:
+        return f"{self.missing} of {self.whose} is missing or of another checkpoint"
+
+
 class CheckpointUnreadable(PipelineError):
-    """A checkpoint lacks records that belong to it."""
+    """A checkpoint lacks records that belong to it, or another version wrote it."""
 
     def __init__(self, topic: str, partition: int, reason: str) -> None:
         super().__init__(topic, partition, reason)
@@ -213,7 +226,7 @@ class CheckpointUnreadable(PipelineError):
     def __str__(self) -> str:
         return (
             f"the checkpoint in {self.topic}[{self.partition}] cannot be read: {self.reason}; "
-            "delete the checkpoint topic to build the state anew from the events that are left"
+            "delete the checkpoint topic to build the state again from the events that are left"
         )
 
 
@@ -226,10 +239,3 @@ class TooManySources(PipelineError):
 
     def __str__(self) -> str:
         return f"more than {self.limit} sources at once; split the fleet over several installations"
-
-
-def failure_reason(error: BaseException) -> str:
-    """Return the kind of a foreign error and its message, if it has one."""
-    kind, message = type(error).__name__, str(error)
-    # What aiokafka raises begins with its kind already.
-    return message if message.startswith(kind) else f"{kind}: {message}" if message else kind

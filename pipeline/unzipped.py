@@ -1,4 +1,4 @@
-"""Files that may be gzip, told by how they begin and not by their names."""
+"""Files that may be gzip, recognised by their first bytes and not by their names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What crosses a boundary: engine wire structs, Kafka records, ClickHouse rows, settings. No IO."""
+"""What crosses a boundary: Kafka records, ClickHouse rows, settings, topics, metrics, reasons. No IO."""

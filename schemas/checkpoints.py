@@ -4,11 +4,16 @@ Every record's key is `slot_key(...)`. A source has a `head` (always current), a
 DELTA_SLOTS deltas. The head names the epoch and how many deltas belong to it; records of other epochs are
 leftovers of compaction and ignored. The records of one checkpoint, the outputs and the source offset commit
 in one Kafka transaction.
+
+The agent works on the very `SourceHead` that a checkpoint holds: to save it is to encode it. Only the
+entries of blocks are kept in another form, and travel as columns.
 """
 
 from __future__ import annotations
 
 import msgspec
+
+from schemas.trust import Trust
 
 META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
@@ -59,37 +64,124 @@ class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """The base or one delta of a source; what a base cannot hold follows in the first deltas."""
 
     epoch: int
-    """That of the head it belongs to."""
+    """Epoch of the head it belongs to."""
     pools: list[PoolEntries]
     """One entry per medium and group."""
 
 
 class FlowState(msgspec.Struct, array_like=True, gc=False):
-    """Counters and lifetimes of the open window of one pool (`pipeline.residency.flow`)."""
+    """What came and went in one pool in the open window; counters named as the columns of `flow_10s`."""
 
-    counts: list[int]
-    """In the order of the columns of `flow_10s`, `stored_blocks` to `unknown_removed_blocks`."""
-    lifetimes: list[int]
+    stored_blocks: int = 0
+    """Copies that came."""
+    stored_tokens: int = 0
+    """Tokens in them."""
+    filled_blocks: int = 0
+    """First copies that came."""
+    removed_blocks: int = 0
+    """Copies that the engine removed."""
+    evicted_blocks: int = 0
+    """Last copies that the engine removed."""
+    evicted_tokens: int = 0
+    """Tokens in them."""
+    cleared_blocks: int = 0
+    """Copies lost by a clear or a restart."""
+    expired_blocks: int = 0
+    """Fine blocks dropped at their age limit."""
+    reannounced_blocks: int = 0
+    """Copies announced again that were resident."""
+    unknown_removed_blocks: int = 0
+    """Removals of blocks that were not resident."""
+    lifetimes: list[int] = []
     """As `lifetime_hist` of `flow_10s`."""
 
 
+class CoarseBlock(msgspec.Struct, array_like=True, gc=False):
+    """A resident physical block of a pool with two granularities."""
+
+    copies: int
+    """Physical copies."""
+    birth: float
+    """Event time of the first copy, seconds since the epoch."""
+    tail: int | None = None
+    """Hash of the last fine block it covers, once known."""
+
+
+class FineBlock(msgspec.Struct, array_like=True, gc=False):
+    """A block announced at the finer of two granularities."""
+
+    parent: int | None
+    """Hash of the fine block before it; None at the start of a sequence, and while it is not known."""
+    depth: int | None
+    """Fine blocks from the start of the sequence up to and including this one; None until looked up."""
+    birth: float
+    """Event time of the first announcement, seconds since the epoch."""
+    seen: float
+    """Event time of the last one."""
+    covers: list[int] = []
+    """Resident coarse blocks that hold its tokens: several when prompts share less than a coarse block."""
+
+
+class FineStore(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A recent store of fine blocks."""
+
+    number: int
+    """Number of the store, counted over both granularities."""
+    hashes: tuple[int, ...]
+    """Its blocks, in order of their chain."""
+
+
+class CoarseStore(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A store of coarse blocks not yet paired with fine ones."""
+
+    number: int
+    """Number of the store, counted over both granularities."""
+    hashes: tuple[int, ...]
+    """Its blocks, in order of their chain."""
+    parent: int | None
+    """Hash of the coarse block before the first one."""
+
+
+class GranularState(msgspec.Struct, omit_defaults=True, gc=False):
+    """The blocks of a pool announced at two granularities (`pipeline.residency.granularity`)."""
+
+    coarse_size: int
+    """Tokens per coarse block."""
+    fine_size: int
+    """Tokens per fine block."""
+    coarse: dict[int, CoarseBlock] = {}
+    """Resident coarse blocks by hash."""
+    fine: dict[int, FineBlock] = {}
+    """Fine blocks by hash."""
+    stores: int = 0
+    """Stores seen, which numbers them."""
+    fine_stores: list[FineStore] = []
+    """The most recent ones, oldest first."""
+    coarse_stores: list[CoarseStore] = []
+    """The most recent of those not yet paired, oldest first."""
+    token_debt: int = 0
+    """Tokens counted twice, still to be taken off `stored_tokens` of the flow."""
+
+
 class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
-    """What is known of one medium and group besides its entries."""
+    """Facts about one medium and group, besides its entries."""
 
     medium: str
+    """Canonical medium, e.g. `gpu`, `cpu`."""
     group_idx: int
-    block_sizes: list[int]
-    """Tokens per block of each granularity seen."""
-    entries: list[int]
-    """Physical copies per block size."""
-    blocks: list[int]
-    """Distinct blocks per block size."""
-    removed: list[int]
-    """Copies removed by the engine, per block size."""
-    several_hashes: list[bool]
-    """Whether one event announced several blocks, per block size."""
+    """KV-cache group of a hybrid engine; 0 where there is only one."""
     flow: FlowState
-    """Of the open window."""
+    """Counts of the open window."""
+    block_sizes: list[int] = []
+    """Tokens per block of each granularity seen."""
+    entries: list[int] = []
+    """Physical copies per block size."""
+    blocks: list[int] = []
+    """Distinct blocks per block size (that of the first copy)."""
+    removed: list[int] = []
+    """Copies removed by the engine, per block size."""
+    several_hashes: list[bool] = []
+    """Whether one event announced several blocks, per block size."""
     stored_tokens: int = 0
     """Tokens of all copies that ever came, also in earlier lives of the engine."""
     store_only: bool = False
@@ -99,18 +191,29 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     early_stores: list[tuple[bytes | None, bytes]] = []
     """(parent, hashes) of the first stores of a pool nothing was removed from yet."""
     other_sizes: dict[int, list[int]] = {}
-    """Hash to the block sizes of copies beyond the first that differ from the entry's."""
-    granular: bytes = b""
-    """The whole of a group with two granularities (`pipeline.residency.granularity`)."""
+    """Hash to the block sizes of copies beyond the first that differ from the entry's, oldest first."""
+    granular: GranularState | None = None
+    """The blocks of a pool with two granularities, which has no entries; None of any other."""
 
 
-class TrustState(msgspec.Struct, array_like=True, gc=False):
+class TrustSince(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A trust and the event time since when."""
 
-    trust: str
+    trust: Trust
     """complete, partial or degraded."""
     since: float
     """Seconds since the epoch."""
+
+
+class TrustState(msgspec.Struct, omit_defaults=True, gc=False):
+    """Trust of every medium of a source; media that are not named share one value."""
+
+    general: TrustSince
+    """Of all media that `by_medium` does not name."""
+    by_medium: dict[str, TrustSince] = {}
+    """Where a medium differs."""
+    passed: dict[str, TrustSince] = {}
+    """The worst trust left behind in the open window, by medium; empty name: of all others."""
 
 
 class HealthState(msgspec.Struct, omit_defaults=True, gc=False):
@@ -136,7 +239,7 @@ class HealthState(msgspec.Struct, omit_defaults=True, gc=False):
     """Largest received_at - ts of live batches."""
 
 
-class ContactState(msgspec.Struct, omit_defaults=True, gc=False):
+class ConnectivityState(msgspec.Struct, omit_defaults=True, gc=False):
     """When and how a source was heard last."""
 
     last_batch_at: float | None = None
@@ -169,55 +272,53 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Replica id."""
     dp_rank: int
     """Data-parallel rank."""
-    model: str
-    """Model name."""
-    hash_domain: str
-    """model/hash scheme/tenant."""
-    tenant: str
-    """From the replica's configuration."""
-    incarnation: int
-    """Present life of the engine."""
-    epoch: int
-    """Number of the base that holds the entries."""
-    deltas: int
-    """How many deltas belong to that base."""
-    first_seq: int
-    """First sequence number of this life; -1 before the first batch."""
-    last_seq: int
-    """Last sequence number applied; -1 before the first batch."""
-    opened_at: float
-    """Seconds since the epoch."""
-    closed_at: float | None
-    """Seconds since the epoch; None while it lives."""
-    closed_reason: str
-    """Empty while it lives."""
-    engine: str
-    """`vllm`, `sglang`, or empty."""
-    wire_era: str
-    """How the engine encodes."""
     trust: TrustState
-    """Of all media that `trust_by_medium` does not name."""
-    trust_by_medium: dict[str, TrustState]
-    """Where a medium differs."""
-    trust_passed: dict[str, TrustState]
-    """The worst trust left behind in the open window, by medium; empty name: of all others."""
-    window: int | None
-    """Number of the open window; None before the first batch."""
-    carried_to: int | None
-    """Last window whose rows show the state as it is."""
-    version: int
-    """Offset of the last events record of this source."""
+    """How complete the knowledge of its residency is."""
     health: HealthState
-    """Of the open window."""
-    contact: ContactState
+    """Counts of the open window."""
+    connectivity: ConnectivityState
     """When and how the source was heard last."""
     drift: DriftState
     """Comparison with what the engine says of its memory."""
-    capacity_blocks: int
-    """GPU blocks the engine reported; 0 when unknown."""
-    pools: list[PoolHead]
-    """One entry per medium and group."""
-    written_to: int | None = None
-    """Last window for which rows were ever written."""
+    model: str = ""
+    """Model name."""
+    hash_domain: str = ""
+    """model/hash scheme/tenant."""
+    tenant: str = ""
+    """From the replica's configuration."""
+    incarnation: int = 0
+    """Present life of the engine."""
+    epoch: int = 0
+    """Number of the base that holds the entries."""
+    deltas: int = 0
+    """How many deltas belong to that base."""
+    first_seq: int = -1
+    """First sequence number of this life; -1 before the first batch."""
+    last_seq: int = -1
+    """Last sequence number applied; -1 before the first batch."""
     passed_over: int = 0
     """Batches after `last_seq` that came but could not be understood."""
+    opened_at: float = 0.0
+    """Seconds since the epoch."""
+    closed_at: float | None = None
+    """Seconds since the epoch; None while it lives."""
+    closed_reason: str = ""
+    """Empty while it lives."""
+    engine: str = ""
+    """Name of the engine, e.g. `vllm`; empty while nothing seen tells it."""
+    wire_era: str = ""
+    """How the engine encodes."""
+    may_reannounce: bool | None = None
+    """Whether the engine may announce residents again, as its records said last; None while none did."""
+    window: int | None = None
+    """Number of the open window; None before the first batch."""
+    carried_to: int | None = None
+    """Last window whose rows show the state as it is."""
+    written_to: int | None = None
+    """Last window for which rows were ever written; those behind `carried_to` show an older state."""
+    version: int = 0
+    """Offset of the last events record that changed what rows show."""
+    capacity_blocks: int = 0
+    """GPU blocks the engine reported; 0 when unknown."""
+    pools: list[PoolHead] = []
+    """One entry per medium and group."""

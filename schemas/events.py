@@ -1,7 +1,7 @@
 """Records of `kvlens.events.v1`: runs of consecutive batches of one source, normalised.
 
-Map-encoded with named fields, so that old readers ignore what they do not know and new readers
-default what is missing. Hashes compare only inside one `hash_domain`. Nothing here can hold a token
+Map-encoded with named fields: old readers ignore fields they do not know, and new readers use defaults
+for missing ones. Hashes compare only inside one `hash_domain`. Nothing here can hold a token
 id, a prompt, a salt or a multimodal key.
 """
 
@@ -38,7 +38,7 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     medium: str = "gpu"
     """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded."""
     raw_medium: str | None = None
-    """The engine's spelling where it is not simply the canonical name in capitals."""
+    """The engine's spelling, if it is not just the canonical name in capitals."""
     group_idx: GroupIdx = 0
     """KV-cache group of a hybrid engine; 0 where there is only one."""
     spec_kind: str | None = None
@@ -49,6 +49,8 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     """Adapter name the blocks belong to."""
     session: str | None = None
     """Only with `connector.forward_session_ids`: session ids are user data."""
+    store_only: bool = False
+    """Whoever announces blocks like this on this medium never announces that they leave."""
 
 
 class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=True, gc=False):
@@ -69,7 +71,7 @@ class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True,
     """A source incarnation begins."""
 
     first_seq: int
-    """Sequence number of the first batch of this incarnation that we have."""
+    """Sequence number of the first batch that we have of this incarnation."""
     complete: bool
     """True when the incarnation is seen from the engine's first batch (seq 0)."""
     endpoint: str = ""
@@ -77,7 +79,7 @@ class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True,
 
 
 class Gap(msgspec.Struct, tag="gap", tag_field="type", omit_defaults=True, gc=False):
-    """Batches `first`..`last` (inclusive) were published by the engine and are lost to us."""
+    """The engine published batches `first`..`last` (inclusive), and they are lost to us."""
 
     first: int
     """First missing sequence number."""
@@ -88,12 +90,12 @@ class Gap(msgspec.Struct, tag="gap", tag_field="type", omit_defaults=True, gc=Fa
 
 
 class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defaults=True, gc=False):
-    """`count` events (or whole frames) were skipped because they could not be understood."""
+    """We skipped `count` events (or whole frames) because we could not understand them."""
 
     reason: str
     """Bounded: see `schemas.reasons.UndecodableReason`."""
     seq: int | None = None
-    """None when the frame did not even yield a sequence number."""
+    """None when the frame did not even give a sequence number."""
     count: int = 1
     """Events, or 1 for a whole frame."""
 
@@ -121,14 +123,14 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
-    """A source incarnation ends; what was resident then is cleared, not evicted."""
+    """A source incarnation ends; blocks still resident are cleared, not evicted."""
 
     reason: str
     """Bounded: see `schemas.reasons.ClosedReason`."""
 
 
 class SourceStatus(msgspec.Struct, tag="source_status", tag_field="type", omit_defaults=True, gc=False):
-    """How a source stands of which no batch came for ten seconds or more; about one in ten seconds.
+    """State of a source that sent no batch for ten seconds or more; repeated about every ten seconds.
 
     It lets readers tell an idle engine from one that cannot be reached, and both from a connector that is
     gone, by the log alone.
@@ -142,7 +144,7 @@ Event = Stored | Removed | Cleared | Opened | Gap | Undecodable | EngineCounters
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False):
-    """One engine batch, or, with `seq` None, a notice of the connector at that place of the stream."""
+    """One engine batch, or, with `seq` None, a notice of the connector at that point of the stream."""
 
     seq: int | None
     """Sequence number the engine gave the batch."""
@@ -155,13 +157,13 @@ class Batch(msgspec.Struct, array_like=True, gc=False):
     engine_events: int = 0
     """Events the engine put into this batch, before adjacent removals were merged."""
     replayed: bool = False
-    """Came by replay, not live."""
+    """The batch came by replay, not live."""
 
 
 class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """A run: consecutive batches of one source incarnation, in sequence order.
 
-    The pair (incarnation, seq) identifies a batch of a source for ever; a reader that has applied it
+    The pair (incarnation, seq) identifies a batch of a source for ever. A reader that has applied a batch
     must ignore it when it comes again.
     """
 
@@ -177,19 +179,31 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """Identifies one life of the engine as the connector saw it; grows with every life. Microseconds
     since the epoch when it was opened."""
     batches: list[Batch]
-    """The run, in order, notices at their place."""
+    """The run, in order, with notices where they belong."""
     first_seq: int | None = None
-    """Of the batches in this record; None when it holds only notices."""
+    """First sequence number in this record; None when it holds only notices."""
     last_seq: int | None = None
-    """Likewise, inclusive."""
+    """Last sequence number in this record; None when it holds only notices."""
     tenant: str = "default"
     """From the replica's configuration."""
     engine: str = ""
-    """`vllm`, `sglang`, or empty while nothing seen tells them apart."""
+    """Name of the engine (`connectors/engines`), e.g. `vllm`; empty while nothing seen tells it."""
     wire_era: str = ""
     """How the engine encodes, e.g. `array-12`, `map`, `sglang-array-7`."""
+    may_reannounce: bool | None = None
+    """Whether the engine may announce again, without a second copy, what is resident; None while nothing seen
+    tells its kind."""
     duplicates: int = 0
-    """Batches of this source dropped as already published since the previous record."""
-    last_mark: int = 0
-    """Fingerprint of the engine's payload of `last_seq`: tells a later connector whether the engine still
+    """Batches of this source that the connector dropped as already published, since the previous record."""
+    last_fingerprint: int = 0
+    """Fingerprint of the engine's payload of `last_seq`: it tells a later connector whether the engine still
     lives the same life."""
+
+
+STORE_ONLY = frozenset({"storage", "fs", "obj"})
+"""Canonical media whose removals no engine announces, whoever stores there."""
+
+
+def is_store_only(event: Stored) -> bool:
+    """Tell whether removals of blocks like these are never announced."""
+    return event.store_only or event.medium in STORE_ONLY

@@ -35,9 +35,9 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """Last incarnation published; 0 when there is none."""
     seq: int | None = None
     """Last sequence number published of that incarnation; None when there is none."""
-    mark: int = 0
-    """Fingerprint of the payload of `seq`, as `last_mark` of the events record."""
+    fingerprint: int = 0
+    """Fingerprint of the payload of `seq`, as `last_fingerprint` of the events record."""
     closed: bool = False
-    """The incarnation was closed: the next one is greater and begins anew."""
+    """The incarnation is closed: the next one is greater and starts over."""
     connector: str = ""
     """Name of the connector process that wrote this, random for each process."""

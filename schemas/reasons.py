@@ -11,14 +11,14 @@ UndecodableReason = Literal[
     "bad_timestamp",  # the envelope's time is no finite number
     "missing_type",  # an event without a type
     "type_not_string",  # an event whose type is no text
-    "unknown_type",  # an event of a type we do not know
+    "unknown_type",  # an event of a type that we do not know
     "truncated_tuple",  # an array event shorter than its required fields
     "missing_field",  # a map event without a required field
     "bad_block_hashes",  # not a list
     "nil_hash",  # a block hash that is null
     "bad_hash_type",  # a block hash that is neither integer nor bytes
     "bad_hash_length",  # a bytes hash of odd length or shorter than eight
-    "bad_parent_hash",  # likewise, or a wrong type, of the parent
+    "bad_parent_hash",  # the parent's hash has a wrong type or length
     "bad_block_size",  # negative, or no integer
     "bad_medium",  # no text
     "bad_group",  # negative, or no integer
@@ -36,5 +36,5 @@ GapReason = Literal[
 ClosedReason = Literal[
     "restarted",  # the engine began a new life
     "removed",  # the replica is no longer configured or discovered
-    "silent",  # nothing was heard for too long
+    "silent",  # neither connected nor heard for too long
 ]

@@ -1,7 +1,7 @@
 """Records of `kvlens.residency.v1`: changes of residency in one shard of the hash space.
 
-Only real changes: a block's first copy came (0 → 1) or its last copy went (1 → 0). Columns are
-packed so that a reader can apply a record with one vector operation per column.
+Only real changes: a block's first copy came (0 → 1) or its last copy left (1 → 0). Columns are
+packed, so a reader can apply a record with one vector operation per column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVICTED = 1
 CLEARED = 2
 """Lost by a clear or a restart."""
 EXPIRED = 3
-"""Dropped by us: a fine-grained block that no event will remove reached its age limit."""
+"""We dropped it: a fine-grained block that no event will remove reached its age limit."""
 SUBSUMED = 4
 """A fine-grained block is now counted as part of the coarse block that covers it."""
 
@@ -39,22 +39,23 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """m little-endian u32: tokens per block."""
     stored: bytes = b""
     """m little-endian u32: tokens stored in this medium and group of the source before each change, all
-    copies counted, less `stored_before`; empty where that is not known."""
+    copies counted, minus `stored_before`; empty if unknown."""
     stored_before: int = 0
-    """Tokens stored there before the first change of this checkpoint, since the pipeline knows the source."""
+    """Tokens stored there before the first change of this checkpoint, for as long as the pipeline has known
+    the source."""
     store_only: bool = False
-    """The engine does not announce removals on this medium: what was filled may be gone."""
+    """The engine does not announce removals on this medium: filled blocks may be gone."""
     roots: bytes = b""
-    """For each FILLED change, the packed hash of the first block of its chain, zeros where that is not known;
-    empty where it is known of none."""
+    """For each FILLED change, the packed hash of the first block of its chain, zeros if unknown; empty if it
+    is unknown for all."""
     depths: bytes = b""
     """For each FILLED change, little-endian u16: blocks of the chain up to and including it, 65,535 at most;
-    0 with its root. Empty with `roots`."""
+    0 if its root is unknown. Empty if `roots` is."""
     loras: list[str] = []
     """Adapters that blocks filled here belong to."""
     lora_codes: bytes = b""
-    """For each FILLED change, little-endian u16: the place of its adapter in `loras`, from 1, or 0; empty
-    where none has one."""
+    """For each FILLED change, little-endian u16: the number of its adapter in `loras`, from 1, or 0; empty
+    if none has one."""
 
 
 class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
@@ -71,7 +72,7 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
     incarnation: int
     """Life of the engine that the changes belong to, as in `EventsRecord`."""
     trust: Trust
-    """That of the source as a whole when the checkpoint was cut."""
+    """Trust of the source as a whole when the checkpoint was cut."""
     changes: list[ResidencyChanges]
     """One entry per medium and group with changes."""
 
@@ -79,9 +80,9 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
 class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """All changes in one shard (high bits of the hash) between two checkpoints of an events partition.
 
-    Sources share a record, since what a reader pays is the record: hundreds of quiet sources make one
-    record a shard and checkpoint. A large checkpoint is split over several records with the same
-    `next_offset`; the changes of a source keep their order.
+    Sources share a record, because a reader pays for each record: hundreds of idle sources make one
+    record a shard and checkpoint. Several records with the same `next_offset` share a large checkpoint;
+    the changes of a source keep their order.
     """
 
     partition: int
@@ -91,4 +92,4 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     next_offset: int
     """Offset in the events partition up to which (exclusive) changes are included."""
     sources: list[SourceChanges]
-    """One entry per source incarnation that changed; of several of one source the oldest comes first."""
+    """One entry per source incarnation that changed; several of one source come oldest first."""

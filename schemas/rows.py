@@ -1,7 +1,7 @@
 """One struct per ClickHouse table that the pipeline writes; fields are the columns, in order.
 
 Every table is a ReplacingMergeTree(version): a row is identified by its key columns and the highest
-`version` (an offset of the events topic) wins, so writing a row twice changes nothing.
+`version` (an offset of the topic the row comes from) wins, so writing a row twice changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from schemas.trust import Trust
 
 
 class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
-    """What was resident at the end of a window, per medium, group and granularity."""
+    """Blocks resident at the end of a window, per medium, group and granularity."""
 
     TABLE: ClassVar[str] = "occupancy_10s"
 
@@ -42,7 +42,7 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     covered_blocks: int
     """Fine-grained blocks not counted above because a resident coarse block covers them."""
     capacity_blocks: int
-    """What the engine reports (gpu only); 0 when unknown."""
+    """Capacity that the engine reports (gpu only); 0 when unknown."""
     store_only: bool
     """The engine never announces removals on this medium: the figures are upper bounds."""
     trust: Trust
@@ -50,11 +50,11 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     trust_since: datetime
     """Since when `trust` has this value."""
     version: int
-    """Offset of the last event in the figures; the highest version of a key wins."""
+    """Offset of the last record in the figures; the highest version of a key wins."""
 
 
 class FlowRow(msgspec.Struct, frozen=True, gc=False):
-    """What came and went in a window, per medium and group."""
+    """Blocks that came and left in a window, per medium and group."""
 
     TABLE: ClassVar[str] = "flow_10s"
 
@@ -79,11 +79,11 @@ class FlowRow(msgspec.Struct, frozen=True, gc=False):
     cleared_blocks: int
     """Physical copies lost by a clear or a restart."""
     expired_blocks: int
-    """Fine-grained blocks dropped by us at their age limit, because no event will remove them."""
+    """Fine-grained blocks that we dropped at their age limit, because no event will remove them."""
     reannounced_blocks: int
-    """Blocks the engine announced again although they were resident; not in `stored_blocks`."""
+    """Blocks that the engine announced again although they were resident; not in `stored_blocks`."""
     unknown_removed_blocks: int
-    """Removals of blocks we did not know: the stream is not complete."""
+    """Removals of blocks that we did not know: the stream is not complete."""
     lifetime_hist: list[int]
     """Distinct evicted blocks by lifetime: bucket k counts [2**(k-11), 2**(k-10)) seconds, trailing
     zeros cut (`pipeline.residency.histogram`)."""
@@ -93,7 +93,7 @@ class FlowRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
-    """How the event stream of a source fared in a window."""
+    """Health of the event stream of a source in a window."""
 
     TABLE: ClassVar[str] = "stream_health_10s"
 
@@ -108,16 +108,16 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     duplicate_batches: int
     """Batches that came again and were ignored."""
     gap_batches: int
-    """Batches that were not there live when they were due: `lost_batches`, and batches that came by replay
+    """Batches that did not come live when they were due: `lost_batches`, and batches that came by replay
     after this life of the engine had been seen live (their live copy, if it came later, is a duplicate)."""
     replayed_batches: int
-    """Batches applied that came by replay; besides filled gaps, what was published before first contact."""
+    """Batches applied that came by replay: filled gaps, and batches published before first contact."""
     lost_batches: int
     """Batches that will never come: ranges of `gap` events, and numbers that the log lacks without one."""
     undecodable_events: int
-    """Events, or whole frames, skipped because they could not be understood."""
+    """Events, or whole frames, skipped because nobody understood them."""
     restarts: int
-    """Lives that the engine ended by starting anew (`closed` with reason restarted)."""
+    """Lives that ended because the engine started again (`closed` with reason restarted)."""
     incarnation: int
     """Life of the engine; grows with every life."""
     last_seq: int
@@ -125,14 +125,14 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     last_batch_at: datetime | None
     """Event time of the last batch applied in this life; NULL before the first one."""
     connected: bool
-    """False when the connector had said that it does not reach the source, or had ended it, and no live batch
-    came since."""
+    """False if the connector reported that it does not reach the source, or closed it, and no live batch
+    has come since."""
     lag_seconds: float
     """Largest received_at - ts of live batches in the window."""
     drift_blocks: int
-    """Physical GPU blocks more than the engine has: too many by at least so many (docs/exactness.md)."""
+    """Physical GPU blocks beyond the engine's capacity: at least this many are wrong (docs/exactness.md)."""
     drift_since: datetime | None
-    """Start of the first window of those in a row that end with `drift_blocks` above 0; NULL at 0."""
+    """Start of the first of the consecutive windows that end with `drift_blocks` above 0; NULL at 0."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -157,7 +157,7 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
     external_hits: int | None
     """Tokens found there."""
     capacity_blocks: int | None
-    """GPU blocks the engine has."""
+    """GPU blocks that the engine has."""
     block_size: int | None
     kv_cache_usage: float | None
     """Share of GPU blocks in use by running requests, 0 to 1."""
@@ -165,7 +165,7 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourceRow(msgspec.Struct, frozen=True, gc=False):
-    """One life of an engine process as seen by a connector, from its first batch on."""
+    """One life of an engine process as a connector saw it, from its first batch on."""
 
     TABLE: ClassVar[str] = "sources"
 
@@ -178,10 +178,10 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     closed_at: datetime | None
     """When it ended; NULL while it lives."""
     closed_reason: str
-    """restarted, removed, silent, or superseded (another life began without a word of the end of
+    """restarted, removed, silent, or superseded (another life began and nobody reported the end of
     this one); empty while it lives."""
     engine: str
-    """vllm, sglang, or empty while nothing seen tells them apart."""
+    """Name of the engine (`connectors/engines`), e.g. vllm; empty while nothing seen tells it."""
     wire_era: str
     """How the engine encodes its events, e.g. `array-12`, `map`."""
     hash_domain: str
@@ -189,7 +189,7 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     tenant: str
     """From the replica's configuration."""
     first_seq: int
-    """First sequence number of this life that we have."""
+    """First sequence number that we have of this life."""
     last_seq: int
     """Last sequence number applied or given up; -1 before the first batch."""
     trust: Trust
@@ -217,15 +217,15 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     filled_tokens: int
     """Tokens in `filled_blocks`."""
     promoted_blocks: int
-    """Resident here in a lower tier: a hit there."""
+    """Resident here on a lower tier: a hit there."""
     promoted_tokens: int
     """Tokens in `promoted_blocks`."""
     peer_blocks: int
-    """Not lost here, but held by another source just then: routing, or a shared tier, would have saved it."""
+    """Not lost here, but another source held it then: routing, or a shared tier, would have saved it."""
     peer_tokens: int
     """Tokens in `peer_blocks`."""
     peer_and_evicted_blocks: int
-    """Held by another source, and evicted here within the horizon: routing or more cache."""
+    """Another source held it, and it was evicted here within the horizon: routing or more cache."""
     peer_and_evicted_tokens: int
     """Tokens in `peer_and_evicted_blocks`."""
     evicted_blocks: int
@@ -244,17 +244,17 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     cold_tokens: int
     """Tokens in `cold_blocks`."""
     unknown_blocks: int
-    """Nothing known of it, but what is known of this source is not complete."""
+    """No cause known, but this source is or was not complete."""
     unknown_tokens: int
     """Tokens in `unknown_blocks`."""
     reannounced_blocks: int
-    """Resident here already: no fill."""
+    """Already resident here: no fill."""
     reannounced_tokens: int
     """Tokens in `reannounced_blocks`."""
     regret_hist: list[int]
-    """Evicted blocks wanted again, here or elsewhere, by the time between: buckets as `lifetime_hist`."""
+    """Evicted blocks filled again, here or elsewhere, by the time between; buckets like `lifetime_hist`."""
     sampled_one_in: int
-    """Figures rest on one block in so many, and are scaled up by that; 1: on all blocks."""
+    """Figures rest on one block in this many and are scaled up by it; 1: all blocks count."""
     trust: Trust
     version: int
 
@@ -286,12 +286,12 @@ class RedundancyRow(msgspec.Struct, frozen=True, gc=False):
     """Tokens in distinct blocks, once for each source that held them."""
     sampled_one_in: int
     trust: Trust
-    """The worst of the sources of the hash domain that changed something here."""
+    """Worst trust of the sources of the hash domain that changed something here."""
     version: int
 
 
 class CapacityCurveRow(msgspec.Struct, frozen=True, gc=False):
-    """How much more cache would have kept the blocks that a source evicted and filled again in a window."""
+    """Extra cache that would have kept the blocks that a source evicted and filled again in a window."""
 
     TABLE: ClassVar[str] = "capacity_curve_10s"
 
@@ -303,7 +303,7 @@ class CapacityCurveRow(msgspec.Struct, frozen=True, gc=False):
     group_idx: int
     shard: int
     needed_hist: list[int]
-    """Tokens filled again by the extra cache that would have kept them: element k (from 0) counts those for
+    """Tokens filled again, by the extra cache that would have kept them: element k (from 0) counts those for
     which 2**k tokens suffice and 2**(k-1) may not; trailing zeros cut."""
     sampled_one_in: int
     trust: Trust
@@ -311,7 +311,7 @@ class CapacityCurveRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
-    """A prefix of which much was held several times over at the end of a window, or filled again in it."""
+    """A prefix with many copies across replicas at the end of a window, or with much filled again in it."""
 
     TABLE: ClassVar[str] = "hot_prefixes_10s"
 
@@ -320,7 +320,7 @@ class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
     model: str
     group_idx: int
     lora: str
-    """Adapter that the prefix belongs to; empty without one."""
+    """LoRA adapter that the prefix belongs to; empty without one."""
     prefix: int
     """Hash of the first block of the chain."""
     shard: int
@@ -332,20 +332,20 @@ class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
     shared_tokens: int
     """Tokens in blocks that more than one source held, each block once."""
     duplicated_tokens: int
-    """The copies beyond the first: over all prefixes they add up to physical less unique tokens."""
+    """Copies beyond the first; over all prefixes they add up to physical minus unique tokens."""
     refilled_tokens: int
-    """Tokens filled again, by all causes that count as avoidable."""
+    """Tokens filled again, for all causes that count as avoidable."""
     refilled_tokens_missing: int
-    """No more than so many may be missing from `refilled_tokens`; 0: exact."""
+    """At most this many are missing from `refilled_tokens`; 0: exact."""
     sampled_one_in: int
     trust: Trust
-    """The worst of the sources of the hash domain that hold or lost something here."""
+    """Worst trust of the sources of the hash domain that hold or lost something here."""
     version: int
     """Offset of the record that closed the window."""
 
 
 class HashGroupRow(msgspec.Struct, frozen=True, gc=False):
-    """With whom a source was found to hash alike, in one shard of the hash space."""
+    """Sources that hash like this one, as far as one shard of the hash space shows."""
 
     TABLE: ClassVar[str] = "hash_groups"
 
@@ -356,18 +356,18 @@ class HashGroupRow(msgspec.Struct, frozen=True, gc=False):
     shard: int
     incarnation: int
     hash_group: str
-    """Sources with the same one are proven to hash alike: the first life of theirs that was seen, as
+    """Sources with the same value are proven to hash alike. It names their first life that was seen, as
     replica/rank@incarnation."""
     alike: int
     """Other sources of the group."""
     alone: bool
-    """Shares nothing with any other, though its traffic and theirs keep coming back to first blocks."""
+    """Shares no block with any other, though its traffic and theirs keep coming back to first blocks."""
     version: int
     """Offset of the last record applied."""
 
 
 class ModelRow(msgspec.Struct, frozen=True, gc=False):
-    """What the settings say about a model."""
+    """Settings of a model."""
 
     TABLE: ClassVar[str] = "models"
 

@@ -1,4 +1,4 @@
-"""How far a figure can be trusted: what is known about the completeness of its source."""
+"""How far you can trust a figure: how complete its source is."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The embedded broker and store, one of each for the whole run, and a fresh database for a test that asks."""
+"""The embedded broker and store, one of each for a pytest worker, and a fresh database for a test."""
 
 from __future__ import annotations
 
@@ -7,17 +7,32 @@ from collections.abc import Callable, Iterator
 
 import clickhouse_connect
 import pytest
+import zmq
 from clickhouse_connect.driver.client import Client
 from hypothesis import settings
 
 from pipeline.local.broker.embedded import EmbeddedBroker
-from pipeline.local.ports import KeptPorts
-from pipeline.local.store.embedded import EmbeddedStore
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.local.processes.ports import KeptPorts
+from tests.support.suite.order import Measurement, Order
 
 # What decides about a change tells the same of it every time; --hypothesis-profile=random looks further.
 settings.register_profile("same", derandomize=True)
 settings.register_profile("random", derandomize=False)
 settings.load_profile("same")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-durations", action="store_true", help="write how long each file took to tests/durations.json"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Order())
+    elif config.getoption("--write-durations"):
+        config.pluginmanager.register(Measurement())
 
 
 @pytest.fixture(scope="session")
@@ -28,24 +43,32 @@ def free_port() -> Iterator[Callable[..., int]]:
     ports.release()
 
 
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    """A ZMQ context; its sockets are closed with it, whatever they still have to send."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield context
+    context.destroy(0)
+
+
 @pytest.fixture(scope="session")
 def broker(
     tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
 ) -> Iterator[EmbeddedBroker]:
     """A running Kafka; use topics and groups of your own. A test that stops or kills one starts its own."""
-    part = EmbeddedBroker(tmp_path_factory.mktemp("broker"), free_port())
-    part.start()
-    yield part
-    part.kill()
+    running = EmbeddedBroker(tmp_path_factory.mktemp("broker"), free_port())
+    running.start()
+    yield running
+    running.kill()
 
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]) -> Iterator[EmbeddedStore]:
     """A running ClickHouse; use the `database` fixture. Tests that stop or kill one start their own."""
-    part = EmbeddedStore(tmp_path_factory.mktemp("store"), free_port())
-    part.start()
-    yield part
-    part.kill()
+    running = EmbeddedStore(tmp_path_factory.mktemp("store"), free_port())
+    running.start()
+    yield running
+    running.kill()
 
 
 @pytest.fixture

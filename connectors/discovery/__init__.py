@@ -1,1 +1,1 @@
-"""Where the sources come from."""
+"""Which sources to read: from settings, names, and engines that connect."""

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from connectors.discovery.static import rank_endpoint
-from connectors.listening import Listening, Peer
-from connectors.source import Source, SourceKey
-from schemas.settings import BoundEndpoint, hash_domain
+from connectors.sources import Listening, Peer, Source, SourceKey
+from schemas.settings import BoundEndpoint, hash_domain, rank_endpoint
 
 TopicReason = Literal[
     "not_a_kv_topic",  # other than kv@<pod>@<model>

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from connectors.discovery.static import list_sources
-from connectors.source import Source
-from schemas.settings import DnsName, Replica
+from connectors.sources import Source
+from schemas.settings import Discovery, DnsName, Replica
 
 MIN_RESOLVE_SECONDS = 0.1
 _FAMILIES = {"ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
@@ -81,53 +81,62 @@ async def resolve(name: str, family: str) -> list[str]:
 
 
 class NameWatch:
-    """Resolves a name again and again.
+    """The replicas behind a name, as an origin: it is resolved again and again.
 
     An answer that does not come in time is waited for in the next round, so that a resolver which hangs
     holds one thread and not one for each round.
     """
 
+    sharded = True
+
     def __init__(
         self,
+        number: int,
         name: DnsName,
-        *,
-        misses: int,
-        timeout_seconds: float,
+        settings: Discovery,
         telemetry: DnsTelemetry,
         resolve: Resolve = resolve,
     ) -> None:
-        self._name = name
-        self._addresses = Addresses(misses)
-        self._timeout_seconds = timeout_seconds
+        """`number` counts the names of the settings, from 0."""
+        self.name = f"discovery.dns[{number}]"
+        self.sources: list[Source] = []
+        self._host = name
+        self._settings = settings
+        self._addresses = Addresses(settings.dns_misses)
         self._telemetry = telemetry
         self._resolve = resolve
         self._asked: asyncio.Future[Sequence[str]] | None = None
 
-    async def look(self) -> list[Source] | None:
+    async def resolve(self) -> list[Source] | None:
         """Return the sources as of a new answer; None if there is none."""
         if self._asked is None:
-            self._asked = asyncio.ensure_future(self._resolve(self._name.name, self._name.family))
-        done, _ = await asyncio.wait({self._asked}, timeout=self._timeout_seconds)
+            self._asked = asyncio.ensure_future(self._resolve(self._host.name, self._host.family))
+        done, _ = await asyncio.wait({self._asked}, timeout=self._settings.dns_timeout_seconds)
         if not done:
-            reason = f"no answer in {self._timeout_seconds:g} s"
-            self._telemetry.name_unresolved(self._name.name, reason)
+            reason = f"no answer in {self._settings.dns_timeout_seconds:g} s"
+            self._telemetry.name_unresolved(self._host.name, reason)
             return None
         asked, self._asked = self._asked, None
         try:
             addresses = asked.result()
         except NameUnresolved as error:
-            self._telemetry.name_unresolved(self._name.name, str(error))
+            self._telemetry.name_unresolved(self._host.name, str(error))
             return None
-        return named_sources(self._name, self._addresses.answered(addresses))
+        return named_sources(self._host, self._addresses.answered(addresses))
 
-    async def follow(self, seconds: float, changed: Callable[[Sequence[Source]], None]) -> None:
-        """Look every `seconds`, for ever."""
+    async def begin(self) -> None:
+        """Resolve once; without an answer there are no sources yet."""
+        self.sources = await self.resolve() or []
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Resolve every `discovery.dns_seconds`, for ever."""
         try:
             while True:
-                sources = await self.look()
+                sources = await self.resolve()
                 if sources is not None:
-                    changed(sources)
-                await asyncio.sleep(max(seconds, MIN_RESOLVE_SECONDS))
+                    self.sources = sources
+                    changed()
+                await asyncio.sleep(max(self._settings.dns_seconds, MIN_RESOLVE_SECONDS))
         finally:
             if self._asked is not None:
                 self._asked.cancel()

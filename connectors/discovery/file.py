@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
 from connectors.discovery.static import ReplicaInvalid, list_sources
-from connectors.source import Source
+from connectors.sources import Source
 from schemas.settings import Settings
 
 MIN_POLL_SECONDS = 0.1
@@ -42,15 +42,19 @@ class SettingsFile:
 
 
 class FileWatch:
-    """Tells the sources of a file each time that its content has changed.
+    """The replicas of a settings file, as an origin: read anew each time that its content has changed.
 
-    A content counts when two looks in a row find it, so that half a file, as an editor may leave for
-    a moment, does not remove the replicas of the other half. A file that is gone or wrong is told once and
+    A content counts when two polls in a row find it, so that half a file, as an editor may leave for
+    a moment, does not remove the replicas of the other half. A missing or wrong file is reported once and
     changes nothing.
     """
 
+    name = "replicas"
+    sharded = True
+
     def __init__(self, file: SettingsFile, settings: Settings, telemetry: FileTelemetry) -> None:
         """`settings` are those that the connector runs with."""
+        self.sources: list[Source] = []
         self._file = file
         self._settings = settings
         self._telemetry = telemetry
@@ -58,7 +62,7 @@ class FileWatch:
         self._seen: bytes | None = None
         self._complaint = ""
 
-    def look(self) -> list[Source] | None:
+    def poll(self) -> list[Source] | None:
         """Return the sources if they are to be taken over now; blocks while it reads the file."""
         try:
             digest = self._file.digest()
@@ -84,13 +88,18 @@ class FileWatch:
             self._telemetry.restart_needed(self._file.path)
         return sources
 
-    async def follow(self, seconds: float, changed: Callable[[Sequence[Source]], None]) -> None:
-        """Look every `seconds`, for ever."""
+    async def begin(self) -> None:
+        """Take the replicas of the settings that the connector runs with. Raises ReplicaInvalid."""
+        self.sources = list_sources(self._settings.replicas)
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Poll every `discovery.file_seconds`, for ever."""
         while True:
-            sources = await asyncio.to_thread(self.look)
+            sources = await asyncio.to_thread(self.poll)
             if sources is not None:
-                changed(sources)
-            await asyncio.sleep(max(seconds, MIN_POLL_SECONDS))
+                self.sources = sources
+                changed()
+            await asyncio.sleep(max(self._settings.discovery.file_seconds, MIN_POLL_SECONDS))
 
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:

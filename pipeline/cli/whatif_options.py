@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pipeline.local.simulator.routing import ROUTINGS, Routing
+from pipeline.simulator.traffic.routing import ROUTINGS, Routing
 
 _SIZE = re.compile(r"(\+?)([1-9]\d{0,14})(t?)")
 

@@ -1,11 +1,11 @@
-"""The answers of `kvlens whatif` for people to read."""
+"""The answers of `kvlens whatif` as text tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipeline.cli.aligned import aligned
+from pipeline.text_table import text_table
 
 _PLAYED = (
     *("", "replicas", "capacity", "routing", "hits", "ideal", "peer", "either", "evicted", "cold"),
@@ -15,13 +15,13 @@ _PLAYED_LEGEND = """
 * the fleet as it is. Capacity: tokens of each replica's cache. All else: % of the blocks looked up.
 hits: found in the replica's cache. ideal: what one endless cache for all would find.
 Not found: another replica had it (peer), it was evicted (evicted), both (either would help), new (cold).
-at least, at most: what the figures of * promise of the hits under these conditions; kept: they were right."""
+at least, at most: bounds of these hits that the figures of * promise; kept: whether they hold."""
 
 _SAVED = ("", "caches", "more cache", "saved at least", "saved at most", "share", "")
 _SAVED_LEGEND = """
-* as recorded; the rows below: bounds of what other conditions would have saved of it, in tokens and in %.
-Hits leave no events: how often a block was found, and so any hit rate, is not known from a recording.
-Blocks that decoding filled count like those of prefill, which makes "at most" too high where they recur."""
+* as recorded. The rows below: bounds of the fills that other conditions would have saved, in tokens and in %.
+Hits leave no events, so a recording does not tell how often a block was found, and gives no hit rate.
+Blocks that decoding filled count like those of prefill, so "at most" is too high where they recur."""
 
 
 def played_table(facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -34,7 +34,7 @@ def played_table(facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> Itera
     if not facts["ids_of_prefixes"]:
         yield "Its hash ids do not stand for whole prefixes, so the ideal and the promises are estimates."
     yield ""
-    yield from aligned((_PLAYED, *map(_played_cells, rows)), right=(1, 2, *range(4, 12)))
+    yield from text_table((_PLAYED, *map(_played_cells, rows)), right=(1, 2, *range(4, 12)))
     yield _PLAYED_LEGEND
 
 
@@ -69,7 +69,7 @@ def saved_table(rows: Sequence[dict[str, Any]], incomplete: int) -> Iterator[str
     if incomplete:
         yield f"    {incomplete} of the caches began before the recording or have gaps in it."
     yield ""
-    yield from aligned((_SAVED, *map(_saved_cells, others)), right=(1, 2, 3, 4, 5, 6))
+    yield from text_table((_SAVED, *map(_saved_cells, others)), right=(1, 2, 3, 4, 5, 6))
     yield _SAVED_LEGEND
 
 

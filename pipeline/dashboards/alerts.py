@@ -1,4 +1,4 @@
-"""Alert rules: what somebody has to look at, and where it says what to do."""
+"""Alert rules: what somebody has to look at, and where to read what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HAVING isNotNull(value)"""
 DEGRADED = Alert(
     id="stream-degraded",
     title="Batches or events of a stream are lost for good",
-    description="What is known of the replica may err either way until its engine clears its cache or "
+    description="The replica's figures may be too high or too low until its engine clears its cache or "
     "restarts.",
     sql=of_each_stream("toFloat64(sum(lost_batches) + sum(undecodable_events))"),
     above=0,
@@ -39,7 +39,7 @@ DEGRADED = Alert(
 UNREACHABLE = Alert(
     id="stream-unreachable",
     title="An engine's event stream cannot be reached",
-    description="No connection to the engine's publisher: its figures stand still.",
+    description="The connector has no connection to the engine's publisher: its figures stand still.",
     sql=of_each_stream("toFloat64(NOT argMax(connected, window))"),
     above=0,
     for_minutes=2,
@@ -51,8 +51,8 @@ UNREACHABLE = Alert(
 NO_EVENTS = Alert(
     id="no-events",
     title="No events from the whole fleet",
-    description="Not one engine event was applied: engines idle, events switched off, or the pipeline "
-    "broken.",
+    description="The worker applied not one engine event: engines are idle, events are turned off, or the "
+    "pipeline is broken.",
     sql=f"""
 SELECT toFloat64(sum(events) = 0) AS value
 FROM stream_health({RANGE})""",
@@ -95,7 +95,7 @@ LATE = Alert(
 DRIFT = Alert(
     id="stream-drift",
     title="More blocks are resident than the engine has",
-    description="Removals were missed without a trace in the sequence numbers: the occupancy of this "
+    description="Removals are missing without a trace in the sequence numbers: the occupancy of this "
     "replica is too high.",
     sql=of_each_stream("toFloat64(argMax(drift_blocks, window))"),
     above=0,
@@ -108,7 +108,8 @@ DRIFT = Alert(
 CAPACITY_LOSS = Alert(
     id="capacity-loss",
     title="The cache is too small for its traffic",
-    description="More than a quarter of a model's prefill tokens had been evicted within the horizon: more "
+    description="Engines had evicted more than a quarter of a model's prefill tokens within the "
+    "horizon: more "
     "cache, or a lower tier, would have saved them.",
     sql=of_all_fills("capacity_share"),
     above=0.25,
@@ -135,7 +136,7 @@ HASHES = Alert(
     id="hashes-not-comparable",
     title="Hashes of a replica are not comparable",
     description="It shares no first block with any other replica of its hash domain, though the traffic of "
-    "both keeps coming back to first blocks: what routing loses there cannot be seen.",
+    "both keeps coming back to first blocks: nobody can see what routing loses there.",
     sql="""
 SELECT model, replica, toString(dp_rank) AS rank, toFloat64(hashes = 'alone') AS value
 FROM source_hashes

@@ -1,4 +1,4 @@
-"""Place panels on the grid of a board."""
+"""Arrange panels on the grid of a board."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pipeline.dashboards.panel import COLUMNS, Panel
 
 
-class Place(NamedTuple):
+class GridArea(NamedTuple):
     """Where a panel stands, in grid units; y grows downwards."""
 
     x: int
@@ -17,19 +17,19 @@ class Place(NamedTuple):
     height: int
 
 
-def placed(panels: Sequence[Panel], top: int = 0) -> list[tuple[Panel, Place]]:
-    """Return each panel with its place, in rows from `top` on, each as high as its highest panel."""
-    places: list[tuple[Panel, Place]] = []
+def arranged(panels: Sequence[Panel], top: int = 0) -> list[tuple[Panel, GridArea]]:
+    """Return each panel with its area, in rows from `top` on, each as high as its highest panel."""
+    areas: list[tuple[Panel, GridArea]] = []
     x, y, row_height = 0, top, 0
     for panel in panels:
         if x + panel.width > COLUMNS:
             x, y, row_height = 0, y + row_height, 0
-        places.append((panel, Place(x, y, panel.width, panel.height)))
+        areas.append((panel, GridArea(x, y, panel.width, panel.height)))
         x += panel.width
         row_height = max(row_height, panel.height)
-    return places
+    return areas
 
 
-def bottom(places: Sequence[tuple[Panel, Place]], top: int = 0) -> int:
+def bottom(areas: Sequence[tuple[Panel, GridArea]], top: int = 0) -> int:
     """Return the first free y below the panels."""
-    return max((place.y + place.height for _, place in places), default=top)
+    return max((area.y + area.height for _, area in areas), default=top)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 Kind = Literal["stat", "timeseries", "stacked", "heatmap", "bar", "table", "state_timeline"]
-"""How the rows of a panel are to be read:
+"""How to read the rows of a panel:
 
 `stat`: one row, each column a figure. `timeseries`, `stacked`: `time`, at most one text column that names
 the series, figures. `heatmap`: `time`, `bucket` (upper bound, in the panel's unit), `value`. `bar`: a text
@@ -29,7 +29,7 @@ Unit = Literal[
 ]
 """`share` is 0 to 1 and shown as percent."""
 Choice = Literal["model", "replica"]
-"""What a viewer may narrow a board down to; each is a parameter of type Array(String), empty for all."""
+"""What a viewer may choose on a board; each is a parameter of type Array(String), empty for all."""
 Severity = Literal["warning", "critical"]
 
 COLUMNS = 24
@@ -72,7 +72,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     colours: dict[str, str] = {}
     """Series name to CSS colour, where a series has one meaning on every board."""
     empty: str = ""
-    """What it means that there is no row, where that is no lack of data."""
+    """What it means if there is no row, unless data are missing."""
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):

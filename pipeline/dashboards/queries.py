@@ -8,7 +8,7 @@ CHOSEN = f"{MODELS} AND {REPLICAS}"
 
 RANGE = "from = {from:DateTime}, to = {to:DateTime}"
 SERIES = f"{RANGE}, step = {{step:UInt32}}"
-"""Arguments of the views `*_series`: columns `time` and `width` come with them (0010_series.sql)."""
+"""Arguments of the views `*_series`: columns `time` and `width` come with them (0006_series_views.sql)."""
 LATEST = "from = {to:DateTime} - INTERVAL 60 SECOND, to = {to:DateTime}"
 """Arguments of the views of ten-second tables for what is the case at the end of the range."""
 

@@ -13,11 +13,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 
+from connectors.kafka.errors import failure_reason
+from connectors.kafka.security import CertificateUnreadable, client_options
+from connectors.kafka.topics import catalogue, topic_name
 from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
 from pipeline.doctor.log_reader import LogReader
-from pipeline.errors import KafkaUnavailable, failure_reason
-from pipeline.kafka_security import client_options
-from pipeline.topics import Found, catalogue, describe, topic_name
+from pipeline.errors import KafkaUnavailable
+from pipeline.kafka.topics import Found, describe
 from schemas.settings import Settings
 
 LOG_SECONDS = 90.0
@@ -34,7 +36,7 @@ Answer = TypeVar("Answer")
 
 
 async def ask_kafka(settings: Settings, now: float, seconds: float) -> KafkaFacts:
-    """Return what the broker tells within so many seconds; never raises for what it does."""
+    """Return what the broker answers within so many seconds; never raises for what it does."""
     kafka = settings.kafka
     unanswered: dict[str, str] = {}
     try:
@@ -43,6 +45,8 @@ async def ask_kafka(settings: Settings, now: float, seconds: float) -> KafkaFact
         return KafkaFacts(kafka.bootstrap_servers, f"no answer within {seconds:g} s")
     except KafkaUnavailable as error:
         return KafkaFacts(kafka.bootstrap_servers, error.reason)
+    except CertificateUnreadable as error:
+        return KafkaFacts(kafka.bootstrap_servers, str(error))
     except (KafkaError, OSError) as error:
         return KafkaFacts(kafka.bootstrap_servers, failure_reason(error))
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 from clickhouse_connect.driver.client import Client
 
+from pipeline.clickhouse.client import connect, store_unavailable
+from pipeline.clickhouse.migrations import migrations, unreleased
 from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts
 from pipeline.errors import StoreUnavailable
-from pipeline.migrations import migrations
-from pipeline.store_client import connect, store_unavailable
 from schemas.settings import ClickHouse
 
 Answer = TypeVar("Answer")
@@ -84,7 +84,7 @@ WHERE database = {name:String} AND table = 'stream_health_10s' AND active
 
 
 async def ask_store(store: ClickHouse, seconds: float) -> StoreFacts:
-    """Return what the tables tell within so many seconds; never raises for what ClickHouse does."""
+    """Return what the tables answer within so many seconds; never raises for what ClickHouse does."""
     bounded = msgspec.structs.replace(store, timeout_seconds=min(store.timeout_seconds, seconds))
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[StoreFacts] = loop.create_future()
@@ -151,7 +151,7 @@ def _migrations(client: Client, store: ClickHouse) -> tuple[tuple[str, ...], tup
     files = migrations()
     missing = tuple(file.name for file in files if file.name not in applied)
     changed = tuple(file.name for file in files if applied.get(file.name, file.sha256) != file.sha256)
-    return missing, changed
+    return missing, (*changed, *unreleased(applied, files))
 
 
 def _written(client: Client, store: ClickHouse) -> float | None:

@@ -63,7 +63,7 @@ class PositionFacts:
 
 @dataclass(frozen=True)
 class KafkaFacts:
-    """What the broker told."""
+    """What the broker says."""
 
     address: str
     unavailable: str | None = None
@@ -135,7 +135,7 @@ class HashFacts:
 
 @dataclass(frozen=True)
 class StoreFacts:
-    """What the tables told."""
+    """What the tables say."""
 
     address: str
     unavailable: str | None = None

@@ -23,8 +23,8 @@ def hash_findings(facts: Facts) -> Iterator[Finding]:
                 "hashes-differ",
                 "problem",
                 f"hash domain {domain} holds engines of different kinds ({', '.join(engines)}): their hashes "
-                "never agree, so what they share is not seen",
-                "give the replicas of each kind a `hash_scheme` of its own",
+                "never agree, so kvlens cannot see what they share",
+                "give the replicas of each kind their own `hash_scheme`",
                 subjects,
             )
         elif len(eras) > 1:
@@ -64,9 +64,9 @@ def _found(facts: Facts) -> Iterator[Finding]:
             "hashes-not-comparable",
             "problem",
             f"hash domain {domain}: these share no first block with any other replica, though the traffic of "
-            "both keeps coming back to first blocks; what they fill counts as unknown, not as cold",
-            "the same hash algorithm and PYTHONHASHSEED for all, or a `hash_scheme` of its own; with routing "
-            "by session and no common prompt it is no fault: `fleet.compare_after = 0`",
+            "both keeps coming back to first blocks; their fills count as unknown, not as cold",
+            "give all the same hash algorithm and PYTHONHASHSEED, or these their own `hash_scheme`; if you "
+            "route by session and prompts have nothing in common, this is normal: `fleet.compare_after = 0`",
             tuple(names),
         )
     for domain, groups_of in alike.items():

@@ -10,9 +10,9 @@ from pipeline.doctor.finding import Finding
 WAITING_RECORDS = 1000
 """More of them in one partition than a worker takes within a second or two."""
 CHECKPOINT_SECONDS = 60.0
-"""A partition with records waiting is saved far more often, unless nobody works or ClickHouse is away."""
+"""A partition with records waiting is saved far more often, unless no worker runs or ClickHouse is away."""
 BOUND_CONFIG = {"cleanup.policy", "max.message.bytes"}
-"""What has to be as the catalogue has it; everything else is the operator's to choose."""
+"""What must be as in the catalogue; the operator chooses everything else."""
 
 
 def kafka_findings(facts: Facts) -> Iterator[Finding]:
@@ -30,7 +30,7 @@ def kafka_findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "kafka-unanswered",
             "unknown",
-            f"{what} could not be looked at: {reason}",
+            f"cannot look at {what}: {reason}",
             "check the rights of this user, or ask again with a longer --timeout",
         )
     yield from _topics(kafka)
@@ -42,7 +42,11 @@ def _topics(kafka: KafkaFacts) -> Iterator[Finding]:
     missing = tuple(topic.name for topic in kafka.topics if not topic.partitions)
     if missing:
         yield Finding(
-            "topic-missing", "problem", "topics do not exist", "run `kvlens topics apply`", subjects=missing
+            "topic-missing",
+            "problem",
+            "topics do not exist, or this user may not see them",
+            "run `kvlens topics apply`, or grant Describe",
+            subjects=missing,
         )
     for topic in kafka.topics:
         if topic.partitions and topic.partitions != topic.wanted_partitions:
@@ -67,8 +71,8 @@ def _config(topic: TopicFacts) -> Iterator[Finding]:
         yield Finding(
             "topic-config",
             "problem" if bound else "note",
-            f"{key} is {found}, kvlens creates it with {wanted}",
-            "set it back with your Kafka's tools" if bound else "",
+            f"{key} is {found}; kvlens creates the topic with {wanted}",
+            "set it back with your Kafka tools" if bound else "",
             (topic.name,),
         )
 
@@ -78,7 +82,7 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
         yield Finding(
             "no-worker",
             "problem",
-            f"nobody reads {group.topic} for the tables",
+            f"no worker reads {group.topic}",
             "start `kvlens work`; if it runs, its log says why it does not join",
             (group.name,),
         )
@@ -88,7 +92,8 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
             "consumer-lag",
             "problem",
             f"{sum(group.waiting.values()):,} records of {group.topic} wait for {group.name}",
-            "if it grows, run more workers (up to the number of partitions) or look at what holds them up",
+            "if the number keeps growing, run more workers (up to the number of partitions) or find "
+            "what slows them",
             tuple(f"partition {number}" for number in sorted(behind)),
         )
     ages = {number: at - saved for number, saved in group.saved_at.items()}

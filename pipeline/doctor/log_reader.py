@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pipeline.decoding import JSON
+from connectors.kafka.content_types import JSON
 from pipeline.doctor.facts import LogFacts, PositionFacts, SourceId
 from schemas.positions import PositionRecord
 

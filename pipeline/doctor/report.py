@@ -10,6 +10,7 @@ import msgspec
 from pipeline.doctor.facts import Facts, SourceId
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
 from pipeline.doctor.source_checks import clock
+from pipeline.text_table import text_table
 
 VERDICTS = {HEALTHY: "healthy", PROBLEMS: "problems", CANNOT_TELL: "cannot tell"}
 SHOWN_SUBJECTS = 5
@@ -48,9 +49,7 @@ def as_text(facts: Facts, findings: Sequence[Finding]) -> Iterator[str]:
     """Yield lines: the sources, the agents, the findings, the verdict."""
     rows = [_COLUMNS, *(_cells(_figures(facts, source)) for source in facts.sources())]
     if len(rows) > 1:
-        widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-        for row in rows:
-            yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield from text_table(rows)
         yield ""
     for group in facts.kafka.groups:
         saved = max(group.saved_at.values(), default=None)

@@ -1,4 +1,4 @@
-"""What log and tables say of each source: contact, loss, trust, drift. Pure."""
+"""What log and tables say about each source: connectivity, loss, trust, drift. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 from pipeline.doctor.facts import Facts, HealthFacts, LifeFacts, SourceId
 from pipeline.doctor.finding import Finding
+from schemas.metrics import Connector
 
 SILENT_SECONDS = 45.0
-"""The connector speaks of every source at least once in ten seconds; the rest is what may be under way."""
+"""The connector writes a record of every source at least every ten seconds; the rest may be under way."""
 LAG_SECONDS = 60.0
 FELL_BESIDE_SECONDS = 120.0
 """A restart that the stream shows explains counters that fall within this time of it."""
 SUPERSEDED = 3
-"""Lives in an hour that were replaced without an end."""
+"""Lives in an hour that another replaced before they ended."""
 DUPLICATES = 100
-"""A restart of a connector repeats some batches, too."""
+"""A restart of a connector also repeats some batches."""
 
 
 def source_findings(facts: Facts) -> Iterator[Finding]:
@@ -28,8 +29,8 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "no-source",
             "unknown",
-            "no source is configured, and neither log nor tables know of one",
-            "give the settings that connector and worker have",
+            "no source is configured, and neither log nor tables know one",
+            "use the settings of connector and worker",
         )
     log = facts.kafka.log
     log_known = facts.kafka.unavailable is None and facts.kafka.log_seconds >= SILENT_SECONDS
@@ -39,8 +40,8 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "source-unknown",
             "problem",
-            "nothing was ever heard of configured sources",
-            "is the connector running, and with these settings?",
+            "neither log nor tables know these configured sources",
+            "does the connector run, and with these settings?",
             _names(never),
         )
     if log_known:
@@ -55,8 +56,8 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "connector-silent",
                 "problem",
-                f"the connector has said nothing of these sources for {SILENT_SECONDS:.0f} s",
-                "is `kvlens connect` running with them, and does Kafka take what it publishes?",
+                f"no record of these sources has come from the connector for {SILENT_SECONDS:.0f} s",
+                "does `kvlens connect` run with them, and does Kafka take its records?",
                 _names(mute),
             )
     for check in (_disconnected, _degraded, _drifting, _undecodable, _late, _noticed):
@@ -79,7 +80,7 @@ def _disconnected(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "source-disconnected",
             "problem",
             "not connected: " + "; ".join(_last_batch(source, row) for source, row in _first(found)),
-            "does the engine run, is its endpoint right (rank r on port + r), is the network open? After "
+            "does the engine run? Is its endpoint right (rank r on port + r)? Is the network open? After "
             "connector.silent_seconds its blocks leave the fleet",
             _names(found),
         )
@@ -106,7 +107,8 @@ def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         if trust == "degraded":
             message = "batches or events are missing, figures may be wrong: " + "; ".join(details)
             remedy = (
-                "find out why they were lost; only a clear of the engine's cache or its restart repairs it"
+                "find out why they were lost; only clearing the engine's cache or restarting it "
+                "repairs the figures"
             )
         else:
             message = "joined late, older blocks are unknown: " + "; ".join(details)
@@ -125,7 +127,7 @@ def _drifting(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
                 f"{_name(source)} {row.drift_blocks} too many since {clock(row.drift_since)}"
                 for source, row in _first(found)
             ),
-            "removals were lost before they were numbered, or stores are announced again "
+            "the engine lost removals before it numbered them, or announces blocks again "
             "(worker.reannounced); do not trust their occupancy until a clear or a restart",
             _names(found),
         )
@@ -137,9 +139,9 @@ def _undecodable(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         yield Finding(
             "undecodable",
             "problem",
-            "events that could not be understood in the last hour: "
+            "events in the last hour that nobody understood: "
             + "; ".join(f"{_name(source)} {row.undecodable_events}" for source, row in _first(found)),
-            "the connector's log and kvlens_connector_undecodable_total say why",
+            f"the connector's log and {Connector.undecodable.name} say why",
             _names(found),
         )
 
@@ -163,7 +165,7 @@ def _noticed(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         yield Finding(
             "gaps-filled",
             "note",
-            "batches did not come live in the last hour and were filled by replay: "
+            "batches in the last hour that did not come live and that a replay brought: "
             + "; ".join(
                 f"{_name(source)} {row.gap_batches - row.lost_batches}" for source, row in _first(found)
             ),
@@ -184,8 +186,8 @@ def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         yield Finding(
             "two-connectors",
             "problem",
-            "lives of these engines replace each other without an end, or most of their batches come twice",
-            "see that no two connectors read the same engine, then restart the one that stays",
+            "new lives of these engines begin before the old ones end, or most of their batches come twice",
+            "make sure that only one connector reads each engine, then restart that one",
             _names(found),
         )
 
@@ -205,8 +207,8 @@ def _fallen(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         yield Finding(
             "counters-fell",
             "problem",
-            "the engine's own counters fell, so it was restarted, but its event stream shows no restart",
-            "does metrics_url point at the same process as endpoint, and not at a load balancer?",
+            "the engine's own counters fell, so it restarted, but its event stream shows no restart",
+            "does metrics_url point to the same process as endpoint, and not to a load balancer?",
             _names(found),
         )
 

@@ -34,7 +34,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "migration-changed",
             "problem",
-            "migrations were changed after they were applied",
+            "migrations changed after they were applied",
             "use the version of kvlens that made the tables, or another database",
             store.migrations_changed,
         )
@@ -43,7 +43,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "store-unanswered",
                 "unknown",
-                f"{what} could not be looked at: {reason}",
+                f"cannot look at {what}: {reason}",
                 "check the rights of clickhouse.username",
             )
     newest = facts.kafka.newest_record_at
@@ -51,8 +51,8 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "tables-stale",
             "problem",
-            f"events arrive, but no row was written for {facts.at - store.written_at:.0f} s",
-            "is `kvlens work` running, and does its log complain of ClickHouse?",
+            f"events arrive, but nobody has written a row for {facts.at - store.written_at:.0f} s",
+            "does `kvlens work` run, and does its log complain about ClickHouse?",
         )
     behind = []
     for source, seen in sorted(facts.kafka.log.items()):
@@ -68,7 +68,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "rows-behind-log",
             "problem",
-            "the tables do not show what the log had some seconds ago",
+            "the tables lack records that the log had some seconds ago",
             "see consumer-lag and no-worker; if nothing waits, rows were lost: `kvlens verify` compares",
             tuple(behind),
         )

@@ -25,7 +25,7 @@ CAUSES: Final = (
     "unknown",
     "reannounced",
 )
-"""Names as in the columns of `fills_10s`; the place is the number."""
+"""Names as in the columns of `fills_10s`; the index is the number."""
 
 NEEDED_BUCKETS: Final = 48
 """Of extra cache, in tokens: bucket k holds what 2**k suffice for and 2**(k-1) may not; the last is open."""

@@ -1,206 +1,132 @@
-"""Flat tables of the fleet agent: blocks, who holds or lost them, and the losses in order.
-
-Open addressing with linear probing in numpy arrays, so that a compiled loop can walk them and a
-checkpoint is a copy. A key of zero marks a free slot. Capacities are powers of two.
-"""
+"""Who holds and who lost which block: the flat tables that the compiled loop walks, with room in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
-
 import numpy as np
-import numpy.typing as npt
 
-from pipeline.compiled import compiled
-
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-U16 = npt.NDArray[np.uint16]
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
-
-SMALLEST: Final = 1024
-LOAD: Final = 0.75
-"""Of a table, at most."""
-SPARSE: Final = 0.1
-"""A table emptier than that is rebuilt smaller."""
-
-GHOST: Final = 0x8000
-"""In `Pairs.media`: the source lost the block from its GPU, `position` says which loss."""
-STORE_ONLY_BIT: Final = 8
-"""Media whose removals are not announced have bits from here on."""
-ANNOUNCED: Final = 0x00FF
-"""Bits of the media whose removals are announced."""
-
-
-# Rows of structured arrays: what belongs together is in one line of the processor's cache.
-Blocks: TypeAlias = npt.NDArray[Any]
-Pairs: TypeAlias = npt.NDArray[Any]
-Losses: TypeAlias = npt.NDArray[Any]
-
-BLOCK: Final = np.dtype(
-    [
-        ("key", "<u8"),
-        # Event time of the last remembered eviction, of whatever source.
-        ("evicted_at", "<f8"),
-        # Tokens per block.
-        ("size", "<u4"),
-        # Sources that hold it on the medium (GPU where the key is the block's own).
-        ("owners", "<u2"),
-        # Sources that hold it on a medium whose removals are announced.
-        ("holders", "<u2"),
-        # Remembered losses from a GPU: evictions, and those by a clear or a restart.
-        ("evicted", "<u2"),
-        ("cleared", "<u2"),
-        # Number of the hash domain, group and LoRA of its chain, how deep in the chain it is, and the chain's
-        # first block: 0 where that is not known, and in entries of lower media.
-        ("lineage", "<u2"),
-        ("depth", "<u2"),
-        ("root", "<u8"),
-    ],
-    align=True,
+from pipeline.fleet.kernel.counts import (
+    COUNTERS,
+    HEAD,
+    NO_WINDOW,
+    TAIL,
+    USED_BLOCKS,
+    USED_PAIRS,
+    WINDOW,
+    Clock,
 )
-"""A row per block, and one more per block and lower medium."""
-PAIR: Final = np.dtype(
-    [
-        # Of the block.
-        ("key", "<u8"),
-        # Low bits of the number of the loss; counts only with GHOST.
-        ("position", "<u4"),
-        ("source", "<u2"),
-        # One bit a medium, and GHOST.
-        ("media", "<u2"),
-    ],
-    align=True,
+from pipeline.fleet.kernel.refills import FORGOTTEN, REFILL, no_refills, refills_of
+from pipeline.fleet.kernel.tables import (
+    BLOCK,
+    I64,
+    LOAD,
+    LOSS,
+    PAIR,
+    SMALLEST,
+    SPARSE,
+    capacity_for,
+    copy_blocks,
+    copy_pairs,
+    doubled,
 )
-"""A row per block and source that holds it or is remembered to have lost it."""
-LOSS: Final = np.dtype(
-    [
-        # Of the block.
-        ("key", "<u8"),
-        ("time", "<f8"),
-        # Tokens stored in that pool before; -1 when the record does not say.
-        ("stored", "<i8"),
-        ("source", "<u2"),
-        # Low bits of the number of the source's life.
-        ("life", "<u2"),
-        # 1 for a clear or restart, 0 for an eviction.
-        ("cleared", "u1"),
-    ],
-    align=True,
-)
-"""A row per loss remembered, in a ring in the order of the log: loss n is in row n modulo the capacity."""
+from pipeline.fleet.packing import Columns, Packed, fields_of, put_into, rows_of
+from schemas.fleet_checkpoints import TableName
+
+CHUNK = 8192
+"""Changes followed at once: room is made for all of them before."""
 
 
-_Columns = TypeVar("_Columns", bound=tuple[Any, ...])
+class Index:
+    """Blocks, pairs and losses of a shard, its clock, and what was filled again in the open window."""
+
+    def __init__(self, packed: Packed) -> None:
+        """`packed` are the tables of a base; a new index has none."""
+        clock = Clock(
+            np.zeros(COUNTERS, np.int64), np.zeros(1), np.zeros(16, np.int64), np.zeros(16, np.int64)
+        )
+        clock.counters[WINDOW] = NO_WINDOW
+        self.clock = put_into(clock, packed.get("clock", ()))
+        blocks, pairs = rows_of(BLOCK, packed.get("blocks", ())), rows_of(PAIR, packed.get("pairs", ()))
+        self.blocks = np.zeros(capacity_for(len(blocks)), BLOCK)
+        copy_blocks(blocks, self.blocks)
+        self.pairs = np.zeros(capacity_for(len(pairs)), PAIR)
+        copy_pairs(pairs, self.pairs)
+        losses = rows_of(LOSS, packed.get("losses", ()))
+        self.losses = np.zeros(capacity_for(len(losses)), LOSS)
+        self.losses[self._remembered()] = losses
+        self.refills = no_refills()
+        if "refills" in packed:
+            *fields, totals = packed["refills"]
+            forgotten = np.frombuffer(totals, np.int64)[FORGOTTEN]
+            self.refills = refills_of(rows_of(REFILL, fields), int(forgotten))
+
+    def packed(self) -> dict[TableName, Columns]:
+        """Return the tables as a base has them."""
+        refills = self.refills.rows[self.refills.rows["root"] != 0]
+        return {
+            "blocks": fields_of(self.blocks[self.blocks["key"] != 0]),
+            "pairs": fields_of(self.pairs[self.pairs["key"] != 0]),
+            "losses": fields_of(self.losses[self._remembered()]),
+            "clock": self.clock,
+            "refills": [*fields_of(refills), self.refills.totals],
+        }
+
+    @property
+    def entries(self) -> int:
+        """Return how many rows the tables have."""
+        counters = self.clock.counters
+        return int(counters[USED_BLOCKS] + counters[USED_PAIRS] + counters[TAIL] - counters[HEAD])
+
+    @property
+    def bytes_allocated(self) -> int:
+        """Return the size of the tables in bytes."""
+        return self.blocks.nbytes + self.pairs.nbytes + self.losses.nbytes
+
+    @property
+    def window(self) -> int | None:
+        """Return the number of the window of the latest event time; None before the first change."""
+        window = int(self.clock.counters[WINDOW])
+        return None if window == NO_WINDOW else window
+
+    def room_for_source(self, number: int) -> None:
+        """Make sure that a source of this number can be counted."""
+        while number >= len(self.clock.pairs_of_source):
+            self.clock = self.clock._replace(
+                pairs_of_source=doubled(self.clock.pairs_of_source),
+                clears_of_source=doubled(self.clock.clears_of_source),
+            )
+
+    def make_room(self, coming: int, *, blocks_each: int, max_ghosts: int) -> None:
+        """Make room for changes: as many pairs and losses, and `blocks_each` times as many blocks.
+
+        No more than `max_ghosts` losses are remembered.
+        """
+        counters = self.clock.counters
+        used, capacity = int(counters[USED_BLOCKS]), len(self.blocks)
+        if used + coming * blocks_each > capacity * LOAD or _sparse(used, coming, capacity):
+            blocks = np.zeros(capacity_for(used + coming * blocks_each), BLOCK)
+            copy_blocks(self.blocks, blocks)
+            self.blocks = blocks
+        used, capacity = int(counters[USED_PAIRS]), len(self.pairs)
+        if used + coming > capacity * LOAD or _sparse(used, coming, capacity):
+            pairs = np.zeros(capacity_for(used + coming), PAIR)
+            copy_pairs(self.pairs, pairs)
+            self.pairs = pairs
+        remembered, capacity = int(counters[TAIL] - counters[HEAD]), len(self.losses)
+        needed = min(remembered + coming, max_ghosts)
+        if needed > capacity or _sparse(remembered, coming, capacity):
+            self._move_losses(max(SMALLEST, 1 << (needed - 1).bit_length()))
+
+    def _move_losses(self, capacity: int) -> None:
+        remembered = self.losses[self._remembered()]
+        self.losses = np.zeros(capacity, LOSS)
+        self.losses[self._remembered()] = remembered
+
+    def _remembered(self) -> I64:
+        """Return the rows of the losses, oldest first."""
+        counters = self.clock.counters
+        numbers: I64 = np.arange(counters[HEAD], counters[TAIL])
+        return numbers & (len(self.losses) - 1)
 
 
-def mapped(columns: _Columns, change: Callable[[Any], Any]) -> _Columns:
-    """Return the columns of a table, each one changed."""
-    return type(columns)(*map(change, columns))
-
-
-def doubled(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column of twice the length; what is new is zero."""
-    return np.concatenate((column, np.zeros_like(column)))
-
-
-def capacity_for(entries: int) -> int:
-    """Return the smallest capacity at which a table of so many entries is half full at most."""
-    capacity = SMALLEST
-    while capacity * LOAD < entries:
-        capacity *= 2
-    return capacity
-
-
-@compiled
-def home_of_block(key: np.uint64, mask: int) -> int:
-    """Return where the search for a block begins; the key's high bits, as its low ones decide on sampling."""
-    home: int = np.int64((key >> np.uint64(24)) & np.uint64(mask))
-    return home
-
-
-@compiled
-def home_of_pair(key: np.uint64, source: int, mask: int) -> int:
-    """Return where the search for a pair begins."""
-    mixed = (key ^ (np.uint64(source + 1) * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xD6E8FEB86659FD93)
-    home: int = np.int64((mixed >> np.uint64(28)) & np.uint64(mask))
-    return home
-
-
-@compiled
-def find_block(blocks: Blocks, key: np.uint64) -> int:
-    """Return the slot of a block, or -1 - (the free slot where it belongs)."""
-    mask = len(blocks) - 1
-    at = home_of_block(key, mask)
-    while blocks[at].key != np.uint64(0):
-        if blocks[at].key == key:
-            return at
-        at = (at + 1) & mask
-    return -1 - at
-
-
-@compiled
-def find_pair(pairs: Pairs, key: np.uint64, source: int) -> int:
-    """Return the slot of a pair, or -1 - (the free slot where it belongs)."""
-    mask = len(pairs) - 1
-    at = home_of_pair(key, source, mask)
-    while pairs[at].key != np.uint64(0):
-        if pairs[at].key == key and pairs[at].source == source:
-            return at
-        at = (at + 1) & mask
-    return -1 - at
-
-
-@compiled
-def free_block(blocks: Blocks, hole: int) -> None:
-    """Free a slot; displaced slots behind it move up, so that searches find no gap (Knuth 6.4 R)."""
-    mask = len(blocks) - 1
-    at = hole
-    while True:
-        at = (at + 1) & mask
-        key = blocks[at].key
-        if key == np.uint64(0):
-            break
-        home = home_of_block(key, mask)
-        if ((at - home) & mask) >= ((at - hole) & mask):
-            blocks[hole] = blocks[at]
-            hole = at
-    blocks[hole].key = np.uint64(0)
-
-
-@compiled
-def free_pair(pairs: Pairs, hole: int) -> None:
-    """Likewise for a pair."""
-    mask = len(pairs) - 1
-    at = hole
-    while True:
-        at = (at + 1) & mask
-        key = pairs[at].key
-        if key == np.uint64(0):
-            break
-        home = home_of_pair(key, pairs[at].source, mask)
-        if ((at - home) & mask) >= ((at - hole) & mask):
-            pairs[hole] = pairs[at]
-            hole = at
-    pairs[hole].key = np.uint64(0)
-
-
-@compiled
-def copy_blocks(old: Blocks, new: Blocks) -> None:
-    """Put every block of one table into another, which is empty and large enough."""
-    for slot in range(len(old)):
-        key = old[slot].key
-        if key != np.uint64(0):
-            new[-1 - find_block(new, key)] = old[slot]
-
-
-@compiled
-def copy_pairs(old: Pairs, new: Pairs) -> None:
-    """Likewise for pairs."""
-    for slot in range(len(old)):
-        key = old[slot].key
-        if key != np.uint64(0):
-            new[-1 - find_pair(new, key, old[slot].source)] = old[slot]
+def _sparse(used: int, coming: int, capacity: int) -> bool:
+    return capacity > 16 * CHUNK and used + coming < capacity * SPARSE

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS, REANNOUNCED
-from pipeline.fleet.counts import NO_WINDOW, Cells, Gauges
-from pipeline.fleet.index import doubled, mapped
-from pipeline.fleet.registry import SourceFacts, Space
+from pipeline.fleet.kernel.counts import NO_WINDOW, Cells, Gauges
+from pipeline.fleet.kernel.tables import doubled, mapped
+from pipeline.fleet.packing import Columns, Packed, put_into
+from pipeline.fleet.registry import Names
 from pipeline.residency import histogram, windows
+from schemas.fleet_checkpoints import FleetCell, FleetGauge, FleetHead, TableName
 from schemas.rows import CapacityCurveRow, FillsRow, RedundancyRow, Row
 from schemas.trust import TRUST_ORDER
 
 CARRY_LIMIT = 360
 """Windows of unchanged redundancy written at once; the rest follows at the next checkpoint."""
 _OWNERS = 5
-
-
-@dataclass(slots=True, frozen=True)
-class Cell:
-    """Whose fills a cell counts."""
-
-    source: SourceFacts
-    space: Space
-
-
-@dataclass(slots=True, frozen=True)
-class Gauge:
-    """Whose redundancy a gauge shows."""
-
-    space: Space
-    medium: str
 
 
 def cells_of(capacity: int) -> Cells:
@@ -65,48 +50,59 @@ def gauges_of(capacity: int) -> Gauges:
 class OpenWindows:
     """Cells and gauges by number, and the rows they give."""
 
-    def __init__(self, shard: int, one_in: int) -> None:
-        self.cells = cells_of(16)
-        self.gauges = gauges_of(4)
-        self.cell_numbers: dict[tuple[int, int], int] = {}
-        """(source, space) to cell."""
-        self.gauge_numbers: dict[tuple[int, str], int] = {}
-        """(space, medium) to gauge."""
-        self.cell_facts: list[Cell | None] = []
-        self.gauge_facts: list[Gauge] = []
-        self.written: list[int] = []
-        """Last window whose row shows the gauge as it is, per gauge."""
-        self.furthest: list[int] = []
-        """Last window for which a row was ever handed out, per gauge; those behind `written` are older."""
-        self._free: list[int] = []
+    def __init__(self, head: FleetHead, names: Names, *, shard: int, packed: Packed) -> None:
+        """`head` says whose cells and gauges these are; `packed` has their figures, if there is a base."""
+        self._head = head
+        self._names = names
         self._shard = shard
-        self.one_in = one_in
+        self.cells = cells_of(16)
+        self._room_for_cells(len(head.cells))
+        self.cells = put_into(self.cells, packed.get("cells", ()))
+        self.gauges = put_into(gauges_of(4), packed.get("gauges", ()))
+        self.spaces_of_source: dict[int, set[int]] = {}
+        """Hash domains and groups that a source had blocks of, by number."""
+        self._cell_numbers: dict[tuple[int, int], int] = {}
+        """(source, space) to cell."""
+        for number, cell in enumerate(head.cells):
+            if cell is not None:
+                self._name(number, cell)
+        self._gauge_numbers = {(gauge.space, gauge.medium): at for at, gauge in enumerate(head.gauges)}
+        """(space, medium) to gauge."""
+        self._free = [number for number, cell in enumerate(head.cells) if cell is None]
 
-    def cell(self, source: SourceFacts, space: Space) -> int:
+    def packed(self) -> dict[TableName, Columns]:
+        """Return the figures as a base has them."""
+        cells, gauges = len(self._head.cells), len(self._head.gauges)
+        return {
+            "cells": mapped(self.cells, lambda column: column[:cells]),
+            "gauges": mapped(self.gauges, lambda column: column[:gauges]),
+        }
+
+    def cell(self, source: int, space: int) -> int:
         """Return the cell of a source and space."""
-        key = (source.number, space.number)
-        number = self.cell_numbers.get(key)
+        number = self._cell_numbers.get((source, space))
         if number is None:
+            cell = FleetCell(source, space)
             if self._free:
                 number = self._free.pop()
-                self.cell_facts[number] = Cell(source, space)
+                self._head.cells[number] = cell
             else:
-                number = len(self.cell_facts)
-                self.cell_facts.append(Cell(source, space))
+                number = len(self._head.cells)
+                self._head.cells.append(cell)
                 self._room_for_cells(number + 1)
-            self.cell_numbers[key] = number
-            source.spaces.add(space.number)
+            self._name(number, cell)
         return number
 
-    def gauge(self, space: Space, medium: str) -> int:
+    def _name(self, number: int, cell: FleetCell) -> None:
+        self._cell_numbers[cell.source, cell.space] = number
+        self.spaces_of_source.setdefault(cell.source, set()).add(cell.space)
+
+    def gauge(self, space: int, medium: str) -> int:
         """Return the gauge of a space and medium."""
-        key = (space.number, medium)
-        number = self.gauge_numbers.get(key)
+        number = self._gauge_numbers.get((space, medium))
         if number is None:
-            number = self.gauge_numbers[key] = len(self.gauge_facts)
-            self.gauge_facts.append(Gauge(space, medium))
-            self.written.append(NO_WINDOW)
-            self.furthest.append(NO_WINDOW)
+            number = self._gauge_numbers[space, medium] = len(self._head.gauges)
+            self._head.gauges.append(FleetGauge(space, medium))
             if len(self.gauges.dirty) <= number:
                 self.gauges = mapped(self.gauges, doubled)
         return number
@@ -117,11 +113,11 @@ class OpenWindows:
             self.cells = mapped(self.cells, doubled)
             self.cells.windows[held:] = NO_WINDOW
 
-    def forget(self, source: SourceFacts) -> None:
+    def forget(self, source: int) -> None:
         """Give the cells of a source back; their rows must have been taken."""
-        for space in source.spaces:
-            number = self.cell_numbers.pop((source.number, space))
-            self.cell_facts[number] = None
+        for space in self.spaces_of_source.pop(source, ()):
+            number = self._cell_numbers.pop((source, space))
+            self._head.cells[number] = None
             self._empty(number)
             self.cells.windows[number] = NO_WINDOW
             self._free.append(number)
@@ -146,15 +142,15 @@ class OpenWindows:
         return rows
 
     def _fill_rows(self, number: int) -> Iterator[Row]:
-        facts = self.cell_facts[number]
-        if facts is None:
+        cell = self._head.cells[number]
+        source = self._names.sources.by_number[cell.source] if cell is not None else None
+        if cell is None or source is None:
             return
-        cells, scale = self.cells, self.one_in
+        cells, scale, space = self.cells, self._head.one_in, self._names.spaces.by_number[cell.space]
         blocks, tokens = (cells.blocks[number] * scale).tolist(), (cells.tokens[number] * scale).tolist()
-        figures = {f"{cause}_blocks": blocks[place] for place, cause in enumerate(CAUSES)}
-        figures |= {f"{cause}_tokens": tokens[place] for place, cause in enumerate(CAUSES)}
+        figures = {f"{cause}_blocks": blocks[at] for at, cause in enumerate(CAUSES)}
+        figures |= {f"{cause}_tokens": tokens[at] for at, cause in enumerate(CAUSES)}
         window = windows.window_start(int(cells.windows[number]))
-        space, source = facts.space, facts.source
         where: dict[str, Any] = {
             "window": window,
             "hash_domain": space.hash_domain,
@@ -179,44 +175,43 @@ class OpenWindows:
             yield CapacityCurveRow(needed_hist=needed, **where)
 
     def gauges_changed(self, window: int) -> None:
-        """Note, after changes within the shard's `window`, which gauges they moved."""
+        """Changes within the shard's `window` moved gauges, whose rows show an older state from then on."""
         for number in np.flatnonzero(self.gauges.dirty).tolist():
-            self.written[number] = window - 1
+            self._head.gauges[number].written = window - 1
         self.gauges.dirty[:] = 0
 
     def redundancy(self, to: int, trusts: dict[int, int], *, again: bool = False) -> list[Row]:
         """Return the redundancy of every window up to `to` that was not written as it is now.
 
-        `trusts` holds the worst trust of each space, as place in TRUST_ORDER. With `again`, rows of later
+        `trusts` holds the worst trust of each space, as index of TRUST_ORDER. With `again`, rows of later
         windows that were written with an older state are written anew, too.
         """
         rows: list[Row] = []
-        for number in range(len(self.gauge_facts)):
-            if self.written[number] == NO_WINDOW:
+        for number, gauge in enumerate(self._head.gauges):
+            if gauge.written is None:
                 continue
-            last = max(to, self.furthest[number]) if again else to
-            first = (
-                max(self.written[number] + 1, last - CARRY_LIMIT + 1)
-                if not again
-                else (self.written[number] + 1)
-            )
+            furthest = to if gauge.furthest is None else gauge.furthest
+            last = max(to, furthest) if again else to
+            first = gauge.written + 1
+            if not again:
+                first = max(first, last - CARRY_LIMIT + 1)
             last = min(last, first + CARRY_LIMIT - 1)
             for window in range(first, last + 1):
-                rows.append(self._redundancy_row(number, window, trusts))
+                rows.append(self._redundancy_row(number, gauge, window, trusts))
             if last >= first:
-                self.written[number] = last
-                self.furthest[number] = max(last, self.furthest[number])
+                gauge.written = last
+                gauge.furthest = last if gauge.furthest is None else max(last, gauge.furthest)
         return rows
 
-    def _redundancy_row(self, number: int, window: int, trusts: dict[int, int]) -> Row:
-        gauges, scale = self.gauges, self.one_in
-        space, medium = self.gauge_facts[number].space, self.gauge_facts[number].medium
+    def _redundancy_row(self, number: int, gauge: FleetGauge, window: int, trusts: dict[int, int]) -> Row:
+        gauges, scale = self.gauges, self._head.one_in
+        space = self._names.spaces.by_number[gauge.space]
         owners = (gauges.owners[number] * scale).tolist()
         return RedundancyRow(
             window=windows.window_start(window),
             hash_domain=space.hash_domain,
             model=space.model,
-            medium=medium,
+            medium=gauge.medium,
             group_idx=space.group_idx,
             shard=self._shard,
             owners_1=owners[0],

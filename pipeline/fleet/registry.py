@@ -1,38 +1,23 @@
-"""Small numbers for sources, hash domains, media and windows' cells, so that tables need no names."""
+"""Small numbers for sources, hash domains and media, so that tables need no names.
+
+All of them are kept in the head of the checkpoint; what is here finds them by name.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 from pipeline.errors import TooManySources
-from pipeline.fleet.index import STORE_ONLY_BIT
-from pipeline.fleet.keys import constant_of
-from pipeline.residency.media import STORE_ONLY
+from pipeline.fleet.kernel.keys import constant_of
+from pipeline.fleet.kernel.tables import STORE_ONLY_BIT
+from schemas.events import STORE_ONLY
+from schemas.fleet_checkpoints import FleetHead, FleetLineage, FleetSource, FleetSpace
 
 MAX_SOURCES = 1 << 16
 MAX_LINEAGES = 1 << 16
 _LAST_BIT = 14
-
-
-@dataclass(slots=True)
-class SourceFacts:
-    """What is known of one source apart from its blocks."""
-
-    number: int
-    replica: str
-    dp_rank: int
-    incarnation: int = 0
-    life: int = 0
-    """Counts incarnations."""
-    trust: int = 0
-    """Place in TRUST_ORDER, as of its last record."""
-    unsure_until: float = 0.0
-    """Event time up to which something it lost may not be known."""
-    seen: float = 0.0
-    """Latest event time."""
-    spaces: set[int] = field(default_factory=set)
-    """Hash domains and groups it had blocks of."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,9 +36,10 @@ class Space:
 class Media:
     """Bits of the media a source may hold a block on; the GPU's is 0."""
 
-    def __init__(self) -> None:
-        self.bits: dict[str, int] = {"gpu": 0}
-        """Name, with a mark where removals are not announced, to bit."""
+    def __init__(self, bits: dict[str, int]) -> None:
+        """`bits` is that of the head: name, with an ending where removals are not announced, to bit."""
+        self.bits = bits
+        bits.setdefault("gpu", 0)
 
     def bit(self, medium: str, *, store_only: bool) -> int:
         """Return the bit; media beyond the seventh of a kind share one."""
@@ -80,9 +66,13 @@ class Lineage:
 class Lineages:
     """Lineages by name and number."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: list[FleetLineage], spaces: Spaces) -> None:
+        """`known` is that of the head."""
         self.by_name: dict[tuple[int, str], Lineage] = {}
         self.by_number: list[Lineage] = []
+        self._known = known
+        for each in known:
+            self._add(spaces.by_number[each.space], each.lora)
 
     def of(self, space: Space, lora: str = "") -> Lineage:
         """Return the lineage, a new one when it is the first time; beyond MAX_LINEAGES the last one."""
@@ -90,20 +80,27 @@ class Lineages:
         if lineage is None:
             if len(self.by_number) == MAX_LINEAGES:
                 return self.by_number[-1]
-            lineage = self.by_name[space.number, lora] = Lineage(len(self.by_number), space, lora)
-            self.by_number.append(lineage)
+            self._known.append(FleetLineage(space.number, lora))
+            lineage = self._add(space, lora)
+        return lineage
+
+    def _add(self, space: Space, lora: str) -> Lineage:
+        lineage = Lineage(len(self.by_number), space, lora)
+        self.by_number.append(lineage)
+        self.by_name[space.number, lora] = lineage
         return lineage
 
 
 class Sources:
     """Sources by name and by number; numbers are used again."""
 
-    def __init__(self) -> None:
-        self.by_name: dict[tuple[str, int], SourceFacts] = {}
-        self.by_number: list[SourceFacts | None] = []
-        self._free: list[int] = []
+    def __init__(self, by_number: list[FleetSource | None]) -> None:
+        """`by_number` is that of the head."""
+        self.by_number = by_number
+        self.by_name = {(each.replica, each.dp_rank): each for each in by_number if each is not None}
+        self._free = [number for number, source in enumerate(by_number) if source is None]
 
-    def of(self, replica: str, dp_rank: int) -> SourceFacts:
+    def of(self, replica: str, dp_rank: int) -> FleetSource:
         """Return the source, a new one if it has no number yet. Raises TooManySources."""
         source = self.by_name.get((replica, dp_rank))
         if source is None:
@@ -114,21 +111,11 @@ class Sources:
                 if number == MAX_SOURCES:
                     raise TooManySources(MAX_SOURCES)
                 self.by_number.append(None)
-            source = SourceFacts(number, replica, dp_rank)
-            self.put(source)
+            source = FleetSource(number, replica, dp_rank)
+            self.by_number[number] = self.by_name[replica, dp_rank] = source
         return source
 
-    def put(self, source: SourceFacts) -> None:
-        """Take a source with the number it has."""
-        while len(self.by_number) <= source.number:
-            self._free.append(len(self.by_number))
-            self.by_number.append(None)
-        if source.number in self._free:
-            self._free.remove(source.number)
-        self.by_number[source.number] = source
-        self.by_name[source.replica, source.dp_rank] = source
-
-    def forget(self, source: SourceFacts) -> None:
+    def forget(self, source: FleetSource) -> None:
         """Give a source's number back."""
         del self.by_name[source.replica, source.dp_rank]
         self.by_number[source.number] = None
@@ -138,17 +125,42 @@ class Sources:
 class Spaces:
     """Hash domains and groups by name and number."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: list[FleetSpace]) -> None:
+        """`known` is that of the head."""
         self.by_name: dict[tuple[str, int], Space] = {}
         self.by_number: list[Space] = []
+        self._known = known
+        for each in known:
+            self._add(each)
 
     def of(self, hash_domain: str, model: str, group_idx: int) -> Space:
         """Return the space, a new one when it is the first time."""
         space = self.by_name.get((hash_domain, group_idx))
         if space is None:
-            number = len(self.by_number)
-            salt = crc32(hash_domain.encode()) + group_idx
-            space = Space(number, hash_domain, model, group_idx, constant_of(number), salt)
-            self.by_name[hash_domain, group_idx] = space
-            self.by_number.append(space)
+            self._known.append(FleetSpace(hash_domain, model, group_idx))
+            space = self._add(self._known[-1])
         return space
+
+    def _add(self, known: FleetSpace) -> Space:
+        number = len(self.by_number)
+        domain, group_idx = known.hash_domain, known.group_idx
+        salt = crc32(domain.encode()) + group_idx
+        space = Space(number, domain, known.model, group_idx, constant_of(number), salt)
+        self.by_number.append(space)
+        self.by_name[domain, group_idx] = space
+        return space
+
+
+class Names(NamedTuple):
+    """What the tables of a shard name by numbers."""
+
+    sources: Sources
+    spaces: Spaces
+    lineages: Lineages
+    media: Media
+
+
+def names_in(head: FleetHead) -> Names:
+    """Return what a head names; what is new is added to the head, too."""
+    spaces = Spaces(head.spaces)
+    return Names(Sources(head.sources), spaces, Lineages(head.lineages, spaces), Media(head.media))

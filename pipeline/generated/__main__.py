@@ -8,25 +8,25 @@ from pathlib import Path
 import click
 
 from pipeline.generated.artefacts import compare, render, write
-from pipeline.generated.example_files import FrozenExistsError, freeze
+from pipeline.generated.examples.files import FrozenExistsError, freeze
 
 ROOT = Path(__file__).parents[2]
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 when a file differs.")
-@click.option("--freeze", "frozen_name", metavar="NAME", help="Keep today's examples for good.")
+@click.option("--freeze", "release", metavar="RELEASE", help="Keep today's examples as those of a release.")
 @click.option(
     "--root",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=ROOT,
     help="Directory of the checkout.",
 )
-def main(check: bool, frozen_name: str | None, root: Path) -> None:
+def main(check: bool, release: str | None, root: Path) -> None:
     """Write JSON Schema, AsyncAPI, examples and reference pages from the schemas."""
-    if frozen_name:
+    if release:
         try:
-            click.echo(f"wrote {freeze(root, frozen_name)}")
+            click.echo(f"wrote {freeze(root, release)}")
         except FrozenExistsError as error:
             raise click.ClickException(str(error)) from error
         return

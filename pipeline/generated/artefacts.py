@@ -11,15 +11,16 @@ from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.grafana import alerting, dashboard
 from pipeline.generated.asyncapi import asyncapi_document
-from pipeline.generated.dashboards_page import dashboards_page
-from pipeline.generated.example_files import EXAMPLES_DIRECTORY, example_files
+from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
-from pipeline.generated.metrics_page import metrics_page
+from pipeline.generated.pages.acls import acls_page
+from pipeline.generated.pages.dashboards import dashboards_page
+from pipeline.generated.pages.metrics import metrics_page
+from pipeline.generated.pages.settings import settings_page
+from pipeline.generated.pages.tables import tables_page
+from pipeline.generated.pages.topics import topics_page
 from pipeline.generated.records import RECORDS, as_json
-from pipeline.generated.settings_page import settings_page
-from pipeline.generated.tables_page import tables_page
 from pipeline.generated.topics_file import load_topics
-from pipeline.generated.topics_page import topics_page
 
 SCHEMAS_DIRECTORY = "schemas/generated"
 GRAFANA_DIRECTORY = "deploy/grafana/dashboards"
@@ -47,6 +48,7 @@ def render() -> dict[str, bytes]:
         **example_files(),
         **{f"{GRAFANA_DIRECTORY}/{board.id}.json": as_json(dashboard.compiled(board)) for board in BOARDS},
         GRAFANA_ALERTS: as_json(alerting.compiled(ALERTS)),
+        "docs/acls.md": acls_page(),
         "docs/configuration.md": settings_page(),
         "docs/dashboards.md": dashboards_page(),
         "docs/metrics.md": metrics_page(),
@@ -59,14 +61,14 @@ def compare(root: Path, files: dict[str, bytes]) -> list[Difference]:
     """Return how the checkout at `root` differs from `files`; empty when it does not."""
     differences = []
     for path, content in files.items():
-        place = root / path
-        if not place.exists():
+        file = root / path
+        if not file.exists():
             differences.append(Difference(path, f"missing: {path}"))
-        elif (found := place.read_bytes()) != content:
+        elif (found := file.read_bytes()) != content:
             differences.append(Difference(path, f"differs: {path}{_first_lines(found, content)}"))
     for directory in _wholly_generated():
-        for place in sorted((root / directory).glob("*")):
-            path = place.relative_to(root).as_posix()
+        for file in sorted((root / directory).glob("*")):
+            path = file.relative_to(root).as_posix()
             if path not in files:
                 differences.append(Difference(path, f"no longer generated: {path}"))
     return differences
@@ -75,19 +77,19 @@ def compare(root: Path, files: dict[str, bytes]) -> list[Difference]:
 def write(root: Path, files: dict[str, bytes], differences: Sequence[Difference]) -> None:
     """Make the files that differ equal to `files`; those no longer generated are deleted."""
     for difference in differences:
-        place = root / difference.path
+        file = root / difference.path
         if difference.path in files:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(files[difference.path])
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(files[difference.path])
         else:
-            place.unlink()
+            file.unlink()
 
 
 def _wholly_generated() -> list[str]:
     return [
         SCHEMAS_DIRECTORY,
         GRAFANA_DIRECTORY,
-        *(f"{EXAMPLES_DIRECTORY}/{topic.name}" for topic in load_topics().values()),
+        *(f"{CURRENT_DIRECTORY}/{topic.name}" for topic in load_topics().values()),
     ]
 
 

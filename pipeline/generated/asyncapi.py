@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.generated.examples import EXAMPLES
+from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.records import RECORDS_OF_TOPIC, Record
 from pipeline.generated.source_docs import one_line
 from pipeline.generated.topics_file import Topic, load_topics

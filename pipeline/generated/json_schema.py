@@ -50,6 +50,6 @@ def _describe(component: dict[str, Any], docs: dict[str, str]) -> None:
     for name, meaning in docs.items():
         if meaning and name in component.get("properties", {}):
             component["properties"][name]["description"] = with_reasons(meaning)
-    if "prefixItems" in component:  # a struct encoded as an array: its fields have a place, not a name
+    if "prefixItems" in component:  # a struct encoded as an array: its fields have a position, not a name
         for item, (name, meaning) in zip(component["prefixItems"], docs.items(), strict=True):
             item |= {"title": name, "description": with_reasons(meaning)}

@@ -1,4 +1,4 @@
-"""Meanings written beside the code: docstrings of attributes, comments of bounded reasons."""
+"""Reads the meanings written beside the code: docstrings of attributes, comments of bounded reasons."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def _target(statement: ast.stmt) -> str:
 
 def _strings_after_names(body: list[ast.stmt]) -> dict[str, str]:
     meanings = {}
-    for statement, following in pairwise(body):
+    for statement, after in pairwise(body):
         name = _target(statement)
         if (
             name
-            and isinstance(following, ast.Expr)
-            and isinstance(following.value, ast.Constant)
-            and isinstance(following.value.value, str)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+            and isinstance(after.value.value, str)
         ):
-            meanings[name] = one_line(following.value.value)
+            meanings[name] = one_line(after.value.value)
     return meanings

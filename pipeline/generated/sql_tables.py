@@ -54,7 +54,7 @@ class View:
 
     name: str
     comment: str
-    source: str
+    table: str
     """The first table it reads."""
     parameters: dict[str, str] = field(default_factory=dict)
     """Name -> type, in order of first use."""
@@ -111,8 +111,8 @@ def _add_column(columns: dict[str, str], definition: str, *, after: str | None) 
     if found is None:
         raise ValueError(f"not a column definition: {definition!r}")
     names = list(columns)
-    place = names.index(after) + 1 if after else len(names)
-    behind = {name: columns.pop(name) for name in names[place:]}
+    index = names.index(after) + 1 if after else len(names)
+    behind = {name: columns.pop(name) for name in names[index:]}
     columns[found[1]] = found[2].strip()
     columns.update(behind)
 

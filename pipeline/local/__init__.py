@@ -1,1 +1,1 @@
-"""Stand-ins on one machine: the embedded broker and store, and the simulated fleet."""
+"""Broker, store and demo on one machine."""

@@ -1,4 +1,4 @@
-"""The data directory of the embedded parts and who owns it."""
+"""The data directory of an installation on this machine, and who owns it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from pipeline.errors import PipelineError
+
 _LOCK_FILE = "owner.lock"
 _POLL_SECONDS = 0.05
 
 
-class DirectoryInUse(Exception):
+class DirectoryInUse(PipelineError):
     """Another process owns the directory; `pid` is None when it has not written its number yet."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
@@ -89,10 +91,10 @@ class DataDirectory:
         return self.path / "logs"
 
     def acquire(self) -> None:
-        """Create the directory and its parts and own it; raises DirectoryInUse."""
+        """Create the directory with what belongs into it, and own it; raises DirectoryInUse."""
         self._lock.acquire()
-        for part in (self.broker, self.store, self.logs):
-            part.mkdir(exist_ok=True)
+        for inner in (self.broker, self.store, self.logs):
+            inner.mkdir(exist_ok=True)
 
     def release(self) -> None:
         self._lock.release()

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pipeline import migrations, topics
-from pipeline.configuration import DEFAULT, LoadedSettings, load, variable_of
+from pipeline.clickhouse import migrations
+from pipeline.kafka import topics
 from pipeline.local.directory import DataDirectory
-from pipeline.local.ports import LOOPBACK
-from pipeline.local.process import CommandProcess, page_answers
-from pipeline.local.running import write_running
-from pipeline.local.supervisor import Supervisor
+from pipeline.local.processes.command import CommandProcess, page_answers
+from pipeline.local.processes.ports import LOOPBACK
+from pipeline.local.processes.supervisor import Supervisor
+from pipeline.local.run_file import write_run_file
+from pipeline.settings.loading import DEFAULT, LoadedSettings, load, variable_of
 from schemas.settings import Settings
 
 DEFAULT_BROKER_PORT = 9092
@@ -24,9 +25,9 @@ _MARGIN_SECONDS = 5.0
 
 
 class Stack:
-    """Starts the parts under a supervisor; a broker or store whose address is configured is not embedded.
+    """Starts processes under a supervisor; a broker or store whose address is configured is not embedded.
 
-    `settings` are the effective ones, with the addresses of the embedded parts.
+    `settings` are the effective ones, with the addresses of the embedded broker and store.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class Stack:
         self._environment: dict[str, str] = {}
 
     def start_storage(self) -> None:
-        """Start broker and store, create what topics and tables are missing."""
+        """Start broker and store; create the topics and tables that are missing."""
         if self._loaded.origin("kafka", "bootstrap_servers") == DEFAULT:
             self._start_broker()
         if self._loaded.origin("clickhouse", "url") == DEFAULT:
             self._start_store()
-        # What the processes will read is what we go on with.
+        # From here on the settings are those that the processes will read.
         self.settings = self._read(self._environment)
-        write_running(self._directory.path, self._config, self._environment)
+        write_run_file(self._directory.path, self._config, self._environment)
         self.urls |= {
             "kafka": self.settings.kafka.bootstrap_servers,
             "clickhouse": self.settings.clickhouse.url,
@@ -102,8 +103,8 @@ class Stack:
         self._tell(f"Kafka listens on {broker.bootstrap_servers}")
 
     def _start_store(self) -> None:
-        from pipeline.local.store.accounts import Account
-        from pipeline.local.store.embedded import EmbeddedStore
+        from pipeline.local.clickhouse.accounts import Account
+        from pipeline.local.clickhouse.embedded import EmbeddedStore
 
         given = self.settings.clickhouse
         store = EmbeddedStore(

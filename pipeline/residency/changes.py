@@ -19,16 +19,16 @@ class Chains(NamedTuple):
     depths: npt.NDArray[np.uint16]
     """Blocks of the chain up to and including this one."""
     adapters: npt.NDArray[np.uint16]
-    """0 or the place of its LoRA in `Changes.loras`, from 1."""
+    """0, or the position of its LoRA in `Changes.loras`, from 1."""
 
     @classmethod
     def unknown(cls, count: int) -> Chains:
         """Return the chains of blocks of which nothing is known."""
         return cls(np.zeros(count, np.uint64), np.zeros(count, np.uint16), np.zeros(count, np.uint16))
 
-    def at(self, places: npt.NDArray[np.intp] | slice) -> Chains:
+    def at(self, rows: npt.NDArray[np.intp] | slice) -> Chains:
         """Return a copy of some rows."""
-        return Chains(self.roots[places].copy(), self.depths[places].copy(), self.adapters[places].copy())
+        return Chains(self.roots[rows].copy(), self.depths[rows].copy(), self.adapters[rows].copy())
 
 
 class Changes(NamedTuple):
@@ -73,9 +73,7 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
         chains = _chains_of(pool, order[fills])
         fills_before = np.searchsorted(fills, [*starts, len(order)]).tolist()
         ends = [*starts[1:].tolist(), len(order)]
-        for place, (number, start, end) in enumerate(
-            zip(numbers.tolist(), starts.tolist(), ends, strict=True)
-        ):
+        for at, (number, start, end) in enumerate(zip(numbers.tolist(), starts.tolist(), ends, strict=True)):
             hashes, kinds, times, sizes = (
                 column[start * width : end * width]
                 for column, width in zip(columns, (8, 1, 8, 4), strict=True)
@@ -87,7 +85,7 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
                 part.stored_before = int(stored[start])
                 part.stored = (stored[start:end] - stored[start]).astype("<u4").tobytes()
             if chains is not None:
-                chains.add_to(part, fills_before[place], fills_before[place + 1])
+                chains.add_to(part, fills_before[at], fills_before[at + 1])
             parts.setdefault(number, []).append(part)
     yield from sorted(parts.items())
 

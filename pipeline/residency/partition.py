@@ -9,7 +9,7 @@ import msgspec
 
 from pipeline.residency.changes import by_shard
 from pipeline.residency.snapshot import SourceSnapshots, restore
-from pipeline.residency.source import SourceResidency
+from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import HEAD, META_KEY, PartitionMeta
 from schemas.events import EventsRecord
 from schemas.hashes import HASH_BYTES
@@ -60,7 +60,7 @@ class PartitionState:
         key = (record.replica, record.dp_rank)
         source = self.sources.get(key)
         if source is None:
-            source = self.sources[key] = SourceResidency(record.replica, record.dp_rank, self._settings)
+            source = self.sources[key] = SourceResidency(new_head(*key), self._settings)
             self._snapshots[key] = SourceSnapshots(source)
         source.apply(record, offset)
         self.next_offset = offset + 1
@@ -72,15 +72,18 @@ class PartitionState:
     def troubles(self) -> dict[str, int]:
         """Return how many sources are partial, degraded, disconnected or drifting, as far as is known.
 
-        Of those that are no longer read nothing is said, of those that nothing was heard of no trust.
+        Leaves out sources that are no longer read. A source without a first batch counts neither as partial
+        nor as degraded.
         """
-        read = [source for source in self.sources.values() if source.closed_reason in ("", "silent")]
-        trusts = [source.overall_trust().trust for source in read if source.opened and not source.closed_at]
+        read = [source for source in self.sources.values() if source.head.closed_reason in ("", "silent")]
+        trusts = [
+            source.overall_trust().trust for source in read if source.opened and not source.head.closed_at
+        ]
         return {
             "partial": trusts.count("partial"),
             "degraded": trusts.count("degraded"),
-            "disconnected": sum(source.contact.disconnected_from is not None for source in read),
-            "drifting": sum(source.drift.since is not None for source in read),
+            "disconnected": sum(source.head.connectivity.disconnected_from is not None for source in read),
+            "drifting": sum(source.head.drift.since is not None for source in read),
         }
 
     def cut(self, now: float) -> Cut:
@@ -93,13 +96,13 @@ class PartitionState:
         checkpoints: list[tuple[bytes, bytes]] = []
         changed: list[SourceResidency] = []
         for key, source in self.sources.items():
-            source_rows = source.rows.take(now)
+            source_rows = source.windows.take(now)
             rows += source_rows
-            if not source.dirty and not source_rows:
+            if not source.unsaved and not source_rows:
                 continue
             changed.append(source)
             checkpoints += self._snapshots[key].cut()
-            source.dirty = False
+            source.unsaved = False
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
@@ -134,10 +137,10 @@ class PartitionState:
                     sizes[shard] += size
                     waiting[shard].append(
                         SourceChanges(
-                            source.replica,
+                            source.head.replica,
                             life.model,
                             life.hash_domain,
-                            source.dp_rank,
+                            source.head.dp_rank,
                             life.incarnation,
                             life.trust,
                             changes,
@@ -163,7 +166,8 @@ class PartitionState:
         state.next_offset = state._saved_offset = msgspec.msgpack.decode(meta, type=PartitionMeta).next_offset
         for key, value in latest.items():
             if key != META_KEY and msgspec.msgpack.decode(key)[2] == HEAD:
-                source, snapshots = restore(value, latest, settings)
-                state.sources[source.replica, source.dp_rank] = source
-                state._snapshots[source.replica, source.dp_rank] = snapshots
+                source = restore(value, latest, settings)
+                name = (source.head.replica, source.head.dp_rank)
+                state.sources[name] = source
+                state._snapshots[name] = SourceSnapshots(source)
         return state

@@ -1,1 +1,1 @@
-"""Every table computed once more from the log, plainly, and compared with what ClickHouse holds."""
+"""Recounts every table from the log, plainly, and compares it with what ClickHouse holds."""

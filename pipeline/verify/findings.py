@@ -1,4 +1,4 @@
-"""Differences between recount and tables: all are counted, the first ones are kept."""
+"""Differences between recount and tables: counts all of them, keeps the first ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ Kind = Literal["differs", "missing", "older", "unexpected"]
 """differs: a column is wrong. missing: there is no such row. older: the row rests on fewer records than were
 applied. unexpected: nothing in the log gives this row."""
 
+Verdict = Literal["equal", "different", "late"]
+"""late: nothing differs, but some rows could not be compared yet."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -23,6 +26,8 @@ class Difference:
     kind: Kind
     expected: dict[str, Any]
     found: dict[str, Any]
+    remarks: tuple[str, ...] = ()
+    """What no figure shows."""
 
 
 @dataclass
@@ -36,6 +41,8 @@ class Findings:
     kept: list[Difference] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     """Rows that could not be compared, by reason."""
+    late: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Rows that could not be compared yet, by table and reason: a later run may compare them."""
     records: int = 0
     """Read from the log."""
     undecodable_records: int = 0
@@ -48,7 +55,16 @@ class Findings:
             self._kept_of[difference.table] += 1
             self.kept.append(difference)
 
+    def late_rows(self, table: str) -> int:
+        """Return how many rows of a table could not be compared yet."""
+        return sum(rows for (of, _), rows in self.late.items() if of == table)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What all of it comes to."""
+        return "different" if self.differing else "late" if self.late else "equal"
+
     @property
     def equal(self) -> bool:
-        """Whether no difference was found."""
-        return not self.differing
+        """Whether nothing differs and nothing is late."""
+        return self.verdict == "equal"

@@ -39,7 +39,7 @@ RowKey = tuple[Any, ...]
 
 
 def key_of(row: msgspec.Struct) -> RowKey:
-    """Return what names a row among those of all tables."""
+    """Return the key that names a row among those of all tables."""
     kind = type(row)
     return (kind.TABLE, *(getattr(row, column) for column in KEYS[kind]))  # type: ignore[attr-defined]
 

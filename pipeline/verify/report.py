@@ -8,36 +8,53 @@ from typing import Any
 
 from pipeline.verify.findings import Difference, Findings
 
+_VERDICTS = {
+    "equal": "the tables are what the log says",
+    "different": "the tables are not what the log says",
+    "late": "nothing differs, but some rows could not be compared yet: run it again later",
+}
+
 
 def as_text(findings: Findings) -> Iterator[str]:
     """Give the lines that people read."""
     unread = f", {findings.undecodable_records} of them not decodable" * bool(findings.undecodable_records)
     yield f"{findings.records:,} records of the log{unread}"
     for table in _tables(findings):
-        differing = findings.differing[table]
-        verdict = f"{differing:,} differ" if differing else "equal"
-        yield f"  {table:<20} {findings.compared[table]:>9,} rows  {verdict}"
+        differing, late = findings.differing[table], findings.late_rows(table)
+        said = [f"{differing:,} differ"] * bool(differing) + [f"{late:,} late"] * bool(late)
+        yield f"  {table:<20} {findings.compared[table]:>9,} rows  {', '.join(said) or 'equal'}"
     for reason, rows in sorted(findings.left_out.items()):
         yield f"not compared: {rows:,} ({reason})"
+    for (table, reason), rows in sorted(findings.late.items()):
+        yield f"late: {rows:,} of {table} ({reason})"
     for difference in findings.kept:
         yield from _difference(difference)
     left_out = sum(findings.differing.values()) - len(findings.kept)
     if left_out:
         yield f"and {left_out:,} more"
-    yield "the tables are what the log says" if findings.equal else "the tables are not what the log says"
+    yield _VERDICTS[findings.verdict]
 
 
 def as_json(findings: Findings) -> dict[str, Any]:
     """Return the same for programs."""
     return {
+        "verdict": findings.verdict,
         "equal": findings.equal,
         "records": findings.records,
         "undecodable_records": findings.undecodable_records,
         "tables": {
-            table: {"compared": findings.compared[table], "differing": findings.differing[table]}
+            table: {
+                "compared": findings.compared[table],
+                "differing": findings.differing[table],
+                "late": findings.late_rows(table),
+            }
             for table in _tables(findings)
         },
         "not_compared": dict(findings.left_out),
+        "late": [
+            {"table": table, "reason": reason, "rows": rows}
+            for (table, reason), rows in sorted(findings.late.items())
+        ],
         "differences": [
             {
                 "table": one.table,
@@ -45,6 +62,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
                 "kind": one.kind,
                 "expected": {name: _plain(value) for name, value in one.expected.items()},
                 "found": {name: _plain(value) for name, value in one.found.items()},
+                "remarks": list(one.remarks),
             }
             for one in findings.kept
         ],
@@ -52,7 +70,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
 
 
 def _tables(findings: Findings) -> list[str]:
-    return sorted({*findings.compared, *findings.differing})
+    return sorted({*findings.compared, *findings.differing, *(table for table, _ in findings.late)})
 
 
 def _difference(one: Difference) -> Iterator[str]:
@@ -61,6 +79,8 @@ def _difference(one: Difference) -> Iterator[str]:
         wanted = _plain(one.expected[name]) if name in one.expected else "-"
         has = _plain(one.found[name]) if name in one.found else "-"
         yield f"    {name}: the log says {wanted}, the table {has}"
+    for remark in one.remarks:
+        yield f"    {remark}"
 
 
 def _plain(value: Any) -> Any:

@@ -4,42 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from clickhouse_connect.driver.client import Client
 from msgspec import Struct
 
-from pipeline.store_client import connect, store_unavailable
-from pipeline.verify import expected
-from pipeline.verify.fleet import expected as fleet_expected
+from pipeline.clickhouse.client import connect, store_unavailable
+from pipeline.verify.fleet.expected import FleetRow
+from pipeline.verify.replica.expected import ReplicaRow
 from schemas.rows import (
-    CapacityCurveRow,
-    EngineCountersRow,
-    FillsRow,
     FlowRow,
-    HashGroupRow,
-    HotPrefixRow,
     OccupancyRow,
-    RedundancyRow,
-    SourceRow,
-    StreamHealthRow,
 )
 from schemas.settings import ClickHouse
 
-TABLES: tuple[type[expected.Row], ...] = (
-    OccupancyRow,
-    FlowRow,
-    StreamHealthRow,
-    EngineCountersRow,
-    SourceRow,
-)
-FLEET_TABLES: tuple[type[fleet_expected.Row], ...] = (
-    FillsRow,
-    RedundancyRow,
-    CapacityCurveRow,
-    HotPrefixRow,
-    HashGroupRow,
-)
+TABLES: tuple[type[ReplicaRow], ...] = get_args(ReplicaRow)
+FLEET_TABLES: tuple[type[FleetRow], ...] = get_args(FleetRow)
 
 _Kind = TypeVar("_Kind", bound=Struct)
 
@@ -51,13 +31,13 @@ class StoredTables:
         self._store = store
         self._client: Client = connect(store)
 
-    def rows_of_partition(self, partition: int, partitions: int) -> Iterator[expected.Row]:
+    def rows_of_partition(self, partition: int, partitions: int) -> Iterator[ReplicaRow]:
         """Give the rows of the replicas that belong to a partition of the events topic."""
         which = "CRC32(replica) % {partitions:UInt32} = {partition:UInt32}"
         for kind in TABLES:
             yield from self._rows(kind, which, {"partition": partition, "partitions": partitions})
 
-    def rows_of_shard(self, shard: int) -> Iterator[fleet_expected.Row]:
+    def rows_of_shard(self, shard: int) -> Iterator[FleetRow]:
         """Give the rows of a partition of the residency topic."""
         for kind in FLEET_TABLES:
             yield from self._rows(kind, "shard = {shard:UInt16}", {"shard": shard})

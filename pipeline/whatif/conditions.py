@@ -1,4 +1,4 @@
-"""Under what a trace is played."""
+"""The conditions under which a trace is played."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from pipeline.local.simulator.routing import Routing
-from pipeline.local.simulator.trace import TRACE_BLOCK_SIZE, TraceRequest
+from pipeline.errors import PipelineError
+from pipeline.simulator.traffic.routing import Routing
+from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE, TraceRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """So many replicas, each with a cache of `capacity` blocks (None: endless)."""
+    """A number of replicas, each with a cache of `capacity` blocks (None: endless)."""
 
     replicas: int
     capacity: int | None
@@ -23,7 +24,7 @@ class Conditions:
         return self.replicas == other.replicas and (self.replicas == 1 or self.routing == other.routing)
 
 
-class CapacityTooSmall(Exception):
+class CapacityTooSmall(PipelineError):
     """A request of the trace does not fit a cache, which no engine would have admitted."""
 
     def __init__(self, capacity: int, longest: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.local.simulator.trace import (
+from pipeline.simulator.traffic.trace import (
     TRACE_BLOCK_SIZE,
     Served,
     TraceCounters,
@@ -27,7 +27,7 @@ _MODEL, _DOMAIN = "trace", "trace"
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of it."""
+    """The result of playing a trace."""
 
     conditions: Conditions
     counters: tuple[TraceCounters, ...]
@@ -65,16 +65,16 @@ def play(requests: Sequence[TraceRequest], conditions: Conditions) -> Played:
 def _changes(
     requests: Sequence[TraceRequest], conditions: Conditions, replicas: list[TraceReplica]
 ) -> Iterator[SourceChanges]:
-    """Yield what each request changed, where it changed anything."""
+    """Yield the changes of each request that changed anything."""
     numbers: dict[int, int] = {}
     """Hash ids by first appearance: a trace's ids may be of any size."""
-    for place, request in routed(requests, conditions.replicas, conditions.routing):
-        replica = replicas[place]
+    for number, request in routed(requests, conditions.replicas, conditions.routing):
+        replica = replicas[number]
         stored_before = replica.counters.stored_blocks * TRACE_BLOCK_SIZE
         served = replica.run(request)
         if served.missed:
             changes = _packed(served, request.seconds, stored_before, numbers)
-            yield SourceChanges(f"replica-{place}", _MODEL, _DOMAIN, 0, 1, "complete", [changes])
+            yield SourceChanges(f"replica-{number}", _MODEL, _DOMAIN, 0, 1, "complete", [changes])
 
 
 def _packed(served: Served, at: float, stored_before: int, numbers: dict[int, int]) -> ResidencyChanges:

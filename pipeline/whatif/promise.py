@@ -1,10 +1,10 @@
-"""What the figures of a fleet promise of other conditions, to be held against what really comes of them."""
+"""What the figures of a fleet promise for other conditions, to compare with what really comes of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.local.simulator.trace import TRACE_BLOCK_SIZE
+from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE
 from pipeline.whatif.playing import Played
 from pipeline.whatif.potential import AVOIDABLE, AVOIDABLE_HERE
 

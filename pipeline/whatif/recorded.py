@@ -1,4 +1,4 @@
-"""What a recording of engines' events says about other conditions, which is bounds only."""
+"""What a recording of engines' events says about other conditions: bounds only."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pipeline.errors import PipelineError
 from pipeline.residency.partition import PartitionState
 from pipeline.whatif.potential import AVOIDABLE, FleetFigures, Potential
 from schemas.events import EventsRecord
@@ -16,8 +17,8 @@ from schemas.settings import Worker
 _RECORDS_BETWEEN_CUTS = 200
 
 
-class NotKnown(Exception):
-    """Events do not tell; `str()` is one line that says why, and what can be asked instead."""
+class NotKnown(PipelineError):
+    """Events do not say; `str()` is one line that says why, and what can be asked instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class RecordedFleet:
     sources: int
     """Caches: replicas times data-parallel ranks."""
     incomplete: int
-    """Sources of which not all is recorded; what they filled may be known to nobody."""
+    """Sources that are not recorded from their beginning; the causes of their fills may be unknown."""
     potential: Potential
 
 
@@ -35,15 +36,15 @@ class RecordedFleet:
 class Saved:
     """Fills, in tokens, that other conditions would have saved.
 
-    Blocks that decoding filled count like those of prefill, in both bounds: events do not tell them apart.
+    Blocks that decoding filled count like those of prefill, in both bounds: events do not distinguish them.
     """
 
     at_least: int
     at_most: int
 
 
-def followed(records: Iterable[EventsRecord]) -> RecordedFleet:
-    """Apply the events as the replica agent and the fleet agent would."""
+def follow(records: Iterable[EventsRecord]) -> RecordedFleet:
+    """Apply the events as the replica agent and the fleet agent would; return what they find."""
     replica, fleet = PartitionState(0, Worker(), shards=1), FleetFigures()
     now = 0.0
 
@@ -72,12 +73,12 @@ def saved(fleet: RecordedFleet, replicas: int, extra_tokens: int | None) -> Save
         causes: tuple[str, ...] = ("evicted", "peer_and_evicted")
     elif replicas != 1:
         raise NotKnown(
-            f"what {replicas} replicas would do cannot be known: hits leave no events, so a recording does "
+            f"cannot tell what {replicas} replicas would do: hits leave no events, so a recording does "
             f"not hold the requests; ask for the {fleet.sources} recorded, or for 1 (one cache for all)"
         )
     elif extra_tokens is not None:
         raise NotKnown(
-            "what one bounded cache for all would save cannot be known: hits leave no events, so a recording "
+            "cannot tell what one bounded cache for all would save: hits leave no events, so a recording "
             "does not say what it would keep; ask for --replicas 1 with --capacity none"
         )
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.local.simulator.trace import TRACE_BLOCK_SIZE, TraceRequest
+from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE, TraceRequest
 from pipeline.whatif.playing import Played
 from pipeline.whatif.potential import FILLS
 from pipeline.whatif.promise import ideal, promised

@@ -15,9 +15,11 @@ from figures import Figures
 from payloads import captures
 from processes import cpu_seconds, launched, resident_bytes
 
-from connectors.source import Source, SourceStream
-from pipeline import migrations, topics
-from pipeline.warming import warm_up
+from connectors.order.stream import SourceStream
+from connectors.sources import Source
+from pipeline.clickhouse import migrations
+from pipeline.kafka import topics
+from pipeline.worker.warming import warm_up
 from schemas.events import Event, EventsRecord, Removed, Stored
 from schemas.settings import ClickHouse, Connector, Kafka, Settings, Worker
 

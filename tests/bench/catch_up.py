@@ -15,8 +15,8 @@ from figures import Figures
 from payloads import captures
 from processes import cpu_seconds, launched
 
-from pipeline import topics
-from pipeline.local.ports import free_port
+from pipeline.kafka import topics
+from pipeline.local.processes.ports import free_port
 from schemas.settings import Kafka, Settings
 
 BATCHES = 10_000
@@ -27,7 +27,7 @@ SETTLE_SECONDS = 5.0
 """Time to load what the connector loads beside its work."""
 
 
-class Engine:
+class BufferedEngine:
     """A ROUTER that once it is full answers one request with everything, and says when it came."""
 
     def __init__(self, payloads: list[bytes]) -> None:
@@ -60,7 +60,7 @@ class Engine:
 
 def _catch_up(bootstrap: str, prefix: str, replica: str, payloads: list[bytes]) -> tuple[float, float]:
     """Return (wall, CPU) seconds from the request to the last acknowledgement."""
-    engine = Engine(payloads)
+    engine = BufferedEngine(payloads)
     with tempfile.TemporaryDirectory() as directory:
         port = free_port()
         config = Path(directory) / "kvlens.toml"

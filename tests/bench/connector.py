@@ -18,8 +18,8 @@ from figures import Figures
 from payloads import captures, large_events
 from processes import cpu_seconds, launched
 
-from pipeline import topics
-from pipeline.local.ports import free_port
+from pipeline.kafka import topics
+from pipeline.local.processes.ports import free_port
 from schemas.settings import Kafka, Settings
 
 FRAMES = 240_000

@@ -13,10 +13,11 @@ from aiokafka import AIOKafkaProducer
 from figures import Figures
 from processes import cpu_seconds, launched
 
-from pipeline import migrations, topics
-from pipeline.fleet.counts import GHOSTS, USED_BLOCKS, USED_PAIRS
+from pipeline.clickhouse import migrations
+from pipeline.fleet.kernel.counts import LOSSES, USED_BLOCKS, USED_PAIRS
 from pipeline.fleet.state import FleetState
-from pipeline.warming import warm_up
+from pipeline.kafka import topics
+from pipeline.worker.warming import warm_up
 from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.settings import ClickHouse, Fleet, Kafka, Settings
 
@@ -105,13 +106,13 @@ def _alone(figures: Figures, records: list[bytes], *, rate: float) -> float:
     used = time.process_time() - began
     name = f"fleet alone, one block in {round(1 / rate)}"
     figures.add(f"{name}: changes", (state.seen - before) / used, "changes/s/core")
-    figures.add(f"{name}: memory", state.bytes_allocated / 1e6, "MB")
+    figures.add(f"{name}: memory", state.index.bytes_allocated / 1e6, "MB")
     for what, table, entries in (
-        ("distinct block", state.blocks, USED_BLOCKS),
-        ("owner or loser of a block", state.pairs, USED_PAIRS),
-        ("loss remembered", state.losses, GHOSTS),
+        ("distinct block", state.index.blocks, USED_BLOCKS),
+        ("owner or loser of a block", state.index.pairs, USED_PAIRS),
+        ("loss remembered", state.index.losses, LOSSES),
     ):
-        count = int(state.clock.counters[entries])
+        count = int(state.index.clock.counters[entries])
         figures.add(f"{name}: {what}, number", count, "")
         figures.add(f"{name}: {what}, each", table.nbytes / count, "B")
     return used

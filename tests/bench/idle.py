@@ -15,8 +15,8 @@ from connector import metric
 from figures import Figures
 from processes import cpu_seconds, launched, resident_bytes
 
-from pipeline import topics
-from pipeline.local.ports import free_port
+from pipeline.kafka import topics
+from pipeline.local.processes.ports import free_port
 from schemas.settings import Kafka, Settings
 
 SOURCES = 500
@@ -26,11 +26,11 @@ SETTLE_SECONDS = 15.0
 """First asks for a replay, and the beginning of the first tail asks."""
 
 
-class Engines:
-    """The process of `quiet_engines.py`."""
+class EngineProcess:
+    """The process of `idle_engines.py`."""
 
     def __init__(self, count: int) -> None:
-        script = str(Path(__file__).with_name("quiet_engines.py"))
+        script = str(Path(__file__).with_name("idle_engines.py"))
         self._process = subprocess.Popen(
             [sys.executable, script, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -52,10 +52,10 @@ class Engines:
 
 
 def run(figures: Figures, bootstrap: str) -> None:
-    """Measure with replay endpoints, so that quiet sources are asked for their tails."""
+    """Measure with replay endpoints, so that idle sources are asked for their tails."""
     prefix = "bench-idle"
     asyncio.run(topics.apply(Settings(kafka=Kafka(bootstrap_servers=bootstrap, topic_prefix=prefix))))
-    engines = Engines(SOURCES)
+    engines = EngineProcess(SOURCES)
     with tempfile.TemporaryDirectory() as directory:
         port = free_port()
         config = Path(directory) / "kvlens.toml"

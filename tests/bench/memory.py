@@ -10,7 +10,7 @@ from figures import Figures
 _CHILD = """
 import os, random
 from pipeline.residency.partition import PartitionState
-from pipeline.warming import warm_up
+from pipeline.worker.warming import warm_up
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
 

@@ -10,13 +10,13 @@ import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from figures import Figures
 
-from pipeline import migrations
+from pipeline.clickhouse import migrations
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.panel import used_parameters
 from schemas.settings import ClickHouse, Settings
-from tests.pipeline.dashboards.large_fleet import LargeFleet
+from tests.support.inputs.large_fleet import LargeFleet
 
 FLEET = LargeFleet(replicas=2000, models=10, shards=8, prefixes=40)
 DAY = timedelta(days=1)

@@ -18,8 +18,8 @@ import speed
 from figures import Figures, machine
 
 from pipeline.local.broker.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
-from pipeline.local.store.embedded import EmbeddedStore
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.local.processes.ports import free_port
 
 PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "panels", "freshness")
 

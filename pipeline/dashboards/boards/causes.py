@@ -23,12 +23,13 @@ CAUSE_TOKENS = {
     "cold": ("cold_tokens",),
     "unknown": ("unknown_tokens",),
 }
-"""What would have saved a fill to the columns of fills that count it."""
+"""{what would have saved a fill: the columns of fills that count it}."""
 CAUSES_EXPLAINED = (
-    "routing: another replica held the block; capacity: it had been evicted within the horizon; routing or "
-    "capacity: both; warm-up: lost by a clear or restart; lower tier: it came back from one; cold: not seen "
-    "in the fleet within the horizon; unknown: the history that would tell is not complete. docs/figures.md "
-    "defines each."
+    "routing: another replica held the block; capacity: the engine had evicted it within the "
+    "horizon; routing "
+    "or capacity: both; warm-up: a clear or restart took it; lower tier: it came back from there; cold: the "
+    "fleet has not seen it within the horizon; unknown: the history that would tell is incomplete. "
+    "docs/figures.md defines each."
 )
 
 
@@ -45,7 +46,7 @@ def filled_by_cause(id: str, chosen: str, *, width: int = 12, height: int = 8) -
     return Panel(
         id=id,
         title="Prefill work by what would have saved it",
-        description=f"Tokens filled into the GPU cache a second. {CAUSES_EXPLAINED}",
+        description=f"Tokens filled into the GPU cache per second. {CAUSES_EXPLAINED}",
         unit="tokens/s",
         kind="stacked",
         width=width,

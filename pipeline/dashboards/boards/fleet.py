@@ -1,4 +1,4 @@
-"""The board of the whole fleet: what is cached, what is lost, what could be saved, and how sure that is."""
+"""The board of the whole fleet: cached tokens, losses, possible savings, and how sure these figures are."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ OWNER_COLOURS = {
 SOURCES_NOW = Panel(
     id="fleet-sources",
     title="Event streams",
-    description="Streams heard of in the last minute of the range, by how complete what we know of them "
-    "is: complete (seen from the engine's first batch or since a clear), partial (joined late), degraded "
-    "(batches or events are missing for good). Exact.",
+    description="Streams with data in the last minute of the range, by how complete they are: complete (seen "
+    "from the engine's first batch or since a clear), partial (joined late), degraded (batches or events are "
+    "lost for good). Exact.",
     unit="sources",
     kind="stat",
     width=6,
@@ -54,8 +54,8 @@ GPU_FULL = Panel(
     id="fleet-gpu-full",
     title="GPU cache in use",
     description="Blocks that hold a cached prefix as a share of the engines' capacity, over the sources "
-    "that report one. Cached blocks stay until their room is needed, so a busy fleet is close to 100 %. "
-    "Exact where streams are complete.",
+    "that report one. Engines keep cached blocks until they need the room, so a busy fleet is close to "
+    "100 %. Exact where streams are complete.",
     unit="share",
     kind="stat",
     width=6,
@@ -73,7 +73,7 @@ FROM
 EVICTED_NOW = Panel(
     id="fleet-evicted-now",
     title="Evicted",
-    description="Tokens of blocks whose last copy left the GPU per second, over the last minute. Exact "
+    description="Tokens per second of blocks whose last copy left the GPU, over the last minute. Exact "
     "where streams are complete.",
     unit="tokens/s",
     kind="stat",
@@ -106,9 +106,8 @@ WHERE {MODELS}""",
 OCCUPANCY = Panel(
     id="fleet-occupancy",
     title="Cached tokens by medium",
-    description="Distinct tokens that are resident, each counted once a replica and medium, however many "
-    "copies or granularities there are. Media that never announce removals (storage, object stores) are "
-    "upper bounds.",
+    description="Distinct resident tokens. Each counts once per replica and medium, however many copies or "
+    "granularities there are. Media that never announce removals (storage, object stores) are upper bounds.",
     unit="tokens",
     kind="stacked",
     sql=tokens_by_medium(MODELS),
@@ -118,8 +117,9 @@ OCCUPANCY = Panel(
 EVICTION = Panel(
     id="fleet-eviction",
     title="Evicted tokens by model",
-    description="Tokens of blocks whose last copy left a medium because its room was needed. Losses by "
-    f"clears and restarts are not in it. The {TOP} models that lose most, all others together.",
+    description="Tokens of blocks whose last copy left a medium because the engine needed the "
+    "room. Clears and "
+    f"restarts do not count. The {TOP} models that lose most, all others together.",
     unit="tokens/s",
     kind="timeseries",
     sql=rates_by_model("flow_series", "evicted_tokens", "evicted", MODELS),
@@ -128,8 +128,9 @@ EVICTION = Panel(
 TRUST = Panel(
     id="fleet-trust",
     title="Completeness of the data",
-    description="Event streams by trust over time. Figures rest on complete streams; a partial stream "
-    "counts too little until the engine clears its cache or restarts, a degraded one may err either way.",
+    description="Event streams by trust over time. Figures of complete streams are exact; a partial stream "
+    "counts too little until the engine clears its cache or restarts; a degraded one may count too much or "
+    "too little.",
     unit="sources",
     kind="stacked",
     sql=f"""
@@ -156,10 +157,12 @@ FILLS = filled_by_cause("fleet-fills", MODELS, width=16, height=9)
 HIT_RATES = Panel(
     id="fleet-hit-rates",
     title="Hit rate: actual and possible",
-    description="Actual: hits over queries as the engines count them. With more cache or fewer restarts: "
-    "had each replica kept what it lost. With better routing, too: had every block been found that any "
-    "replica holds or lost within the horizon. The last two are upper bounds; docs/figures.md says why. "
-    f"The {TOP} models with most queries, all others together. Empty where no engine's metrics are read.",
+    description="Actual: hits over queries as the engines count them. More cache: the rate if "
+    "each replica had "
+    "kept what it lost, by eviction, clear or restart. And better routing: the rate if requests had found "
+    "every block that any replica holds or lost within the horizon. The last two are upper bounds; "
+    f"docs/figures.md says why. The {TOP} models with most queries, all others together. Empty if kvlens "
+    "reads no engine's metrics.",
     unit="share",
     kind="bar",
     width=8,
@@ -191,8 +194,9 @@ ORDER BY series = 'others', series""",
 REDUNDANCY = Panel(
     id="fleet-redundancy",
     title="Blocks by number of replicas that hold them",
-    description="Distinct GPU blocks, by how many replicas hold a copy. Many owners of hot prefixes are "
-    "welcome; many owners of everything means that routing spreads what one replica could serve.",
+    description="Distinct GPU blocks, by how many replicas hold a copy. Many owners of hot "
+    "prefixes are good; "
+    "many owners of everything means that routing spreads work that one replica could serve.",
     unit="blocks",
     kind="stacked",
     sql=f"""
@@ -214,7 +218,7 @@ REPLICAS = Panel(
     id="fleet-replicas",
     title="Replicas that lose most",
     description=f"The {TOP} replicas with most avoidable prefill tokens in the range, and what would have "
-    "saved them.",
+    "saved those tokens.",
     unit="tokens",
     kind="table",
     width=24,
@@ -241,12 +245,13 @@ LIMIT {TOP}""",
 HOT_PREFIXES = Panel(
     id="fleet-hot-prefixes",
     title="Hot prefixes",
-    description=f"Prompts that begin alike, by the hash of their first block: the {TOP} of which most copies "
-    "are held beyond the first at a time, and the "
-    f"{TOP} of which most was filled again although some replica has or had it. What is duplicated can go "
-    "to fewer replicas; what is refilled wants to stay, or requests for it to be sent where it is. Deepest: "
-    "blocks up to the last one that is shared or came again. Lower bounds; for a long range or a large "
-    "fleet, minutes or hours are read, which keep the 100 with most of each.",
+    description=f"Prompts that begin alike, by the hash of their first block: the {TOP} with most "
+    "copies beyond "
+    f"the first at a time, and the {TOP} with most tokens filled again although some replica "
+    "has or had them. "
+    "Route duplicated prefixes to fewer replicas. Keep refilled ones, or send their requests where they are. "
+    "Deepest: blocks up to the last one that is shared or came again. Lower bounds; for a long range or a "
+    "large fleet the panel reads minutes or hours, which keep the 100 with most of each.",
     unit="tokens",
     kind="table",
     width=24,

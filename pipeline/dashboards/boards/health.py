@@ -1,4 +1,4 @@
-"""The board of the pipeline itself: is what the other boards show true, complete and fresh?"""
+"""The board of the pipeline itself: are the other boards true, complete and fresh?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.dashboards.queries import CHOSEN, SERIES, TOP, rates_by_model
 TIMELINE = Panel(
     id="health-timeline",
     title="Streams that were not complete",
-    description=f"Trust of each stream over time, for the {TOP} with the most time that was not complete. "
+    description=f"Trust of each stream over time, for the {TOP} that were incomplete for longest. "
     "No row means that every stream was complete throughout.",
     unit="sources",
     kind="state_timeline",
@@ -37,7 +37,7 @@ BATCHES = Panel(
     id="health-missing",
     title="Batches missing, recovered, lost",
     description="Engine batches that were missing when they were due, those that a replay brought, and "
-    "those lost for good. Exact: the sequence numbers tell.",
+    "those lost for good. Exact: sequence numbers tell.",
     unit="batches",
     kind="timeseries",
     sql=f"""
@@ -57,7 +57,7 @@ ORDER BY time""",
 THROUGHPUT = Panel(
     id="health-throughput",
     title="Events",
-    description=f"Engine events applied a second, by model: the {TOP} with most, all others together.",
+    description=f"Engine events applied per second, by model: the {TOP} with most, all others together.",
     unit="events/s",
     kind="timeseries",
     sql=rates_by_model("stream_health_series", "events", "events", CHOSEN),
@@ -65,9 +65,9 @@ THROUGHPUT = Panel(
 
 LAG = Panel(
     id="health-lag",
-    title="Way from engine to connector",
-    description="Largest time between an engine's publication of a live batch and its receipt, over all "
-    "streams: the network and the difference between the clocks.",
+    title="Delay from engine to connector",
+    description="Largest time from publication of a live batch to its receipt, over all streams: the "
+    "network plus the difference between the clocks.",
     unit="seconds",
     kind="timeseries",
     sql=f"""
@@ -81,7 +81,7 @@ ORDER BY time""",
 UNDECODABLE = Panel(
     id="health-undecodable",
     title="Events that nobody could read",
-    description="Events, or whole frames, that were skipped because they could not be understood. Their "
+    description="Events, or whole frames, skipped because nobody understood them. Their "
     f"streams are degraded from then on. The {TOP} models with most, all others together.",
     unit="events/s",
     kind="timeseries",
@@ -92,7 +92,7 @@ STREAMS = Panel(
     id="health-streams",
     empty="Nothing is wrong with any stream in this range.",
     title="Streams with something wrong",
-    description="Streams that lost batches or events in the range, or are not complete at its end, worst "
+    description="Streams that lost batches or events in the range, or are not complete at its end; the worst "
     "first.",
     unit="batches",
     kind="table",
@@ -121,14 +121,17 @@ HASHES = Panel(
     id="health-hashes",
     title="Hashes that do not compare",
     description="Streams that share no first block with any other of their hash domain, though the traffic "
-    "of both keeps coming back to first blocks: what they fill counts as unknown, and what routing loses "
-    "there cannot be seen. Give all replicas the same hash algorithm and PYTHONHASHSEED, or those that "
-    "differ a `hash_scheme` of their own; with routing by session and no prompt in common it is no fault: "
-    "`fleet.compare_after = 0`. `kvlens doctor` names groups, too. The present state, whatever the range.",
+    "of both keeps coming back to first blocks. Their fills count as unknown, and nobody can "
+    "see what routing "
+    "loses there. Give all replicas the same hash algorithm and PYTHONHASHSEED, or give those that differ "
+    "their own `hash_scheme`. If you route by session and prompts have nothing in common, this "
+    "is normal: set "
+    "`fleet.compare_after = 0`. `kvlens doctor` also names groups. Shows the present state, whatever the "
+    "range.",
     unit="sources",
     kind="table",
     width=24,
-    empty="No stream was found to hash differently from the others of its hash domain.",
+    empty="No stream hashes differently from the others of its hash domain, as far as traffic tells.",
     sql=f"""
 SELECT
     model, replica, dp_rank AS rank, hash_domain AS `hash domain`,
@@ -153,7 +156,7 @@ LIMIT 100""",
 BOARD = Board(
     id="health",
     title="Pipeline health",
-    description="Whether the other boards can be believed: streams, gaps, lag, freshness.",
+    description="Whether you can believe the other boards: streams, gaps, lag, freshness.",
     choices=("model", "replica"),
     sections=(
         Section("Now", (SOURCES_NOW, FRESHNESS)),

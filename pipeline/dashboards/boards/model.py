@@ -1,4 +1,4 @@
-"""The board of one model: its replicas compared, lifetimes, regret and what more cache would buy."""
+"""The board of one model: its replicas compared, lifetimes, regret and the gain of more cache."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ CURVE_STEPS = 40
 CAPACITY_GAIN = Panel(
     id="model-capacity-gain",
     title="What more cache would buy",
-    description="At least this share of the fills would have been hits if every replica had so many more "
-    "tokens of cache: a lower bound, as an evicted block may have survived with less. Bytes where "
-    "`kv_bytes_per_token` of the model is set, else 0. Steps that save less than 1 % are left out.",
+    description="At least this share of the fills would have been hits if every replica had this many more "
+    "tokens of cache: a lower bound, because an evicted block may survive with less. Bytes if the model's "
+    "`kv_bytes_per_token` is set, otherwise 0. Leaves out steps that save less than 1 %.",
     unit="share",
     kind="table",
     width=12,
-    empty="More cache would not have saved one fill in a hundred of this range, as far as the figures tell.",
+    empty="As far as the figures tell, more cache would have saved less than one fill in a hundred here.",
     sql=f"""
 SELECT
     toUInt64(exp2(step - 1)) AS `more tokens a replica`,
@@ -95,7 +95,7 @@ ORDER BY time, bucket"""
 LIFETIMES = Panel(
     id="model-lifetimes",
     title="Lifetime of evicted blocks",
-    description="Distinct blocks evicted, by how long they had been resident. Short lifetimes under "
+    description="Distinct evicted blocks, by how long they had been resident. Short lifetimes under "
     "pressure mean that the cache turns over before prefixes come again.",
     unit="seconds",
     kind="heatmap",
@@ -107,7 +107,7 @@ REGRET = Panel(
     id="model-regret",
     title="Regret: evicted and wanted again after",
     description="Blocks that were filled again after an eviction, here or on another replica, by the time "
-    "between. What stands low on this picture is what slightly more cache would have kept.",
+    "between. Slightly more cache would have kept the blocks that are low on this panel.",
     unit="seconds",
     kind="heatmap",
     width=12,
@@ -146,7 +146,7 @@ ORDER BY time, series""",
 BOARD = Board(
     id="model",
     title="Model",
-    description="One model: its replicas compared, how long blocks live, what is missed, what more cache "
+    description="One model: its replicas compared, how long blocks live, which losses hurt, what more cache "
     "buys.",
     choices=("model", "replica"),
     sections=(

@@ -1,4 +1,4 @@
-"""The board of single replicas: media and groups, what came and went, restarts and clears."""
+"""The board of single replicas: media and groups, stores and losses, restarts and clears."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.dashboards.queries import CHOSEN, SERIES, gpu_pools, tokens_by_med
 OCCUPANCY = Panel(
     id="replica-occupancy",
     title="Cached tokens by medium",
-    description="Distinct resident tokens of the chosen replicas, by medium. A fall to zero is a clear or "
+    description="Distinct resident tokens of the chosen replicas, by medium. A drop to zero is a clear or "
     "a restart.",
     unit="tokens",
     kind="stacked",
@@ -21,9 +21,8 @@ OCCUPANCY = Panel(
 GPU_BLOCKS = Panel(
     id="replica-gpu-blocks",
     title="GPU blocks against capacity",
-    description="Physical blocks on the GPU that hold a cached prefix, distinct blocks among them, and "
-    "what the engine reports as its capacity. More entries than capacity means that removals were missed "
-    "(drift).",
+    description="Physical blocks on the GPU that hold a cached prefix, distinct blocks among them, and the "
+    "capacity that the engine reports. More entries than capacity means that removals are missing (drift).",
     unit="blocks",
     kind="timeseries",
     width=12,
@@ -44,7 +43,7 @@ GROUPS = Panel(
     id="replica-groups",
     title="Entries by group and block size",
     description="Physical entries per KV-cache group and granularity. A hybrid engine announces the same "
-    "tokens at more than one granularity; the pictures of tokens count them once.",
+    "tokens at more than one granularity; panels in tokens count them once.",
     unit="blocks",
     kind="timeseries",
     width=12,
@@ -62,8 +61,9 @@ ORDER BY time, series""",
 FLOW = Panel(
     id="replica-flow",
     title="Stored, evicted, cleared",
-    description="Blocks a second: copies stored, distinct blocks evicted because room was needed, copies "
-    "lost by clear or restart.",
+    description="Blocks per second: copies stored, distinct blocks evicted for room, copies lost "
+    "by a clear or "
+    "restart.",
     unit="blocks/s",
     kind="timeseries",
     width=12,
@@ -82,7 +82,7 @@ ORDER BY time""",
 LIVES = Panel(
     id="replica-lives",
     title="Lives of the engines",
-    description="Every life of an engine process that was seen, newest first, with how it ended.",
+    description="Every life of an engine process that kvlens saw, newest first, and how it ended.",
     unit="sources",
     kind="table",
     width=24,
@@ -128,7 +128,7 @@ GROUP BY flow_series.time""",
 BOARD = Board(
     id="replica",
     title="Replica",
-    description="The history of single replicas: media, groups, what came and went, restarts and clears.",
+    description="The history of single replicas: media, groups, stores and losses, restarts and clears.",
     choices=("model", "replica"),
     sections=(
         Section("Cache", (OCCUPANCY, GPU_BLOCKS, FLOW, GROUPS)),

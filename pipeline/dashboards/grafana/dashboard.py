@@ -14,7 +14,7 @@ from pipeline.dashboards.grafana.query import (
     Query,
     grafana_sql,
 )
-from pipeline.dashboards.layout import Place, bottom, placed
+from pipeline.dashboards.layout import GridArea, arranged, bottom
 from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel, Unit
 
 SCHEMA_VERSION = 41
@@ -147,10 +147,10 @@ def compiled(board: Board) -> Dashboard:
                 id=len(panels) + 1, type="row", title=section.title, grid_pos=GridPosition(0, top, COLUMNS, 1)
             )
         )
-        places = placed(section.panels, top + 1)
-        for panel, place in places:
-            panels.append(_panel(len(panels) + 1, panel, place))
-        top = bottom(places, top + 1)
+        areas = arranged(section.panels, top + 1)
+        for panel, area in areas:
+            panels.append(_panel(len(panels) + 1, panel, area))
+        top = bottom(areas, top + 1)
     return Dashboard(
         uid=f"kvlens-{board.id}",
         title=f"kvlens: {board.title}",
@@ -161,7 +161,7 @@ def compiled(board: Board) -> Dashboard:
     )
 
 
-def _panel(number: int, panel: Panel, place: Place) -> GrafanaPanel:
+def _panel(number: int, panel: Panel, area: GridArea) -> GrafanaPanel:
     as_series = panel.kind in ("timeseries", "stacked", "heatmap", "state_timeline")
     query = Query(
         ref_id="A",
@@ -175,7 +175,7 @@ def _panel(number: int, panel: Panel, place: Place) -> GrafanaPanel:
         type=_TYPES[panel.kind],
         title=panel.title,
         description=panel.description,
-        grid_pos=GridPosition(place.x, place.y, place.width, place.height),
+        grid_pos=GridPosition(area.x, area.y, area.width, area.height),
         datasource=HERE,
         interval=SMALLEST_STEP,
         targets=[query],

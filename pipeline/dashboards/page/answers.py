@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from clickhouse_connect.driver.client import Client
 
+from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.panel import used_parameters
-from pipeline.store_client import connect, store_unavailable
 from schemas.settings import ClickHouse
 
 AT_ONCE = 4

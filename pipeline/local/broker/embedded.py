@@ -1,4 +1,4 @@
-"""The embedded broker: jars and Java found, storage formatted once, one JVM started and stopped."""
+"""The embedded broker: finds jars and Java, formats the storage once, starts and stops one JVM."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pipeline.local.broker.jars import read_lock, verified_jars
 from pipeline.local.broker.java import java_version, locate_java
 from pipeline.local.broker.probe import answers
 from pipeline.local.broker.properties import properties_text, server_properties
-from pipeline.local.part import Part, PartFailed
-from pipeline.local.ports import LOOPBACK, free_port, require_free_port
+from pipeline.local.processes.child_process import ChildProcess, ProcessFailed
+from pipeline.local.processes.ports import LOOPBACK, free_port, require_free_port
 
 _NAME = "embedded broker"
 _START_SECONDS = 60.0
@@ -49,28 +49,28 @@ class EmbeddedBroker:
         self.port = port
         self.bootstrap_servers = f"{LOOPBACK}:{port}"
         self._progress = progress
-        self._part = Part(_NAME, self.directory, log or self.directory / "broker.log")
+        self._process = ChildProcess(_NAME, self.directory, log or self.directory / "broker.log")
 
     @property
     def running(self) -> bool:
-        return self._part.running
+        return self._process.running
 
     @property
     def log(self) -> Path:
-        return self._part.log
+        return self._process.log
 
     def start(self) -> None:
         """Block until the broker answers metadata requests.
 
         The first start downloads about 45 MB and formats the storage; later ones take 2 to 3 s.
-        Raises DirectoryInUse, PortInUse, PartFailed, JarsUnavailable.
+        Raises DirectoryInUse, PortInUse, ProcessFailed, JarsUnavailable.
         """
         # Kafka itself would notice a second owner only after it has begun to replay the metadata log.
-        self._part.claim()
+        self._process.claim()
         try:
             self._start()
         except BaseException:
-            self._part.kill()
+            self._process.kill()
             raise
 
     def _start(self) -> None:
@@ -86,31 +86,31 @@ class EmbeddedBroker:
         if not (data / "meta.properties").exists():
             self._progress("formatting the broker's storage")
             _format([*java, "kafka.tools.StorageTool"], environment, settings)
-        self._part.spawn([*java, *_JVM, *_LOGGING, "kafka.Kafka", str(settings)], environment)
-        self._part.wait_ready(lambda: answers(LOOPBACK, self.port), _START_SECONDS, _ADVICE)
+        self._process.spawn([*java, *_JVM, *_LOGGING, "kafka.Kafka", str(settings)], environment)
+        self._process.wait_ready(lambda: answers(LOOPBACK, self.port), _START_SECONDS, _ADVICE)
 
     def stop(self) -> None:
         """Shut down cleanly within 15 s, or else kill."""
-        self._part.stop(_STOP_SECONDS)
+        self._process.stop(_STOP_SECONDS)
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""
-        self._part.kill()
+        self._process.kill()
 
     def signal(self, number: int) -> None:
         """Send a signal to the JVM, such as SIGSTOP."""
-        self._part.signal(number)
+        self._process.signal(number)
 
 
 def _java_command() -> list[str]:
     java = locate_java(os.environ)
-    # zstd-jni loads a native library; newer runtimes warn about that unless told it is meant.
+    # zstd-jni loads a native library; newer runtimes warn about that unless it is allowed.
     native = ["--enable-native-access=ALL-UNNAMED"] if (java_version(java) or 0) >= 22 else []
     return [str(java), *native]
 
 
 def _format(tool: list[str], environment: dict[str, str], settings: Path) -> None:
-    # Kafka's tools take an id that begins with a dash for an option.
+    # Kafka's tools would read an id that begins with a dash as an option.
     cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
     try:
         subprocess.run(
@@ -123,6 +123,8 @@ def _format(tool: list[str], environment: dict[str, str], settings: Path) -> Non
         )
     except subprocess.CalledProcessError as error:
         output = (error.stdout + error.stderr).strip().splitlines()
-        raise PartFailed(_NAME, f"formatting its storage failed: {output[-1:]}", _ADVICE) from error
+        raise ProcessFailed(_NAME, f"formatting its storage failed: {output[-1:]}", _ADVICE) from error
     except subprocess.TimeoutExpired as error:
-        raise PartFailed(_NAME, f"formatting its storage took over {error.timeout:.0f} s", _ADVICE) from error
+        raise ProcessFailed(
+            _NAME, f"formatting its storage took over {error.timeout:.0f} s", _ADVICE
+        ) from error

@@ -17,6 +17,8 @@ from jgo.config import GlobalSettings
 from jgo.constants import MAVEN_CENTRAL_URL
 from jgo.maven import MavenContext, PythonResolver
 
+from pipeline.errors import PipelineError
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -52,7 +54,7 @@ class Lock(msgspec.Struct, frozen=True):
     jars: list[Jar]
 
 
-class JarsUnavailable(Exception):
+class JarsUnavailable(PipelineError):
     """A jar could not be fetched, or what was fetched is not what the lock says."""
 
     def __init__(self, jar: str, reason: str) -> None:
@@ -72,7 +74,7 @@ def read_lock(path: Path = LOCK) -> Lock:
 
 
 def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -> list[Path]:
-    """Paths of all jars, each with the locked content; the missing ones are downloaded first.
+    """Return the paths of all jars, each with the locked content; download the missing ones first.
 
     They live in the user's Maven repository (jgo's settings and M2_REPO are honoured), or below `fallback`
     where that cannot be written. `progress` gets one line for each download. Raises JarsUnavailable.
@@ -86,12 +88,12 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
     if missing:
         repository.mkdir(parents=True, exist_ok=True)
         progress(f"fetching {len(missing)} of the broker's {len(lock.jars)} jars (first start only)")
-        # A jar is fetched aside, verified, then moved into place: a download cut short, or another start
-        # of ours at the same time, never leaves half a jar in the user's repository.
+        # A jar is fetched aside, verified, then moved: neither a download that is cut short nor another start
+        # at the same time leaves half a jar in the user's repository.
         with (
             tempfile.TemporaryDirectory(prefix=".kvlens-", dir=repository) as aside,
             _trusted_certificates(),
-            _quiet_executor() as pool,
+            _impatient_executor() as pool,
         ):
             context = MavenContext(
                 resolver=PythonResolver(),
@@ -112,9 +114,9 @@ def _fetch(context: MavenContext, jar: Jar, repository: Path) -> Jar:
         raise JarsUnavailable(jar.file_name, str(error)) from error
     if not _matches(fetched, jar):
         raise JarsUnavailable(jar.file_name, "the content differs from the lock")
-    place = repository / jar.path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(fetched, place)
+    target = repository / jar.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(fetched, target)
     return jar
 
 
@@ -133,8 +135,8 @@ def _trusted_certificates() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_executor() -> Iterator[ThreadPoolExecutor]:
-    """An executor whose waiting downloads are dropped at the first error."""
+def _impatient_executor() -> Iterator[ThreadPoolExecutor]:
+    """An executor that drops the waiting downloads at the first error."""
     pool = ThreadPoolExecutor(_DOWNLOADS)
     try:
         yield pool

@@ -16,7 +16,7 @@ _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
 def locate_java(environment: Mapping[str, str]) -> Path:
-    """The first Java >= 17 of JAVA_HOME and PATH, otherwise the runtime that comes as a Python package."""
+    """Return the first Java >= 17 of JAVA_HOME and PATH, else the runtime that comes as a Python package."""
     candidates = []
     if environment.get("JAVA_HOME"):
         candidates.append(Path(environment["JAVA_HOME"]) / "bin" / "java")
@@ -30,7 +30,7 @@ def locate_java(environment: Mapping[str, str]) -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version (8 for "1.8"); None when it cannot be run or says nothing we know."""
+    """Return the major version (8 for "1.8"); None when it cannot be run or says nothing we know."""
     if not os.access(java, os.X_OK):
         return None
     try:

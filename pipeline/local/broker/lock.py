@@ -1,4 +1,4 @@
-"""Makes the jar lock anew, to move to another Kafka: `python -m pipeline.local.broker.lock ENDPOINT`."""
+"""Writes a new jar lock, to move to another Kafka: `python -m pipeline.local.broker.lock ENDPOINT`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.local.broker.jars import LOCK
 
 
 def lock_text(endpoint: str) -> str:
-    """Resolve `group:artifact:version+...` with what it depends on at run time; the text of a lock file."""
+    """Resolve `group:artifact:version+...` and its run-time dependencies; return the text of a lock file."""
     context = MavenContext(resolver=PythonResolver())
     wanted = [context.create_dependency(coordinate) for coordinate in Endpoint.parse(endpoint).coordinates]
     inputs, transitive = context.resolver.resolve(wanted)

@@ -15,7 +15,8 @@ _TIMEOUT_MS = 5000
 def answers(host: str, port: int) -> bool:
     """True when the node at host:port names itself as a live broker of its cluster.
 
-    Blocks for a few seconds at most. Callable from a thread that runs an event loop: the request has its own.
+    Blocks for a few seconds at most. The request has an event loop of
+    its own, so a thread that runs one may call this.
     """
     try:
         socket.create_connection((host, port), timeout=1).close()

@@ -10,7 +10,7 @@ MAX_MESSAGE_BYTES = 10 << 20  # topics carry records of up to 8 MB
 
 
 def server_properties(data: Path, host: str, port: int, controller_port: int) -> Mapping[str, str]:
-    """Kafka's server.properties for a node that is broker and controller in one.
+    """Return Kafka's server.properties for a node that is broker and controller in one.
 
     `data` holds the logs; both ports are on `host`, the controller's is for the node itself.
     """
@@ -24,7 +24,7 @@ def server_properties(data: Path, host: str, port: int, controller_port: int) ->
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(data),
-        # Topics come from the catalogue, with its partition counts; a typing error must not make one.
+        # Topics come from the catalogue, with its partition counts; a typing error must not create one.
         "auto.create.topics.enable": "false",
         "default.replication.factor": "1",
         "min.insync.replicas": "1",
@@ -56,5 +56,5 @@ def server_properties(data: Path, host: str, port: int, controller_port: int) ->
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Java's properties format; a backslash in a value starts an escape there."""
+    """Return Java's properties format, in which a backslash starts an escape."""
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())

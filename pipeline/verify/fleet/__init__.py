@@ -1,1 +1,1 @@
-"""The tables of the fleet computed once more from the residency topic, by docs/figures.md."""
+"""Recounts the tables of the fleet from the residency topic, by docs/figures.md."""

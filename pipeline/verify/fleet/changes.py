@@ -121,7 +121,7 @@ class ChangesInOrder:
                 ]
                 times = [change.at for change in of_pool]
                 due = orders.setdefault(name, _Order()).times(source.life, times)
-                changes += [(due[place], change) for place, change in _counting(of_pool)]
+                changes += [(due[index], change) for index, change in _counting(of_pool)]
                 source.seen = max([source.seen, *times])
             if said.trust != "complete":
                 source.unsure_until = source.seen + self._horizon
@@ -129,14 +129,14 @@ class ChangesInOrder:
 
 
 def _counting(changes: list[Change]) -> Iterator[tuple[int, Change]]:
-    """Give place and change, without fine blocks that a coarse one takes over in the same record."""
+    """Give index and change, without fine blocks that a coarse one takes over in the same record."""
     left_out: set[int] = set()
     filled: dict[Block, int] = {}
-    for place, change in enumerate(changes):
+    for index, change in enumerate(changes):
         if change.kind == FILLED:
-            filled[change.block] = place
+            filled[change.block] = index
         elif change.kind == SUBSUMED and change.block in filled:
-            left_out |= {place, filled.pop(change.block)}
-    for place, change in enumerate(changes):
-        if place not in left_out:
-            yield place, change
+            left_out |= {index, filled.pop(change.block)}
+    for index, change in enumerate(changes):
+        if index not in left_out:
+            yield index, change

@@ -1,6 +1,6 @@
-"""Compares the rows of one shard with its recount, while that goes through the residency topic.
+"""Compares the rows of one shard with its recount while the recount goes through the residency topic.
 
-As in `source_check`: a row is right if it is what the recount says after the very record that its version
+As in `replica/check.py`, a row is right if it is what the recount says after the very record that its version
 names, and it has to be there if it follows from the records that the fleet agent has committed.
 """
 
@@ -14,10 +14,10 @@ import msgspec
 from pipeline.verify import times
 from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.fleet import expected
-from pipeline.verify.fleet.expected import Row
+from pipeline.verify.fleet.expected import FleetRow
 from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.keys import RowKey, key_of, named, unequal
-from pipeline.verify.source_check import CARRIED_AT_ONCE, EXPIRED, TOO_NEW
+from pipeline.verify.replica.check import CARRIED_AT_ONCE, EXPIRED, TOO_NEW
 from schemas.residency import ResidencyRecord
 from schemas.rows import HashGroupRow, HotPrefixRow, RedundancyRow
 from schemas.settings import Fleet
@@ -35,7 +35,7 @@ class ShardCheck:
         self,
         shard: int,
         settings: Fleet,
-        found: Iterable[Row],
+        found: Iterable[FleetRow],
         findings: Findings,
         *,
         committed: int,
@@ -50,10 +50,10 @@ class ShardCheck:
         self._committed = committed
         self._oldest = oldest
         self._found = {key_of(row): row for row in found}
-        self._of_version: dict[int, list[Row]] = {}
+        self._of_version: dict[int, list[FleetRow]] = {}
         for row in self._found.values():
             self._of_version.setdefault(row.version, []).append(row)
-        self._required: dict[RowKey, Row] = {}
+        self._required: dict[RowKey, FleetRow] = {}
         self._stood_at_commit = False
         self._stood = stood
         self._listed = settings.hot_prefixes
@@ -94,7 +94,7 @@ class ShardCheck:
             if other is None or other.version < row.version:
                 self._absent(row, other)
 
-    def _fills(self) -> Iterator[Row]:
+    def _fills(self) -> Iterator[FleetRow]:
         """Rows that the last record changed."""
         for of in self.recount.touched:
             yield from expected.fills(of, self.recount.fills[of], self._shard)
@@ -102,11 +102,11 @@ class ShardCheck:
     def _redundancy(self, window: int) -> Iterator[RedundancyRow]:
         """Rows of a window, if everything stays until its end as it is."""
         owners = self.recount.owners
-        for place, version in self.recount.versions.items():
+        for key, version in self.recount.versions.items():
             yield expected.redundancy(
-                place,
-                owners.models[place],
-                owners.redundancy[place],
+                key,
+                owners.models[key],
+                owners.redundancy[key],
                 self._shard,
                 window=window,
                 version=version,
@@ -115,12 +115,12 @@ class ShardCheck:
     def _redundancy_of(self, found: RedundancyRow) -> RedundancyRow | None:
         """Return the row of the last record's version for a window, which may be later than the clock's."""
         wanted = times.number_of(found.window)
-        for place, steps in self.recount.steps.items():
+        for key, steps in self.recount.steps.items():
             windows = [window for window in steps if window <= wanted]
             if windows:
                 row = expected.redundancy(
-                    place,
-                    self.recount.owners.models[place],
+                    key,
+                    self.recount.owners.models[key],
                     steps[max(windows)],
                     self._shard,
                     window=wanted,
@@ -132,12 +132,12 @@ class ShardCheck:
 
     def _hash_group_of(self, found: HashGroupRow) -> HashGroupRow | None:
         """Return the row as it is after the last record."""
-        rows = self.recount.comparing.rows(self._shard, found.version)
+        rows = self.recount.hash_groups.rows(self._shard, found.version)
         return next((row for row in rows if key_of(row) == key_of(found)), None)
 
     def _hash_groups_stand(self) -> None:
         """The last row of a source must be as things stand, whenever it was written."""
-        for row in self.recount.comparing.rows(self._shard, self.recount.offset):
+        for row in self.recount.hash_groups.rows(self._shard, self.recount.offset):
             found = self._found.get(key_of(row))
             if found is None:
                 self._findings.compared[row.TABLE] += 1
@@ -145,10 +145,10 @@ class ShardCheck:
             elif found.version < self._committed and unequal(row, found) not in ([], ["version"]):
                 self._differ("older", row, {"version": row.version}, {"version": found.version})
 
-    def _window_over(self, window: int, following: int) -> None:
+    def _window_over(self, window: int, next_window: int) -> None:
         self._prefixes_of(window)
         if not self._stood_at_commit:
-            for number in range(max(window, following - CARRIED_AT_ONCE), following):
+            for number in range(max(window, next_window - CARRIED_AT_ONCE), next_window):
                 self._required.update((key_of(row), row) for row in self._redundancy(number))
 
     def _prefixes_of(self, window: int) -> None:
@@ -179,7 +179,7 @@ class ShardCheck:
                     if window == self.recount.window or key_of(row) in self._found:
                         self._required[key_of(row)] = row
 
-    def _compare(self, row: Row | None, found: Row) -> None:
+    def _compare(self, row: FleetRow | None, found: FleetRow) -> None:
         self._findings.compared[found.TABLE] += 1
         if row is None:
             self._differ("unexpected", found, {}, {"version": found.version})
@@ -193,7 +193,7 @@ class ShardCheck:
             wanted, has = msgspec.structs.asdict(row), msgspec.structs.asdict(found)
             self._differ("differs", row, {c: wanted[c] for c in columns}, {c: has[c] for c in columns})
 
-    def _absent(self, row: Row, found: Row | None) -> None:
+    def _absent(self, row: FleetRow, found: FleetRow | None) -> None:
         if not isinstance(row, HashGroupRow) and row.window < self._oldest:
             self._findings.left_out[EXPIRED] += 1
         elif found is None:
@@ -202,7 +202,7 @@ class ShardCheck:
         else:
             self._differ("older", row, {"version": row.version}, {"version": found.version})
 
-    def _differ(self, kind: Kind, row: Row, wanted: dict[str, object], has: dict[str, object]) -> None:
+    def _differ(self, kind: Kind, row: FleetRow, wanted: dict[str, object], has: dict[str, object]) -> None:
         self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
 
 

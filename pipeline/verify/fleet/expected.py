@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.verify import times
-from pipeline.verify.fleet.owners import Place, Redundancy
+from pipeline.verify.fleet.owners import Redundancy, RedundancyKey
 from pipeline.verify.fleet.prefixes import Hot, Prefix
 from pipeline.verify.fleet.recount import Fills, FillsOf
 from schemas.rows import CapacityCurveRow, FillsRow, HashGroupRow, HotPrefixRow, RedundancyRow
 
-Row = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow | HashGroupRow
+FleetRow = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow | HashGroupRow
 
 CAUSES = (
     "promoted",
@@ -51,15 +51,15 @@ def fills(of: FillsOf, figures: Fills, shard: int) -> Iterator[FillsRow | Capaci
 
 
 def redundancy(
-    place: Place, model: str, figures: Redundancy, shard: int, *, window: int, version: int
+    key: RedundancyKey, model: str, figures: Redundancy, shard: int, *, window: int, version: int
 ) -> RedundancyRow:
     """Return how many sources held the same blocks at the end of a window."""
     return RedundancyRow(
         window=times.start_of(window),
-        hash_domain=place.hash_domain,
+        hash_domain=key.hash_domain,
         model=model,
-        medium=place.medium,
-        group_idx=place.group_idx,
+        medium=key.medium,
+        group_idx=key.group_idx,
         shard=shard,
         owners_1=figures.between(1, 1),
         owners_2=figures.between(2, 2),

@@ -63,7 +63,7 @@ class Losses:
             self._last_cleared[change.source] = loss.number
 
     def came_back(self, block: Block, source: SourceId) -> None:
-        """Forget what the source lost; its place in the queue stays taken."""
+        """Forget what the source lost; it still counts in the queue."""
         self._forget(block, source)
 
     def forget_until(self, clock: float) -> None:

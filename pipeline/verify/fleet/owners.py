@@ -10,7 +10,7 @@ from pipeline.verify.fleet.changes import Block, Change, SourceId
 from schemas.residency import FILLED
 
 
-class Place(NamedTuple):
+class RedundancyKey(NamedTuple):
     """What a row of `redundancy_10s` is about."""
 
     hash_domain: str
@@ -51,30 +51,30 @@ class Held:
 
 
 class Owners:
-    """All blocks that are held, and the redundancy of every place where one ever was."""
+    """All blocks that are held, and the redundancy of every key under which one ever was."""
 
     def __init__(self) -> None:
         self.blocks: dict[Block, Held] = {}
-        self.redundancy: dict[Place, Redundancy] = {}
-        self.models: dict[Place, str] = {}
+        self.redundancy: dict[RedundancyKey, Redundancy] = {}
+        self.models: dict[RedundancyKey, str] = {}
 
     def media(self, block: Block, source: SourceId) -> dict[str, bool]:
         """Return on what media a source holds a block."""
         return self.blocks[block].sources.get(source, {}) if block in self.blocks else {}
 
     def others(self, block: Block, source: SourceId) -> bool:
-        """Tell whether another source certainly holds the block."""
+        """Return whether another source certainly holds the block."""
         held = self.blocks.get(block, Held())
         return any(any(media.values()) for other, media in held.sources.items() if other != source)
 
-    def change(self, change: Change) -> Place | None:
-        """Note that a block came or left; return the place whose redundancy that changed."""
+    def change(self, change: Change) -> RedundancyKey | None:
+        """Note that a block came or left; return the key whose redundancy it changed."""
         if (change.medium in self.media(change.block, change.source)) == (change.kind == FILLED):
             return None
-        place = Place(change.block.hash_domain, change.medium, change.block.group_idx)
-        self.models.setdefault(place, change.model)
+        key = RedundancyKey(change.block.hash_domain, change.medium, change.block.group_idx)
+        self.models.setdefault(key, change.model)
         held = self.blocks.setdefault(change.block, Held())
-        self._count(place, held, -1)
+        self._count(key, held, -1)
         if change.kind == FILLED:
             held.sizes.setdefault(change.medium, change.size)
             held.sources.setdefault(change.source, {})[change.medium] = change.announced
@@ -82,19 +82,19 @@ class Owners:
             del held.sources[change.source][change.medium]
             if not held.sources[change.source]:
                 del held.sources[change.source]
-        self._count(place, held, +1)
+        self._count(key, held, +1)
         if not held.sources:
             del self.blocks[change.block]
         elif not held.owners(change.medium):
             del held.sizes[change.medium]
-        return place
+        return key
 
-    def _count(self, place: Place, held: Held, times: int) -> None:
-        """Add a block to the figures of a place, or take it off."""
-        owners = held.owners(place.medium)
+    def _count(self, key: RedundancyKey, held: Held, times: int) -> None:
+        """Add a block to the figures of a key, or take it off."""
+        owners = held.owners(key.medium)
         if owners:
-            size = held.sizes[place.medium]
-            redundancy = self.redundancy.setdefault(place, Redundancy())
+            size = held.sizes[key.medium]
+            redundancy = self.redundancy.setdefault(key, Redundancy())
             redundancy.owners[owners] += times
             redundancy.unique_tokens += times * size
             redundancy.physical_tokens += times * owners * size

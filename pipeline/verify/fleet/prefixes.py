@@ -1,4 +1,4 @@
-"""What of each prefix several sources hold, and what of it was filled again in the open window."""
+"""How much of each prefix several sources hold, and how much was filled again in the open window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.verify.fleet.owners import Held, Owners
 from pipeline.verify.fleet.parsed import Chain
 
 _FORGET_FROM = 10_000
-"""Chains that may be known without a look at which of them still matter."""
+"""Number of chains from which on those that no longer matter are forgotten."""
 AVOIDABLE = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
 
 
@@ -119,7 +119,7 @@ class Prefixes:
             self._shown.setdefault(prefix, _Shown()).add(owners, held.sizes["gpu"], chain.depth, +1)
 
     def take(self) -> dict[Prefix, Hot]:
-        """Return the figures at the end of a window; nothing was filled again yet in the next one."""
+        """Return the figures at the end of a window, and begin those of the next one."""
         self._forget()
         refilled, self._refilled = self._refilled, {}
         found = {prefix: shown.hot() for prefix, shown in self._shown.items()}
@@ -130,7 +130,7 @@ class Prefixes:
         return {prefix: hot for prefix, hot in found.items() if hot.counts}
 
     def _forget(self) -> None:
-        """Let chains go of which nothing is held or remembered, now and then."""
+        """Forget, now and then, the chains of blocks that are neither held nor remembered."""
         if len(self._chains) > self._forget_at:
             self._chains = {
                 block: chain

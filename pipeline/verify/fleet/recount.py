@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from pipeline.verify import times
 from pipeline.verify.fleet.changes import Change, ChangesInOrder, SourceId
-from pipeline.verify.fleet.comparing import Comparing
+from pipeline.verify.fleet.hash_groups import HashGroups
 from pipeline.verify.fleet.losses import Losses
-from pipeline.verify.fleet.owners import Owners, Place, Redundancy
+from pipeline.verify.fleet.owners import Owners, Redundancy, RedundancyKey
 from pipeline.verify.fleet.prefixes import Prefixes
-from pipeline.verify.flow import count_in, count_seconds
+from pipeline.verify.replica.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
 from schemas.settings import Fleet
 from schemas.trust import TRUST_ORDER, Trust
@@ -56,9 +56,9 @@ class FleetRecount:
         self.touched: set[FillsOf] = set()
         """Those that the last record changed."""
         self.owners = Owners()
-        self.versions: dict[Place, int] = {}
-        """Last record that changed the redundancy of a place."""
-        self.steps: dict[Place, dict[int, Redundancy]] = {}
+        self.versions: dict[RedundancyKey, int] = {}
+        """Last record that changed the redundancy."""
+        self.steps: dict[RedundancyKey, dict[int, Redundancy]] = {}
         """Of the last record: the redundancy that it left in each window in which it changed that."""
         self.window: int | None = None
         """Of the shard's clock, which is the latest event time."""
@@ -67,7 +67,7 @@ class FleetRecount:
         self.offset = 0
         """Of the last record."""
         self._clock = -math.inf
-        self.comparing = Comparing(settings.compare_after)
+        self.hash_groups = HashGroups(settings.compare_after)
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._losses = Losses(settings.horizon_seconds, settings.max_ghosts)
         self.prefixes = Prefixes(self.owners, lambda block: bool(self._losses.of(block)))
@@ -78,7 +78,7 @@ class FleetRecount:
         """Apply a record."""
         self.touched, self.steps, self.offset = set(), {}, offset
         for said in record.sources:
-            self.comparing.says(said)
+            self.hash_groups.says(said)
         for change in self._order.of(record):
             self._move_to(change.at)
             self._count(offset, change)
@@ -100,18 +100,18 @@ class FleetRecount:
         on_gpu = "gpu" in self.owners.media(block, source)
         if change.kind == FILLED:
             self.prefixes.filled(change)
-            self.comparing.filled(change)
+            self.hash_groups.filled(change)
         if change.medium == "gpu" and change.kind == FILLED:
             self._filled(offset, change)
             if not on_gpu:
                 self._losses.came_back(block, source)
-        place = self.owners.change(change)
+        key = self.owners.change(change)
         self.prefixes.changed(block)
         if change.medium == "gpu" and on_gpu and change.kind in (EVICTED, CLEARED):
             self._losses.lost(change)
-        if place is not None and self.window is not None:
-            self.versions[place] = offset
-            self.steps.setdefault(place, {})[self.window] = self.owners.redundancy[place]
+        if key is not None and self.window is not None:
+            self.versions[key] = offset
+            self.steps.setdefault(key, {})[self.window] = self.owners.redundancy[key]
 
     def _filled(self, offset: int, change: Change) -> None:
         where = (change.source, change.block.hash_domain, change.block.group_idx)
@@ -154,6 +154,6 @@ class FleetRecount:
         if losses:
             return "cleared"
         unsure = change.trust != "complete" or change.at < change.unsure_until
-        if unsure or self.comparing.alone(source):
+        if unsure or self.hash_groups.alone(source):
             return "unknown"
         return "cold"

@@ -1,25 +1,25 @@
-"""Whether the residency topic tells what the events say, as far as the replica agent has committed."""
+"""Whether the residency topic says what the events say, as far as the replica agent has committed."""
 
 from __future__ import annotations
 
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.parsed import parsed
-from pipeline.verify.told import PoolOfLife, Told, compare
+from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums, compare
 from schemas.residency import FILLED, ResidencyRecord
 
 
 class TopicCheck:
-    """Sums of what the events say, and of what the residency topic tells."""
+    """Sums over what the events say, and over what the residency topic says."""
 
     def __init__(self) -> None:
         self.whole = True
         """Whether the residency topic is there from its beginning."""
         self._committed: dict[int, int] = {}
         """Offset by partition of the events topic, of those that are there from their beginning."""
-        self._wanted: dict[PoolOfLife, Told] = {}
-        self._has: dict[PoolOfLife, Told] = {}
+        self._wanted: dict[PoolOfLife, ResidencySums] = {}
+        self._has: dict[PoolOfLife, ResidencySums] = {}
 
-    def said(self, partition: int, committed: int, wanted: dict[PoolOfLife, Told]) -> None:
+    def expect(self, partition: int, committed: int, wanted: dict[PoolOfLife, ResidencySums]) -> None:
         """Take what the events of a partition say before the replica agent's committed offset."""
         self._committed[partition] = committed
         self._wanted |= wanted
@@ -30,7 +30,7 @@ class TopicCheck:
             return
         for source in record.sources:
             for pool in source.changes:
-                told = self._has.setdefault(
+                sums = self._has.setdefault(
                     PoolOfLife(
                         source.replica,
                         source.dp_rank,
@@ -39,16 +39,16 @@ class TopicCheck:
                         pool.medium,
                         pool.group_idx,
                     ),
-                    Told(),
+                    ResidencySums(),
                 )
                 for one in parsed(pool):
                     sign = 1 if one.kind == FILLED else -1
-                    told.resident.blocks += sign
-                    told.resident.hashes += sign * one.hash
-                    if told.changes is not None:
-                        told.changes.count(one.kind, one.hash, one.at, one.size, one.stored)
+                    sums.resident.blocks += sign
+                    sums.resident.hashes += sign * one.hash
+                    if sums.changes is not None:
+                        sums.changes.count(one.kind, one.hash, one.at, one.size, one.stored)
 
-    def finish(self, findings: Findings) -> None:
-        """Compare, when all records were added up."""
+    def finish(self, findings: Findings, *, unreadable: str | None = None) -> None:
+        """Compare, when all records were added up; `unreadable`: why some could not be read yet."""
         if self.whole:
-            compare(self._wanted, self._has, findings)
+            compare(self._wanted, self._has, findings, unreadable=unreadable)

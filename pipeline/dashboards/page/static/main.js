@@ -125,7 +125,7 @@ async function refresh() {
   const banner = byId("banner");
   banner.hidden = problems.size === 0;
   if (problems.size) banner.textContent = [...problems].join(" · ");
-  byId("status").textContent = problems.size ? "Not all of the figures could be read; trying again." : `As of ${moment(Date.now() / 1000, true)}`;
+  byId("status").textContent = problems.size ? "Some figures could not be read; trying again." : `As of ${moment(Date.now() / 1000, true)}`;
   document.body.dataset.ready = String(problems.size === 0);
   document.body.dataset.round = mine;
   if (state.refresh && state.from === null) timer = setTimeout(again, state.refresh * 1000);
@@ -179,7 +179,7 @@ function reader(body) {
 // Figures that were there stay, dimmed: old ones say more than none.
 function failed(panel, body) {
   if (drawn.has(panel.id)) body.classList.add("stale");
-  else body.replaceChildren(note("The store did not answer; trying again. What is wrong stands at the top of the page.", true));
+  else body.replaceChildren(note("ClickHouse did not answer; trying again. The top of the page says what is wrong.", true));
 }
 
 function controls() {
@@ -239,7 +239,7 @@ async function start() {
       break;
     } catch (error) {
       byId("banner").hidden = false;
-      byId("banner").textContent = `The page's own server does not answer (${error.message}); trying again.`;
+      byId("banner").textContent = `The page's server does not answer (${error.message}); trying again.`;
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }
   }

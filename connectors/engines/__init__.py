@@ -1,0 +1,5 @@
+"""What is true of one engine: one file each, as data, and what is built from all of them together.
+
+A new engine is a file that makes a `description.Engine`, and a name in `catalogue.ENGINES`. The decoders, the
+scanner, media, the scraper and the traits on the records follow from it.
+"""

@@ -1,0 +1,55 @@
+"""Which engine publishes a stream, and in which era of its encoding, judged from the events themselves.
+
+Nothing in a payload names the engine: each description says which events can only be its own. Anything else
+leaves the engine as it was. The latest evidence wins.
+"""
+
+from __future__ import annotations
+
+from connectors.engines.catalogue import EventForm
+from connectors.engines.description import Encoding, Engine
+from connectors.engines.sighting import Sighting
+
+
+class StreamEra:
+    """The engine and its encoding as far as seen."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._encoding: Encoding | None = None
+        self._length = 0
+        """Elements of the last BlockStored, or what the engine calls it, in array form."""
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine, empty while nothing seen tells it."""
+        return self._engine.name if self._engine else ""
+
+    @property
+    def wire_era(self) -> str:
+        """`map`, or `array-N` with N elements of a store, after the engine's prefix; empty before a store."""
+        if self._encoding is None:
+            return ""
+        prefix = self._engine.era_prefix if self._engine else ""
+        return prefix + ("map" if self._encoding == "map" else f"array-{self._length}")
+
+    @property
+    def may_reannounce(self) -> bool | None:
+        """Whether the engine may announce again what is resident; None while it is not known."""
+        if self._engine is None or self._encoding is None:
+            return None
+        return self._encoding in self._engine.may_reannounce
+
+    @property
+    def known(self) -> bool:
+        return self._engine is not None and self._encoding is not None
+
+    def saw(self, seen: Sighting, form: EventForm) -> None:
+        """Judge an event that was understood, a store or a removal of the type `form`."""
+        if seen.elements is None:
+            self._encoding = "map"
+        elif seen.kind == "stored":
+            self._encoding, self._length = "array", len(seen.elements)
+        for engine in form.engines:
+            if engine.recognised(seen):
+                self._engine = engine

@@ -1,0 +1,47 @@
+"""One event as evidence of which engine sent it, since no payload names its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec import Raw
+
+Kind = Literal["stored", "removed", "cleared"]
+Meaning = Literal[
+    "hashes",
+    "parent",
+    "block_size",
+    "lora_id",
+    "medium",
+    "lora_name",
+    "group_idx",
+    "spec_kind",
+    "sliding_window",
+    "session",
+]
+"""What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """An event that was understood."""
+
+    type: str
+    kind: Kind
+    elements: Sequence[Raw] | None
+    """Of an array, undecoded, the type first; None: the event is a map."""
+    fields: Mapping[Meaning, Raw]
+    """Undecoded fields that the event has."""
+    hashes: Sequence[int | bytes]
+    medium: str
+    """Canonical."""
+    raw_medium: str | None
+    """The spelling, where it is not simply the canonical name in capitals."""
+
+
+def is_map(raw: Raw) -> bool:
+    """Tell whether an undecoded value is a MessagePack map."""
+    first = memoryview(raw)[0]
+    return first & 0xF0 == 0x80 or first in (0xDE, 0xDF)

@@ -1,0 +1,91 @@
+"""vLLM 0.9 to 0.33.
+
+Events: `vllm/distributed/kv_events.py`. Their arrays grew at the end over time; since 0.24 they are maps.
+"""
+
+from __future__ import annotations
+
+from connectors.engines.description import Engine, EventType, Field, Medium, Metrics
+from connectors.engines.sighting import Sighting, is_map
+
+_NAMED_SINCE_LENGTH = 8
+"""0.14 added the adapter's name as the eighth element. SGLang's arrays have a map there, or end before."""
+
+_STORED = EventType(
+    "BlockStored",
+    "stored",
+    (
+        Field("hashes", "block_hashes", 1, required=True),
+        Field("parent", "parent_block_hash", 2),
+        # 3: token_ids
+        Field("block_size", "block_size", 4, required=True),
+        Field("lora_id", "lora_id", 5),  # deprecated upstream in favour of the name
+        Field("medium", "medium", 6),  # since 0.10.2
+        Field("lora_name", "lora_name", 7),  # since 0.14
+        # 8: extra_keys, since 0.17; locality since 0.26, ownership since 0.29
+        Field("group_idx", "group_idx", 9),  # since 0.20
+        Field("spec_kind", "kv_cache_spec_kind", 10),  # since 0.22
+        Field("sliding_window", "kv_cache_spec_sliding_window", 11),  # since 0.22
+        Field("session", "session_id"),  # since 0.30
+    ),
+)
+_REMOVED = EventType(
+    "BlockRemoved",
+    "removed",
+    (
+        Field("hashes", "block_hashes", 1, required=True),
+        Field("medium", "medium", 2),  # since 0.10.2
+        Field("group_idx", "group_idx", 3),  # since 0.20
+    ),
+)
+_CLEARED = EventType("AllBlocksCleared", "cleared")
+
+
+def _recognised(seen: Sighting) -> bool:
+    """Tell vLLM's stores by their later fields, and by unsigned or raw hashes of GPU blocks."""
+    if seen.kind != "stored":
+        return False
+    elements = seen.elements
+    if elements is None:
+        later_fields = "group_idx" in seen.fields or "spec_kind" in seen.fields
+    elif len(elements) == _NAMED_SINCE_LENGTH:
+        later_fields = not is_map(elements[-1])
+    else:
+        later_fields = len(elements) > _NAMED_SINCE_LENGTH
+    if later_fields:
+        return True
+    return seen.medium == "gpu" and any(isinstance(value, bytes) or value >= 1 << 63 for value in seen.hashes)
+
+
+VLLM = Engine(
+    name="vllm",
+    events=(_STORED, _REMOVED, _CLEARED),
+    media={
+        "GPU": Medium("gpu"),  # v1/core/block_pool.py
+        "CPU": Medium("cpu"),  # OffloadingConnector
+        # Connectors that store and never remove (LMCache, Mooncake) write it in lower case.
+        "cpu": Medium("cpu", store_only=True),
+        # Tiers of v1/kv_offload; nothing ever says that a block left them.
+        "FS": Medium("fs", store_only=True),  # 0.26
+        "OBJ": Medium("obj", store_only=True),  # 0.26
+        "STORAGE": Medium("storage", store_only=True),  # since 0.27
+    },
+    recognised=_recognised,
+    # v1/metrics/loggers.py; queries and hits count tokens, and were gpu_prefix_cache_* before 0.10
+    metrics=Metrics(
+        rank_label="engine",
+        samples={
+            "prefix_cache_queries": ("vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries"),
+            "prefix_cache_hits": ("vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits"),
+            "external_queries": ("vllm:external_prefix_cache_queries",),
+            "external_hits": ("vllm:external_prefix_cache_hits",),
+            "kv_cache_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        },
+        labels={
+            "capacity_blocks": ("vllm:cache_config_info", "num_gpu_blocks"),
+            "block_size": ("vllm:cache_config_info", "block_size"),
+        },
+    ),
+    # kv_cache_report_mode=full, since 0.26: a prefix hit is announced like a store, and nothing marks it.
+    may_reannounce=frozenset({"map"}),
+)

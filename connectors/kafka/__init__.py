@@ -1,0 +1,1 @@
+"""What every client of Kafka needs, in connector and pipeline: addresses, security, names of topics."""

@@ -1,0 +1,69 @@
+"""Kafka settings as the arguments that aiokafka's clients take."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from aiokafka.helpers import create_ssl_context
+
+from connectors.process.errors import OperatorError
+from schemas.settings import Kafka
+
+
+class CertificateUnreadable(OperatorError):
+    """A TLS file of the settings cannot be used."""
+
+    def __init__(self, setting: str, file: str, reason: str) -> None:
+        super().__init__(setting, file, reason)
+        self.setting = setting
+        self.file = file
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot use {self.file} of kafka.{self.setting}: {self.reason}"
+
+
+def client_options(settings: Kafka) -> dict[str, Any]:
+    """Return address, TLS and SASL arguments for an aiokafka client.
+
+    Reads the certificate files; raises CertificateUnreadable.
+    """
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.bootstrap_servers,
+        "security_protocol": settings.security_protocol,
+    }
+    if settings.security_protocol.startswith("SASL_"):
+        options["sasl_mechanism"] = settings.sasl_mechanism
+        options["sasl_plain_username"] = settings.sasl_username
+        options["sasl_plain_password"] = settings.sasl_password
+    if settings.security_protocol.endswith("SSL"):
+        options["ssl_context"] = _ssl_context(settings)
+    return options
+
+
+def _ssl_context(settings: Kafka) -> ssl.SSLContext:
+    # OpenSSL's errors name no file, so each is opened first, and loaded by itself.
+    for setting in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        _require_readable(setting, getattr(settings, setting))
+    try:
+        context: ssl.SSLContext = create_ssl_context(cafile=settings.ssl_cafile or None)
+    except (OSError, ssl.SSLError) as error:
+        raise CertificateUnreadable("ssl_cafile", settings.ssl_cafile, str(error)) from error
+    if settings.ssl_certfile:
+        try:
+            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile or None)
+        except (OSError, ssl.SSLError) as error:
+            with_key = f"{error} (key: {settings.ssl_keyfile or 'in the same file'})"
+            raise CertificateUnreadable("ssl_certfile", settings.ssl_certfile, with_key) from error
+    return context
+
+
+def _require_readable(setting: str, file: str) -> None:
+    if not file:
+        return
+    try:
+        with open(file, "rb"):
+            pass
+    except OSError as error:
+        raise CertificateUnreadable(setting, file, error.strerror or str(error)) from error

@@ -1,0 +1,1 @@
+"""An engine's payload in, a normalised batch out."""

@@ -1,0 +1,9 @@
+"""Rows of what the scanner says of payloads: column i is payload i."""
+
+from __future__ import annotations
+
+STATUS, SEQ, FINGERPRINT, EVENTS, START, END, STRETCH_END, PAYLOAD_BYTES = range(8)
+ROWS = 8
+
+GAVE_UP, DONE = 0, 1
+"""Values of STATUS."""

@@ -1,0 +1,118 @@
+"""Decode a batch of well-formed events of one encoding at once: the hot path.
+
+Gives up (None) on anything unusual, which `connectors.normalise.reference_decoder` then decodes. Where it
+does not give up, both return the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from math import isfinite
+
+from msgspec import DecodeError
+from msgspec.msgpack import Decoder
+
+from connectors.engines.catalogue import CATALOGUE, Catalogue
+from connectors.engines.media import Location
+from connectors.normalise.errors import EventError
+from connectors.normalise.hashes import HashPacker
+from connectors.normalise.wire import Hash
+from connectors.normalise.wire_structs import WireBatch, WireEvent, batch_types
+from schemas.events import Batch, Cleared, Event, Removed, Stored
+
+Locate = Callable[[str | None], Location]
+
+
+class FastDecoder:
+    """Decodes the payloads of one source as long as they are well-formed; tries the last encoding first."""
+
+    def __init__(self, *, forward_session_ids: bool, catalogue: Catalogue = CATALOGUE) -> None:
+        arrays, maps = batch_types(catalogue, sessions=forward_session_ids)
+        self._decode: Callable[[bytes], WireBatch] = Decoder(arrays).decode
+        self._decode_other: Callable[[bytes], WireBatch] = Decoder(maps).decode
+        self._packer = HashPacker()
+        self._locate = catalogue.media.locate
+
+    def decode_batch(self, payload: bytes, seq: int, received_at: float, replayed: bool) -> Batch | None:
+        """Return the batch, or None when anything in it is not well-formed or both encodings are mixed."""
+        try:
+            try:
+                wire = self._decode(payload)
+            except DecodeError:
+                wire = self._decode_other(payload)
+                self._decode, self._decode_other = self._decode_other, self._decode
+            if not isfinite(wire.ts):
+                return None
+            events = _normalised(wire.events, self._packer, self._locate)
+        except (DecodeError, UnicodeDecodeError, RecursionError, EventError):
+            return None
+        return Batch(seq, wire.ts, received_at, events, len(wire.events), replayed)
+
+
+def _normalised(wire_events: Sequence[WireEvent], packer: HashPacker, locate: Locate) -> list[Event]:
+    """Return the events in order, adjacent removals of one medium and group merged."""
+    events: list[Event] = []
+    run: WireEvent | None = None  # takes the hashes of the removals that follow it
+    hashes: list[Hash] = []
+    for event in wire_events:
+        kind = event.kind
+        if kind == "removed":
+            if run is not None:
+                same = event.group_idx == run.group_idx and event.medium == run.medium
+                if same or _at_one_location(event, run, locate):
+                    hashes += event.hashes
+                    continue
+                events.append(_removed(run, packer, locate))
+            run = event
+            hashes = event.hashes
+            continue
+        if run is not None:
+            events.append(_removed(run, packer, locate))
+            run = None
+        events.append(_stored(event, packer, locate) if kind == "stored" else Cleared())
+    if run is not None:
+        events.append(_removed(run, packer, locate))
+    return events
+
+
+def _at_one_location(one: WireEvent, other: WireEvent, locate: Locate) -> bool:
+    """Tell whether two spellings (nil and 0, nil and GPU) mean the same medium and group."""
+    same_group = (one.group_idx or 0) == (other.group_idx or 0)
+    return same_group and locate(one.medium) == locate(other.medium)
+
+
+def _removed(run: WireEvent, packer: HashPacker, locate: Locate) -> Removed:
+    medium, raw_medium, _ = locate(run.medium)
+    return Removed(packer.pack(run.hashes), medium, raw_medium, run.group_idx or 0)
+
+
+def _stored(event: WireEvent, packer: HashPacker, locate: Locate) -> Stored:
+    hashes = event.hashes
+    parent = event.parent
+    try:  # without a call in between, for a store is mostly of one hash
+        words = packer.words
+        packed = words[len(hashes)](*hashes)
+        packed_parent = None if parent is None else words[1](parent)
+    except (struct.error, IndexError):
+        packed = packer.pack(hashes)
+        packed_parent = None if parent is None else packer.pack((parent,))
+    block_size = event.block_size
+    lora = event.lora_name
+    if type(lora) is not str:  # none, or a foreign map
+        lora = None if event.lora_id is None else str(event.lora_id)
+    medium, raw_medium, store_only = locate(event.medium)
+    return Stored(
+        packed,
+        block_size,
+        len(hashes) * block_size,
+        packed_parent,
+        medium,
+        raw_medium,
+        event.group_idx or 0,
+        event.spec_kind,
+        event.sliding_window,
+        lora,
+        event.session,
+        store_only,
+    )

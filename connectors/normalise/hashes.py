@@ -1,0 +1,76 @@
+"""Canonical form of the block hashes that engines publish: packed big-endian unsigned 64-bit words.
+
+Engines publish signed or unsigned 64-bit integers or the raw digest as bytes, sometimes both in one
+stream. vLLM's own integer form is the last eight bytes of the digest, big-endian, so that is the form
+in which all of them join.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from connectors.normalise.errors import EventError
+from schemas.hashes import HASH_BYTES
+
+_WORD = struct.Struct(">Q")
+_WORD_MASK = (1 << 64) - 1
+
+_PRECOMPILED = 257
+_UNSIGNED = tuple(struct.Struct(f">{n}Q").pack for n in range(_PRECOMPILED))
+_SIGNED = tuple(struct.Struct(f">{n}q").pack for n in range(_PRECOMPILED))
+
+
+def pack_hash(value: int | bytes) -> bytes:
+    """Return the eight bytes of one hash.
+
+    Raises EventError(bad_hash_length) for bytes shorter than eight or of odd length.
+    """
+    if isinstance(value, int):
+        return _WORD.pack(value & _WORD_MASK)
+    if len(value) < HASH_BYTES or len(value) % 2:
+        raise EventError("bad_hash_length")
+    return value[-HASH_BYTES:]
+
+
+def pack_hashes(values: Sequence[int | bytes]) -> bytes:
+    """Return the 8n bytes of n hashes, in order.
+
+    Raises EventError(bad_hash_length) as `pack_hash` does.
+    """
+    return b"".join([pack_hash(value) for value in values])
+
+
+def _pack_digests(values: Sequence[int | bytes]) -> bytes:
+    """Do the same where the first hash is bytes, and mostly all are."""
+    digests = [value for value in values if isinstance(value, bytes)]
+    lengths = set(map(len, digests))
+    if len(digests) < len(values) or any(length < HASH_BYTES or length % 2 for length in lengths):
+        return pack_hashes(values)
+    return b"".join([digest[-HASH_BYTES:] for digest in digests])
+
+
+class HashPacker:
+    """`pack_hashes` for one stream: remembers whether its integers are signed, and packs them in one call."""
+
+    def __init__(self) -> None:
+        self.words, self._others = _UNSIGNED, _SIGNED
+        """`words[n]` packs n integers of the signedness last seen, or raises struct.error."""
+
+    def pack(self, values: Sequence[int | bytes]) -> bytes:
+        """Return the same as `pack_hashes`, or raise the same."""
+        try:
+            return self.words[len(values)](*values)
+        except (struct.error, IndexError):
+            return self._pack_unlike_the_last(values)
+
+    def _pack_unlike_the_last(self, values: Sequence[int | bytes]) -> bytes:
+        """Try the other signedness; bytes, mixtures and very long lists go hash by hash."""
+        if type(values[0]) is bytes:
+            return _pack_digests(values)
+        try:
+            packed = self._others[len(values)](*values)
+        except (struct.error, IndexError):
+            return pack_hashes(values)
+        self.words, self._others = self._others, self.words
+        return packed

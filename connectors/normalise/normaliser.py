@@ -1,0 +1,104 @@
+"""Turn an engine's payload into a normalised batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connectors.engines.catalogue import CATALOGUE, Catalogue
+from connectors.engines.recognition import StreamEra
+from connectors.frames.bundle import Bundle
+from connectors.normalise.errors import FrameError
+from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.reference_decoder import ReferenceDecoder
+from schemas.events import Batch, Undecodable
+from schemas.reasons import UndecodableReason
+
+if TYPE_CHECKING:
+    from connectors.normalise.scan import Scanned
+
+FIRST_LOOKS = 32
+"""Batches of a stream whose engine is not known yet that are looked at event by event to find out."""
+LOOK_EVERY = 1024
+"""Of later batches, one in so many is, because an engine may be replaced by one of another version."""
+
+
+class Normaliser:
+    """Decodes the payloads of one source."""
+
+    def __init__(
+        self, *, max_frame_bytes: int, forward_session_ids: bool = False, catalogue: Catalogue = CATALOGUE
+    ) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._forward_session_ids = forward_session_ids
+        self._catalogue = catalogue
+        self._era = StreamEra()
+        self._fast = FastDecoder(forward_session_ids=forward_session_ids, catalogue=catalogue)
+        self._reference = ReferenceDecoder(
+            self._era, forward_session_ids=forward_session_ids, catalogue=catalogue
+        )
+        self._until_look = 0
+        self._first_looks = FIRST_LOOKS
+
+    @property
+    def engine(self) -> str:
+        """Its name, or empty while nothing seen tells it."""
+        return self._era.engine
+
+    @property
+    def wire_era(self) -> str:
+        """How the engine encodes, e.g. `map` or `sglang-array-7`; empty before the first store."""
+        return self._era.wire_era
+
+    @property
+    def may_reannounce(self) -> bool | None:
+        """Whether the engine may announce again what is resident; None while it is not known."""
+        return self._era.may_reannounce
+
+    def normalise(self, payload: bytes, *, seq: int, received_at: float, replayed: bool = False) -> Batch:
+        """Return the batch in `payload`.
+
+        Never raises for what an engine sends: a bad event is Undecodable where it stands, and a bad
+        frame is a batch of one Undecodable at `received_at`.
+        """
+        if len(payload) > self._max_frame_bytes:
+            return self._rejected("frame_too_large", seq, received_at, replayed)
+        if self._until_look:
+            self._until_look -= 1
+            batch = self._fast.decode_batch(payload, seq, received_at, replayed)
+            if batch is not None:
+                return batch
+        elif self._first_looks and not self._era.known:
+            self._first_looks -= 1
+        else:
+            self._until_look = LOOK_EVERY - 1
+        try:
+            return self._reference.decode_batch(payload, seq=seq, received_at=received_at, replayed=replayed)
+        except FrameError as error:
+            return self._rejected(error.reason, seq, received_at, replayed)
+
+    def scan(self, messages: Bundle, received_at: float) -> Scanned:
+        """Return the well-formed batches encoded; those given up are for `normalise`."""
+        # numba takes a second to import, and not everybody scans
+        from connectors.normalise.scan import scan
+
+        count = len(messages)
+        if self._until_look > count:
+            self._until_look -= count
+        elif count:
+            self._look(messages[0][-1])
+        return scan(
+            messages,
+            received_at,
+            max_frame_bytes=self._max_frame_bytes,
+            forward_session_ids=self._forward_session_ids,
+            catalogue=self._catalogue,
+        )
+
+    def _look(self, payload: bytes) -> None:
+        """Let a batch tell of its engine."""
+        self._until_look = 0
+        self.normalise(payload, seq=0, received_at=0.0)
+
+    @staticmethod
+    def _rejected(reason: UndecodableReason, seq: int, received_at: float, replayed: bool) -> Batch:
+        return Batch(seq, received_at, received_at, [Undecodable(reason, seq)], 0, replayed)

@@ -1,0 +1,245 @@
+"""Decode a batch event by event, so that a bad event costs itself and its reason is known.
+
+This is the path that defines what a payload means. It is several times slower than decoding a whole
+batch at once, which `connectors.normalise.normaliser` tries first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from msgspec import DecodeError, Raw, defstruct
+from msgspec.msgpack import Decoder
+
+from connectors.engines.catalogue import CATALOGUE, TYPE_KEY, Catalogue, EventForm
+from connectors.engines.recognition import StreamEra
+from connectors.engines.sighting import Meaning, Sighting, is_map
+from connectors.normalise.envelope import open_envelope
+from connectors.normalise.errors import EventError
+from connectors.normalise.hashes import pack_hash, pack_hashes
+from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX
+from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
+from schemas.reasons import UndecodableReason
+
+T = TypeVar("T")
+
+_ARRAY = Decoder(list[Raw])
+_TEXT = Decoder(str)
+_OPTIONAL_TEXT = Decoder(str | None)
+_INTEGER = Decoder(int)
+_OPTIONAL_INTEGER = Decoder(int | None)
+_HASHES = Decoder(list[int | bytes])
+_PARENT = Decoder(int | bytes | None)
+_LORA_ID = Decoder(int | str | None)
+
+_NIL = Raw(b"\xc0")
+
+
+class ReferenceDecoder:
+    """Decodes the payloads of one source and lets `era` judge what it understands."""
+
+    def __init__(
+        self, era: StreamEra, *, forward_session_ids: bool, catalogue: Catalogue = CATALOGUE
+    ) -> None:
+        self._era = era
+        self._forward_session_ids = forward_session_ids
+        self._forms = catalogue.forms
+        self._locate = catalogue.media.locate
+        self._event_map, self._attributes = _event_map(catalogue)
+
+    def decode_batch(self, payload: bytes, *, seq: int, received_at: float, replayed: bool) -> Batch:
+        """Return the batch in `payload`, with an Undecodable for an event that cannot be understood.
+
+        Adjacent removals of one medium and group become one, adjacent Undecodables of one reason too.
+        A timestamp that is no finite number is replaced by `received_at` and reported before the events.
+        Raises FrameError when there are no events to be found.
+        """
+        ts, raw_events = open_envelope(payload)
+        events: list[Event] = []
+        if ts is None:
+            ts = received_at
+            events.append(Undecodable("bad_timestamp", seq))
+        run: list[bytes] = []
+        for raw in raw_events:
+            try:
+                event = self._event(raw)
+            except EventError as rejected:
+                event = Undecodable(rejected.reason, seq)
+            last = events[-1] if events else None
+            if isinstance(event, Removed):
+                if isinstance(last, Removed) and _at_one_location(last, event):
+                    run.append(event.hashes)
+                    continue
+            elif (
+                isinstance(event, Undecodable)
+                and isinstance(last, Undecodable)
+                and last.reason == event.reason
+            ):
+                last.count += 1
+                continue
+            _complete(last, run)
+            run = [event.hashes] if isinstance(event, Removed) else []
+            events.append(event)
+        _complete(events[-1] if events else None, run)
+        return Batch(seq, ts, received_at, events, len(raw_events), replayed)
+
+    def _event(self, raw: Raw) -> Event:
+        first = memoryview(raw)[0]
+        if first & 0xF0 == 0x90 or first in (0xDC, 0xDD):
+            elements = _decode(_ARRAY, raw, "bad_field_type")
+            form = self._form(elements[0] if elements else ABSENT)
+            return self._understood(form, _of_array(elements, form), elements)
+        if is_map(raw):
+            event = _decode(self._event_map, raw, "bad_field_type")
+            form = self._form(event.type)
+            values = {meaning: getattr(event, self._attributes[key]) for meaning, key in form.keys.items()}
+            return self._understood(form, _present(values), None)
+        raise EventError("missing_type")
+
+    def _form(self, raw: Raw) -> EventForm:
+        if raw == ABSENT:
+            raise EventError("missing_type")
+        form = self._forms.get(_decode(_TEXT, raw, "type_not_string"))
+        if form is None:
+            raise EventError("unknown_type")
+        return form
+
+    def _understood(
+        self, form: EventForm, fields: Mapping[Meaning, Raw], elements: list[Raw] | None
+    ) -> Event:
+        if form.kind == "cleared":
+            return Cleared()
+
+        def value(meaning: Meaning) -> Raw:
+            raw = fields.get(meaning)
+            if raw is not None:
+                return raw
+            if meaning in form.required:
+                raise EventError("missing_field")
+            return _NIL
+
+        hashes = _hashes(value("hashes"))
+        packed = pack_hashes(hashes)
+        medium, raw_medium, store_only = self._locate(_decode(_OPTIONAL_TEXT, value("medium"), "bad_medium"))
+        group_idx = _group_idx(value("group_idx"))
+        event: Event
+        if form.kind == "removed":
+            event = Removed(packed, medium, raw_medium, group_idx)
+        else:
+            block_size = _block_size(value("block_size"))
+            event = Stored(
+                packed,
+                block_size,
+                len(hashes) * block_size,
+                _parent(value("parent")),
+                medium,
+                raw_medium,
+                group_idx,
+                _decode(_OPTIONAL_TEXT, value("spec_kind"), "bad_field_type"),
+                _decode(_OPTIONAL_INTEGER, value("sliding_window"), "bad_field_type"),
+                _lora(value("lora_name"), value("lora_id")),
+                _decode(_OPTIONAL_TEXT, value("session"), "bad_field_type")
+                if self._forward_session_ids
+                else None,
+                store_only,
+            )
+        self._era.saw(Sighting(form.name, form.kind, elements, fields, hashes, medium, raw_medium), form)
+        return event
+
+
+@lru_cache(maxsize=8)
+def _event_map(catalogue: Catalogue) -> tuple[Decoder[Any], Mapping[str, str]]:
+    """Return what decodes any event in map form, and by key the attribute that has its undecoded value.
+
+    A struct and not a dict, so that names and values that nobody asks for are not decoded.
+    """
+    keys = sorted({key for form in catalogue.forms.values() for key in form.keys.values()})
+    attributes = {key: f"key_{number}" for number, key in enumerate(keys)}
+    event_map = defstruct(
+        "EventMap",
+        [(name, Raw, ABSENT) for name in ("type", *attributes.values())],
+        rename={"type": TYPE_KEY, **{name: key for key, name in attributes.items()}},
+        gc=False,
+    )
+    return Decoder(event_map), attributes
+
+
+def _of_array(elements: list[Raw], form: EventForm) -> dict[Meaning, Raw]:
+    """Return the fields of an event in array form; positions beyond the known ones are ignored."""
+    given = len(elements)
+    if given < form.least:
+        raise EventError("truncated_tuple")
+    return {
+        meaning: elements[at]
+        for meaning, at in form.positions.items()
+        if at < given and not (at in form.foreign_maps and is_map(elements[at]))
+    }
+
+
+def _present(values: Mapping[Meaning, Raw]) -> dict[Meaning, Raw]:
+    return {meaning: raw for meaning, raw in values.items() if raw != ABSENT}
+
+
+def _at_one_location(one: Removed, other: Removed) -> bool:
+    return (
+        one.group_idx == other.group_idx and one.medium == other.medium and one.raw_medium == other.raw_medium
+    )
+
+
+def _complete(last: Event | None, run: list[bytes]) -> None:
+    """Give a Removed the hashes of the run it stands for, joined once: runs can be long."""
+    if isinstance(last, Removed) and len(run) > 1:
+        last.hashes = b"".join(run)
+
+
+def _decode(decoder: Decoder[T], raw: Raw, reason: UndecodableReason) -> T:
+    try:
+        return decoder.decode(raw)
+    except UnicodeDecodeError:
+        raise EventError("invalid_utf8") from None
+    except (DecodeError, RecursionError):
+        raise EventError(reason) from None
+
+
+def _hashes(raw: Raw) -> list[int | bytes]:
+    try:
+        return _HASHES.decode(raw)
+    except (DecodeError, RecursionError):
+        if _NIL in _decode(_ARRAY, raw, "bad_block_hashes"):
+            raise EventError("nil_hash") from None
+        raise EventError("bad_hash_type") from None
+
+
+def _parent(raw: Raw) -> bytes | None:
+    parent = _decode(_PARENT, raw, "bad_parent_hash")
+    try:
+        return None if parent is None else pack_hash(parent)
+    except EventError:
+        raise EventError("bad_parent_hash") from None
+
+
+def _block_size(raw: Raw) -> int:
+    block_size: int = _decode(_INTEGER, raw, "bad_block_size")
+    if not 0 <= block_size <= MAX_BLOCK_SIZE:
+        raise EventError("bad_block_size")
+    return block_size
+
+
+def _group_idx(raw: Raw) -> int:
+    group_idx: int | None = _decode(_OPTIONAL_INTEGER, raw, "bad_group")
+    if group_idx is None:
+        return 0
+    if not 0 <= group_idx <= MAX_GROUP_IDX:
+        raise EventError("bad_group")
+    return group_idx
+
+
+def _lora(raw_name: Raw, raw_id: Raw) -> str | None:
+    """Return the adapter's name, or its number where the engine gives no name."""
+    name: str | None = _decode(_OPTIONAL_TEXT, raw_name, "bad_field_type")
+    number = _decode(_LORA_ID, raw_id, "bad_field_type")
+    if name is None and number is not None:
+        return str(number)
+    return name

@@ -1,0 +1,98 @@
+"""Write a batch: the envelope of a payload and its events."""
+
+from __future__ import annotations
+
+from connectors.normalise.scanner.events import put_events
+from connectors.normalise.scanner.layout import MAX_EVENTS, MAX_SCANNED_BYTES, ROOM, Bytes, Ints
+from connectors.normalise.scanner.msgpack_keys import K_EVENTS, K_TS, is_text
+from connectors.normalise.scanner.reading import length_at, skip, text_at
+from connectors.normalise.scanner.writing import put_integer
+from connectors.process.compiled import inner
+
+
+@inner
+def _envelope(data: Bytes, p: int, end: int, stack: Ints) -> tuple[int, int, int]:
+    """Return where the timestamp and the events of a payload begin, and how many values follow the events.
+
+    That number is -1 where what follows was skipped already, as a map's events may stand anywhere. Positions
+    of -1 give up.
+    """
+    ts = events = rest = -1
+    count, behind = length_at(data, p, end, 0x90, 0xDC)
+    if count >= 2:
+        ts = behind
+        events = skip(data, ts, end, stack)
+        rest = count - 2
+    elif count < 0:
+        count, p = length_at(data, p, end, 0x80, 0xDE)
+        for _ in range(count):
+            start, size = text_at(data, p, end)
+            if size < 0 or start != p + 1:
+                return -1, -1, -1
+            value = start + size
+            if is_text(data, p, end, K_TS):
+                if ts >= 0:
+                    return -1, -1, -1
+                ts = value
+            elif is_text(data, p, end, K_EVENTS):
+                if events >= 0:
+                    return -1, -1, -1
+                events = value
+            p = skip(data, value, end, stack)
+            if p < 0:
+                return -1, -1, -1
+    if (rest < 0 and p != end) or ts < 0 or events < 0:
+        return -1, -1, -1
+    # Eight bytes of a finite number.
+    if data[ts] != 0xCB or end - ts < 9 or (data[ts + 1] & 0x7F == 0x7F and data[ts + 2] & 0xF0 == 0xF0):
+        return -1, -1, -1
+    return ts, events, rest
+
+
+@inner
+def put_batch(
+    data: Bytes,
+    p: int,
+    end: int,
+    seq: int,
+    received_at: Bytes,
+    sessions: bool,
+    forms: Bytes,
+    media: Bytes,
+    fields: Ints,
+    stack: Ints,
+    out: Bytes,
+    limit: int,
+    o: int,
+) -> tuple[int, int]:
+    """Write one batch; return (where it ends in `out`, engine events), or (-1, 0)."""
+    if end - p > MAX_SCANNED_BYTES or limit - o < ROOM:
+        return -1, 0
+    ts, p, rest = _envelope(data, p, end, stack)
+    if ts < 0:
+        return -1, 0
+    count, p = length_at(data, p, end, 0x90, 0xDC)
+    if count < 0 or count > MAX_EVENTS:
+        return -1, 0
+    out[o] = 0x96
+    o = put_integer(seq, out, o + 1)
+    for i in range(9):
+        out[o + i] = data[ts + i]
+        out[o + 9 + i] = received_at[i]
+    o += 18
+    head = o
+    p, o, written = put_events(data, p, end, count, sessions, forms, media, fields, stack, out, limit, o + 3)
+    if p < 0 or limit - o < ROOM:
+        return -1, 0
+    for _ in range(rest):
+        p = skip(data, p, end, stack)
+        if p < 0:
+            return -1, 0
+    if rest >= 0 and p != end:
+        return -1, 0
+    out[head] = 0xDC
+    out[head + 1] = written >> 8
+    out[head + 2] = written & 0xFF
+    o = put_integer(count, out, o)
+    out[o] = 0xC2
+    return o + 1, count

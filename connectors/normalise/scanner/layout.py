@@ -1,0 +1,22 @@
+"""Types and bounds that all of the scanner shares."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+"""An array outside of `transcode`, inside it a pointer, which costs less to pass."""
+Ints = NDArray[np.int64]
+
+MAX_DEPTH: Final = 16
+"""Engines nest four deep."""
+MAX_EVENTS: Final = 0xFFFF
+MAX_RUN_BYTES: Final = 0xFFFF
+"""Packed hashes of one event: their length is written in two bytes."""
+MAX_SCANNED_BYTES: Final = 128 << 10
+"""The reference decoder takes larger payloads, so that what is written cannot exceed a record's bound."""
+ROOM: Final = 640
+"""Bytes that an event (without hashes and texts) or the frame of a batch takes at most."""

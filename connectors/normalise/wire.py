@@ -1,0 +1,35 @@
+"""Envelopes of batches, and what their events are made of before and after decoding.
+
+Token ids, salts and multimodal keys are never named where a map can skip them, and stay undecoded where a
+position must be kept.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Raw, Struct
+
+MAX_BLOCK_SIZE = (1 << 32) - 1
+MAX_GROUP_IDX = (1 << 16) - 1
+
+ABSENT = Raw()
+"""Stands for a field that the event does not have; no MessagePack value is empty."""
+
+Hash = int | bytes
+BlockSize = Annotated[int, Meta(ge=0, le=MAX_BLOCK_SIZE)]
+GroupIdx = Annotated[int, Meta(ge=0, le=MAX_GROUP_IDX)]
+
+
+class EnvelopeArray(Struct, array_like=True, gc=False):
+    """`[ts, events, data_parallel_rank, ...]`."""
+
+    ts: Raw
+    events: Raw
+
+
+class EnvelopeMap(Struct, gc=False):
+    """`{"ts": ..., "events": ..., ...}`."""
+
+    ts: Raw
+    events: Raw

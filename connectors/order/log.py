@@ -1,0 +1,244 @@
+"""What of one source goes into the log: its batches in order, and notices where something happened. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from connectors.normalise.columns import EVENTS, FINGERPRINT, PAYLOAD_BYTES, SEQ
+from connectors.normalise.normaliser import Normaliser
+from connectors.order.message import Message
+from connectors.order.runs import RunBuilder
+from connectors.order.sequence import SequencePosition, StoredPosition
+from connectors.sources import Source
+from schemas.events import Batch, Closed, Event, EventsRecord, Gap, Opened, Removed, Stored, Undecodable
+from schemas.reasons import ClosedReason, GapReason
+from schemas.settings import Connector
+
+if TYPE_CHECKING:
+    from connectors.normalise.scan import Scanned
+
+MAX_BATCH_BYTES = 3 << 20
+"""Packed size beyond which a batch is replaced by `frame_too_large`: 400,000 blocks in one engine step."""
+_LARGE_PAYLOAD_BYTES = 128 << 10
+"""From here on a batch is measured, not estimated: a small payload cannot grow beyond a record's bound."""
+_BATCH_BYTES = 40
+_STORED_BYTES = 90
+_REMOVED_BYTES = 30
+_NOTICE_BYTES = 80
+
+Observe = Callable[["Source", Event], None]
+"""Called with each Opened, Gap, Undecodable and Closed as it happens."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """What a stream has seen since the process started."""
+
+    batches: int = 0
+    replayed: int = 0
+    """Of the batches, those that came by replay."""
+    engine_events: int = 0
+    payload_bytes: int = 0
+    duplicates: int = 0
+    lost_batches: int = 0
+    restarts: int = 0
+    last_received_at: float = 0.0
+    """Connector clock, seconds since the epoch; 0 before the first batch."""
+    gaps_by_reason: Counter[str] = field(default_factory=Counter)
+    """By `schemas.reasons.GapReason`."""
+    undecodable: Counter[str] = field(default_factory=Counter)
+    """By `schemas.reasons.UndecodableReason`."""
+    asks: Counter[str] = field(default_factory=Counter)
+    """Replay requests that are over, by `connectors.order.asks.Outcome`."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Batches that came and were not taken, by `connectors.order.asks.LeftOut`."""
+
+    @property
+    def gaps(self) -> int:
+        """Gaps that are final."""
+        return sum(self.gaps_by_reason.values())
+
+
+class SourceLog:
+    """The records of one source. It decides nothing: whoever calls knows what is next, and what is lost.
+
+    The incarnation is the time of first contact in microseconds; the next life gets a greater one. `now` is
+    the time of a notice, and counts for the age of a run.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        settings: Connector,
+        observe: Observe | None,
+        resume: StoredPosition | None,
+        now: float,
+    ) -> None:
+        self.source = source
+        self.counts = StreamCounts()
+        self.normaliser = Normaliser(
+            max_frame_bytes=settings.max_frame_bytes, forward_session_ids=settings.forward_session_ids
+        )
+        self.runs = RunBuilder(
+            source, record_bytes=settings.record_bytes, linger_seconds=settings.linger_seconds
+        )
+        self.position: SequencePosition | None = None
+        """The last batch taken; None before the first one of an incarnation."""
+        self.newest_at = float("-inf")
+        """Engine time of the last batch taken, seconds since the epoch."""
+        self._observe = observe
+        self.begun = False
+        """Whether the log has something of the present incarnation."""
+        if resume is not None and resume.incarnation:
+            if resume.closed:
+                self.runs.incarnation = max(int(now * 1e6), resume.incarnation + 1)
+            else:
+                self.runs.incarnation = resume.incarnation
+                self.begun = True
+                if resume.seq is not None:
+                    self.position = SequencePosition(resume.seq, resume.fingerprint)
+
+    def take(self, message: Message, now: float, *, missing: GapReason, replayed: bool = False) -> None:
+        """Take a batch that is ahead of the position, or the first one of an incarnation.
+
+        The numbers between, if there are any, are lost for the reason `missing`. A payload that nobody can
+        understand is a notice and nothing else, and no news if it was passed over before.
+        """
+        seq, payload, received_at = message.seq, message.payload, message.received_at
+        batch = self.normaliser.normalise(payload, seq=seq, received_at=received_at, replayed=replayed)
+        position = self.position
+        if not understood(batch):
+            if not replayed or position is None or seq >= position.due:
+                self.notice(batch.events[0], now)
+            if position is not None:
+                position.pass_over(seq)
+            return
+        if position is None:
+            self.position = SequencePosition(seq, message.fingerprint)
+            self.notice(Opened(seq, seq == 0, self.source.endpoint), now)
+        else:
+            if seq > position.due:
+                self._lose(position.due, seq - 1, missing, now)
+            (position.advance_by_replay if replayed else position.advance)(seq, message.fingerprint)
+        self.counts.replayed += replayed
+        # It may have waited, and others that came after it were taken before.
+        received_at = max(self.counts.last_received_at, received_at)
+        self.took(1, batch.engine_events, len(payload), received_at, batch.ts)
+        self.runs.add(batch, self.size(batch, len(payload)), now, message.fingerprint)
+
+    def take_scanned(
+        self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
+    ) -> None:
+        """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation."""
+        columns = scanned.columns[:, first:end]
+        position.advance_all(columns[SEQ], columns[FINGERPRINT])
+        self.took(
+            end - first,
+            int(columns[EVENTS].sum()),
+            int(columns[PAYLOAD_BYTES].sum()),
+            received_at,
+            scanned.published_at(end - 1),
+        )
+        self.runs.add_scanned(scanned, first, end, received_at)
+
+    def took(
+        self,
+        batches: int,
+        engine_events: int,
+        payload_bytes: int,
+        received_at: float,
+        published_at: float,
+    ) -> None:
+        """Count batches that were taken, and remember when the engine published the last of them."""
+        counts = self.counts
+        counts.batches += batches
+        counts.engine_events += engine_events
+        counts.payload_bytes += payload_bytes
+        counts.last_received_at = received_at
+        self.newest_at = published_at
+
+    def repeated(self) -> None:
+        """Count a batch that was taken before."""
+        self.counts.duplicates += 1
+        self.runs.duplicates += 1
+
+    def end(self, reason: ClosedReason, now: float) -> None:
+        """End the incarnation, if the log has something of it; what comes next belongs to another one."""
+        if self.begun:
+            self.counts.restarts += reason == "restarted"
+            self.notice(Closed(reason), now)
+            # Greater, even if the clock was set back.
+            self.runs.incarnation = max(int(now * 1e6), self.runs.incarnation + 1)
+        self.begun = False
+        self.position = None
+        self.newest_at = float("-inf")
+
+    def notice(self, event: Event, now: float) -> None:
+        """Put a notice into the stream, behind what was taken."""
+        if not self.runs.incarnation:
+            self.runs.incarnation = max(int(now * 1e6), 1)
+        self.begun = True
+        if isinstance(event, Undecodable):
+            self.counts.undecodable[event.reason] += event.count
+        if self._observe is not None:
+            self._observe(self.source, event)
+        self.runs.add(Batch(None, now, now, [event]), _BATCH_BYTES + _NOTICE_BYTES, now)
+
+    def size(self, batch: Batch, payload_bytes: int) -> int:
+        """Return about how many bytes a batch takes in a record; counts its Undecodables by the way."""
+        if payload_bytes > _LARGE_PAYLOAD_BYTES and len(_encode(batch)) > MAX_BATCH_BYTES:
+            batch.events = [Undecodable("frame_too_large", batch.seq)]
+        size = _BATCH_BYTES
+        for event in batch.events:
+            if isinstance(event, Removed):
+                size += _REMOVED_BYTES + len(event.hashes)
+            elif isinstance(event, Stored):
+                size += _STORED_BYTES + len(event.hashes)
+            else:
+                size += _NOTICE_BYTES
+                if isinstance(event, Undecodable):
+                    self.counts.undecodable[event.reason] += event.count
+                    if self._observe is not None:
+                        self._observe(self.source, event)
+        return size
+
+    def understands(self, message: Message) -> bool:
+        """Tell whether a payload is a batch at all: what is not decides nothing."""
+        return understood(self._look(message))
+
+    def is_past(self, message: Message) -> bool:
+        """Tell whether a batch is older than the last one taken, by the engine's clock."""
+        batch = self._look(message)
+        return understood(batch) and batch.ts < self.newest_at
+
+    def taken(self) -> list[EventsRecord]:
+        """Return the records that were closed since the last call, in order."""
+        closed = self.runs.take_closed()
+        for record in closed:
+            record.engine = self.normaliser.engine
+            record.wire_era = self.normaliser.wire_era
+            record.may_reannounce = self.normaliser.may_reannounce
+        return closed
+
+    def _look(self, message: Message) -> Batch:
+        return self.normaliser.normalise(message.payload, seq=message.seq, received_at=message.received_at)
+
+    def _lose(self, first: int, last: int, reason: GapReason, now: float) -> None:
+        self.counts.gaps_by_reason[reason] += 1
+        self.counts.lost_batches += last - first + 1
+        self.notice(Gap(first, last, reason), now)
+
+
+def understood(batch: Batch) -> bool:
+    """Tell whether a payload was a batch at all, however bad its events."""
+    if batch.engine_events or len(batch.events) != 1:
+        return True
+    only = batch.events[0]
+    return not isinstance(only, Undecodable) or only.reason == "bad_timestamp"

@@ -1,0 +1,63 @@
+"""When an engine may be asked again: soon after an answer that helped, ever later after others. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from connectors.process.backoff import Backoff
+
+UNANSWERED_ASKS = 2
+"""Asks without an answer after which live messages do not wait any longer."""
+FRUITLESS = Backoff(first=0.1, longest=60.0)
+"""Pauses after answers that did not help."""
+UNANSWERED = Backoff(first=5.0, longest=60.0)
+"""Pauses after asks without an answer."""
+
+
+class Pacing:
+    """How the asks of one source ended, and the pause before the next."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._next_ask_at = 0.0
+        self._fruitless = 0
+        """Answers in a row that did not help messages that wait."""
+        self.unanswered = 0
+        """Asks in a row without an answer."""
+        self._unanswered_live = 0
+
+    @property
+    def paused(self) -> bool:
+        """Whether the engine is left alone for now."""
+        return self._clock() < self._next_ask_at
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether live messages have waited for answers long enough."""
+        return self._unanswered_live >= UNANSWERED_ASKS
+
+    def hurry(self) -> None:
+        """The engine is there: what it did not answer before, it may answer now."""
+        if not self._fruitless and not self.hopeless:
+            self._next_ask_at = 0.0
+
+    def answered(self, *, progress: bool, waiting: bool) -> None:
+        """Note an answer; `waiting` tells whether live messages wait for more."""
+        self.unanswered = self._unanswered_live = 0
+        self._fruitless = 0 if progress else self._fruitless + waiting
+        self._pause(FRUITLESS.pause(self._fruitless))
+
+    def not_answered(self, *, waiting: bool) -> None:
+        """Note an ask that nobody answered."""
+        self.unanswered += 1
+        self._unanswered_live += waiting
+        at_once = waiting and not self.hopeless
+        self._pause(UNANSWERED.pause(0 if at_once else self.unanswered))
+
+    def begin_anew(self) -> None:
+        """Another life of the engine: what the last one did not answer says nothing of it."""
+        self.unanswered = self._unanswered_live = 0
+        self._next_ask_at = 0.0
+
+    def _pause(self, seconds: float) -> None:
+        self._next_ask_at = self._clock() + seconds

@@ -1,0 +1,156 @@
+"""Collect consecutive batches of one source into runs, the records of `kvlens.events.v1`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from connectors.normalise.columns import END, FINGERPRINT, SEQ, START
+from connectors.order.records import PackedRecord
+from connectors.sources import Source
+from schemas.events import Batch, Closed, EventsRecord
+
+if TYPE_CHECKING:
+    from connectors.normalise.scan import Scanned
+
+MAX_RUN_BYTES = 5 << 20
+"""A run never grows beyond this by adding to it; with JSON's overhead it stays below the topic's 8 MB."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Encoded batches."""
+
+    count: int
+    data: bytes
+
+
+class RunBuilder:
+    """The open run of one source; closed by size, by age, by a new incarnation or by a flush.
+
+    `record_bytes` and `linger_seconds` are those of `schemas.settings.Connector`. Times are seconds of one
+    clock, the caller's.
+    """
+
+    def __init__(self, source: Source, *, record_bytes: int, linger_seconds: float) -> None:
+        self._source = source
+        self._record_bytes = record_bytes if linger_seconds > 0 else 1
+        self._linger_seconds = linger_seconds
+        self._batches: list[Batch | _Encoded] = []
+        self._packed = False
+        self._bytes = 0
+        self._opened_at = 0.0
+        self._first_seq: int | None = None
+        self._last_seq: int | None = None
+        self._last_fingerprint = 0
+        self._closed: list[EventsRecord] = []
+        self._incarnation = 0
+        self.duplicates = 0
+        """Repeated batches that were dropped; the next record reports them."""
+
+    @property
+    def incarnation(self) -> int:
+        """What the open run belongs to; 0 until set."""
+        return self._incarnation
+
+    @incarnation.setter
+    def incarnation(self, incarnation: int) -> None:
+        self.flush()
+        self._incarnation = incarnation
+
+    @property
+    def deadline(self) -> float | None:
+        """When the open run is due; None when there is none."""
+        return self._opened_at + self._linger_seconds if self._batches else None
+
+    def add(self, batch: Batch, size: int, now: float, fingerprint: int = 0) -> None:
+        """Append a batch, with its payload's fingerprint, or a notice; `size` is about its packed bytes."""
+        if self._packed and batch.events and isinstance(batch.events[-1], Closed):
+            self.flush()
+        self._append(batch, size, now)
+        seq = batch.seq
+        if seq is not None:
+            if self._first_seq is None:
+                self._first_seq = seq
+            self._last_seq = seq
+            self._last_fingerprint = fingerprint
+        if self._bytes >= self._record_bytes:
+            self.flush()
+
+    def add_scanned(self, scanned: Scanned, first: int, end: int, now: float) -> None:
+        """Append the batches of payloads `first` to `end` (exclusive), all of which are done."""
+        columns = scanned.columns
+        ends = columns[END, first:end]
+        while first < end:
+            start = int(columns[START, first])
+            # The one that reaches the size is the last one of its run, as in `add`.
+            full = int(np.searchsorted(ends, start + self._record_bytes - self._bytes)) + 1
+            count = min(full, len(ends))
+            last = first + count - 1
+            data = scanned.encoded[start : int(ends[count - 1])].tobytes()
+            self._append(_Encoded(count, data), len(data), now)
+            self._packed = True
+            if self._first_seq is None:
+                self._first_seq = int(columns[SEQ, first])
+            self._last_seq = int(columns[SEQ, last])
+            self._last_fingerprint = int(columns[FINGERPRINT, last])
+            if self._bytes >= self._record_bytes:
+                self.flush()
+            first, ends = last + 1, ends[count:]
+
+    def _append(self, batch: Batch | _Encoded, size: int, now: float) -> None:
+        if self._bytes and self._bytes + size > MAX_RUN_BYTES:
+            self.flush()
+        if not self._batches:
+            self._opened_at = now
+        self._batches.append(batch)
+        self._bytes += size
+
+    def close_due(self, now: float) -> None:
+        """Close the run whose time has come; a clock that was set back does not make it wait longer."""
+        if self._batches and not self._opened_at <= now < self._opened_at + self._linger_seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Close the open run, if there is one."""
+        if not self._batches:
+            return
+        source = self._source
+        record = EventsRecord(
+            replica=source.replica,
+            model=source.model,
+            hash_domain=source.hash_domain,
+            dp_rank=source.dp_rank,
+            incarnation=self._incarnation,
+            batches=[batch for batch in self._batches if isinstance(batch, Batch)],
+            first_seq=self._first_seq,
+            last_seq=self._last_seq,
+            tenant=source.tenant,
+            duplicates=self.duplicates,
+            last_fingerprint=self._last_fingerprint,
+        )
+        self._closed.append(self._with_packed_batches(record) if self._packed else record)
+        self._batches = []
+        self._packed = False
+        self._bytes = 0
+        self._first_seq = self._last_seq = None
+        self._last_fingerprint = 0
+        self.duplicates = 0
+
+    def _with_packed_batches(self, record: EventsRecord) -> PackedRecord:
+        count = sum(batch.count if isinstance(batch, _Encoded) else 1 for batch in self._batches)
+        parts = [batch.data if isinstance(batch, _Encoded) else _encode(batch) for batch in self._batches]
+        fields = {name: getattr(record, name) for name in record.__struct_fields__}
+        # An array of `count` entries.
+        fields["batches"] = msgspec.Raw(b"".join([b"\xdd", count.to_bytes(4, "big"), *parts]))
+        return PackedRecord(**fields)
+
+    def take_closed(self) -> list[EventsRecord]:
+        """Return the runs closed since the last call, in order."""
+        closed, self._closed = self._closed, []
+        return closed

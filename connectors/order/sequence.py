@@ -1,0 +1,153 @@
+"""Decide what a sequence number means for a source: new, duplicate, gap or restart."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+RECENT_BATCHES = 256
+"""How far back a repeated batch is recognised; older numbers can only be those of a new life."""
+MAX_REPLAYED = 1 << 20
+"""Replayed batches that are recognised when they come live, too; engines buffer 10,000 by default."""
+_FINGERPRINT_BYTES = 64
+
+
+def fingerprint_of(payload: bytes) -> int:
+    """Return a 32-bit fingerprint of a batch, equal in every process.
+
+    It covers the length and the first 64 bytes: those hold the time of publication, which tells batches
+    of two lives with one number apart.
+    """
+    return crc32(payload[:_FINGERPRINT_BYTES], len(payload))
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """The batch that was due, or one that had been passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A batch that was taken before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """New, but `first`..`last` (inclusive) are missing before it."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The first batch that we see of a new life of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPosition:
+    """Where a source is in the log, as a connector that starts knows it."""
+
+    incarnation: int
+    """Last incarnation published."""
+    seq: int | None = None
+    """Last sequence number published of it; None when there is none."""
+    fingerprint: int = 0
+    """Fingerprint of that batch."""
+    closed: bool = False
+    """The incarnation was ended: what comes is another one."""
+
+
+Decision = New | Duplicate | Gap | Restart
+
+NEW = New()
+DUPLICATE = Duplicate()
+RESTART = Restart()
+
+
+class SequencePosition:
+    """The last batch taken of one incarnation and the fingerprints of those that may come again."""
+
+    __slots__ = ("_recent", "_replayed", "_replayed_first", "due", "fingerprint", "last")
+
+    def __init__(self, seq: int, fingerprint: int) -> None:
+        self.last = seq
+        """Sequence number of the last batch taken."""
+        self.fingerprint = fingerprint
+        """Its fingerprint."""
+        self.due = seq + 1
+        """The number to come: `last + 1`, or further where the numbers between were passed over."""
+        self._recent: list[tuple[int, int] | None] = [None] * RECENT_BATCHES
+        self._recent[seq % RECENT_BATCHES] = (seq, fingerprint)
+        self._replayed_first = 0
+        self._replayed = array("I")
+
+    def advance(self, seq: int, fingerprint: int) -> None:
+        """Take batch `seq`, which must be greater than `last`."""
+        self.last = seq
+        self.fingerprint = fingerprint
+        if seq >= self.due:
+            self.due = seq + 1
+        self._recent[seq % RECENT_BATCHES] = (seq, fingerprint)
+
+    def advance_all(self, seqs: NDArray[np.int64], fingerprints: NDArray[np.int64]) -> None:
+        """Take consecutive batches, the first of which is due."""
+        recent = zip(seqs[-RECENT_BATCHES:].tolist(), fingerprints[-RECENT_BATCHES:].tolist(), strict=True)
+        for seq, fingerprint in recent:
+            self._recent[seq % RECENT_BATCHES] = (seq, fingerprint)
+        self.last, self.fingerprint = seq, fingerprint
+        self.due = seq + 1
+
+    def advance_by_replay(self, seq: int, fingerprint: int) -> None:
+        """Take a replayed batch; it may come live, too, from a queue that holds many thousand messages."""
+        if self.last + 1 != self._replayed_first + len(self._replayed) or (
+            seq - self._replayed_first >= MAX_REPLAYED
+        ):
+            self._replayed_first = seq
+            self._replayed = array("I")
+        missing = seq - self._replayed_first - len(self._replayed)
+        self._replayed.extend(array("I", bytes(missing * self._replayed.itemsize)))
+        self._replayed.append(fingerprint)
+        self.advance(seq, fingerprint)
+
+    def pass_over(self, seq: int) -> None:
+        """Go past batch `seq`, which came but nobody could understand.
+
+        It is no gap if the stream goes on behind it, and new if it comes again and can be understood.
+        """
+        if seq == self.due:
+            self.due += 1
+
+    def taken(self, seq: int, fingerprint: int) -> bool:
+        """Tell whether this very batch is among the recent or the replayed ones."""
+        if self._recent[seq % RECENT_BATCHES] == (seq, fingerprint):
+            return True
+        index = seq - self._replayed_first
+        return 0 <= index < len(self._replayed) and self._replayed[index] == fingerprint
+
+    def contradicts(self, seq: int, fingerprint: int) -> bool:
+        """Tell whether another batch than this one is remembered by its number."""
+        recent = self._recent[seq % RECENT_BATCHES]
+        return recent is not None and recent[0] == seq and recent[1] != fingerprint
+
+    def forget_replayed(self) -> None:
+        """Forget what was replayed if the live stream is further on: it does not come any more."""
+        if self._replayed and self.last >= self._replayed_first + len(self._replayed):
+            self._replayed = array("I")
+
+
+def decide(position: SequencePosition, seq: int, fingerprint: int) -> Decision:
+    """Return what batch `seq` with this fingerprint is to a source at `position`, which does not change.
+
+    Total: every number gets a decision. A number that is not ahead is a duplicate only if that very batch
+    was taken recently; otherwise the engine has started to count anew.
+    """
+    if seq > position.due:
+        return Gap(position.due, seq - 1)
+    if seq > position.last:
+        return NEW
+    return DUPLICATE if position.taken(seq, fingerprint) else RESTART

@@ -1,0 +1,244 @@
+"""One event stream of one engine: raw frames in, runs of normalised batches out. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from connectors.frames.bundle import Bundle
+from connectors.frames.framing import MAX_SEQUENCE, SEQUENCE_BYTES, Frames
+from connectors.order.asks import Ask, Outcome
+from connectors.order.backlog import Backlog, BacklogBudget
+from connectors.order.log import Observe, SourceLog, StreamCounts, understood
+from connectors.order.message import Message
+from connectors.order.recovery import Recovery
+from connectors.order.sequence import SequencePosition, StoredPosition, fingerprint_of
+from connectors.sources import Source
+from schemas.events import Event, EventsRecord, Undecodable
+from schemas.reasons import ClosedReason
+from schemas.settings import Connector
+
+if TYPE_CHECKING:
+    from connectors.normalise.scan import Scanned
+
+
+class SourceStream:
+    """Turns the messages of one source, in the order they came, and the replays it asks for into records.
+
+    Batches leave in the order of their numbers. While something before them is missing and can be asked for,
+    live messages wait. Most methods return the records that they closed, in order, usually none.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        settings: Connector,
+        clock: Callable[[], float],
+        observe: Observe | None = None,
+        resume: StoredPosition | None = None,
+        budget: BacklogBudget | None = None,
+    ) -> None:
+        """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
+
+        `resume` is where the log ends for this source; `budget` is shared with other streams.
+        """
+        self.source = source
+        self._clock = clock
+        self._settings = settings
+        self._log = SourceLog(source, settings, observe, resume, clock())
+        self._recovery = Recovery(
+            self._log,
+            Backlog(budget or BacklogBudget(settings.backlog_bytes)),
+            replay=source.replay_endpoint is not None,
+            clock=clock,
+        )
+        self._began_at = clock()
+        self._live_at = 0.0
+        self._connected_at = 0.0
+
+    @property
+    def counts(self) -> StreamCounts:
+        """What the stream has seen since the process started."""
+        return self._log.counts
+
+    @property
+    def position(self) -> SequencePosition | None:
+        """The last batch taken; None before the first one of an incarnation."""
+        return self._log.position
+
+    @property
+    def incarnation(self) -> int:
+        """The current incarnation; 0 before anything is known of the source."""
+        return self._log.runs.incarnation
+
+    @property
+    def ask(self) -> Ask | None:
+        """The replay to ask the engine for now; None when nothing is wanted, or an ask is on its way."""
+        return self._recovery.ask
+
+    @property
+    def enough(self) -> bool:
+        """Whether the rest of the answer is of no use."""
+        return self._recovery.enough
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is known to be missing that the engine, as far as it answers, can still bring."""
+        return self._recovery.settled
+
+    @property
+    def answered_at(self) -> float:
+        """When the engine answered a replay request last; 0 for never."""
+        return self._recovery.answered_at
+
+    def readdress(self, source: Source) -> None:
+        """Go on with the same engine at other addresses."""
+        self.source = source
+        self._recovery.replay = source.replay_endpoint is not None
+
+    def feed(self, frames: Frames, received_at: float) -> list[EventsRecord]:
+        """Take one message."""
+        return self.feed_all((frames,), received_at)
+
+    def feed_all(self, messages: Iterable[Frames], received_at: float) -> list[EventsRecord]:
+        """Take messages that came together; a bundle's well-formed ones leave as packed records.
+
+        Never raises for what an engine sends. A payload that nobody can understand is a notice in the
+        stream, whatever its number, and decides nothing: neither gap nor restart rests on it.
+        """
+        self._live_at = received_at
+        if isinstance(messages, Bundle):
+            self._take_bundle(messages, received_at)
+        else:
+            self._take_each(messages, received_at)
+        return self._log.taken()
+
+    def _take_bundle(self, messages: Bundle, received_at: float) -> None:
+        """Take unbroken stretches of well-formed batches at once, and what is between them one by one."""
+        log = self._log
+        scanned: Scanned | None = None
+        at = 0
+        while at < len(messages):
+            if self._recovery.holding:
+                self._take_each((messages[i] for i in range(at, len(messages))), received_at)
+                return
+            if log.position is not None:
+                scanned = scanned or log.normaliser.scan(messages, received_at)
+                end = scanned.stretch(at, log.position.due)
+                if end > at:
+                    log.take_scanned(log.position, scanned, at, end, received_at)
+                    at = end
+                    continue
+            self._take_each((messages[at],), received_at)
+            at += 1
+
+    def _take_each(self, messages: Iterable[Frames], received_at: float) -> None:
+        recovery = self._recovery
+        rest = iter(messages)
+        while not recovery.holding:
+            other = self._take_due(rest, received_at)
+            if other is None:
+                return
+            recovery.hold(self._checked(iter((other,)), received_at), received_at)
+        recovery.hold(self._checked(rest, received_at), received_at)
+
+    def _take_due(self, messages: Iterator[Frames], received_at: float) -> Frames | None:
+        """Take messages as long as each is the next batch; return the first that is not, None at the end."""
+        log = self._log
+        normalise, add = log.normaliser.normalise, log.runs.add
+        position = log.position
+        due = -1 if position is None else position.due
+        batches = engine_events = payload_bytes = 0
+        published_at = log.newest_at
+        other: Frames | None = None
+        for frames in messages:
+            if len(frames) != 3 or len(frames[1]) != SEQUENCE_BYTES:
+                self._refuse(frames, received_at)
+                continue
+            payload = frames[2]
+            seq = int.from_bytes(frames[1], "big")
+            if position is None or seq != due:
+                other = frames
+                break
+            batch = normalise(payload, seq=seq, received_at=received_at)
+            if not batch.engine_events and not understood(batch):
+                log.notice(batch.events[0], received_at)
+                position.pass_over(seq)
+                due = position.due
+                continue
+            fingerprint = fingerprint_of(payload)
+            position.advance(seq, fingerprint)
+            due = seq + 1
+            batches += 1
+            engine_events += batch.engine_events
+            payload_bytes += len(payload)
+            published_at = batch.ts
+            add(batch, log.size(batch, len(payload)), received_at, fingerprint)
+        if batches:
+            log.took(batches, engine_events, payload_bytes, received_at, published_at)
+        return other
+
+    def asked(self) -> None:
+        """The request of `ask` is on its way; `replay_ended` must follow, sooner or later."""
+        self._recovery.asked()
+
+    def replayed(self, batches: Iterable[tuple[int, bytes]], received_at: float) -> list[EventsRecord]:
+        """Take a part of the answer: (sequence number, payload) in the order they came."""
+        self._recovery.answered(batches, received_at)
+        return self._log.taken()
+
+    def replay_ended(self, outcome: Outcome, now: float) -> list[EventsRecord]:
+        """The answer is over."""
+        self._recovery.ended(outcome, now)
+        return self._log.taken()
+
+    def look(self, now: float, *, connected: bool) -> list[EventsRecord]:
+        """Look, about once a second, whether the end of the stream is missing, and whether it is silent.
+
+        `connected`: whether the event stream is, as far as the socket knows.
+        """
+        recovery, log = self._recovery, self._log
+        if connected:
+            self._connected_at = now
+        if now - max(self._live_at, recovery.ended_at) >= self._settings.tail_seconds:
+            recovery.want()
+        heard_at = max(self._live_at, recovery.answered_at, self._connected_at, self._began_at)
+        if log.position is not None and now - heard_at >= self._settings.silent_seconds:
+            recovery.silenced(now)
+        if log.position is not None:
+            log.position.forget_replayed()
+        return log.taken()
+
+    def note(self, event: Event, at: float) -> list[EventsRecord]:
+        """Put a notice of the connector's own into the stream."""
+        self._log.notice(event, at)
+        return self._log.taken()
+
+    def due(self, now: float) -> list[EventsRecord]:
+        """Return the open run if its time has come."""
+        self._log.runs.close_due(now)
+        return self._log.taken()
+
+    def flush(self) -> list[EventsRecord]:
+        """Return the open run. What waits for a replay is not in it: a later start asks for it again."""
+        self._log.runs.flush()
+        return self._log.taken()
+
+    def close(self, reason: ClosedReason) -> list[EventsRecord]:
+        """End the incarnation, if there is one, with a `Closed`; the next batch would begin another."""
+        self._log.end(reason, self._clock())
+        return self._log.taken()
+
+    def _checked(self, messages: Iterator[Frames], received_at: float) -> Iterator[Message]:
+        for frames in messages:
+            if len(frames) != 3 or len(frames[1]) != SEQUENCE_BYTES:
+                self._refuse(frames, received_at)
+                continue
+            seq = int.from_bytes(frames[1], "big")
+            if seq >= MAX_SEQUENCE:
+                self._refuse(frames, received_at)
+                continue
+            yield Message(seq, fingerprint_of(frames[2]), frames[2], received_at)
+
+    def _refuse(self, frames: Frames, received_at: float) -> None:
+        self._log.notice(Undecodable("frame_count" if len(frames) != 3 else "bad_seq"), received_at)

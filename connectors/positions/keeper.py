@@ -1,0 +1,228 @@
+"""Where the sources of a connector continue after a restart: read at the start, written while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.topics import partition_of, topic_name
+from connectors.order.records import Mention
+from connectors.positions.ledger import Ledger
+from connectors.positions.reader import PositionReader, PositionsUnreadable, ReaderTelemetry, Topic
+from connectors.process.stopping import ended
+from connectors.sources import Source, SourceKey, SourcesNotAdded
+from schemas.positions import PositionRecord, position_key
+from schemas.settings import Kafka
+
+WRITE_SECONDS = 1.0
+"""Positions that moved are written this often."""
+REFRESH_EVERY = 10
+"""Every so many rounds all positions are written, so that none points far back, even of an idle source."""
+OWNERS_EVERY = 6
+"""Every so many refreshes, look for other connectors that wrote positions of our sources since the last."""
+WRITE_TIMEOUT_SECONDS = 30.0
+
+
+class PositionsUnwritable(SourcesNotAdded):
+    """Kafka does not take the start positions of a successor."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(topic, reason)
+        self.topic = topic
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"cannot write positions to topic {self.topic} ({self.reason}); the connector needs Write on it"
+        )
+
+
+class PositionsTelemetry(ReaderTelemetry, Protocol):
+    """Where the positions tell what happens."""
+
+    def positions_loaded(self, sources: int, known: int) -> None: ...
+    def positions_not_written(self, reason: str) -> None: ...
+    def source_contested(self, replica: str, dp_rank: int, connector: str) -> None: ...
+
+
+class Log(Protocol):
+    """What writes to Kafka, as far as it is needed here."""
+
+    topic: str
+
+    @property
+    def partitions(self) -> int: ...
+    def is_idle(self, partition: int) -> bool: ...
+    async def partitions_of(self, topic: str) -> int: ...
+    async def write(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None: ...
+
+
+class Positions:
+    """The positions of one connector's sources.
+
+    `resume` gives a start position that is exact: the stored one, moved by what the events topic holds
+    behind it. While the connector runs, what Kafka acknowledges is written about once a second.
+    """
+
+    def __init__(self, settings: Kafka, log: Log, telemetry: PositionsTelemetry) -> None:
+        self.topic = topic_name(settings, "positions")
+        self._kafka = settings
+        self._log = log
+        self._telemetry = telemetry
+        self._ledger = Ledger(secrets.token_hex(4))
+        self._partitions = 0
+        self._reader: PositionReader | None = None
+        self._reading = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        self.task: asyncio.Task[None] | None = None
+        """Runs from the start to the stop."""
+
+    async def start(self) -> None:
+        """Connect, when the log has been; raises TopicMissing, PositionsUnreadable, CertificateUnreadable."""
+        self._partitions = await self._log.partitions_of(self.topic)
+        reader = PositionReader(
+            self._kafka,
+            events=Topic(self._log.topic, self._log.partitions),
+            positions=Topic(self.topic, self._partitions),
+            telemetry=self._telemetry,
+        )
+        await reader.start()
+        self._reader = reader
+        self.task = asyncio.create_task(self._keep(reader), name="positions")
+
+    async def resume(self, sources: Iterable[Source]) -> dict[SourceKey, PositionRecord]:
+        """Return where these sources stand, and keep their positions from now on.
+
+        `incarnation` is 0 for a source that is not known. Raises PositionsUnreadable, PositionsUnwritable;
+        the call may be repeated.
+        """
+        wanted = list(sources)
+        if self._reader is None:
+            raise RuntimeError("resume before the start")
+        # What was acknowledged before, of sources that come back, has to be found.
+        await self._write(self._ledger.take())
+        async with self._reading:
+            stored = await self._reader.stored()
+            ends = await self._reader.ends()
+            found = {source.key: stored[source.key] for source in wanted if source.key in stored}
+            usable = [item for item in found.values() if self._usable(item.position, ends)]
+            await self._reader.follow(usable, ends)
+        positions = {}
+        for source in wanted:
+            partition = partition_of(source.replica, self._log.partitions)
+            position = PositionRecord(*source.key, partition=partition, offset=-1)
+            if source.key in found:
+                position = found[source.key].position
+                position.partition = partition
+            position.offset = ends[partition] - 1
+            positions[source.key] = position
+        self._ledger.begin(msgspec.structs.replace(position) for position in positions.values())
+        # Whatever is published of these sources from here on is where a successor looks for it.
+        try:
+            await self._send(self._ledger.take())
+        except KAFKA_FAILURES as error:
+            raise PositionsUnwritable(self.topic, failure_reason(error)) from error
+        self._telemetry.positions_loaded(len(wanted), len(usable))
+        return positions
+
+    def acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
+        """Records are in the events topic: see `connectors.publish.publisher.Acknowledged`."""
+        self._ledger.acknowledged(partition, offset, mentions)
+
+    def forget(self, source: SourceKey) -> None:
+        """Keep the position of a removed source no longer than until its end is written."""
+        self._ledger.forget(source)
+
+    async def stop(self, seconds: float) -> None:
+        """Write what has moved, within `seconds`, and disconnect."""
+        if self.task is not None:
+            await ended(self.task)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._write(self._ledger.take()), seconds)
+        if self._reader is not None:
+            await self._reader.stop()
+
+    async def _keep(self, reader: PositionReader) -> None:
+        """Write positions, for ever."""
+        round_number = 0
+        looked_to: dict[int, int] = {}
+        while True:
+            await asyncio.sleep(WRITE_SECONDS)
+            round_number += 1
+            if round_number % REFRESH_EVERY:
+                await self._write(self._ledger.take())
+                continue
+            try:
+                async with self._reading:
+                    await self._account(reader)
+                    looking = round_number // REFRESH_EVERY % OWNERS_EVERY == 0
+                    others, looked_to = await reader.written_since(looked_to if looking else {})
+            except PositionsUnreadable as error:
+                self._telemetry.positions_not_written(str(error))
+            else:
+                self._notice_others(others)
+            await self._write(self._ledger.take(everything=True))
+
+    async def _account(self, reader: PositionReader) -> None:
+        """Move the offsets of idle partitions to their ends: what is there now is not ours.
+
+        Others may write to a partition while our sources in it are idle, and a successor should not have
+        to read all that.
+        """
+        idle = {partition for partition in self._ledger.partitions if self._log.is_idle(partition)}
+        if idle:
+            ends = await reader.ends()
+            for partition in idle:
+                # Whatever was added and acknowledged meanwhile has been told.
+                if self._log.is_idle(partition):
+                    self._ledger.account(partition, ends[partition] - 1)
+
+    def _notice_others(self, positions: Sequence[PositionRecord]) -> None:
+        """Report our sources whose positions another connector writes as well."""
+        for position in positions:
+            source = (position.replica, position.dp_rank)
+            if position.connector != self._ledger.connector and source in self._ledger:
+                self._telemetry.source_contested(*source, position.connector)
+
+    def _usable(self, position: PositionRecord, ends: dict[int, int]) -> bool:
+        """Tell whether a position can be one of the log as it is: a topic made anew has other offsets.
+
+        If not, what follows is a new incarnation.
+        """
+        partition = partition_of(position.replica, self._log.partitions)
+        if position.partition == partition and position.offset < ends[partition]:
+            return True
+        position.closed = True
+        self._telemetry.position_unusable(f"{position.replica}/{position.dp_rank}", "ahead_of_log")
+        return False
+
+    async def _write(self, positions: Sequence[PositionRecord]) -> None:
+        """Write positions; what fails is told and due again."""
+        try:
+            await self._send(positions)
+        except KAFKA_FAILURES as error:
+            self._telemetry.positions_not_written(failure_reason(error))
+
+    async def _send(self, positions: Sequence[PositionRecord]) -> None:
+        """Write positions, and return when that is acknowledged; what fails is due again."""
+        by_partition: dict[int, list[tuple[bytes, bytes]]] = {}
+        for position in positions:
+            key = position_key(position.replica, position.dp_rank)
+            partition = partition_of(key.decode(), self._partitions)
+            by_partition.setdefault(partition, []).append((key, msgspec.msgpack.encode(position)))
+        try:
+            async with self._writing:
+                for partition, records in by_partition.items():
+                    await asyncio.wait_for(
+                        self._log.write(self.topic, partition, records), WRITE_TIMEOUT_SECONDS
+                    )
+        except BaseException:
+            self._ledger.unwritten(positions)
+            raise
+        self._ledger.written(positions)

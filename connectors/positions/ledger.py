@@ -1,0 +1,101 @@
+"""Where each source is in the events topic: what a record says of it, and what has to be written. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from connectors.order.records import Mention
+from connectors.sources import SourceKey
+from schemas.positions import PositionRecord
+
+
+def advance(position: PositionRecord, mention: Mention) -> None:
+    """Move a position by the next record of its source in the log.
+
+    A record that is there twice, or of a past incarnation, moves nothing.
+    """
+    if mention.incarnation < position.incarnation:
+        return
+    if mention.incarnation > position.incarnation:
+        position.incarnation, position.closed = mention.incarnation, False
+        position.seq, position.fingerprint = None, 0
+    if mention.seq is not None and (position.seq is None or mention.seq > position.seq):
+        position.seq, position.fingerprint = mention.seq, mention.fingerprint
+    position.closed = position.closed or mention.closed
+
+
+class Ledger:
+    """The positions of the sources of one connector as Kafka has acknowledged them."""
+
+    def __init__(self, connector: str) -> None:
+        """`connector` is the name that the positions are signed with."""
+        self.connector = connector
+        self._positions: dict[SourceKey, PositionRecord] = {}
+        self._accounted: dict[int, int] = {}
+        self._changed: set[SourceKey] = set()
+        self._leaving: set[SourceKey] = set()
+
+    def __contains__(self, source: SourceKey) -> bool:
+        return source in self._positions
+
+    @property
+    def partitions(self) -> set[int]:
+        """Partitions of the events topic that hold a source."""
+        return {position.partition for position in self._positions.values()}
+
+    def begin(self, positions: Iterable[PositionRecord]) -> None:
+        """Take over sources where they stand; each is due to be written."""
+        for position in positions:
+            source = (position.replica, position.dp_rank)
+            self._positions[source] = position
+            self._leaving.discard(source)
+            self._changed.add(source)
+
+    def forget(self, source: SourceKey) -> None:
+        """Drop a source as soon as it is written that its incarnation, if it has one, is closed."""
+        if source in self._positions:
+            self._leaving.add(source)
+            self._changed.add(source)
+
+    def acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
+        """Records are in the log, the last one at `offset`; a negative one is unknown.
+
+        Report the records of a partition in offset order.
+        """
+        for mention in mentions:
+            position = self._positions.get(mention.source)
+            if position is not None:
+                advance(position, mention)
+                self._changed.add(mention.source)
+        self.account(partition, offset)
+
+    def account(self, partition: int, offset: int) -> None:
+        """All our records up to `offset` have been reported."""
+        if offset > self._accounted.get(partition, -1):
+            self._accounted[partition] = offset
+
+    def take(self, *, everything: bool = False) -> list[PositionRecord]:
+        """Return copies of the positions to write: those that changed since the last call, or all."""
+        sources = self._positions.keys() if everything else self._changed & self._positions.keys()
+        taken = []
+        for source in sources:
+            position = self._positions[source]
+            position.offset = max(position.offset, self._accounted.get(position.partition, -1))
+            position.connector = self.connector
+            taken.append(msgspec.structs.replace(position))
+        self._changed = set()
+        return taken
+
+    def written(self, positions: Iterable[PositionRecord]) -> None:
+        """These are in the positions topic."""
+        for position in positions:
+            source = (position.replica, position.dp_rank)
+            if source in self._leaving and (position.closed or not position.incarnation):
+                self._leaving.discard(source)
+                del self._positions[source]
+
+    def unwritten(self, positions: Iterable[PositionRecord]) -> None:
+        """These could not be written; they are due again."""
+        self._changed.update((position.replica, position.dp_rank) for position in positions)

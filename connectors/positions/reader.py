@@ -1,0 +1,277 @@
+"""Read where sources are in the log: the positions topic, then what came after it in the events topic."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from connectors.kafka.content_types import JSON
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.security import client_options
+from connectors.order.records import Mention
+from connectors.positions.ledger import advance
+from connectors.sources import SourceKey, SourcesNotAdded
+from schemas.events import Batch, Closed
+from schemas.positions import PositionRecord, position_key
+from schemas.settings import Kafka
+
+STILL_SECONDS = 20.0
+"""How long Kafka may take for one answer."""
+TAIL_SECONDS = 30.0
+"""How long the events topic is read for what the stored positions do not know yet."""
+HORIZON_SECONDS = 60.0
+"""An owner that lives writes all its positions far more often: events of a source that were published later
+than this after its position are none of that owner's."""
+STOP_SECONDS = 2.0
+FETCH_BYTES = 8 << 20
+_POLL_MS = 500
+
+Value = TypeVar("Value")
+
+
+class PositionsUnreadable(SourcesNotAdded):
+    """Kafka does not give what the start positions are read from."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(topic, reason)
+        self.topic = topic
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"cannot read from topic {self.topic} where to continue ({self.reason}); "
+            "the connector needs Read and Describe on it"
+        )
+
+
+class ReaderTelemetry(Protocol):
+    """Where the reader tells what it has to leave out."""
+
+    def position_unusable(self, source: str, reason: str) -> None: ...
+    def positions_inexact(self, partition: int, offset: int, end: int) -> None: ...
+
+
+class Topic(NamedTuple):
+    """A topic that is read."""
+
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A position as it was found in the positions topic."""
+
+    position: PositionRecord
+    written_at: float
+    """Seconds since the epoch, by the clock of its writer."""
+
+
+class PositionReader:
+    """Reads without a consumer group; one call at a time."""
+
+    def __init__(
+        self, settings: Kafka, *, events: Topic, positions: Topic, telemetry: ReaderTelemetry
+    ) -> None:
+        self._events = events
+        self._positions = positions
+        self._telemetry = telemetry
+        self._arguments = client_options(settings)
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def start(self) -> None:
+        """Connect. Raises PositionsUnreadable."""
+        consumer = AIOKafkaConsumer(
+            **self._arguments,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+            max_partition_fetch_bytes=FETCH_BYTES,
+        )
+        try:
+            await _answered(self._positions.name, consumer.start())
+        except BaseException:
+            await consumer.stop()
+            raise
+        self._consumer = consumer
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        if self._consumer is not None:
+            with contextlib.suppress(*KAFKA_FAILURES):
+                await asyncio.wait_for(self._consumer.stop(), STOP_SECONDS)
+            self._consumer = None
+
+    async def stored(self) -> dict[SourceKey, Stored]:
+        """Return the newest position of every source. Raises PositionsUnreadable.
+
+        A record that cannot be decoded is reported; its source stays unknown.
+        """
+        found: dict[bytes, Stored | None] = {}
+        for topic_partition, end in (await self._ends(self._positions)).items():
+            async for message in self._scan(topic_partition, 0, end):
+                found[message.key] = self._stored(message)
+        self._connected().unsubscribe()
+        return {
+            (stored.position.replica, stored.position.dp_rank): stored
+            for stored in found.values()
+            if stored is not None
+        }
+
+    async def ends(self) -> dict[int, int]:
+        """Return the next offset of each partition of the events topic. Raises PositionsUnreadable."""
+        ends = await self._ends(self._events)
+        return {topic_partition.partition: end for topic_partition, end in ends.items()}
+
+    async def follow(self, stored: Iterable[Stored], ends: Mapping[int, int]) -> None:
+        """Move positions by what the events topic holds of their sources behind them, up to `ends`.
+
+        A partition is read from the smallest offset; where nothing of interest can come any more, reading
+        goes on at the next one. Raises PositionsUnreadable.
+        """
+        by_partition: dict[int, list[Stored]] = {}
+        for item in stored:
+            by_partition.setdefault(item.position.partition, []).append(item)
+        deadline = time.monotonic() + TAIL_SECONDS
+        for partition, items in by_partition.items():
+            await self._follow(partition, items, ends[partition], deadline)
+        self._connected().unsubscribe()
+
+    async def written_since(self, offsets: Mapping[int, int]) -> tuple[list[PositionRecord], dict[int, int]]:
+        """Return positions written from these offsets of the positions topic on, and the next offsets.
+
+        Where a partition has no offset given, nothing of it is read. Raises PositionsUnreadable.
+        """
+        ends = await self._ends(self._positions)
+        positions = []
+        for topic_partition, end in ends.items():
+            async for message in self._scan(
+                topic_partition, offsets.get(topic_partition.partition, end), end
+            ):
+                stored = self._stored(message)
+                if stored is not None:
+                    positions.append(stored.position)
+        self._connected().unsubscribe()
+        return positions, {topic_partition.partition: end for topic_partition, end in ends.items()}
+
+    async def _follow(self, partition: int, items: list[Stored], end: int, deadline: float) -> None:
+        positions = {(item.position.replica, item.position.dp_rank): item.position for item in items}
+        keys = {replica.encode() for replica, _ in positions}
+        starts = deque(
+            sorted((item.position.offset + 1, item.written_at + HORIZON_SECONDS) for item in items)
+        )
+        topic_partition = TopicPartition(self._events.name, partition)
+        while starts and starts[0][0] < end:
+            first, until = starts.popleft()
+            async for message in self._scan(topic_partition, first, end):
+                if message.key in keys and (mention := _mention(message)) is not None:
+                    position = positions.get(mention.source)
+                    if position is not None and message.offset > position.offset:
+                        advance(position, mention)
+                while starts and starts[0][0] <= message.offset + 1:
+                    until = max(until, starts.popleft()[1])
+                if message.timestamp / 1000 > until:
+                    break
+                if time.monotonic() > deadline:
+                    self._telemetry.positions_inexact(partition, message.offset, end)
+                    return
+
+    async def _ends(self, topic: Topic) -> dict[TopicPartition, int]:
+        partitions = [TopicPartition(topic.name, partition) for partition in range(topic.partitions)]
+        ends: dict[TopicPartition, int] = await _answered(
+            topic.name, self._connected().end_offsets(partitions)
+        )
+        return ends
+
+    async def _scan(self, topic_partition: TopicPartition, first: int, end: int) -> AsyncIterator[Any]:
+        """Yield the records of a partition in [first, end) that retention and compaction have left."""
+        if first >= end:
+            return
+        consumer = self._connected()
+        consumer.assign([topic_partition])
+        consumer.seek(topic_partition, first)
+        stands_still_at = time.monotonic() + STILL_SECONDS
+        position = first
+        while position < end:
+            try:
+                found = await consumer.getmany(topic_partition, timeout_ms=_POLL_MS)
+                next_position = await asyncio.wait_for(consumer.position(topic_partition), STILL_SECONDS)
+            except KAFKA_FAILURES as error:
+                raise PositionsUnreadable(topic_partition.topic, failure_reason(error)) from error
+            for message in found.get(topic_partition, ()):
+                if message.offset < end:
+                    yield message
+            if next_position > position:
+                stands_still_at = time.monotonic() + STILL_SECONDS
+                position = next_position
+            elif time.monotonic() > stands_still_at:
+                raise PositionsUnreadable(topic_partition.topic, f"nothing came for {STILL_SECONDS:.0f} s")
+
+    def _stored(self, message: Any) -> Stored | None:
+        """Return what a record of the positions topic says; None for a deletion, or if it says nothing."""
+        if message.value is None:
+            return None
+        try:
+            position = _decode_position(message.value)
+        except msgspec.MsgspecError:
+            self._telemetry.position_unusable(repr(message.key), "undecodable")
+            return None
+        if position_key(position.replica, position.dp_rank) != message.key:
+            self._telemetry.position_unusable(repr(message.key), "wrong_key")
+            return None
+        return Stored(position, message.timestamp / 1000)
+
+    def _connected(self) -> AIOKafkaConsumer:
+        if self._consumer is None:
+            raise RuntimeError("read before the start")
+        return self._consumer
+
+
+class _Outline(msgspec.Struct, gc=False):
+    """An events record without looking into its batches."""
+
+    replica: str
+    dp_rank: int
+    incarnation: int
+    batches: list[msgspec.Raw]
+    last_seq: int | None = None
+    last_fingerprint: int = 0
+
+
+_decode_position = msgspec.msgpack.Decoder(PositionRecord).decode
+_DECODERS: dict[bool, tuple[Callable[[bytes], _Outline], Callable[[Any], Batch]]] = {
+    True: (msgspec.json.Decoder(_Outline).decode, msgspec.json.Decoder(Batch).decode),
+    False: (msgspec.msgpack.Decoder(_Outline).decode, msgspec.msgpack.Decoder(Batch).decode),
+}
+
+
+def _mention(message: Any) -> Mention | None:
+    """Return what an events record says; None if it cannot be decoded; its other readers skip it as well."""
+    outline_of, batch_of = _DECODERS[dict(message.headers).get("content-type") == JSON]
+    try:
+        outline = outline_of(message.value)
+        events = batch_of(outline.batches[-1]).events if outline.batches else []
+    except msgspec.MsgspecError:
+        return None
+    return Mention(
+        (outline.replica, outline.dp_rank),
+        outline.incarnation,
+        outline.last_seq,
+        outline.last_fingerprint,
+        bool(events) and type(events[-1]) is Closed,
+    )
+
+
+async def _answered(topic: str, asking: Awaitable[Value]) -> Value:
+    try:
+        return await asyncio.wait_for(asking, STILL_SECONDS)
+    except KAFKA_FAILURES as error:
+        raise PositionsUnreadable(topic, failure_reason(error)) from error

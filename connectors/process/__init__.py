@@ -1,0 +1,1 @@
+"""What every process has: compiled code, errors, health pages, limited logs, metrics, pauses, an end."""

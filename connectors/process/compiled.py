@@ -1,0 +1,104 @@
+"""Functions compiled to machine code that keep their Python signatures."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# numba's own types would hide the signatures from mypy.
+_compile: Any = numba.njit
+_Pointer: Any = types.CPointer
+_OWN_SOURCE = inspect.getsource(sys.modules[__name__])
+"""Part of all compiled code: how pointers are read, and what it is compiled with."""
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile a function at its first call, and keep the code where numba finds a directory to write to.
+
+    That is NUMBA_CACHE_DIR, beside the file, or the user's cache directory. Without any of them every
+    process compiles anew. The code keeps the interpreter's lock: for loops over what other threads may
+    change, and for short ones, which would wait for the lock longer than they run.
+    """
+    return _compiled(function, nogil=False)
+
+
+def compiled_nogil(function: _Function) -> _Function:
+    """Compile a function as `compiled` does, to run without the interpreter's lock: other threads go on."""
+    return _compiled(function, nogil=True)
+
+
+def _compiled(function: _Function, *, nogil: bool) -> _Function:
+    # Numba compiles kept code anew when the file of the function changed, not when one it calls into did.
+    function.__qualname__ += f"_{_version(cast(FunctionType, function))}{'_nogil' if nogil else ''}"
+    try:
+        return cast(_Function, _compile(cache=True, nogil=nogil)(function))
+    except RuntimeError:  # numba's way of saying that the code can be kept nowhere
+        return cast(_Function, _compile(nogil=nogil)(function))
+
+
+def _version(function: FunctionType) -> str:
+    """Return a digest of what the machine code of a function is made of: its source and all it refers to."""
+    digest = hashlib.sha256((_OWN_SOURCE + inspect.getsource(function)).encode())
+    for name in function.__code__.co_names:
+        value: Any = function.__globals__.get(name)
+        called = getattr(value, "py_func", None)
+        if called is not None:
+            digest.update(_version(called).encode())
+        elif isinstance(value, np.ndarray):
+            digest.update(value.tobytes())
+        elif isinstance(value, bool | int | float | str | tuple | np.generic | np.dtype):
+            digest.update(repr(value).encode())
+    return digest.hexdigest()[:16]
+
+
+def inner(function: _Function) -> _Function:
+    """Compile a function that only compiled functions call; its code is kept as part of theirs."""
+    options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(_Function, _compile(**options)(function))
+
+
+def _pointer_to(item: Any) -> Any:
+    def typed(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return _Pointer(item)(types.intp), generate
+
+    return intrinsic(typed)
+
+
+@cast(Callable[[Any], Any], intrinsic)
+def word_at(typing_context: Any, pointer: Any, offset: Any) -> Any:
+    """Return the eight bytes at `offset` behind a pointer to bytes as one number, for compiled functions.
+
+    For comparing: in which order they are read is the machine's. Nothing checks bounds.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = builder.gep(arguments[0], [arguments[1]])
+        word = builder.load(builder.bitcast(address, context.get_value_type(types.uint64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(_Pointer(types.uint8), types.intp), generate
+
+
+pointer_to_bytes = _pointer_to(types.uint8)
+"""Returns bytes at an address (`array.ctypes.data`), for compiled functions.
+
+Passing an array costs a count of its references at each call, and indexing it a check for negative indices.
+The array must outlive the pointer; nothing checks bounds.
+"""
+pointer_to_numbers = _pointer_to(types.int64)
+"""The same for whole numbers of eight bytes."""

@@ -1,0 +1,90 @@
+"""What a process serves about itself: /livez, /readyz and Prometheus' /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from connectors.process.errors import OperatorError
+
+_SHUTDOWN_SECONDS = 1.0
+
+
+class PortUnavailable(OperatorError):
+    """The pages cannot be served on their port."""
+
+    def __init__(self, setting: str, port: int, reason: str) -> None:
+        super().__init__(setting, port, reason)
+        self.setting = setting
+        self.port = port
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot listen on {self.setting} {self.port}: {self.reason}; choose another one"
+
+
+class HealthPages:
+    """Answers while the event loop turns, which is what /livez says; /readyz says what `ready` returns."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        setting: str,
+        registry: CollectorRegistry,
+        ready: Callable[[], bool],
+        not_ready: str,
+    ) -> None:
+        """`setting` is what the port is called there; `not_ready`, a phrase, is the page while it is not.
+
+        Port 0 turns the pages off.
+        """
+        self._host = host
+        self._port = port
+        self._setting = setting
+        self._registry = registry
+        self._ready = ready
+        self._not_ready = not_ready
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Raises PortUnavailable."""
+        if not self._port:
+            return
+        application = web.Application()
+        application.add_routes(
+            [
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self.stop()
+            raise PortUnavailable(self._setting, self._port, error.strerror or str(error)) from error
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _livez(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        if self._ready():
+            return web.Response(text="ok\n")
+        return web.Response(text=f"{self._not_ready}\n", status=503)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )

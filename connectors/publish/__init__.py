@@ -1,0 +1,1 @@
+"""Records out to Kafka."""

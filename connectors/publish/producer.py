@@ -1,0 +1,83 @@
+"""aiokafka's producer as the connector uses it: made, asked for partitions, stopped in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing
+from connectors.process.errors import OperatorError
+from schemas.settings import Settings
+
+MAX_REQUEST_BYTES = 8 << 20
+"""The events topic's max.message.bytes."""
+BATCH_BYTES = 512 << 10
+"""Records of a partition that wait together are sent together up to this size."""
+STOP_SECONDS = 2.0
+RETRY_SECONDS = 0.25
+"""Between tries; a try takes no less, however soon the deadline."""
+NEW_TOPIC_SECONDS = 2.0
+"""How long a topic that was just made may be unknown to the broker that is asked."""
+
+
+class BrokerUnreachable(OperatorError):
+    """No broker answered in time."""
+
+    def __init__(self, bootstrap_servers: str, seconds: float, reason: str) -> None:
+        super().__init__(bootstrap_servers, seconds, reason)
+        self.bootstrap_servers = bootstrap_servers
+        self.seconds = seconds
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"no Kafka broker answers at {self.bootstrap_servers} after {self.seconds:.0f} s "
+            f"({self.reason}); start it or correct kafka.bootstrap_servers"
+        )
+
+
+async def connected(settings: Settings, options: dict[str, Any], deadline: float) -> AIOKafkaProducer:
+    """Return a producer that has reached a broker before `deadline`, by the clock of the event loop.
+
+    `options` are those of `client_options`. Raises KAFKA_FAILURES.
+    """
+    kafka = settings.kafka
+    producer = AIOKafkaProducer(
+        **options,
+        acks="all",
+        enable_idempotence=True,
+        compression_type=None if kafka.compression == "none" else kafka.compression,
+        max_batch_size=BATCH_BYTES,
+        max_request_size=MAX_REQUEST_BYTES,
+        request_timeout_ms=int(settings.connector.send_timeout_seconds * 1000),
+    )
+    try:
+        left = deadline - asyncio.get_running_loop().time()
+        await asyncio.wait_for(producer.start(), max(left, RETRY_SECONDS))
+    except BaseException:
+        await stopped(producer)
+        raise
+    return producer
+
+
+async def partitions_of(producer: AIOKafkaProducer, topic: str) -> int:
+    """Return how many partitions a topic has. Raises TopicMissing and KAFKA_FAILURES."""
+    deadline = time.monotonic() + NEW_TOPIC_SECONDS
+    while True:
+        cluster = await producer.client.fetch_all_metadata()
+        partitions = cluster.partitions_for_topic(topic)
+        if partitions:
+            return len(partitions)
+        if time.monotonic() > deadline:
+            raise TopicMissing(topic)
+        await asyncio.sleep(0.1)
+
+
+async def stopped(producer: AIOKafkaProducer) -> None:
+    """Stop a producer without waiting for what it may never get rid of."""
+    with contextlib.suppress(*KAFKA_FAILURES):
+        await asyncio.wait_for(producer.stop(), STOP_SECONDS)

@@ -1,0 +1,290 @@
+"""Publish records to Kafka: idempotent, acknowledged by all replicas, in order per engine replica."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiokafka import AIOKafkaProducer
+
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.security import CertificateUnreadable, client_options
+from connectors.kafka.topics import partition_of, topic_name
+from connectors.order.records import Mention, mention_of
+from connectors.process.backoff import Backoff
+from connectors.process.stopping import ended
+from connectors.publish.encoding import Headers, RecordEncoding
+from connectors.publish.producer import RETRY_SECONDS, BrokerUnreachable, connected, partitions_of, stopped
+from schemas.events import EventsRecord
+from schemas.settings import Settings
+
+MAX_UNACKNOWLEDGED_BYTES = 32 << 20
+"""Encoded records waiting for acknowledgement; beyond it `room` waits."""
+START_SECONDS = 30.0
+"""How long a start looks for the broker before it gives up."""
+DELAY_REPORT_SECONDS = 5.0
+"""A batch unacknowledged for this long is reported, and again each time it passes."""
+RETRY = Backoff(first=RETRY_SECONDS, longest=10.0)
+
+
+class PublisherTelemetry(Protocol):
+    """Where the publisher tells what happens."""
+
+    def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None: ...
+    def published(self, records: int, size: int) -> None: ...
+    def publish_delayed(self, partition: int, seconds: float, waiting_bytes: int) -> None: ...
+    def publish_failed(self, partition: int, reason: str) -> None: ...
+    def records_abandoned(self, records: int) -> None: ...
+
+
+Acknowledged = Callable[[int, int, Sequence[Mention]], None]
+"""Called in log order with (partition, offset of the last record or a negative number, records)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    key: bytes
+    value: bytes
+    headers: Headers
+    mention: Mention
+
+
+class Publisher:
+    """Sends what `add` takes, one batch in flight per partition, the same one until it is acknowledged.
+
+    aiokafka itself repeats a batch with its sequence numbers until the broker has it, so a broker that is
+    away costs neither loss nor repetition. Only where a producer itself breaks down is the batch sent anew
+    by another one, and may then be in the log twice: readers tell by (incarnation, seq).
+    """
+
+    def __init__(
+        self, settings: Settings, telemetry: PublisherTelemetry, acknowledged: Acknowledged | None = None
+    ) -> None:
+        self._settings = settings
+        self._kafka = settings.kafka
+        self._tell_acknowledged = acknowledged
+        self._telemetry = telemetry
+        self.topic = topic_name(settings.kafka, "events")
+        self._encoding = RecordEncoding(settings.kafka)
+        self._lanes: list[_Lane] = []
+        self._producer: AIOKafkaProducer | None = None
+        self._replacing = asyncio.Lock()
+        self._unacknowledged_bytes = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        return self._unacknowledged_bytes
+
+    @property
+    def unacknowledged_records(self) -> int:
+        return sum(len(lane.waiting) for lane in self._lanes)
+
+    @property
+    def partitions(self) -> int:
+        """Of the topic; 0 before the start."""
+        return len(self._lanes)
+
+    def is_idle(self, partition: int) -> bool:
+        """Tell whether every record of a partition is acknowledged."""
+        return not self._lanes[partition].waiting
+
+    @property
+    def full(self) -> bool:
+        return self._unacknowledged_bytes >= MAX_UNACKNOWLEDGED_BYTES
+
+    @property
+    def keeps_up(self) -> bool:
+        """False before the start, while `room` would wait, and while Kafka is slow to acknowledge."""
+        return bool(self._lanes) and not self.full and not any(lane.delayed for lane in self._lanes)
+
+    async def start(self, partitions: int | None = None, *, seconds: float = START_SECONDS) -> None:
+        """Connect; `partitions` skips asking the broker.
+
+        Raises BrokerUnreachable after `seconds`, TopicMissing, CertificateUnreadable.
+        """
+        arguments = client_options(self._kafka)
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            try:
+                producer = await connected(self._settings, arguments, deadline)
+                try:
+                    partitions = partitions or await partitions_of(producer, self.topic)
+                except BaseException:
+                    await stopped(producer)
+                    raise
+                self._producer = producer
+                break
+            except KAFKA_FAILURES as error:
+                reason = failure_reason(error)
+                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, reason)
+                if asyncio.get_running_loop().time() + RETRY_SECONDS > deadline:
+                    raise BrokerUnreachable(self._kafka.bootstrap_servers, seconds, reason) from error
+                await asyncio.sleep(RETRY_SECONDS * 4)
+        self._lanes = [_Lane(partition) for partition in range(partitions)]
+        for lane in self._lanes:
+            lane.task = asyncio.create_task(self._run(lane), name=f"publish-{lane.partition}")
+
+    def add(self, record: EventsRecord) -> None:
+        """Take a record; it stays behind all earlier ones of its replica.
+
+        Never waits: call `room` between additions, so that what waits stays bounded.
+        """
+        lane = self._lanes[partition_of(record.replica, len(self._lanes))]
+        value = self._encoding.value(record)
+        lane.waiting.append(
+            _Outgoing(
+                record.replica.encode(),
+                value,
+                self._encoding.headers(record),
+                mention_of(record),
+            )
+        )
+        self._unacknowledged_bytes += len(value)
+        lane.some.set()
+
+    async def room(self) -> None:
+        """Wait until less than MAX_UNACKNOWLEDGED_BYTES wait."""
+        while self.full:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def drain(self, seconds: float) -> int:
+        """Wait until everything is acknowledged; return the records that were not in time."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._empty(), seconds)
+        left = self.unacknowledged_records
+        if left:
+            self._telemetry.records_abandoned(left)
+        return left
+
+    async def stop(self) -> None:
+        """End within STOP_SECONDS; what is not acknowledged by now is given up (see `drain`)."""
+        await ended(*(lane.task for lane in self._lanes))
+        if self._producer is not None:
+            await stopped(self._producer)
+
+    async def partitions_of(self, topic: str) -> int:
+        """Return how many partitions another topic has. Raises TopicMissing, BrokerUnreachable."""
+        try:
+            return await partitions_of(self._connected_producer(), topic)
+        except KAFKA_FAILURES as error:
+            raise BrokerUnreachable(self._kafka.bootstrap_servers, 0.0, failure_reason(error)) from error
+
+    async def write(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send (key, value) records of another topic, and return when they are acknowledged.
+
+        Unlike `add` it repeats nothing: raises KafkaError, OSError, asyncio.TimeoutError.
+        """
+        producer = self._connected_producer()
+        futures = []
+        batch = producer.create_batch()
+        for key, value in records:
+            if batch.append(timestamp=None, key=key, value=value, headers=[]) is None:
+                futures.append(await producer.send_batch(batch, topic, partition=partition))
+                batch = producer.create_batch()
+                batch.append(timestamp=None, key=key, value=value, headers=[])
+        futures.append(await producer.send_batch(batch, topic, partition=partition))
+        await asyncio.gather(*futures)
+
+    def _connected_producer(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            raise ConnectionError("no producer")
+        return self._producer
+
+    async def _empty(self) -> None:
+        while self._unacknowledged_bytes:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _run(self, lane: _Lane) -> None:
+        failures = 0
+        while True:
+            while not lane.waiting:
+                lane.some.clear()
+                await lane.some.wait()
+            producer = self._producer
+            try:
+                if producer is None:
+                    raise ConnectionError("no producer")
+                count, size, first_offset = await self._send(producer, lane)
+            except KAFKA_FAILURES as error:
+                self._telemetry.publish_failed(lane.partition, failure_reason(error))
+                failures += 1
+                await asyncio.sleep(RETRY.pause(failures))
+                await self._replace(producer)
+                continue
+            failures = 0
+            mentions = [lane.waiting.popleft().mention for _ in range(count)]
+            if self._tell_acknowledged is not None:
+                last_offset = first_offset + count - 1 if first_offset >= 0 else -1
+                self._tell_acknowledged(lane.partition, last_offset, mentions)
+            self._unacknowledged_bytes -= size
+            self._changed.set()
+            self._telemetry.published(count, size)
+
+    async def _send(self, producer: AIOKafkaProducer, lane: _Lane) -> tuple[int, int, int]:
+        """Send the first records of a lane as one batch; return their (number, bytes, first offset).
+
+        Returns once they are acknowledged. The offset is negative where the broker does not say it.
+        """
+        batch = producer.create_batch()
+        count = size = 0
+        for record in lane.waiting:
+            added = batch.append(timestamp=None, key=record.key, value=record.value, headers=record.headers)
+            if added is None:
+                break
+            count += 1
+            size += len(record.value)
+        batch.close()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        sending = asyncio.ensure_future(self._acknowledged(producer, batch, lane.partition))
+        try:
+            while True:
+                done, _ = await asyncio.wait({sending}, timeout=DELAY_REPORT_SECONDS)
+                if done:
+                    break
+                lane.delayed = True
+                self._telemetry.publish_delayed(
+                    lane.partition, loop.time() - began, self._unacknowledged_bytes
+                )
+        except asyncio.CancelledError:
+            sending.cancel()
+            raise
+        lane.delayed = False
+        return count, size, sending.result()
+
+    async def _acknowledged(self, producer: AIOKafkaProducer, batch: Any, partition: int) -> int:
+        future = await producer.send_batch(batch, self.topic, partition=partition)
+        offset: int = (await future).offset
+        return offset
+
+    async def _replace(self, broken: AIOKafkaProducer | None) -> None:
+        """Take a new producer instead of `broken`, unless another lane has done so."""
+        async with self._replacing:
+            if self._producer is not broken:
+                return
+            self._producer = None
+            if broken is not None:
+                await stopped(broken)
+            deadline = asyncio.get_running_loop().time() + START_SECONDS
+            try:
+                self._producer = await connected(self._settings, client_options(self._kafka), deadline)
+            except (*KAFKA_FAILURES, CertificateUnreadable) as error:
+                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, failure_reason(error))
+
+
+class _Lane:
+    """What waits for one partition; the first records stay in `waiting` until they are acknowledged."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.waiting: deque[_Outgoing] = deque()
+        self.some = asyncio.Event()
+        self.delayed = False
+        self.task: asyncio.Task[None] | None = None

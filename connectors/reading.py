@@ -1,0 +1,296 @@
+"""From the engines to the publisher: sources that come and go, and the way of their messages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Sequence
+
+from connectors.discovery.file import SettingsFile
+from connectors.discovery.follow import Follower
+from connectors.order.backlog import BacklogBudget
+from connectors.order.idle import IDLE_SECONDS, IdleReports
+from connectors.order.sequence import StoredPosition
+from connectors.order.stream import SourceStream
+from connectors.positions.keeper import Positions
+from connectors.process.stopping import ended
+from connectors.publish.publisher import Publisher
+from connectors.receive.descriptors import require
+from connectors.receive.pending_peers import PendingPeers
+from connectors.receive.received import Received
+from connectors.receive.subscriber import Subscriber
+from connectors.receive.warming import warm_up
+from connectors.replay.requests import ReplayRequests
+from connectors.scrape.scraper import Scraper
+from connectors.sources import Peer, Source, SourceKey
+from connectors.telemetry.events import Telemetry
+from schemas.events import EngineCounters, EventsRecord, SourceStatus
+from schemas.settings import Settings
+
+MIN_TICK_SECONDS = 0.005
+"""Runs are looked at for their age this often at most."""
+LOOK_SECONDS = 1.0
+"""Sources are looked at for what they miss, and for silence, this often."""
+PAUSE_BYTES = 256 << 10
+"""Received bytes that are decoded in one go: some milliseconds."""
+STOP_SHARE = 0.25
+"""Part of the drain budget for taking what the sockets hold; the rest is for Kafka's acknowledgements."""
+
+
+class Reading:
+    """Reads the sources that discovery wants, from `begin` to `stop`, and publishes what comes of them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        file: SettingsFile | None,
+        publisher: Publisher,
+        positions: Positions,
+        telemetry: Telemetry,
+    ) -> None:
+        self._settings = settings.connector
+        # Scanned batches are MessagePack and can only be put into such records.
+        self._may_scan = settings.kafka.record_format == "msgpack"
+        self._scans = False
+        self._warming: asyncio.Task[None] | None = None
+        self._publisher = publisher
+        self._positions = positions
+        self._telemetry = telemetry
+        self.streams: dict[SourceKey, SourceStream] = {}
+        self.subscriber = Subscriber(
+            hand_over_bytes=settings.connector.hand_over_bytes, refused=telemetry.endpoint_refused
+        )
+        self.backlog = BacklogBudget(settings.connector.backlog_bytes)
+        self._replay_requests = ReplayRequests(
+            self.streams,
+            timeout_seconds=settings.connector.replay_timeout_seconds,
+            publish=self._publish,
+            room=publisher.room,
+        )
+        self._scraper = Scraper(
+            interval_seconds=settings.connector.scrape_seconds,
+            timeout_seconds=settings.connector.scrape_timeout_seconds,
+            deliver=self._note_counters,
+            telemetry=telemetry,
+        )
+        self._follower = Follower(settings, file, self, telemetry)
+        self._pending = PendingPeers()
+        self._ending: dict[SourceKey, asyncio.Future[None]] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._reporter: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to receive, when publisher and positions have started."""
+        self.subscriber.start()
+        self._pump = asyncio.create_task(self._pump_messages(), name="pump")
+        self._ticker = asyncio.create_task(self._tick(), name="ticker")
+        self._reporter = asyncio.create_task(self._report_idle(), name="reporter")
+        self._replay_requests.start()
+        if self._may_scan:
+            self._warming = asyncio.create_task(self._warm_up(), name="warm up")
+
+    async def begin(self) -> None:
+        """Read the first sources, listen for engines that connect, and follow what changes from now on.
+
+        Raises ReplicaInvalid and SourcesNotAdded.
+        """
+        await self._follower.begin()
+        for listening in self._follower.listenings:
+            self.subscriber.listen(listening, listening.endpoint)
+        self._following = asyncio.create_task(self._follower.follow(), name="follower")
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What runs until the stop; a task that ends before has failed."""
+        tasks = (self._pump, self._ticker, self._reporter, self._replay_requests.task, self._following)
+        return [task for task in tasks if task is not None]
+
+    async def stop(self, deadline: float) -> None:
+        """Take what the sockets hold and hand all of it to the publisher, until `deadline` (monotonic)."""
+        await ended(self._following)
+        await self._scraper.stop()
+        await self._replay_requests.stop()
+        self.subscriber.stop(self._settings.drain_seconds * STOP_SHARE)
+        if self._pump is not None:
+            # It ends by itself when the subscriber has handed over the last message.
+            await asyncio.wait({self._pump}, timeout=max(0.0, deadline - time.monotonic()))
+            self._pump.cancel()
+            if left := self.subscriber.waiting_messages:
+                self._telemetry.messages_abandoned(left)
+        await ended(self._ticker, self._reporter)
+        if self._warming is not None:
+            self._warming.cancel()
+        # The engines live on: whoever reads them next goes on where the log ends.
+        for stream in self.streams.values():
+            self._publish(stream.flush())
+
+    @property
+    def sources(self) -> dict[SourceKey, Source]:
+        """The sources that are read."""
+        return {key: stream.source for key, stream in self.streams.items()}
+
+    async def add(self, sources: Sequence[Source]) -> None:
+        """Begin to read sources, each where the log ends.
+
+        Raises SourcesNotAdded, and then adds none.
+        """
+        require(len(self.streams) + len(sources))
+        positions = await self._positions.resume(sources)
+        for source in sources:
+            position = positions[source.key]
+            self._add(
+                source,
+                StoredPosition(position.incarnation, position.seq, position.fingerprint, position.closed),
+            )
+
+    def _add(self, source: Source, position: StoredPosition) -> None:
+        self.streams[source.key] = SourceStream(
+            source,
+            self._settings,
+            time.time,
+            observe=self._telemetry.stream_event,
+            resume=position,
+            budget=self.backlog,
+        )
+        if self._follower.peer(source.key) is None:
+            self.subscriber.add(source.key, source.endpoint, source.topic)
+        if source.metrics_url is not None:
+            self._scraper.add(source.replica, source.metrics_url)
+        for received in self._pending.take(source.key):
+            self._feed(self.streams[source.key], received)
+
+    async def remove(self, sources: Collection[SourceKey]) -> None:
+        """Stop reading sources; returns when all that was received of them is in their closed streams."""
+        ending = []
+        for key in sources:
+            if self._follower.peer(key) is None:
+                self._ending[key] = asyncio.get_running_loop().create_future()
+                ending.append(self._ending[key])
+                self.subscriber.remove(key)
+            else:
+                self._end(key)
+        await asyncio.gather(*ending)
+
+    def _end(self, key: SourceKey) -> None:
+        stream = self.streams.pop(key)
+        self._publish(stream.close("removed"))
+        self._positions.forget(key)
+        if not any(replica == key[0] for replica, _ in self.streams):
+            self._scraper.remove(key[0])
+        if (ended := self._ending.pop(key, None)) is not None and not ended.done():
+            ended.set_result(None)
+
+    def readdress(self, source: Source) -> None:
+        """Go on reading a source whose replay endpoint or metrics page has another address."""
+        self.streams[source.key].readdress(source)
+        if source.metrics_url is None:
+            self._scraper.remove(source.replica)
+        else:
+            self._scraper.add(source.replica, source.metrics_url)
+
+    def release_pending(self, expected: Collection[SourceKey]) -> None:
+        """Let go of messages of engines that connected but are not to be read after all."""
+        for received in self._pending.take_others(expected):
+            self.subscriber.release(received.size)
+
+    def connected(self, source: SourceKey) -> bool:
+        """Tell whether the event stream of a source is connected, as of the last second."""
+        return self.subscriber.connected(self._follower.peer(source) or source)
+
+    def silent(self, source: SourceKey) -> bool:
+        """Tell whether a source is neither connected nor was heard for `connector.silent_seconds`."""
+        stream = self.streams.get(source)
+        if stream is None or self.connected(source):
+            return False
+        return time.time() - stream.counts.last_received_at > self._settings.silent_seconds
+
+    async def _pump_messages(self) -> None:
+        """Feed what the subscriber hands over to the streams, and their records to the publisher."""
+        since_pause = 0
+        while (received := await self.subscriber.receive()) is not None:
+            if isinstance(received.source, Peer):
+                self._take_from_peer(received.source, received)
+            elif received.last:
+                self._end(received.source)
+            else:
+                self._feed(self.streams[received.source], received)
+            since_pause += received.size
+            if since_pause >= PAUSE_BYTES:
+                # The producer and the timers have to run, too.
+                since_pause = 0
+                await asyncio.sleep(0)
+            await self._publisher.room()
+
+    def _take_from_peer(self, peer: Peer, received: Received) -> None:
+        source = self._follower.source_of(peer, len(received.messages), received.received_at)
+        if source is None:
+            self.subscriber.release(received.size)
+            return
+        stream = self.streams.get(source.key)
+        if stream is not None and stream.source.topic == source.topic:
+            self._feed(stream, received)
+        else:
+            self._pending.add(source.key, received)
+
+    def _feed(self, stream: SourceStream, received: Received) -> None:
+        messages = received.messages if self._scans else list(received.messages)
+        self._publish(stream.feed_all(messages, received.received_at))
+        self._replay_requests.send_wanted(stream)
+        self.subscriber.release(received.size)
+
+    async def _warm_up(self) -> None:
+        """Load what was compiled before, or compile it; until then the slow way is taken."""
+        try:
+            receiver = await asyncio.to_thread(warm_up)
+        except Exception as error:  # whatever the compiler finds wrong with this machine
+            self._telemetry.compiled_code_unavailable(f"{type(error).__name__}: {error}")
+            return
+        self._scans = True
+        if receiver is not None:
+            self.subscriber.receive_with(receiver)
+
+    async def _tick(self) -> None:
+        """Publish the runs that are old enough."""
+        pause = max(self._settings.linger_seconds / 4, MIN_TICK_SECONDS)
+        while True:
+            await asyncio.sleep(pause)
+            now = time.time()
+            for stream in self.streams.values():
+                self._publish(stream.due(now))
+
+    async def _report_idle(self) -> None:
+        """Publish, for each idle source, whether it is connected."""
+        reports = IdleReports()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._publisher.full or self.subscriber.behind:
+                # A source may seem idle because its batches wait for us. A replay that was asked for now
+                # could begin behind these, and they would come late.
+                continue
+            now = time.time()
+            for key, stream in self.streams.items():
+                self._publish(stream.look(now, connected=self.connected(key)))
+            # Nothing older comes of a source reported as connected, so what it misses has to come first.
+            soon = now - IDLE_SECONDS + LOOK_SECONDS
+            heard = [
+                (key, max(stream.counts.last_received_at, 0.0 if stream.settled else soon))
+                for key, stream in self.streams.items()
+            ]
+            for key in reports.due(now, heard):
+                stream = self.streams[key]
+                reached = self.connected(key) or now - stream.answered_at < IDLE_SECONDS
+                self._publish(stream.note(SourceStatus(reached), now))
+
+    def _note_counters(self, replica: str, dp_rank: int, counters: EngineCounters) -> None:
+        stream = self.streams.get((replica, dp_rank))
+        if self._publisher.full:
+            # The pump waits now, but scrapes would go on filling memory.
+            self._telemetry.counters_skipped(replica)
+        elif stream is not None:
+            self._publish(stream.note(counters, time.time()))
+
+    def _publish(self, records: Iterable[EventsRecord]) -> None:
+        for record in records:
+            self._publisher.add(record)

@@ -1,0 +1,1 @@
+"""Messages of engines in, from ZMQ sockets to bundles in memory."""

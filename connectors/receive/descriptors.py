@@ -1,0 +1,43 @@
+"""File descriptors: ZMQ ends the whole process when there are no more, so they are counted beforehand."""
+
+from __future__ import annotations
+
+import resource
+
+from connectors.sources import SourcesNotAdded
+
+SOURCE_DESCRIPTORS = 6
+"""A subscription takes two, its monitor two, a metrics page one, a replay at times one or two."""
+OWN_DESCRIPTORS = 200
+"""For Kafka, the health page, files and threads, and replays that go on at a time."""
+
+
+class DescriptorsExhausted(SourcesNotAdded):
+    """The process may not open enough files for so many sources."""
+
+    def __init__(self, sources: int, needed: int, limit: int) -> None:
+        super().__init__(sources, needed, limit)
+        self.sources = sources
+        self.needed = needed
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sources} sources need {self.needed} file descriptors, {self.limit} are allowed; raise "
+            "the limit (ulimit -n, LimitNOFILE) or run more connectors, each with its connector.shard"
+        )
+
+
+def raise_limit() -> None:
+    """Take as many as the system allows this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def require(sources: int) -> None:
+    """Raises DescriptorsExhausted when so many sources could be too many."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = sources * SOURCE_DESCRIPTORS + OWN_DESCRIPTORS
+    if limit != resource.RLIM_INFINITY and needed > limit:
+        raise DescriptorsExhausted(sources, needed, limit)

@@ -1,0 +1,107 @@
+"""What the subscriber's thread has received and the event loop has not dealt with, bounded in bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from connectors.frames.bundle import Bundle
+from connectors.receive.received import Key, Received
+
+MESSAGE_OVERHEAD_BYTES = 200
+"""What a waiting message takes besides its payload."""
+
+
+class HandOver:
+    """One thread puts, one event loop receives and releases."""
+
+    def __init__(self, bound: int, wake: Callable[[], None]) -> None:
+        """Beyond `bound` bytes it is full; `wake`, called in the loop, tells that it no longer is."""
+        self._bound = bound
+        self._wake = wake
+        self._arrived: deque[Received] = deque()
+        self._lock = threading.Lock()
+        self._waiting_bytes = 0
+        self._ended = False
+        self._failure: BaseException | None = None
+        self.full = False
+        """From when the bound is reached until half of it is free."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes put and not yet released."""
+        return self._waiting_bytes
+
+    @property
+    def waiting_messages(self) -> int:
+        """Messages that `receive` has not returned yet."""
+        return sum(len(received.messages) for received in self._arrived)
+
+    @property
+    def empty(self) -> bool:
+        """Whether `receive` would wait."""
+        return not self._arrived
+
+    # In the event loop.
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._some = asyncio.Event()
+
+    async def receive(self) -> Received | None:
+        """Wait for messages; None when it has ended and everything was received.
+
+        Raises what ended the thread before its time.
+        """
+        while not self._arrived:
+            if self._ended:
+                if self._failure is not None:
+                    raise self._failure
+                return None
+            self._some.clear()
+            await self._some.wait()
+        return self._arrived.popleft()
+
+    def release(self, size: int) -> None:
+        """Give back the bytes of messages that were dealt with."""
+        with self._lock:
+            self._waiting_bytes -= size
+            wake = self.full and self._waiting_bytes <= self._bound // 2
+            if wake:
+                self.full = False
+        if wake:
+            self._wake()
+
+    # In the thread.
+
+    def put(self, source: Key, messages: Bundle, size: int, now: float) -> None:
+        """Append messages, if there are any; `tell` must follow."""
+        if not messages:
+            return
+        taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
+        self._arrived.append(Received(source, messages, now, taken))
+        with self._lock:
+            self._waiting_bytes += taken
+            self.full = self._waiting_bytes >= self._bound
+
+    def put_last(self, source: Key, now: float) -> None:
+        """Append that nothing comes of a source any more; `tell` must follow."""
+        self._arrived.append(Received(source, Bundle.of(()), now, 0, last=True))
+
+    def end(self, failure: BaseException | None) -> None:
+        """Let `receive` return None, or raise a failure, behind all that was put."""
+        self._failure = failure
+        self._ended = True
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake up who waits in `receive`."""
+        self.call(self._some.set)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function in the event loop."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there any more
+            self._loop.call_soon_threadsafe(function)

@@ -1,0 +1,46 @@
+"""Receive from a socket that many engines connect to: their messages apart, by topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import zmq
+
+from connectors.frames.framing import Frames
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came under one topic."""
+
+    messages: list[Frames]
+    size: int
+    """Bytes of the frames."""
+    descriptor: int
+    """Of the connection that the last message came through."""
+
+
+def receive_by_topic(
+    socket: zmq.Socket[bytes], max_messages: int, max_bytes: int
+) -> tuple[dict[bytes, Heard], bool]:
+    """Take what is there, up to about the bounds: (by topic, whether the socket was emptied)."""
+    heard: dict[bytes, Heard] = {}
+    count = size = 0
+    while count < max_messages and size < max_bytes:
+        try:
+            parts = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return heard, True
+        frames = [part.bytes for part in parts]
+        length = sum(map(len, frames))
+        descriptor = parts[-1].get(zmq.SRCFD)
+        known = heard.get(frames[0])
+        if known is None:
+            heard[frames[0]] = Heard([frames], length, descriptor)
+        else:
+            known.messages.append(frames)
+            known.size += length
+            known.descriptor = descriptor
+        count += 1
+        size += length
+    return heard, False

@@ -1,0 +1,43 @@
+"""SUB sockets as the connector wants them."""
+
+from __future__ import annotations
+
+import zmq
+
+SOCKET_MESSAGES = 1_000
+"""Messages that a socket holds for us while we do not read. More make nothing faster: beyond it TCP holds the
+engines' queues back, and these are theirs to drop."""
+SOCKETS_MESSAGES = 64_000
+"""Messages that all sockets together hold; where there are many, each holds less."""
+MIN_SOCKET_MESSAGES = 100
+RECEIVE_BUFFER_BYTES = 256 << 10
+"""Of the kernel, for each connection; its own choice can be megabytes."""
+RECONNECT_MILLISECONDS = 100
+RECONNECT_MAX_MILLISECONDS = 5_000
+HANDSHAKE_MILLISECONDS = 10_000
+KEEPALIVE_IDLE_SECONDS = 30
+KEEPALIVE_INTERVAL_SECONDS = 10
+KEEPALIVE_PROBES = 3
+
+
+def new_sub_socket(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, topic: str) -> zmq.Socket[bytes]:
+    """Return a socket with a subscription, for the caller to connect to the endpoint or to bind there."""
+    socket = context.socket(zmq.SUB)
+    socket.setsockopt(zmq.RCVHWM, SOCKET_MESSAGES)
+    socket.setsockopt(zmq.RCVBUF, RECEIVE_BUFFER_BYTES)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MILLISECONDS)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MILLISECONDS)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MILLISECONDS)
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE_SECONDS)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_INTERVAL_SECONDS)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, KEEPALIVE_PROBES)
+    socket.setsockopt(zmq.IPV6, int("[" in endpoint))
+    socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
+    return socket
+
+
+def high_water_mark(sockets: int) -> int:
+    """Return the messages that each of so many sockets may hold."""
+    return max(MIN_SOCKET_MESSAGES, min(SOCKET_MESSAGES, SOCKETS_MESSAGES // max(sockets, 1)))

@@ -1,0 +1,334 @@
+"""Receive the event streams of all sources in one thread and hand them over in bundles."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import zmq
+
+from connectors.frames.bundle import Bundle
+from connectors.process.errors import OperatorError
+from connectors.receive.hand_over import HandOver
+from connectors.receive.listening import receive_by_topic
+from connectors.receive.monitors import Connections
+from connectors.receive.plain_receiver import receive_messages
+from connectors.receive.ready_sockets import ReadySockets
+from connectors.receive.received import Key, Received
+from connectors.receive.sub_sockets import SOCKET_MESSAGES, high_water_mark, new_sub_socket
+from connectors.sources import Listening, Peer, SourceKey
+
+MAX_SOCKETS = 16_384
+TURN_MESSAGES = 512
+"""Messages taken from one socket before the next gets its turn."""
+TURN_BYTES = 4 << 20
+"""Payload bytes taken from one socket before the next gets its turn."""
+PAUSE_MILLISECONDS = 2
+"""Rest after a turn that emptied the sockets: a turn costs the same for one message as for hundreds."""
+BEHIND_SECONDS = 2.5
+"""Sockets that were not all found empty for so long hold more than is taken: a look comes each second."""
+REFRESH_SECONDS = 1.0
+"""Which sockets are connected is found out this often."""
+
+if TYPE_CHECKING:
+    from connectors.receive.compiled_receiver import Receiver
+
+_Socket = zmq.Socket[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    source: SourceKey | Listening
+    endpoint: str
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Remove:
+    source: SourceKey
+
+
+class EndpointRefused(OperatorError):
+    """ZMQ cannot use an endpoint."""
+
+    def __init__(self, source: SourceKey | Listening, endpoint: str, reason: str) -> None:
+        super().__init__(source, endpoint, reason)
+        self.source = source
+        self.endpoint = endpoint
+        self.reason = reason
+
+    def __str__(self) -> str:
+        if isinstance(self.source, Listening):
+            return f"cannot listen on {self.endpoint}: {self.reason}; correct the endpoint"
+        replica, rank = self.source
+        return f"cannot subscribe to {self.endpoint} of {replica}/{rank}: {self.reason}; correct the endpoint"
+
+
+class Subscriber:
+    """All SUB sockets, owned by one thread.
+
+    All methods are for the event loop that called `start`. Beyond
+    `hand_over_bytes` of messages handed over and not released the sockets are left unread: then ZMQ's
+    queues fill, the engine drops, and the sequence numbers show it.
+    """
+
+    def __init__(
+        self,
+        *,
+        hand_over_bytes: int,
+        clock: Callable[[], float] = time.time,
+        refused: Callable[[EndpointRefused], None],
+    ) -> None:
+        """`refused` is called in the event loop for an endpoint that cannot be used."""
+        self._clock = clock
+        self._refused = refused
+        self._context: zmq.Context[_Socket] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
+        self._connections: Connections[Key] = Connections(clock)
+        self._commands: deque[_Add | _Remove] = deque()
+        self._hand_over = HandOver(hand_over_bytes, self._wake)
+        self._emptied_at = clock()
+        self._receiver: Receiver | None = None
+        self._stopping = False
+        self._stop_seconds = 0.0
+        self._wake_up = self._context.socket(zmq.PAIR)
+        self._woken = self._context.socket(zmq.PAIR)
+        address = "inproc://subscriber"
+        self._woken.bind(address)
+        self._wake_up.connect(address)
+        self._thread = threading.Thread(target=self._run, name="subscriber", daemon=True)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes handed over and not yet released."""
+        return self._hand_over.waiting_bytes
+
+    @property
+    def waiting_messages(self) -> int:
+        """Messages that `receive` has not returned yet."""
+        return self._hand_over.waiting_messages
+
+    @property
+    def full(self) -> bool:
+        """True while the sockets are left unread."""
+        return self._hand_over.full
+
+    @property
+    def behind(self) -> bool:
+        """True while messages may wait that nobody has seen: then a source that seems idle need not be."""
+        hand_over = self._hand_over
+        waiting = hand_over.full or not hand_over.empty
+        return waiting or self._clock() - self._emptied_at > BEHIND_SECONDS
+
+    def start(self) -> None:
+        self._hand_over.start()
+        self._thread.start()
+
+    def receive_with(self, receiver: Receiver) -> None:
+        """Receive by compiled code from now on; the receiver is the subscriber's alone."""
+        self._receiver = receiver
+
+    def add(self, source: SourceKey, endpoint: str, topic: str = "") -> None:
+        """Subscribe; ZMQ connects and reconnects by itself."""
+        self._command(_Add(source, endpoint, topic))
+
+    def listen(self, listening: Listening, endpoint: str) -> None:
+        """Bind, so that engines can connect; their messages come with a `Peer` as source."""
+        self._command(_Add(listening, endpoint))
+
+    def remove(self, source: SourceKey) -> None:
+        """Take what the socket has, then close it; `receive` returns a last, empty `Received` of it."""
+        self._command(_Remove(source))
+
+    def connected(self, source: Key) -> bool:
+        """Tell whether a source is connected, at most REFRESH_SECONDS late.
+
+        A peer is connected while the connection that its last message came through is.
+        """
+        return self._connections.since(source) is not None
+
+    async def receive(self) -> Received | None:
+        """Wait for messages; None when the subscriber has stopped and everything was handed over.
+
+        Raises what ended the thread before its time.
+        """
+        return await self._hand_over.receive()
+
+    def release(self, size: int) -> None:
+        """Give back the bytes of messages that were dealt with."""
+        self._hand_over.release(size)
+
+    def stop(self, seconds: float) -> None:
+        """Take what the sockets hold, for `seconds` at most, then close them and end the thread."""
+        self._stop_seconds = seconds
+        self._stopping = True
+        self._wake()
+
+    async def join(self, seconds: float) -> None:
+        """Wait for the thread's end and free the sockets."""
+        await asyncio.to_thread(self._thread.join, seconds)
+        if not self._thread.is_alive():
+            self._wake_up.close(0)
+            self._context.term()
+
+    def _command(self, command: _Add | _Remove) -> None:
+        self._commands.append(command)
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(zmq.Again):  # so many wake-ups wait that one more says nothing
+            self._wake_up.send(b"", zmq.NOBLOCK)
+
+    # From here on in the thread.
+
+    def _run(self) -> None:
+        sockets: dict[_Socket, SourceKey | Listening] = {}
+        ready = ReadySockets()
+        failure: BaseException | None = None
+        try:
+            self._serve(sockets, ready)
+        except BaseException as error:
+            failure = error
+        finally:
+            ready.close()
+            for socket in sockets:
+                self._connections.forget(socket)
+                socket.close(0)
+            self._woken.close(0)
+            self._hand_over.end(failure)
+
+    def _serve(self, sockets: dict[_Socket, SourceKey | Listening], ready: ReadySockets) -> None:
+        commands = zmq.Poller()
+        commands.register(self._woken, zmq.POLLIN)
+        ready.add(self._woken)
+        rested = True
+        refresh_at = time.monotonic() + REFRESH_SECONDS
+        while not self._stopping:
+            seconds = max(0.0, refresh_at - time.monotonic())
+            if self._hand_over.full:
+                readable = [self._woken] if commands.poll(int(seconds * 1000)) else []
+            elif rested:
+                readable = ready.wait(seconds)
+                if not readable:
+                    self._emptied_at = self._clock()
+            else:
+                readable = [self._woken] if commands.poll(PAUSE_MILLISECONDS) else []
+                rested = True
+            if self._woken in readable:
+                self._obey(sockets, ready)
+                readable = [socket for socket in readable if socket in sockets]
+            if readable:
+                rested = self._turn(sockets, ready, readable)
+                if not rested:
+                    self._emptied_at = self._clock()
+            if time.monotonic() >= refresh_at:
+                self._connections.refresh()
+                refresh_at = time.monotonic() + REFRESH_SECONDS
+        deadline = time.monotonic() + self._stop_seconds
+        while time.monotonic() < deadline:
+            if self._hand_over.full:
+                time.sleep(PAUSE_MILLISECONDS / 1000)
+            elif readable := [socket for socket in ready.wait(0) if socket in sockets]:
+                self._turn(sockets, ready, readable)
+            else:
+                break
+
+    def _obey(self, sockets: dict[_Socket, SourceKey | Listening], ready: ReadySockets) -> None:
+        with contextlib.suppress(zmq.Again):
+            while True:
+                self._woken.recv(zmq.NOBLOCK)
+        ready.served(self._woken, emptied=True)
+        before = high_water_mark(len(sockets))
+        while self._commands:
+            command = self._commands.popleft()
+            if isinstance(command, _Add):
+                try:
+                    socket = self._opened(command)
+                except zmq.ZMQError as error:
+                    refusal = EndpointRefused(command.source, command.endpoint, error.strerror)
+                    if isinstance(command.source, Listening):
+                        raise refusal from error
+                    self._hand_over.call(partial(self._refused, refusal))
+                else:
+                    sockets[socket] = command.source
+                    ready.add(socket)
+            else:
+                for socket in [socket for socket, source in sockets.items() if source == command.source]:
+                    self._close(socket, command.source, ready)
+                    del sockets[socket]
+                self._hand_over.put_last(command.source, self._clock())
+                self._hand_over.tell()
+        limit = high_water_mark(len(sockets))
+        if limit != before:
+            for socket in sockets:
+                socket.setsockopt(zmq.RCVHWM, limit)
+
+    def _opened(self, command: _Add) -> _Socket:
+        socket = new_sub_socket(self._context, command.endpoint, command.topic)
+        try:
+            if isinstance(command.source, Listening):
+                self._connections.listen(socket)
+                socket.bind(command.endpoint)
+            else:
+                self._connections.watch(socket, command.source)
+                socket.connect(command.endpoint)
+        except zmq.ZMQError:
+            self._connections.forget(socket)
+            socket.close(0)
+            raise
+        return socket
+
+    def _close(self, socket: _Socket, source: SourceKey, ready: ReadySockets) -> None:
+        """Take what a socket holds, which its high-water mark bounds, then close it."""
+        for _ in range(1 + 2 * SOCKET_MESSAGES // TURN_MESSAGES):
+            if self._take(socket, source, self._clock()):
+                break
+        ready.remove(socket)
+        self._connections.forget(socket)
+        socket.close(0)
+
+    def _turn(
+        self,
+        sockets: dict[_Socket, SourceKey | Listening],
+        ready: ReadySockets,
+        readable: list[_Socket],
+    ) -> bool:
+        """Take a bounded number from each readable socket; True when there is more to take."""
+        more = False
+        now = self._clock()
+        for socket in readable:
+            if self._hand_over.full:
+                more = True
+                break
+            emptied = self._take(socket, sockets[socket], now)
+            ready.served(socket, emptied=emptied)
+            more = more or not emptied
+        self._hand_over.tell()
+        return more
+
+    def _take(self, socket: _Socket, source: SourceKey | Listening, now: float) -> bool:
+        """Hand over what a socket has, up to the bounds of a turn; True when it was emptied."""
+        if isinstance(source, Listening):
+            return self._take_by_topic(socket, source, now)
+        if self._receiver is not None:
+            bundle, emptied = self._receiver.take(socket)
+            self._hand_over.put(source, bundle, bundle.size, now)
+            return emptied
+        messages, size, emptied = receive_messages(socket, TURN_MESSAGES, TURN_BYTES)
+        self._hand_over.put(source, Bundle.of(messages), size, now)
+        return emptied
+
+    def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:
+        heard, emptied = receive_by_topic(socket, TURN_MESSAGES, TURN_BYTES)
+        for topic, under_topic in heard.items():
+            peer = Peer(listening, topic)
+            self._connections.heard(socket, under_topic.descriptor, peer)
+            self._hand_over.put(peer, Bundle.of(under_topic.messages), under_topic.size, now)
+        return emptied

@@ -1,0 +1,27 @@
+"""Load the compiled code that reads streams, or compile it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connectors.receive.subscriber import TURN_BYTES, TURN_MESSAGES
+
+if TYPE_CHECKING:
+    from connectors.receive.compiled_receiver import Receiver
+
+
+def warm_up() -> Receiver | None:
+    """Warm up scanner and receiver; return the receiver, None where pyzmq hides its libzmq.
+
+    Takes a tenth of a second if the code was kept, otherwise seconds.
+    """
+    # Here, because the import alone takes a second.
+    from connectors.normalise import scan
+    from connectors.receive import compiled_receiver
+
+    scan.warm_up()
+    try:
+        compiled_receiver.warm_up()
+        return compiled_receiver.Receiver(messages=TURN_MESSAGES, size=TURN_BYTES)
+    except compiled_receiver.LibzmqHidden:
+        return None

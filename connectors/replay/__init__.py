@@ -1,0 +1,1 @@
+"""Ask engines again for batches that were missed."""

@@ -1,0 +1,150 @@
+"""Ask an engine for a replay, over a DEALER socket of its own for each: a late answer finds nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import zmq
+
+from connectors.order.asks import Outcome
+from connectors.replay.protocol import parse_answer, request
+
+RECEIVE_HIGH_WATER_MARK = 4_000
+"""Messages that a socket holds. An engine sends its whole buffer at once: what we do not take waits with it.
+Engines before vLLM 0.33 drop what they cannot send, which is a hole and asked for again."""
+TURN_MESSAGES = 256
+"""Messages that are taken before they are dealt with and others get their turn."""
+TURN_BYTES = 1 << 20
+"""Payload bytes that are taken before they are dealt with."""
+WAITS = 12
+"""Waiting time for one answer altogether, in timeouts: an engine may not trickle for ever."""
+MAX_SOCKETS = 4_096
+
+_Socket = zmq.Socket[bytes]
+Take = Callable[[list[tuple[int, bytes]]], Awaitable[bool]]
+"""Given (sequence number, payload) in the order they came; returns whether more is of use."""
+
+
+class Replayer:
+    """Sockets are made, used and closed in the event loop that calls."""
+
+    def __init__(self, *, timeout_seconds: float) -> None:
+        """`timeout_seconds`: after so long without anything an answer is over."""
+        self._timeout_seconds = timeout_seconds
+        self._context: zmq.Context[_Socket] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
+
+    async def connect(self, endpoint: str) -> Connection | None:
+        """Return a connection for one request; None if there is none within the timeout."""
+        try:
+            socket = self._connecting(endpoint)
+        except zmq.ZMQError:
+            return None
+        connection = Connection(socket, self._timeout_seconds)
+        try:
+            if await connection.ready():
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        return None
+
+    def close(self) -> None:
+        """Free the context; every connection must be closed."""
+        self._context.term()
+
+    def _connecting(self, endpoint: str) -> _Socket:
+        socket = self._context.socket(zmq.DEALER)
+        try:
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.setsockopt(zmq.RCVHWM, RECEIVE_HIGH_WATER_MARK)
+            # A request is sent to an engine that is there, or not at all.
+            socket.setsockopt(zmq.IMMEDIATE, 1)
+            socket.setsockopt(zmq.IPV6, int("[" in endpoint))
+            socket.connect(endpoint)
+        except zmq.ZMQError:
+            socket.close(0)
+            raise
+        return socket
+
+
+class Connection:
+    """A socket that is connected to an engine, for one request."""
+
+    def __init__(self, socket: _Socket, timeout_seconds: float) -> None:
+        self._socket = socket
+        self._timeout_seconds = timeout_seconds
+
+    async def ready(self) -> bool:
+        """Wait until a request can be sent; False if that is not so within the timeout."""
+        return await self._wait(zmq.POLLOUT)
+
+    async def replay(self, first: int, take: Take) -> Outcome:
+        """Ask for all batches from number `first` on; returns when the answer is over.
+
+        The time that `take` takes does not count as the engine's.
+        """
+        try:
+            self._socket.send_multipart(request(first), zmq.NOBLOCK)
+        except zmq.Again:
+            return "unreachable"
+        waited = 0.0
+        while True:
+            batches, ended = _taken(self._socket)
+            if batches and not await take(batches):
+                return "enough"
+            if ended:
+                return "end"
+            if batches:
+                continue
+            began = time.monotonic()
+            there = await self._wait(zmq.POLLIN)
+            waited += time.monotonic() - began
+            if not there or waited > WAITS * self._timeout_seconds:
+                return "timeout"
+
+    def close(self) -> None:
+        self._socket.close(0)
+
+    async def _wait(self, event: int) -> bool:
+        """Wait until the socket is ready for an event; False after the timeout."""
+        deadline = time.monotonic() + self._timeout_seconds
+        while not int(self._socket.getsockopt(zmq.EVENTS)) & event:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            await _stirred(self._socket, left)
+        return True
+
+
+def _taken(socket: _Socket) -> tuple[list[tuple[int, bytes]], bool]:
+    """Return what is there of an answer, a turn at most, and whether it ends with that."""
+    batches: list[tuple[int, bytes]] = []
+    size = 0
+    try:
+        while size < TURN_BYTES and len(batches) < TURN_MESSAGES:
+            batch = parse_answer(socket.recv_multipart(zmq.NOBLOCK))
+            if batch is None:
+                return batches, True
+            batches.append(batch)
+            size += len(batch[1])
+    except zmq.Again:
+        pass
+    return batches, False
+
+
+async def _stirred(socket: _Socket, seconds: float) -> None:
+    """Wait until something may have happened to a socket that was found not to be ready, or for `seconds`."""
+    loop = asyncio.get_running_loop()
+    stirred = asyncio.Event()
+    descriptor = int(socket.getsockopt(zmq.FD))
+    loop.add_reader(descriptor, stirred.set)
+    try:
+        await asyncio.wait_for(stirred.wait(), seconds)
+    except asyncio.TimeoutError:
+        pass
+    finally:
+        loop.remove_reader(descriptor)

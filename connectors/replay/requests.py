@@ -1,0 +1,118 @@
+"""Send the replay requests that streams want, and give them the answers; a bounded number at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from connectors.order.asks import Outcome
+from connectors.order.stream import SourceStream
+from connectors.process.stopping import ended
+from connectors.replay.client import Connection, Replayer
+from connectors.sources import SourceKey
+from schemas.events import EventsRecord
+
+LOOK_SECONDS = 0.1
+"""Interval of looking at all streams: what wants an answer in the course of reading is seen at once."""
+CONNECTING = 64
+"""Engines that are being connected to for a request."""
+URGENT_REQUESTS = 16
+"""Requests on their way to engines that are thought to answer, of sources that miss something: each answer
+may fill a queue."""
+OTHER_REQUESTS = 16
+"""All others on their way: engines that do not answer must not keep those waiting."""
+
+
+class ReplayRequests:
+    """One request at most for each stream. A stream that is removed must not be in `streams` any longer."""
+
+    def __init__(
+        self,
+        streams: Mapping[SourceKey, SourceStream],
+        *,
+        timeout_seconds: float,
+        publish: Callable[[Iterable[EventsRecord]], None],
+        room: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`room` returns when `publish` may be called again."""
+        self._streams = streams
+        self._publish = publish
+        self._room = room
+        self._replayer = Replayer(timeout_seconds=timeout_seconds)
+        self._requests: dict[SourceKey, asyncio.Task[None]] = {}
+        self._failure: BaseException | None = None
+        self._connecting = asyncio.Semaphore(CONNECTING)
+        self._urgent = asyncio.Semaphore(URGENT_REQUESTS)
+        self._other = asyncio.Semaphore(OTHER_REQUESTS)
+        self.task: asyncio.Task[None] | None = None
+        """Runs from the start to the stop; raises what a request should not have raised."""
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self._run(), name="recovering")
+
+    def send_wanted(self, stream: SourceStream) -> None:
+        """Send the request that a stream wants, if it wants one and has none under way."""
+        key = stream.source.key
+        if key not in self._requests and stream.ask is not None:
+            task = self._requests[key] = asyncio.create_task(self._request(stream))
+            task.add_done_callback(lambda task: self._finished(key, task))
+
+    async def stop(self) -> None:
+        """Give up the requests that are under way."""
+        await ended(self.task, *self._requests.values())
+        self._replayer.close()
+
+    async def _run(self) -> None:
+        while self._failure is None:
+            for stream in list(self._streams.values()):
+                self.send_wanted(stream)
+            await asyncio.sleep(LOOK_SECONDS)
+        raise self._failure
+
+    def _finished(self, key: SourceKey, task: asyncio.Task[None]) -> None:
+        del self._requests[key]
+        if not task.cancelled():
+            self._failure = task.exception() or self._failure
+
+    async def _request(self, stream: SourceStream) -> None:
+        # What is missing, and whether it is urgent, may change while others have their turn.
+        while stream.ask is not None and self._is_read(stream):
+            async with self._connecting:
+                endpoint = stream.source.replay_endpoint
+                connection = None if endpoint is None else await self._replayer.connect(endpoint)
+            try:
+                outcome = await self._ask(stream, connection)
+            finally:
+                if connection is not None:
+                    connection.close()
+            if outcome is not None and self._is_read(stream):
+                self._publish(stream.replay_ended(outcome, time.time()))
+
+    async def _ask(self, stream: SourceStream, connection: Connection | None) -> Outcome | None:
+        """Send the request that the stream wants by now; None if it wants none any more."""
+        ask = stream.ask
+        if ask is None:
+            return None
+        async with self._urgent if ask.urgent else self._other:
+            ask = stream.ask
+            if ask is None or not self._is_read(stream):
+                return None
+            stream.asked()
+            if connection is None:
+                return "unreachable"
+            return await connection.replay(ask.first, self._taking(stream))
+
+    def _taking(self, stream: SourceStream) -> Callable[[list[tuple[int, bytes]]], Awaitable[bool]]:
+        async def take(batches: list[tuple[int, bytes]]) -> bool:
+            if not self._is_read(stream):
+                return False
+            self._publish(stream.replayed(batches, time.time()))
+            await asyncio.sleep(0)
+            await self._room()
+            return not stream.enough
+
+        return take
+
+    def _is_read(self, stream: SourceStream) -> bool:
+        return self._streams.get(stream.source.key) is stream

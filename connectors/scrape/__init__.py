@@ -1,0 +1,1 @@
+"""The engines' own counters, from their metrics pages."""

@@ -1,0 +1,113 @@
+"""Fetch the engines' metrics pages at intervals and turn them into notices of their streams."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import aiohttp
+
+from connectors.process.stopping import ended
+from connectors.scrape.counters import PageUnreadable, parse_engine_metrics
+from schemas.events import EngineCounters
+
+MIN_INTERVAL_SECONDS = 0.5
+"""Shorter intervals are raised to this: a page of an engine takes milliseconds to make and to parse."""
+STAGGER_SECONDS = 0.01
+"""Between the first pages of replicas that are added together."""
+MAX_PAGE_BYTES = 8 << 20
+
+
+class ScrapeTelemetry(Protocol):
+    """Where scrapes are counted."""
+
+    def scraped(self, replica: str) -> None: ...
+    def scrape_failed(self, replica: str, url: str, reason: str) -> None: ...
+
+
+Deliver = Callable[[str, int, EngineCounters], None]
+"""Called with replica id, data-parallel rank and what its engine says."""
+
+
+class Scraper:
+    """One task per replica, so that a page that hangs or fails costs nobody else."""
+
+    def __init__(
+        self,
+        *,
+        interval_seconds: float,
+        timeout_seconds: float,
+        deliver: Deliver,
+        telemetry: ScrapeTelemetry,
+    ) -> None:
+        self._interval_seconds = max(interval_seconds, MIN_INTERVAL_SECONDS)
+        self._timeout_seconds = timeout_seconds
+        self._deliver = deliver
+        self._telemetry = telemetry
+        self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    def add(self, replica: str, url: str) -> None:
+        """Begin to read the page of a replica, instead of another page of it.
+
+        The first time is at once, but for replicas added together: a little later each, so that their
+        pages do not come all at the same time.
+        """
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
+                connector=aiohttp.TCPConnector(limit=0),
+            )
+        if replica in self._tasks:
+            if self._tasks[replica][0] == url:
+                return
+            self.remove(replica)
+        delay = len(self._tasks) * STAGGER_SECONDS % self._interval_seconds
+        task = asyncio.create_task(self._run(self._session, replica, url, delay), name=f"scrape-{replica}")
+        self._tasks[replica] = (url, task)
+
+    def remove(self, replica: str) -> None:
+        if replica in self._tasks:
+            self._tasks.pop(replica)[1].cancel()
+
+    async def stop(self) -> None:
+        await ended(*(task for _, task in self._tasks.values()))
+        self._tasks.clear()
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _run(self, session: aiohttp.ClientSession, replica: str, url: str, delay: float) -> None:
+        await asyncio.sleep(delay)
+        while True:
+            began = time.monotonic()
+            await self._scrape(session, replica, url)
+            await asyncio.sleep(max(0.0, began + self._interval_seconds - time.monotonic()))
+
+    async def _scrape(self, session: aiohttp.ClientSession, replica: str, url: str) -> None:
+        try:
+            async with session.get(url) as response:
+                response.raise_for_status()
+                page = await _text(response)
+            ranks = parse_engine_metrics(page)
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, PageUnreadable, PageTooLarge) as error:
+            self._telemetry.scrape_failed(replica, url, str(error) or type(error).__name__)
+            return
+        for rank, counters in ranks.items():
+            self._deliver(replica, rank, counters)
+        self._telemetry.scraped(replica)
+
+
+class PageTooLarge(Exception):
+    """A page is longer than MAX_PAGE_BYTES."""
+
+
+async def _text(response: aiohttp.ClientResponse) -> str:
+    page = bytearray()
+    async for piece in response.content.iter_any():
+        page += piece
+        if len(page) > MAX_PAGE_BYTES:
+            raise PageTooLarge(f"more than {MAX_PAGE_BYTES} bytes")
+    return page.decode(errors="replace")

@@ -1,0 +1,1 @@
+"""What the connector tells its operators: logs and metrics."""

@@ -1,0 +1,57 @@
+"""`kvlens doctor`: what is wrong with a running fleet, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import click
+
+from pipeline.cli.options import config_option, load_settings
+
+_MIN_SECONDS = 1.0
+
+
+@click.command
+@config_option
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Data directory of a running `kvlens demo` or `kvlens up`; gives addresses and engines.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+@click.option(
+    "--timeout",
+    "seconds",
+    type=click.FloatRange(_MIN_SECONDS),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long broker and store may take to answer.",
+)
+def doctor(config: Path | None, data_dir: Path | None, as_json: bool, seconds: float) -> int:
+    """Look at the log, tables and agents of a running fleet, and say what is wrong.
+
+    Exit code: 0 healthy, 1 problems, 2 no problem seen, but it could not look at everything.
+    """
+    if data_dir is not None:
+        from pipeline.local.run_file import read_run_file
+
+        config, environment = read_run_file(data_dir, config)
+        settings = load_settings(config, environment).settings
+    else:
+        settings = load_settings(config).settings
+    from pipeline.doctor import report
+    from pipeline.doctor.diagnosis import diagnose
+    from pipeline.doctor.examine import examine
+    from pipeline.doctor.finding import exit_code
+
+    facts = asyncio.run(examine(settings, seconds))
+    findings = diagnose(facts)
+    if as_json:
+        click.echo(json.dumps(report.as_json(facts, findings)))
+    else:
+        for line in report.as_text(facts, findings):
+            click.echo(line)
+    return exit_code(findings)

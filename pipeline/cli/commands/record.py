@@ -1,0 +1,91 @@
+"""`kvlens record`: the frames of engines into a file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.options import config_option, load_settings
+from pipeline.recordings.format import Frame, RecordedSource, RecordingWriter
+from schemas.settings import rank_endpoint
+
+_REPORT_SECONDS = 5.0
+
+
+@click.command
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--endpoint", "endpoints", multiple=True, metavar="tcp://HOST:PORT", help="Engine; repeatable.")
+@click.option("--topic", default="", help="With --endpoint: ZMQ subscription prefix; all topics by default.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after this long.")
+@click.option("--batches", type=click.IntRange(1), help="Stop after this many batches.")
+@config_option
+def record(
+    file: Path,
+    endpoints: tuple[str, ...],
+    topic: str,
+    seconds: float | None,
+    batches: int | None,
+    config: Path | None,
+) -> None:
+    """Write what engines publish to FILE, until interrupted: the engines given, or the configured ones.
+
+    Frames hold the token ids of prompts and outputs, so the recording is as confidential as they are. Only
+    the owner can read FILE, and record never overwrites a file.
+    """
+    topics: list[str]
+    if endpoints:
+        sources = [RecordedSource(endpoint=endpoint) for endpoint in endpoints]
+        topics = [topic] * len(endpoints)
+    else:
+        sources, topics = _configured(config)
+    from pipeline.recordings.recorder import Recorder
+
+    counts = [0] * len(sources)
+    try:
+        recorder = Recorder([source.endpoint for source in sources], topics)
+        try:
+            writer = RecordingWriter(file, tuple(sources))
+        except FileExistsError:
+            raise Failure(f"{file} exists; a recording is never overwritten, choose another name") from None
+        with writer, stopped_by_signals(recorder.stop):
+            reported = time.monotonic()
+
+            def turned() -> None:
+                nonlocal reported
+                writer.flush()
+                if time.monotonic() - reported >= _REPORT_SECONDS:
+                    reported = time.monotonic()
+                    click.echo(f"{sum(counts)} batches", err=True)
+
+            def write(frame: Frame) -> None:
+                writer.write(frame)
+                counts[frame.source] += 1
+
+            recorder.run(write, turned, batches=batches, seconds=seconds)
+        recorder.close()
+    except OSError as error:
+        raise Failure(f"{error.filename or file}: {error.strerror or error}") from error
+    for source, count in zip(sources, counts, strict=True):
+        click.echo(f"{source.endpoint}: {count} batches")
+
+
+def _configured(config: Path | None) -> tuple[list[RecordedSource], list[str]]:
+    replicas = load_settings(config).settings.replicas
+    if not replicas:
+        raise click.UsageError("no engine to record; give --endpoint, or a --config with [[replicas]]")
+    sources = [
+        RecordedSource(
+            replica=replica.id,
+            dp_rank=rank,
+            model=replica.model,
+            tenant=replica.tenant,
+            hash_scheme=replica.hash_scheme,
+            endpoint=rank_endpoint(replica.endpoint, rank),
+        )
+        for replica in replicas
+        for rank in range(replica.dp_ranks)
+    ]
+    return sources, [replica.topic for replica in replicas for _ in range(replica.dp_ranks)]

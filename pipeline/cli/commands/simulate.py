@@ -1,0 +1,243 @@
+"""`kvlens simulate`: a fleet of engines that exist only as their event streams."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.simulator.addresses import AddressPlan
+from pipeline.simulator.config_file import replicas_toml
+from pipeline.simulator.engine.block_pool import PoolExhaustedError
+from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.fleet import Fleet, FleetSettings
+from pipeline.simulator.trace_fleet import TraceFleet, TraceFleetSettings
+from pipeline.simulator.traffic.routing import ROUTINGS
+from pipeline.simulator.traffic.schedule import scheduled
+from pipeline.simulator.traffic.trace import TraceError, hit_rates, read_trace
+from pipeline.simulator.traffic.workload import WorkloadSettings
+from pipeline.simulator.wire.eras import DEFAULT_ERA, ERAS
+from pipeline.simulator.wire.hashing import HASH_FORMS
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--replicas", type=click.IntRange(1), default=4, help="Engine replicas.")
+@click.option("--dp-ranks", type=click.IntRange(1), default=1, help="DP ranks of each replica.")
+@click.option(
+    "--era",
+    "eras",
+    type=click.Choice(tuple(ERAS)),
+    multiple=True,
+    default=(DEFAULT_ERA,),
+    metavar="NAME",
+    help=f"Wire format; repeat it for a mixed fleet; replicas take them in turn. One of: {', '.join(ERAS)}.",
+)
+@click.option(
+    "--hash-form", type=click.Choice(HASH_FORMS), help="Form of the block hashes; by default the era's."
+)
+@click.option("--model", default="simulated", help="Model name.")
+@click.option("--seed", default=0, help="Equal seeds give equal traffic and equal events.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), default=4.0, help="Requests/s of the fleet.")
+@click.option("--routing", type=click.Choice(ROUTINGS), default="round-robin", help="Who gets a request.")
+@click.option(
+    "--blocks",
+    type=click.IntRange(2),
+    multiple=True,
+    default=(1200,),
+    help="GPU blocks of a rank; repeat it for different sizes; replicas take them in turn.",
+)
+@click.option("--block-size", type=click.IntRange(1), default=16, help="Tokens of a block.")
+@click.option("--cpu-blocks", type=click.IntRange(0), default=0, help="Blocks of the CPU tier; 0 for none.")
+@click.option(
+    "--lora-share",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="Share of conversations with a LoRA adapter.",
+)
+@click.option(
+    "--hybrid",
+    type=click.IntRange(0),
+    default=0,
+    help="How many replicas are hybrid Mamba and attention engines, which announce two granularities.",
+)
+@click.option(
+    "--hybrid-blocks", type=click.IntRange(2), default=64, help="Blocks of 2176 tokens in a hybrid."
+)
+@click.option("--random-hash-seeds", is_flag=True, help="Each rank hashes differently (no PYTHONHASHSEED).")
+@click.option("--system-prompt-tokens", type=click.IntRange(1), default=512)
+@click.option("--user-tokens", type=click.IntRange(1), default=120, help="Mean new tokens of a turn.")
+@click.option("--output-tokens", type=click.IntRange(1), default=80, help="Mean generated tokens of a turn.")
+@click.option("--max-prompt-tokens", type=click.IntRange(1), default=6000, help="Conversations end here.")
+@click.option(
+    "--steps-per-second", type=click.FloatRange(0, min_open=True), default=20.0, help="Engine steps."
+)
+@click.option(
+    "--at",
+    "changes",
+    multiple=True,
+    metavar="SECONDS:CHANGE",
+    help="Change something after this much traffic; repeatable. CHANGE is one of routing=NAME, "
+    "restart=REPLICA, drop=REPLICA,BATCHES (lost on the way, replay has them), lose=REPLICA,BATCHES (nobody "
+    "has them); REPLICA counts from 0.",
+)
+@click.option(
+    "--duration", type=click.FloatRange(0, min_open=True), help="Seconds; by default until interrupted."
+)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--base-port", type=int, default=5557, help="First PUB port; 0 picks free ones.")
+@click.option(
+    "--replay-base-port", type=int, help="First replay port; by default 100 or more above --base-port."
+)
+@click.option("--metrics-port", type=int, default=8000, help="Port of /<replica>/metrics; -1 for none.")
+@click.option("--topic", default="", help="ZMQ topic.")
+@click.option(
+    "--wait-subscribers", type=float, metavar="SECONDS", help="Wait this long for subscribers first."
+)
+@click.option(
+    "--truth-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the engines' truth here at the end; keeps a row for each batch until then.",
+)
+@click.option(
+    "--write-config",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Write the matching [[replicas]] of a kvlens.toml; - prints it.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Play a Mooncake-format trace (JSON lines, plain or .gz) instead of generated traffic.",
+)
+@click.option(
+    "--budget", type=click.IntRange(1), help="Trace: blocks of 512 tokens a replica; by default endless."
+)
+@click.option("--trace-base", type=float, help="Trace: epoch seconds of its time 0; by default it ends now.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    help="Trace: multiple of real time; by default no pauses.",
+)
+@click.option("--stay", is_flag=True, help="Trace: keep answering replays after its end, until interrupted.")
+def simulate(**options: Any) -> None:
+    """Run simulated engines that publish KV-cache events as real ones do.
+
+    Every replica has a PUB and a replay ROUTER socket for each DP rank, and a /metrics page. The cache
+    behaves like vLLM's; traffic is multi-turn chats over shared system prompts, or a recorded trace.
+    """
+    try:
+        if options["trace"] is None:
+            _chat(options)
+        else:
+            _trace(options)
+    except (OSError, ValueError, TraceError, PoolExhaustedError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _chat(options: dict[str, Any]) -> None:
+    fleet = Fleet(
+        FleetSettings(
+            replicas=options["replicas"],
+            dp_ranks=options["dp_ranks"],
+            model=options["model"],
+            eras=options["eras"],
+            hash_form=options["hash_form"],
+            engine=EngineSettings(
+                block_size=options["block_size"],
+                cpu_blocks=options["cpu_blocks"],
+            ),
+            blocks=options["blocks"],
+            hybrid_replicas=options["hybrid"],
+            hybrid_blocks=options["hybrid_blocks"],
+            random_hash_seeds=options["random_hash_seeds"],
+            workload=WorkloadSettings(
+                seed=options["seed"],
+                rate=options["rate"],
+                system_prompt_tokens=options["system_prompt_tokens"],
+                mean_user_tokens=options["user_tokens"],
+                mean_output_tokens=options["output_tokens"],
+                max_prompt_tokens=options["max_prompt_tokens"],
+                lora_share=options["lora_share"],
+            ),
+            routing=options["routing"],
+            schedule=tuple(scheduled(text, options["replicas"]) for text in options["changes"]),
+            steps_per_second=options["steps_per_second"],
+            topic=options["topic"],
+            addresses=_address_plan(options),
+            truth_directory=options["truth_dir"],
+        ),
+        click.echo,
+    )
+    try:
+        _begin(fleet, options)
+        fleet.run(options["duration"])
+        fleet.write_truth()
+    finally:
+        fleet.close()
+    batches = sum(source.publisher.published for source in fleet.sources)
+    click.echo(f"stopped: {batches} batches from {len(fleet.sources)} sources")
+
+
+def _trace(options: dict[str, Any]) -> None:
+    requests = read_trace(options["trace"])
+    fleet = TraceFleet(
+        TraceFleetSettings(
+            replicas=options["replicas"],
+            routing=options["routing"],
+            budget=options["budget"],
+            model=options["model"],
+            eras=options["eras"],
+            hash_form=options["hash_form"],
+            seed=options["seed"],
+            base_time=options["trace_base"],
+            speed=options["speed"],
+            topic=options["topic"],
+            addresses=_address_plan(options),
+            truth_directory=options["truth_dir"],
+        )
+    )
+    try:
+        _begin(fleet, options)
+        fleet.play(requests)
+        fleet.write_truth()
+        rates = hit_rates(replica.counters for replica in fleet.replicas)
+        click.echo(
+            f"played: {len(requests)} requests, hits {rates[0]:.2%} of blocks, {rates[1]:.2%} of tokens"
+        )
+        if options["stay"]:
+            fleet.wait()
+    finally:
+        fleet.close()
+
+
+def _address_plan(options: dict[str, Any]) -> AddressPlan:
+    return AddressPlan(
+        options["host"],
+        options["base_port"],
+        options["replay_base_port"],
+        None if options["metrics_port"] < 0 else options["metrics_port"],
+    )
+
+
+def _begin(fleet: Fleet | TraceFleet, options: dict[str, Any]) -> None:
+    """Announce the addresses, wait for readers if asked to, then let signals stop the fleet gracefully."""
+    addresses = fleet.addresses()
+    if options["write_config"]:
+        with click.open_file(options["write_config"], "w") as config:
+            config.write(replicas_toml(addresses))
+    click.echo("ready " + json.dumps([address.endpoint for address in addresses]))
+    seconds = options["wait_subscribers"]
+    if seconds is not None and not fleet.wait_subscribers(seconds):
+        raise click.ClickException(f"not every source had a subscriber within {seconds:g} s")
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def stop(_number: int, _frame: object) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_DFL)  # the second one ends the process
+        fleet.stop()
+
+    for number in signals:
+        signal.signal(number, stop)

@@ -1,0 +1,63 @@
+"""`kvlens up`: everything for the configured engines on this machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from pipeline.cli.failures import stopped_by_signals
+from pipeline.cli.options import (
+    DEFAULT_FILE,
+    config_option,
+    data_directory_option,
+    load_settings,
+    require_engines,
+)
+
+_CHECK_SECONDS = 0.2
+
+
+@click.command
+@config_option
+@data_directory_option
+def up(config: Path | None, data_dir: Path) -> None:
+    """Run connector and worker for the configured engines, until interrupted.
+
+    If the settings name no kafka.bootstrap_servers, it runs an embedded broker; if they name no
+    clickhouse.url, an embedded store. It restarts processes that die. Logs are in DIRECTORY/logs.
+    """
+    loaded = load_settings(config)
+    require_engines(loaded.settings)
+    if config is None and DEFAULT_FILE.is_file():
+        config = DEFAULT_FILE
+    from pipeline.local.directory import DataDirectory
+    from pipeline.local.processes.supervisor import Supervisor
+    from pipeline.local.stack import Stack
+
+    stopping = False
+
+    def stop() -> None:
+        nonlocal stopping
+        stopping = True
+
+    with DataDirectory(data_dir) as directory:
+        supervisor = Supervisor(click.echo)
+        try:
+            stack = Stack(loaded, config, directory, supervisor, click.echo)
+            stack.start_storage()
+            stack.start_worker()
+            stack.start_connector()
+            stack.start_page()
+            for name, url in stack.urls.items():
+                click.echo(f"  {name}: {url}")
+            click.echo(f"  logs: {directory.logs}")
+            click.echo("running; Ctrl-C stops it")
+            with stopped_by_signals(stop):
+                while not stopping:
+                    time.sleep(_CHECK_SECONDS)
+                    supervisor.check()
+            click.echo("stopping")
+        finally:
+            supervisor.stop()

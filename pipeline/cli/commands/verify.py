@@ -1,0 +1,127 @@
+"""`kvlens verify`: the tables against a recount of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.cli.options import config_option, load_settings
+
+if TYPE_CHECKING:
+    from pipeline.verify.findings import Findings
+    from schemas.settings import Settings
+
+EXIT_CODES = {"equal": 0, "different": 1, "late": 3}
+CANNOT = 2
+LEAST_PATIENCE = 30.0
+"""Seconds; brokers end what a killed worker left open after 12 s, and look for it every 10 s."""
+
+
+@click.command
+@config_option
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Data directory of a running `kvlens demo` or `kvlens up`; gives addresses and engines.",
+)
+@click.option(
+    "--from-recording",
+    "recordings",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Compare with a recording of engines instead of the log; repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+@click.option(
+    "--until",
+    default="now",
+    show_default=True,
+    metavar="now|OFFSET",
+    help="Leave out records from this offset of each partition on.",
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Time for minutes, hours and open transactions to catch up; by default twice "
+    "`worker.rollup_seconds` and 5 s, at least 30 s.",
+)
+def verify(
+    config: Path | None,
+    data_dir: Path | None,
+    recordings: tuple[Path, ...],
+    as_json: bool,
+    until: str,
+    patience: float | None,
+) -> int:
+    """Compute every table again from the log by a plain recount, and compare it with ClickHouse row by row.
+
+    Exit code: 0 equal, 1 differences, 2 could not compare, 3 late: nothing differs, but some rows could
+    not be compared yet, with the reason.
+    """
+    from connectors.process.errors import OperatorError
+    from pipeline.cli.failures import Failure
+    from pipeline.verify import report
+    from pipeline.verify.against_log import check_log
+    from pipeline.verify.progress import Progress
+
+    if data_dir is not None:
+        from pipeline.local.run_file import read_run_file
+
+        config, environment = read_run_file(data_dir, config)
+        settings = load_settings(config, environment).settings
+    else:
+        settings = load_settings(config).settings
+    if patience is None:
+        patience = max(2 * settings.worker.rollup_seconds + 5, LEAST_PATIENCE)
+    try:
+        if recordings:
+            findings = _from_recordings(settings, recordings)
+        else:
+            now = datetime.now(timezone.utc)
+            findings = asyncio.run(
+                check_log(
+                    settings, now, until=_offset(until), patience=patience, progress=Progress(sys.stderr)
+                )
+            )
+    except (OSError, OperatorError) as error:
+        failure = Failure(str(error))
+        failure.exit_code = CANNOT
+        raise failure from error
+    if as_json:
+        click.echo(json.dumps(report.as_json(findings)))
+    else:
+        for line in report.as_text(findings):
+            click.echo(line)
+    return EXIT_CODES[findings.verdict]
+
+
+def _from_recordings(settings: Settings, recordings: tuple[Path, ...]) -> Findings:
+    from pipeline.recordings.events import RecordedEvents
+    from pipeline.verify.against_recording import check_recorded
+    from pipeline.verify.findings import Findings
+    from pipeline.verify.store import StoredTables
+
+    findings = Findings()
+    tables = StoredTables(settings.clickhouse)
+    try:
+        for file in recordings:
+            check_recorded(RecordedEvents(file), tables, settings.worker, findings)
+    finally:
+        tables.close()
+    return findings
+
+
+def _offset(until: str) -> int | None:
+    if until == "now":
+        return None
+    if not until.isdecimal():
+        raise click.BadParameter("expected now or an offset", param_hint="--until")
+    return int(until)

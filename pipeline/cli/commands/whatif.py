@@ -1,0 +1,133 @@
+"""`kvlens whatif`: the same traffic under other conditions, beside what the figures promise of them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import click
+
+from pipeline.cli.failures import Failure
+from pipeline.cli.whatif_options import Capacity, Several, capacity, replicas, routing
+from pipeline.cli.whatif_tables import played_table, saved_table
+from pipeline.simulator.traffic.routing import ROUTINGS, Routing
+from pipeline.unzipped import unzipped
+
+_ENDLESS = (Capacity(None),)
+
+
+@click.command
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--replicas",
+    "counts",
+    type=Several("N[,N...]", replicas),
+    help="Trace: by default 1. Recording: as many as recorded, or 1: one cache for all.",
+)
+@click.option(
+    "--capacity",
+    "capacities",
+    type=Several("SIZE[,SIZE...]", capacity),
+    help="Cache of each replica: blocks of the trace (4000), tokens (2000000t), or none, the default, for "
+    "endless. Recording: the size to add: +200000t, or none.",
+)
+@click.option(
+    "--routing",
+    "routings",
+    type=Several("HOW[,HOW...]", routing),
+    help=f"Trace: {', '.join(ROUTINGS)}; by default the first.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table.")
+def whatif(
+    file: Path,
+    counts: tuple[int, ...] | None,
+    capacities: tuple[Capacity, ...] | None,
+    routings: tuple[Routing, ...] | None,
+    as_json: bool,
+) -> None:
+    """Play a request trace under other conditions, or give bounds for them from a recording.
+
+    FILE is a trace in Mooncake's format or a recording (`kvlens record`), plain or gzipped. Give an option
+    several values, separated by commas, and you get a row for each combination. The first row is the fleet as
+    it is: for a trace, the first values; for a recording, the recorded fleet. The other rows show the result
+    of other conditions, beside the promise of the first row's figures.
+    """
+    try:
+        if _is_trace(file):
+            _trace(file, counts or (1,), capacities or _ENDLESS, routings or ROUTINGS[:1], as_json)
+        elif routings:
+            raise Failure(
+                "a recording cannot tell what other routing would do: hits leave no events, so it does not "
+                "hold the requests; --replicas 1 shows what no routing can exceed"
+            )
+        else:
+            _recording(file, counts, capacities or _ENDLESS, as_json)
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror or error}") from error
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether the file begins as JSON lines do; a recording begins otherwise."""
+    with unzipped(path) as file:
+        try:
+            return file.read(4096).lstrip()[:1] == b"{"
+        except (EOFError, zlib.error):
+            return False  # reading it as a recording says what is wrong
+
+
+def _trace(
+    path: Path,
+    counts: tuple[int, ...],
+    capacities: tuple[Capacity, ...],
+    routings: tuple[Routing, ...],
+    as_json: bool,
+) -> None:
+    from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE, read_trace
+    from pipeline.whatif.conditions import combined
+    from pipeline.whatif.playing import play
+    from pipeline.whatif.report import played_row, trace_facts
+
+    if any(each.extra for each in capacities):
+        raise Failure("+ is for recordings; for a trace give whole capacities, the present one first")
+    blocks = dict.fromkeys(
+        each.amount // TRACE_BLOCK_SIZE if each.amount and each.in_tokens else each.amount
+        for each in capacities
+    )
+    requests = read_trace(path)
+    facts = trace_facts(requests)
+    if not facts["queried_blocks"]:
+        raise Failure(f"{path}: no request of the trace looks up a block")
+    played = [play(requests, each) for each in combined(counts, blocks, routings, requests)]
+    rows = [played_row(played[0], each) for each in played]
+    if as_json:
+        click.echo(json.dumps({"trace": facts, "rows": rows}, indent=2))
+    else:
+        click.echo("\n".join(played_table(facts, rows)))
+
+
+def _recording(
+    path: Path, counts: tuple[int, ...] | None, capacities: tuple[Capacity, ...], as_json: bool
+) -> None:
+    from pipeline.recordings.events import RecordedEvents
+    from pipeline.whatif.recorded import follow, saved
+    from pipeline.whatif.report import recorded_row, saved_row
+
+    if any(each.amount and not (each.extra and each.in_tokens) for each in capacities):
+        raise Failure(
+            "a recording does not say how large the caches were: give the tokens to add to each, such as "
+            "--capacity +200000t, or none for endless"
+        )
+    events = RecordedEvents(path)
+    fleet = follow(events)
+    if events.torn:
+        click.echo(f"kvlens: {path}: ends inside a frame; everything before it was read", err=True)
+    asked = [(count, each.amount) for count in counts or (fleet.sources,) for each in capacities]
+    if not counts and fleet.sources > 1:
+        asked.append((1, None))
+    rows = [recorded_row(fleet)]
+    rows += [saved_row(fleet, count, extra, saved(fleet, count, extra)) for count, extra in asked]
+    if as_json:
+        click.echo(json.dumps({"incomplete": fleet.incomplete, "rows": rows}, indent=2))
+    else:
+        click.echo("\n".join(saved_table(rows, fleet.incomplete)))

@@ -1,0 +1,1 @@
+"""ClickHouse: client, migrations, writer of rows, rollups."""

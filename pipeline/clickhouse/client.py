@@ -1,0 +1,60 @@
+"""ClickHouse clients as the pipeline uses them, and the translation of their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import clickhouse_connect
+from clickhouse_connect.driver import options
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from pipeline.errors import StoreUnavailable
+from schemas.settings import ClickHouse
+
+_CONNECT_SECONDS = 5
+_UNKNOWN_TABLE = (60, 81)  # UNKNOWN_TABLE, UNKNOWN_DATABASE
+_NO_LOGIN = (192, 193, 194, 497, 516)  # unknown user, wrong or required password, access denied
+
+
+def connect(store: ClickHouse) -> Client:
+    """Return a client that several threads may use. Raises StoreUnavailable."""
+    with store_unavailable(store):
+        return clickhouse_connect.get_client(
+            dsn=store.url,
+            username=store.username,
+            password=store.password,
+            # A session would serialise the threads.
+            autogenerate_session_id=False,
+            connect_timeout=_CONNECT_SECONDS,
+            send_receive_timeout=max(1, int(store.timeout_seconds)),
+            # Retrying is decided where the call is made.
+            query_retries=0,
+        )
+
+
+def without_pandas() -> None:
+    """Keep clickhouse-connect from importing pandas at the first insert: seconds, and we give it lists."""
+    vars(options).update(pd=None, pd_time_test=None)
+
+
+@contextmanager
+def store_unavailable(store: ClickHouse) -> Iterator[None]:
+    """Translate what clickhouse-connect raises into StoreUnavailable."""
+    try:
+        yield
+    except (ClickHouseError, OSError) as error:
+        advice = "check clickhouse.url and that it runs"
+        code = getattr(error, "code", None)
+        if code in _UNKNOWN_TABLE:
+            advice = "run `kvlens migrate`"
+        elif code in _NO_LOGIN:
+            advice = "check clickhouse.username, its password and its rights"
+        raise StoreUnavailable(store.url, first_line(error), advice=advice) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, bounded."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:400]

@@ -1,0 +1,138 @@
+"""Applies the numbered SQL files of `schemas/clickhouse`, each once, in order."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+import schemas
+from pipeline.clickhouse.client import connect, first_line, store_unavailable
+from pipeline.errors import MigrationChanged, MigrationRefused, MigrationUnreleased
+from schemas.settings import ClickHouse, Settings
+
+DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
+_FILE = re.compile(r"\d{4}_\w+\.sql")
+_ENGINE = re.compile(r"\{engine:(\w+)\(([^)]*)\)\}")
+# A quoted string, a comment, or the end of a statement: only the last one splits.
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|(;)")
+
+_APPLIED = """
+CREATE TABLE IF NOT EXISTS {database}.schema_migrations
+(
+    name String,
+    sha256 FixedString(64),
+    applied_at DateTime64(3, 'UTC') DEFAULT now64(3)
+)
+ENGINE = {engine:ReplacingMergeTree(applied_at)}
+ORDER BY name
+"""
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One file: its name, its text and the text's digest (hex)."""
+
+    name: str
+    text: str
+    sha256: str
+
+
+def migrations(directory: Path = DIRECTORY) -> list[Migration]:
+    """Return the files in the order of their numbers."""
+    found = []
+    for path in sorted(path for path in directory.iterdir() if _FILE.fullmatch(path.name)):
+        text = path.read_text()
+        found.append(Migration(path.name, text, hashlib.sha256(text.encode()).hexdigest()))
+    return found
+
+
+def unreleased(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str, ...]:
+    """Return the applied names that no release knows.
+
+    A newer kvlens only adds files after the last one of `files`. An unknown name before that one comes from a
+    set of files that was replaced, and so do all other unknown names.
+    """
+    unknown = sorted(set(applied) - {migration.name for migration in files})
+    return tuple(unknown) if unknown and files and unknown[0] < files[-1].name else ()
+
+
+def statements(text: str, database: str) -> list[str]:
+    """Split at semicolons outside strings and comments; fill in `{database}` and `{engine:...}`."""
+    pieces, start = [], 0
+    for token in _TOKEN.finditer(text):
+        if token[1]:
+            pieces.append(text[start : token.start()])
+            start = token.end()
+    pieces.append(text[start:])
+    return [substituted(piece, database).strip() for piece in pieces if _says_something(piece)]
+
+
+def substituted(text: str, database: str) -> str:
+    """Fill in the database and the table engines of a single server."""
+    return _ENGINE.sub(r"\1(\2)", text).replace("{database}", database)
+
+
+def _says_something(piece: str) -> bool:
+    return any(line.strip() and not line.lstrip().startswith("--") for line in piece.splitlines())
+
+
+def apply(
+    settings: Settings,
+    progress: Callable[[str], None] | None = None,
+    *,
+    directory: Path = DIRECTORY,
+) -> list[str]:
+    """Create the database and apply what is missing; return the names applied now.
+
+    Blocks. Every statement is idempotent, so a file that stopped half-way is applied again. Raises
+    MigrationUnreleased or MigrationChanged before anything is done, MigrationRefused, StoreUnavailable.
+    """
+    say = progress or (lambda line: None)
+    store = settings.clickhouse
+    client = connect(store)
+    try:
+        with store_unavailable(store):
+            client.command(f"CREATE DATABASE IF NOT EXISTS {store.database}")
+            client.command(substituted(_APPLIED, store.database))
+            applied = _applied(client, store)
+        files = migrations(directory)
+        if names := unreleased(applied, files):
+            raise MigrationUnreleased(store.database, names)
+        for migration in files:
+            if applied.get(migration.name, migration.sha256) != migration.sha256:
+                raise MigrationChanged(migration.name)
+        missing = [migration for migration in files if migration.name not in applied]
+        for migration in missing:
+            _run(client, store, migration)
+            say(f"applied {migration.name}")
+        return [migration.name for migration in missing]
+    finally:
+        client.close()
+
+
+def _applied(client: Client, store: ClickHouse) -> dict[str, str]:
+    rows = client.query(f"SELECT name, sha256 FROM {store.database}.schema_migrations FINAL").result_rows
+    return {name: sha256.decode() if isinstance(sha256, bytes) else sha256 for name, sha256 in rows}
+
+
+def _run(client: Client, store: ClickHouse, migration: Migration) -> None:
+    with store_unavailable(store):
+        for number, statement in enumerate(statements(migration.text, store.database), 1):
+            try:
+                client.command(statement)
+            except ClickHouseError as error:
+                if getattr(error, "code", None) is None:
+                    raise
+                raise MigrationRefused(migration.name, number, first_line(error)) from error
+        client.insert(
+            "schema_migrations",
+            [[migration.name, migration.sha256]],
+            column_names=["name", "sha256"],
+            database=store.database,
+        )

@@ -1,0 +1,90 @@
+"""Writes rows into ClickHouse: one column-oriented insert per table, in threads, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import DataError
+
+from pipeline.clickhouse.client import connect, first_line, store_unavailable
+from pipeline.errors import RowsRefused
+from schemas.rows import Row
+from schemas.settings import ClickHouse
+
+_THREADS = 4
+
+
+class Tables:
+    """Writes rows; a row written twice changes nothing, so a failed call is simply repeated."""
+
+    def __init__(self, store: ClickHouse) -> None:
+        self._store = store
+        self._client: Client | None = None
+        self._connecting = threading.Lock()
+        self._layouts: dict[type[Row], tuple[tuple[str, ...], list[Any]]] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tables")
+
+    async def insert(self, rows: Sequence[Row]) -> None:
+        """Insert all rows.
+
+        Raises StoreUnavailable, when some tables may have been written, or RowsRefused.
+        """
+        by_type: dict[type[Row], list[Row]] = {}
+        for row in rows:
+            by_type.setdefault(type(row), []).append(row)
+        loop = asyncio.get_running_loop()
+        results = await asyncio.gather(
+            *(
+                loop.run_in_executor(self._threads, self._insert, kind, of_kind)
+                for kind, of_kind in by_type.items()
+            ),
+            # All threads are done before the caller tries again.
+            return_exceptions=True,
+        )
+        for result in results:
+            if result is not None:
+                raise result
+
+    def close(self) -> None:
+        """Wait for running inserts and disconnect."""
+        self._threads.shutdown(wait=True)
+        if self._client is not None:
+            self._client.close()
+
+    def _insert(self, kind: type[Row], rows: list[Row]) -> None:
+        with store_unavailable(self._store):
+            client = self._connected()
+            names, types = self._layout(client, kind)
+            try:
+                client.insert(
+                    kind.TABLE,
+                    [[getattr(row, name) for row in rows] for name in names],
+                    column_names=names,
+                    column_types=types,
+                    database=self._store.database,
+                    column_oriented=True,
+                )
+            except DataError as error:  # from encoding the columns, before anything was sent
+                raise RowsRefused(kind.TABLE, first_line(error)) from error
+
+    def _connected(self) -> Client:
+        with self._connecting:
+            if self._client is None:
+                self._client = connect(self._store)
+            return self._client
+
+    def _layout(self, client: Client, kind: type[Row]) -> tuple[tuple[str, ...], list[Any]]:
+        """Column names and the types they have in the table, asked for once."""
+        layout = self._layouts.get(kind)
+        if layout is None:
+            names = kind.__struct_fields__
+            context = client.create_insert_context(
+                kind.TABLE, column_names=names, database=self._store.database
+            )
+            layout = self._layouts[kind] = (names, list(context.column_types))
+        return layout

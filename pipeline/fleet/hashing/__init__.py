@@ -1,0 +1,1 @@
+"""Which sources hash the same prompts alike."""

@@ -1,0 +1,257 @@
+"""Which sources hash alike, as far as the first blocks of their chains show it.
+
+Two sources that share any block share the first block of its chain. So first blocks are enough, and every
+shard of the hash space sees those of all chains that reach into it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from connectors.process.compiled import compiled
+from pipeline.fleet.kernel.columns import Changes
+from pipeline.fleet.kernel.tables import I64, U32, U64, doubled, mapped
+from pipeline.fleet.packing import Columns, Packed, fields_of, put_into, rows_of
+from schemas.fleet_checkpoints import FleetHead, FleetStanding, TableName
+from schemas.residency import SourceChanges
+
+FIRST: Final = np.dtype(
+    [
+        # First block of a chain; 0: a free slot.
+        ("root", "<u8"),
+        # Latest second of event time in which a block of such a chain was filled.
+        ("second", "<i8"),
+        # Number of the hash domain and group.
+        ("space", "<u4"),
+        # Of the source that filled the latest one.
+        ("label", "<u4"),
+    ],
+    align=True,
+)
+FIRSTS: Final = 1 << 15
+"""First blocks remembered, a power of two: each has one slot, which the latest one takes."""
+_SMALLEST: Final = 1024
+
+
+class Labels(NamedTuple):
+    """Labels of lives: one for each life, or for several that were found to hash alike."""
+
+    parents: I64
+    """Label that it was joined to; its own number when it was not."""
+    members: I64
+    """Lives that go on, of a label and all that were joined to it."""
+
+
+class Origins(NamedTuple):
+    """Sources by number."""
+
+    labels: I64
+    """Of the present life; -1 without one."""
+    returns: I64
+    """How often a source filled blocks of a chain whose first block it had used in an earlier second."""
+
+
+class PieceOrigins(NamedTuple):
+    """Where the pieces of a record come from."""
+
+    sources: I64
+    """Numbers."""
+    spaces: U32
+    """Numbers."""
+    salts: U64
+    """Of the spaces: keep them apart."""
+
+
+@compiled
+def _end_of(parents: I64, label: int) -> int:
+    """Return the label that stands for all that were found to be alike."""
+    while parents[label] != label:
+        parents[label] = parents[parents[label]]
+        label = parents[label]
+    return label
+
+
+@compiled
+def _meet(firsts: Any, labels: Labels, origins: Origins, changes: Changes, pieces: PieceOrigins) -> int:
+    """Remember the first blocks of fills; return how many sources turned out to hash like others."""
+    parents = labels.parents
+    met = 0
+    for at in range(len(changes.roots)):
+        root = changes.roots[at]
+        if root == np.uint64(0):
+            continue
+        piece = changes.pieces[at]
+        source = pieces.sources[piece]
+        slot = np.int64((root + pieces.salts[piece]) & np.uint64(FIRSTS - 1))
+        second = np.int64(np.floor(changes.times[at]))
+        label = _end_of(parents, origins.labels[source])
+        if firsts[slot].root == root and firsts[slot].space == pieces.spaces[piece]:
+            other = _end_of(parents, np.int64(firsts[slot].label))
+            if other != label:
+                gone = max(label, other)
+                label = min(label, other)
+                parents[gone] = label
+                labels.members[label] += labels.members[gone]
+                met += 1
+            elif second > firsts[slot].second:
+                origins.returns[source] += 1
+            second = max(second, np.int64(firsts[slot].second))
+        firsts[slot].root = root
+        firsts[slot].space = pieces.spaces[piece]
+        firsts[slot].second = second
+        firsts[slot].label = label
+    return met
+
+
+class Comparing:
+    """Labels of sources' lives, joined where two of them fill chains with the same first block."""
+
+    def __init__(self, after: int, head: FleetHead, packed: Packed) -> None:
+        """A source is alone `after` returns of its own and as many of others without a match; 0: never.
+
+        Names of labels and what is known of each source are in `head`, the rest in the tables of a base, if
+        there is one.
+        """
+        self.names = head.labels
+        self.standings = head.standings
+        labels = Labels(np.zeros(_SMALLEST, np.int64), np.zeros(_SMALLEST, np.int64))
+        origins = Origins(np.full(16, -1, np.int64), np.zeros(16, np.int64))
+        self._labels = put_into(labels, packed.get("labels", ()))
+        self._origins = put_into(origins, packed.get("origins", ()))
+        self._firsts = np.zeros(FIRSTS, FIRST)
+        if "firsts" in packed:
+            slots, *fields = packed["firsts"]
+            self._firsts[np.frombuffer(slots, np.int64)] = rows_of(FIRST, fields)
+        self._returns_of_domain: Counter[str] = Counter()
+        """Returns of all sources of a hash domain."""
+        for number, standing in self.standings.items():
+            self._returns_of_domain[standing.domain] += int(self._origins.returns[number])
+        self.moved = False
+        """Something changed since this was last set to False."""
+        self._after = after
+
+    def packed(self) -> dict[TableName, Columns]:
+        """Return labels, sources and first blocks as a base has them."""
+        slots = np.flatnonzero(self._firsts["root"])
+        return {
+            "labels": mapped(self._labels, lambda column: column[: len(self.names)]),
+            "origins": self._origins,
+            "firsts": [slots, *fields_of(self._firsts[slots])],
+        }
+
+    def is_alone(self, number: int, said: SourceChanges) -> bool:
+        """A record has changes of a source; return whether that is alone.
+
+        Called for all sources of a record before `meet`.
+        """
+        standing = self.standings.get(number)
+        if standing is None:
+            self.room_for_source(number)
+            standing = self.standings[number] = FleetStanding(said.hash_domain, said.model)
+        if said.incarnation > standing.incarnation or self._origins.labels[number] < 0:
+            self._returns_of_domain[standing.domain] -= int(self._origins.returns[number])
+            self._returns_of_domain[said.hash_domain] += int(self._origins.returns[number])
+            standing.domain, standing.model = said.hash_domain, said.model
+            standing.incarnation = said.incarnation
+            self._begin(number, standing, f"{said.replica}/{said.dp_rank}@{said.incarnation}")
+        if self.alike(number):
+            self.moved |= standing.alone
+            standing.alone = False
+        elif not standing.alone and self._is_alone(number, standing):
+            self.moved = standing.alone = True
+        return standing.alone
+
+    def alike(self, number: int) -> int:
+        """Return how many other sources were found to hash like this one."""
+        return int(self._labels.members[_end_of(self._labels.parents, self._origins.labels[number])]) - 1
+
+    def group(self, number: int) -> str:
+        """Return the name of the oldest life found to hash like this source."""
+        return self.names[_end_of(self._labels.parents, self._origins.labels[number])]
+
+    def meet(self, changes: Changes, pieces: PieceOrigins) -> None:
+        """Follow the fills of a record."""
+        present = np.unique(pieces.sources)
+        returns = self._origins.returns
+        before = returns[present]
+        met = _meet(self._firsts, self._labels, self._origins, changes, pieces)
+        self.moved |= met > 0
+        for number, more in zip(present.tolist(), (returns[present] - before).tolist(), strict=True):
+            self._returns_of_domain[self.standings[number].domain] += more
+
+    def forget(self, number: int) -> None:
+        """Give a source's number back; who hashed like it keeps that proof."""
+        standing = self.standings.pop(number, None)
+        if standing is not None:
+            self._returns_of_domain[standing.domain] -= int(self._origins.returns[number])
+        self._origins.labels[number] = -1
+        self._origins.returns[number] = 0
+
+    def room_for_source(self, number: int) -> None:
+        """Make sure that a source of this number can be compared."""
+        while number >= len(self._origins.labels):
+            known = len(self._origins.labels)
+            self._origins = mapped(self._origins, doubled)
+            self._origins.labels[known:] = -1
+
+    def _begin(self, number: int, standing: FleetStanding, name: str) -> None:
+        """Give a source's new life a label of its own; whoever that leaves alone begins to prove it."""
+        before = int(self._origins.labels[number])
+        self._origins.labels[number] = -1
+        if before >= 0:
+            before = _end_of(self._labels.parents, before)
+            self._labels.members[before] -= 1
+            if self._labels.members[before] == 1:
+                for other, left in self.standings.items():
+                    label = self._origins.labels[other]
+                    if label >= 0 and _end_of(self._labels.parents, label) == before:
+                        self._prove_anew(other, left)
+        self._origins.labels[number] = self._new_label(name)
+        if not standing.alone:
+            self._prove_anew(number, standing)
+        self.moved = True
+
+    def _prove_anew(self, number: int, standing: FleetStanding) -> None:
+        """A source that is without company counts its returns from here on."""
+        standing.returns_before = int(self._origins.returns[number])
+        standing.others_before = self._returns_of_others(number, standing)
+
+    def _is_alone(self, number: int, standing: FleetStanding) -> bool:
+        return (
+            self._after > 0
+            and int(self._origins.returns[number]) - standing.returns_before >= self._after
+            and self._returns_of_others(number, standing) - standing.others_before >= self._after
+        )
+
+    def _returns_of_others(self, number: int, standing: FleetStanding) -> int:
+        return self._returns_of_domain[standing.domain] - int(self._origins.returns[number])
+
+    def _new_label(self, name: str) -> int:
+        if len(self.names) == len(self._labels.parents):
+            self._renumber()
+            if 2 * len(self.names) > len(self._labels.parents):
+                self._labels = mapped(self._labels, doubled)
+        label = len(self.names)
+        self.names.append(name)
+        self._labels.parents[label] = label
+        self._labels.members[label] = 1
+        return label
+
+    def _renumber(self) -> None:
+        """Forget labels that no source and no first block has."""
+        ends = np.arange(len(self.names))
+        while np.any(self._labels.parents[ends] != ends):
+            ends = self._labels.parents[ends]
+        known, remembered = self._origins.labels >= 0, self._firsts["root"] != 0
+        self._origins.labels[known] = ends[self._origins.labels[known]]
+        self._firsts["label"][remembered] = ends[self._firsts["label"][remembered]]
+        used = np.unique(np.concatenate((self._origins.labels[known], self._firsts["label"][remembered])))
+        self._origins.labels[known] = np.searchsorted(used, self._origins.labels[known])
+        self._firsts["label"][remembered] = np.searchsorted(used, self._firsts["label"][remembered])
+        self.names[:] = [self.names[label] for label in used.tolist()]
+        members = self._labels.members[used]
+        self._labels.parents[: len(used)] = np.arange(len(used))
+        self._labels.members[: len(used)] = members

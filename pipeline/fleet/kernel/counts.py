@@ -1,0 +1,87 @@
+"""What the compiled loop counts: open windows of sources, redundancy as it is, and its clock."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.process.compiled import compiled
+from pipeline.fleet.kernel.tables import F64, I64, U8
+
+NO_WINDOW: Final = -(1 << 62)
+
+# Indices of `Clock.counters`.
+HEAD: Final = 0
+TAIL: Final = 1
+USED_BLOCKS: Final = 2
+USED_PAIRS: Final = 3
+WINDOW: Final = 4
+LOSSES: Final = 5
+UNMATCHED: Final = 6
+COUNTERS: Final = 7
+
+
+class Cells(NamedTuple):
+    """Open window of each (source, hash domain, group)."""
+
+    windows: I64
+    versions: I64
+    trusts: U8
+    dirty: U8
+    blocks: npt.NDArray[np.int64]
+    """(cells, causes)"""
+    tokens: npt.NDArray[np.int64]
+    regret: npt.NDArray[np.int64]
+    """(cells, BUCKETS)"""
+    needed: npt.NDArray[np.int64]
+    """(cells, NEEDED_BUCKETS), tokens."""
+
+
+class Gauges(NamedTuple):
+    """Redundancy of each (hash domain, group, medium) as it is."""
+
+    owners: npt.NDArray[np.int64]
+    """(gauges, 5): blocks with 1, 2, 3, 4-7, 8 and more owners."""
+    unique: I64
+    """Tokens."""
+    physical: I64
+    """Tokens."""
+    versions: I64
+    dirty: U8
+
+
+class Clock(NamedTuple):
+    """Counters and scalars that the loop moves."""
+
+    counters: I64
+    """By HEAD, TAIL, USED_BLOCKS, ..., UNMATCHED."""
+    time: F64
+    """One element: the latest event time seen."""
+    pairs_of_source: I64
+    """Pairs in the table, per source."""
+    clears_of_source: I64
+    """Per source, the number of the first loss after the last one by a clear."""
+
+
+@compiled
+def _owners_class(owners: int) -> int:
+    if owners < 4:
+        return owners - 1
+    return 3 if owners < 8 else 4
+
+
+@compiled
+def count_owners(gauges: Gauges, gauge: int, before: int, after: int, size: int, version: int) -> None:
+    if before > 0:
+        gauges.owners[gauge, _owners_class(before)] -= 1
+    else:
+        gauges.unique[gauge] += size
+    if after > 0:
+        gauges.owners[gauge, _owners_class(after)] += 1
+    else:
+        gauges.unique[gauge] -= size
+    gauges.physical[gauge] += (after - before) * size
+    gauges.versions[gauge] = version
+    gauges.dirty[gauge] = 1

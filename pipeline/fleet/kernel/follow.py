@@ -1,0 +1,207 @@
+"""The compiled loop that follows changes of residency: holders, losses, and the cause of every fill."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from connectors.process.compiled import compiled
+from pipeline.fleet.causes import COLD, PROMOTED, REANNOUNCED
+from pipeline.fleet.kernel.columns import Changes, Pieces
+from pipeline.fleet.kernel.counts import (
+    HEAD,
+    TAIL,
+    UNMATCHED,
+    USED_BLOCKS,
+    USED_PAIRS,
+    WINDOW,
+    Cells,
+    Clock,
+    Gauges,
+    count_owners,
+)
+from pipeline.fleet.kernel.hit_causes import cause_of
+from pipeline.fleet.kernel.losses import (
+    drop_oldest_loss,
+    free_if_unused,
+    release_pair,
+    remember_loss,
+    uncount_loss,
+)
+from pipeline.fleet.kernel.refills import USED, Refills, count_refill
+from pipeline.fleet.kernel.tables import (
+    ANNOUNCED,
+    HAS_LOSS,
+    I64,
+    STORE_ONLY_BIT,
+    Blocks,
+    Losses,
+    Pairs,
+    find_block,
+    find_pair,
+)
+from pipeline.residency.windows import WINDOW_SECONDS
+from schemas.residency import CLEARED, EVICTED, FILLED
+
+GPU: Final = 0
+"""Bit of the medium whose fills and losses are what this is about."""
+
+# Why `follow` came back.
+DONE: Final = 0
+CLOCK_MOVED: Final = 1
+"""The next change begins a window of the shard."""
+CELL_MOVED: Final = 2
+"""The next change begins a window of its cell."""
+REFILLS_FULL: Final = 3
+"""There may be no counter for the refills of the next change."""
+
+
+@compiled
+def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
+    """Return the slot of a block, a new one if it has none."""
+    slot = find_block(blocks, key)
+    if slot >= 0:
+        return slot
+    slot = -1 - slot
+    blocks[slot].key = key
+    blocks[slot].owners = 0
+    blocks[slot].holders = 0
+    blocks[slot].evicted = 0
+    blocks[slot].cleared = 0
+    blocks[slot].size = size
+    blocks[slot].evicted_at = 0.0
+    blocks[slot].root = 0
+    counters[USED_BLOCKS] += 1
+    return slot
+
+
+@compiled
+def follow(
+    blocks: Blocks,
+    pairs: Pairs,
+    losses: Losses,
+    cells: Cells,
+    gauges: Gauges,
+    clock: Clock,
+    refills: Refills,
+    changes: Changes,
+    pieces: Pieces,
+    start: int,
+    end: int,
+    version: int,
+    horizon: float,
+    max_losses: int,
+) -> tuple[int, int]:
+    """Follow changes from `start`; return (index of the next change, why it stopped there).
+
+    The caller has made room for `end - start` more blocks (twice as many with lower media), pairs and losses.
+    At CLOCK_MOVED or CELL_MOVED it takes what it needs of the window that ends, moves it on and comes again;
+    at REFILLS_FULL it makes room.
+    """
+    counters = clock.counters
+    for at in range(start, end):
+        time = changes.times[at]
+        piece = changes.pieces[at]
+        kind = changes.kinds[at]
+        bit = np.int64(pieces.bits[piece])
+        window = np.int64(np.floor(time / WINDOW_SECONDS))
+        if window > counters[WINDOW]:
+            return at, CLOCK_MOVED
+        if kind == FILLED and bit == GPU and window > cells.windows[pieces.cells[piece]]:
+            return at, CELL_MOVED
+        if 2 * refills.totals[USED] >= len(refills.rows):
+            return at, REFILLS_FULL
+        if time > clock.time[0]:
+            clock.time[0] = time
+        while counters[HEAD] < counters[TAIL]:
+            oldest = counters[HEAD] & (len(losses) - 1)
+            if clock.time[0] - losses[oldest].time <= horizon:
+                break
+            drop_oldest_loss(blocks, pairs, losses, clock)
+        key = changes.keys[at]
+        source = np.int64(pieces.sources[piece])
+        mask = np.uint16(1 << bit)
+        pair = find_pair(pairs, key, source)
+        held = pair >= 0 and pairs[pair].media & mask != 0
+        size = np.int64(changes.sizes[at])
+        if kind == FILLED:
+            if bit == GPU:
+                cell = pieces.cells[piece]
+                if held:
+                    cause = REANNOUNCED
+                else:
+                    block = find_block(blocks, key)
+                    cause = cause_of(
+                        blocks, pairs, losses, clock, pair, block, changes, at, pieces, piece, cells
+                    )
+                cells.blocks[cell, cause] += 1
+                cells.tokens[cell, cause] += size
+                cells.versions[cell] = version
+                cells.trusts[cell] = max(cells.trusts[cell], pieces.trusts[piece])
+                cells.dirty[cell] = 1
+            if held:
+                continue
+            if pair < 0:
+                pair = -1 - pair
+                pairs[pair].key = key
+                pairs[pair].source = source
+                pairs[pair].media = 0
+                pairs[pair].position = 0
+                counters[USED_PAIRS] += 1
+                clock.pairs_of_source[source] += 1
+            main = _block(blocks, key, size, counters)
+            if bit == GPU and pairs[pair].media & HAS_LOSS:
+                pairs[pair].media &= 0xFFFF ^ HAS_LOSS
+                head = counters[HEAD]
+                number = head + ((np.int64(pairs[pair].position) - head) & 0xFFFFFFFF)
+                slot = number & (len(losses) - 1)
+                uncount_loss(blocks, main, losses[slot].cleared != 0, counters)
+            if bit < STORE_ONLY_BIT and not pairs[pair].media & ANNOUNCED:
+                blocks[main].holders += 1
+            pairs[pair].media |= mask
+            if bit == GPU:
+                if blocks[main].root == np.uint64(0):
+                    blocks[main].root = changes.roots[at]
+                    blocks[main].depth = changes.depths[at]
+                    blocks[main].lineage = changes.lineages[at]
+                if PROMOTED < cause < COLD and blocks[main].root != np.uint64(0):
+                    count_refill(refills, blocks[main], size)
+            entry = main if bit == GPU else _block(blocks, key + pieces.medium_keys[piece], size, counters)
+            owners = np.int64(blocks[entry].owners)
+            if owners == 0:
+                blocks[entry].size = size
+            blocks[entry].owners = owners + 1
+            count_owners(gauges, pieces.gauges[piece], owners, owners + 1, blocks[entry].size, version)
+        elif held:
+            pairs[pair].media &= 0xFFFF ^ mask
+            main = find_block(blocks, key)
+            if bit < STORE_ONLY_BIT and not pairs[pair].media & ANNOUNCED:
+                blocks[main].holders -= 1
+            entry = main if bit == GPU else find_block(blocks, key + pieces.medium_keys[piece])
+            owners = np.int64(blocks[entry].owners)
+            blocks[entry].owners = owners - 1
+            count_owners(gauges, pieces.gauges[piece], owners, owners - 1, blocks[entry].size, version)
+            if bit == GPU and kind in (EVICTED, CLEARED):
+                remember_loss(
+                    blocks,
+                    pairs,
+                    losses,
+                    clock,
+                    pair,
+                    main,
+                    changes,
+                    at,
+                    np.int64(pieces.lives[piece]),
+                    max_losses,
+                )
+            elif pairs[pair].media == 0:
+                release_pair(pairs, pair, clock)
+            if entry != main:
+                free_if_unused(blocks, entry, counters)
+            main = find_block(blocks, key)
+            if main >= 0:
+                free_if_unused(blocks, main, counters)
+        else:
+            counters[UNMATCHED] += 1
+    return end, DONE

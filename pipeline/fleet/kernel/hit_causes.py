@@ -1,0 +1,83 @@
+"""The cause of a fill, as compiled code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from connectors.process.compiled import compiled
+from pipeline.fleet.causes import (
+    CLEARED_BEFORE,
+    COLD,
+    EVICTED_ELSEWHERE,
+    EVICTED_HERE,
+    NEEDED_BUCKETS,
+    PEER,
+    PEER_AND_EVICTED,
+    PROMOTED,
+    UNKNOWN,
+)
+from pipeline.fleet.kernel.columns import Changes, Pieces
+from pipeline.fleet.kernel.counts import HEAD, Cells, Clock
+from pipeline.fleet.kernel.tables import HAS_LOSS, Blocks, Losses, Pairs
+from pipeline.residency.histogram import bucket_of
+
+
+@compiled
+def _needed_bucket(tokens: int) -> int:
+    """Return the least k with tokens <= 2**k."""
+    bucket = 0
+    while bucket < NEEDED_BUCKETS - 1 and (np.int64(1) << bucket) < tokens:
+        bucket += 1
+    return bucket
+
+
+@compiled
+def cause_of(
+    blocks: Blocks,
+    pairs: Pairs,
+    losses: Losses,
+    clock: Clock,
+    pair: int,
+    block: int,
+    changes: Changes,
+    at: int,
+    pieces: Pieces,
+    piece: int,
+    cells: Cells,
+) -> int:
+    """Return why a block that is not on the source's GPU was filled; count regret and extra cache needed."""
+    cell = pieces.cells[piece]
+    if pair >= 0 and pairs[pair].media & (HAS_LOSS - 1):
+        return PROMOTED
+    others = block >= 0 and blocks[block].holders > 0
+    if pair >= 0:
+        # Without a medium it is there because of its loss.
+        head = clock.counters[HEAD]
+        number = head + ((np.int64(pairs[pair].position) - head) & 0xFFFFFFFF)
+        slot = number & (len(losses) - 1)
+        if losses[slot].cleared:
+            return CLEARED_BEFORE
+        cells.regret[cell, bucket_of(changes.times[at] - losses[slot].time)] += 1
+        # A larger cache would have lost it to a restart or clear between.
+        kept = (
+            losses[slot].life == pieces.lives[piece] and number >= clock.clears_of_source[pairs[pair].source]
+        )
+        if kept and losses[slot].stored >= 0 and changes.stored[at] >= 0:
+            needed = max(changes.stored[at] - losses[slot].stored, 0)
+            cells.needed[cell, _needed_bucket(needed)] += changes.sizes[at]
+        return PEER_AND_EVICTED if others else EVICTED_HERE
+    if others:
+        return PEER
+    if block >= 0:
+        if blocks[block].evicted > 0:
+            cells.regret[cell, bucket_of(changes.times[at] - blocks[block].evicted_at)] += 1
+            return EVICTED_ELSEWHERE
+        if blocks[block].cleared > 0:
+            return CLEARED_BEFORE
+    if (
+        pieces.alone[piece] != 0
+        or pieces.trusts[piece] != 0
+        or changes.times[at] < pieces.unsure_until[piece]
+    ):
+        return UNKNOWN
+    return COLD

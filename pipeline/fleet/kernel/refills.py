@@ -1,0 +1,101 @@
+"""Tokens filled again since the window began, by prefix: exact for some thousand prefixes, bounded beyond.
+
+A summary of Misra and Gries in the batched form of Agarwal et al. ("Mergeable Summaries", PODS 2012): when
+the counters run out, the median is taken off all of them and those that reach zero are given up. It was not
+taken from a library because a compiled loop adds to it per block, and because its state, and with it every
+row, must follow from the log alone, also across checkpoints.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.process.compiled import compiled
+from pipeline.fleet.kernel.tables import I64
+
+REFILL: Final = np.dtype(
+    [
+        # First block of the chain; 0: a free slot.
+        ("root", "<u8"),
+        ("tokens", "<i8"),
+        # Number of the hash domain, group and LoRA.
+        ("lineage", "<u2"),
+        # Of the deepest block filled again.
+        ("depth", "<u2"),
+    ],
+    align=True,
+)
+COUNTERS: Final = 4096
+"""Prefixes counted at once, a power of two; the table has twice as many slots."""
+
+USED: Final = 0
+FORGOTTEN: Final = 1
+
+
+class Refills(NamedTuple):
+    """Counters of the open window."""
+
+    rows: npt.NDArray[Any]
+    totals: I64
+    """By USED (counters in use) and FORGOTTEN (tokens that may be missing from each of them)."""
+
+
+def no_refills() -> Refills:
+    """Return the counters of a window in which nothing was filled again."""
+    return Refills(np.zeros(2 * COUNTERS, REFILL), np.zeros(2, np.int64))
+
+
+@compiled
+def slot_of_prefix(rows: Any, root: np.uint64, lineage: int) -> int:
+    """Return the slot of a prefix, or -1 - (the free slot where it belongs); rows are a power of two."""
+    mask = len(rows) - 1
+    mixed = (root ^ (np.uint64(lineage) << np.uint64(48))) * np.uint64(0x9E3779B97F4A7C15)
+    at: int = np.int64((mixed >> np.uint64(32)) & np.uint64(mask))
+    while rows[at].root != np.uint64(0):
+        if rows[at].root == root and rows[at].lineage == lineage:
+            return at
+        at = (at + 1) & mask
+    return -1 - at
+
+
+@compiled
+def count_refill(refills: Refills, block: Any, tokens: int) -> None:
+    """Count tokens of a block, as a row of BLOCK, that was filled again; there is a free counter."""
+    slot = slot_of_prefix(refills.rows, block.root, block.lineage)
+    if slot < 0:
+        slot = -1 - slot
+        refills.rows[slot].root = block.root
+        refills.rows[slot].lineage = block.lineage
+        refills.totals[USED] += 1
+    refills.rows[slot].tokens += tokens
+    refills.rows[slot].depth = max(refills.rows[slot].depth, block.depth)
+
+
+def make_room(refills: Refills) -> Refills:
+    """Return the counters with half of them free.
+
+    Each time at least as many counters as are kept lose as much as `FORGOTTEN` grows by, so that it stays
+    below (tokens counted) / (half of the counters).
+    """
+    live = refills.rows[refills.rows["root"] != 0]
+    taken_off = np.partition(live["tokens"], len(live) // 2)[len(live) // 2]
+    live["tokens"] -= taken_off
+    return refills_of(live[live["tokens"] > 0], int(refills.totals[FORGOTTEN] + taken_off))
+
+
+def refills_of(live: npt.NDArray[Any], forgotten: int) -> Refills:
+    """Return counters that hold these rows."""
+    refills = no_refills()
+    _put(live, refills.rows)
+    refills.totals[USED], refills.totals[FORGOTTEN] = len(live), forgotten
+    return refills
+
+
+@compiled
+def _put(live: Any, rows: Any) -> None:
+    """Put rows into a table that has none of them."""
+    for at in range(len(live)):
+        rows[-1 - slot_of_prefix(rows, live[at].root, live[at].lineage)] = live[at]

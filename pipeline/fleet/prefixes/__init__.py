@@ -1,0 +1,1 @@
+"""Prefixes that several sources hold, or fill again."""

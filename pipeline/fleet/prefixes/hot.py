@@ -1,0 +1,90 @@
+"""Rows of the prefixes of which most is held several times over, or was filled again, in a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pipeline.fleet.kernel.refills import FORGOTTEN, REFILL, Refills, slot_of_prefix
+from pipeline.fleet.kernel.tables import Blocks
+from pipeline.fleet.prefixes.shared import shared_prefixes
+from pipeline.fleet.registry import Lineages
+from pipeline.residency import windows
+from schemas.rows import HotPrefixRow
+from schemas.trust import TRUST_ORDER
+
+
+def hot_prefixes(
+    blocks: Blocks,
+    refills: Refills,
+    lineages: Lineages,
+    trusts: Mapping[int, int],
+    *,
+    window: int,
+    shard: int,
+    listed: int,
+    one_in: int,
+    version: int,
+) -> list[HotPrefixRow]:
+    """Return `listed` prefixes of each hash domain and group by duplicated, and as many by refilled tokens.
+
+    Residency is that of the end of the window, refills those since it began; `trusts` as in
+    `OpenWindows.redundancy`.
+    """
+    if not listed:
+        return []
+    refilled = refills.rows[refills.rows["root"] != 0]
+    most_refilled = refilled[_largest(refilled, refilled["tokens"], listed, lineages)]
+    shared, _ = shared_prefixes(blocks, most_refilled)
+    most_duplicated = shared[_largest(shared, shared["duplicated"], listed, lineages)]
+    found = {_name(row): row for row in shared}
+    names = sorted({_name(row) for each in (most_refilled, most_duplicated) for row in each})
+    forgotten = int(refills.totals[FORGOTTEN]) * one_in
+    rows = []
+    for root, number in names:
+        lineage = lineages.by_number[number]
+        here, slot = found[root, number], slot_of_prefix(refills.rows, np.uint64(root), number)
+        again = refills.rows[slot] if slot >= 0 else np.zeros(1, REFILL)[0]
+        space = lineage.space
+        rows.append(
+            HotPrefixRow(
+                window=windows.window_start(window),
+                hash_domain=space.hash_domain,
+                model=space.model,
+                group_idx=space.group_idx,
+                lora=lineage.lora,
+                prefix=root,
+                shard=shard,
+                depth_blocks=max(int(here["depth"]), int(again["depth"])),
+                owners=int(here["owners"]),
+                shared_tokens=int(here["shared"]) * one_in,
+                duplicated_tokens=int(here["duplicated"]) * one_in,
+                refilled_tokens=int(again["tokens"]) * one_in,
+                refilled_tokens_missing=forgotten,
+                sampled_one_in=one_in,
+                trust=TRUST_ORDER[trusts.get(space.number, 0)],
+                version=version,
+            )
+        )
+    return rows
+
+
+def _name(row: Any) -> tuple[int, int]:
+    return int(row["root"]), int(row["lineage"])
+
+
+def _largest(rows: Any, figures: Any, listed: int, lineages: Lineages) -> list[int]:
+    """Return the indices of the rows with the largest figures above zero of each space, ties by name."""
+    taken: dict[int, int] = {}
+    largest: list[int] = []
+    loras = np.array([lineage.lora for lineage in lineages.by_number])[rows["lineage"]]
+    for at in np.lexsort((loras, rows["root"], -figures)).tolist():
+        if figures[at] <= 0:
+            break
+        space = lineages.by_number[int(rows["lineage"][at])].space.number
+        if taken.get(space, 0) < listed:
+            taken[space] = taken.get(space, 0) + 1
+            largest.append(at)
+    return largest

@@ -1,0 +1,159 @@
+"""docs/configuration.md: every key, its type, bounds, default, environment variable and meaning."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+from msgspec.inspect import (
+    BoolType,
+    Field,
+    FloatType,
+    IntType,
+    LiteralType,
+    NoneType,
+    StrType,
+    StructType,
+    Type,
+    UnionType,
+    VarTupleType,
+    type_info,
+)
+
+import schemas.settings
+from pipeline.generated.pages.markdown import code, fenced, page, table
+from pipeline.generated.source_docs import attribute_docs, one_line
+from pipeline.settings.loading import variable_of
+from schemas.settings import SECRET_KEYS, Settings
+
+DOCS = attribute_docs(schemas.settings)
+
+INTRODUCTION = """\
+kvlens reads one TOML file, `kvlens.toml`. Every key has a default except those of a replica, so the smallest
+useful file names the engines:"""
+
+SMALLEST = """\
+[[replicas]]
+id = "vllm-0"
+model = "qwen3-32b"
+endpoint = "tcp://127.0.0.1:5557"
+"""
+
+RULES = """\
+- **Environment.** Every key can come from the environment, which wins over the file: `KVLENS_`, the section,
+  two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`.
+  Lists of blocks come as one JSON array each, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG`
+  names the file.
+- **Secrets** (marked below) can also come from a file: add `_FILE` to the variable and give the path.
+  `kvlens config show` hides them.
+- **Mistakes stop the command.** If a key is unknown or a value outside its bounds, an error line names the
+  path of the key.
+- **If you are unsure**, `kvlens config show` prints the settings that a process would use."""
+
+
+def settings_page() -> bytes:
+    """Return the page."""
+    info = type_info(Settings)
+    assert isinstance(info, StructType)
+    blocks = [INTRODUCTION, fenced("toml", SMALLEST), RULES]
+    for section in info.fields:
+        if isinstance(section.type, StructType):
+            blocks += [
+                f"## [{section.name}]",
+                one_line(section.type.cls.__doc__),
+                _section(section.name, section.type),
+            ]
+            for field in section.type.fields:
+                if (block := _repeated(field.type)) is not None:
+                    heading = f"### [[{section.name}.{field.name}]]"
+                    blocks += [heading, one_line(block.cls.__doc__), _block(block)]
+    for section in info.fields:
+        if (block := _repeated(section.type)) is not None:
+            name = section.name
+            introduction = f"{one_line(block.cls.__doc__)} One `[[{name}]]` block for each."
+            blocks += [f"## [[{name}]]", introduction, _block(block)]
+    return page("Configuration", "`schemas/settings.py`", *blocks)
+
+
+def _section(name: str, struct: StructType) -> str:
+    rows = []
+    for field in struct.fields:
+        secret = (name, field.name) in SECRET_KEYS
+        variable = variable_of(name, field.name)
+        meaning = DOCS[struct.cls.__name__][field.name]
+        rows.append(
+            (
+                code(field.name),
+                allowed(field.type),
+                default(field),
+                code(variable) + (f", {code(variable + '_FILE')}" if secret else ""),
+                f"**Secret**{meaning.removeprefix('Secret')}" if secret else meaning,
+            )
+        )
+    return table(("Key", "Allowed", "Default", "Environment", "Meaning"), rows)
+
+
+def _repeated(kind: Type) -> StructType | None:
+    """The struct of a key that is a list of blocks."""
+    if isinstance(kind, VarTupleType) and isinstance(kind.item_type, StructType):
+        return kind.item_type
+    return None
+
+
+def _block(struct: StructType) -> str:
+    docs = DOCS[struct.cls.__name__]
+    rows = (
+        (code(field.name), allowed(field.type), default(field), docs[field.name]) for field in struct.fields
+    )
+    return table(("Key", "Allowed", "Default", "Meaning"), rows)
+
+
+def allowed(kind: Type) -> str:
+    """Return what values a type takes, in words."""
+    match kind:
+        case IntType() | FloatType():
+            return _number(kind)
+        case VarTupleType():
+            return "blocks, see below"
+        case StrType(pattern=str(pattern)):
+            return f"text like {code(pattern)}"
+        case StrType(min_length=int(), max_length=int(most)):
+            return f"text of 1 to {most} characters"
+        case StrType(min_length=int()):
+            return "text, not empty"
+        case StrType():
+            return "text"
+        case BoolType():
+            return "`true` or `false`"
+        case LiteralType(values=values):
+            return ", ".join(code(json.dumps(value)) for value in values)
+        case UnionType(types=parts):
+            return ", ".join(allowed(part) for part in parts if not isinstance(part, NoneType))
+    raise TypeError(f"no words for {kind}")
+
+
+def default(field: Field) -> str:
+    """Return the default as TOML writes it."""
+    if field.required:
+        return "**required**"
+    if field.default is None:
+        return "not set"
+    shown = code(msgspec.json.encode(field.default).decode())
+    binary = _binary_size(field.default) if field.name.endswith("_bytes") else ""
+    return f"{shown} ({binary})" if binary else shown
+
+
+def _number(kind: IntType | FloatType) -> str:
+    word = "integer" if isinstance(kind, IntType) else "number"
+    if kind.ge is not None and kind.le is not None:
+        return f"{word}, {kind.ge} to {kind.le}"
+    if kind.ge is not None:
+        return f"{word} ≥ {kind.ge}"
+    return f"{word} > {kind.gt}" if kind.gt is not None else word
+
+
+def _binary_size(size: int) -> str:
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << power and size % (1 << power) == 0:
+            return f"{size >> power} {unit}"
+    return ""

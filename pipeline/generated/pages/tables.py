@@ -1,0 +1,177 @@
+"""docs/tables.md: every ClickHouse table with its columns, key, engine and lifetime, and every view."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import schemas.rows
+from pipeline.generated.pages.markdown import code, page, table
+from pipeline.generated.source_docs import attribute_docs, one_line
+from pipeline.generated.sql_tables import Table, View, parse_migrations
+
+MIGRATIONS = Path(__file__).parents[3] / "schemas" / "clickhouse"
+
+INTRODUCTION = """\
+All tables live in the database `clickhouse.database`. `kvlens migrate` creates them. Times are UTC.
+
+**Rows are upserts.** Each table is a `ReplacingMergeTree(version)`: the columns of the key identify a row,
+and among several rows with one key the highest `version` counts. The worker may write a row again, with the
+same figures or newer ones. So **read with `FINAL`**. Also bound the time on the first expression of the sort
+key, or ClickHouse reads every granule. The [views](#views) do both:"""
+
+READING = """\
+```sql
+SELECT window, replica, sum(blocks) AS blocks, max(trust) AS trust
+FROM kvlens.occupancy(from = '2026-01-01 12:00:00', to = '2026-01-01 12:10:00')
+WHERE medium = 'gpu'
+GROUP BY window, replica
+ORDER BY window, replica
+```"""
+
+TRUST = """\
+**Trust.** Every row says how far you can rely on it: `complete` (every batch since the engine's first
+one, or since a clear, was applied), `partial` (joined late, older blocks are unknown) or `degraded` (batches
+or events are missing). An aggregate is as trustworthy as its worst part: `max(trust)`.
+
+**A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
+time. A source that lives but is silent still gets its occupancy rows, so sums over a fleet have no holes."""
+
+BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
+"""Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
+INTERVAL = re.compile(r"INTERVAL (\d+) (DAY|MONTH|YEAR)", re.I)
+ROLLUP = re.compile(r"(.+)_(1m|1h)")
+COUNTERS = re.compile(r"engine_counters_by_(minute|hour)")
+COUNTED = {
+    "window": "Start of the minute or hour.",
+    "first": "The first scrape of the period that has both: its time, tokens looked up, tokens found.",
+    "last": "The last one.",
+}
+ROLLUP_PERIODS = {"1m": "minute", "1h": "hour"}
+ROLLUPS = """\
+**Per minute and per hour.** Flows are sums, and gauges those of the last window; trust, connection, lag and
+drift are the worst. The worker computes a row again whenever its input changes; `version` is the
+time of that, in microseconds since the epoch."""
+
+
+def row_types() -> dict[str, type]:
+    """Return {table: row struct} of the tables that the pipeline writes."""
+    return {row.TABLE: row for row in get_args(schemas.rows.Row)}
+
+
+def read_migrations(directory: Path = MIGRATIONS) -> tuple[dict[str, Table], dict[str, View]]:
+    """Return tables and views of the numbered files of a directory."""
+    return parse_migrations(path.read_text("utf-8") for path in sorted(directory.glob("*.sql")))
+
+
+def tables_page() -> bytes:
+    """Return the page."""
+    tables, views = read_migrations()
+    blocks = [INTRODUCTION, READING, TRUST, _overview(tables, views)]
+    for definition in tables.values():
+        if not ROLLUP.fullmatch(definition.name):
+            blocks += [
+                f"## {definition.name}",
+                _about(definition),
+                _columns(definition.columns, definition.name),
+            ]
+            blocks += _rollups(definition, tables)
+    if views:
+        blocks += ["## Views", "Both ends of the time range are included.", _views(views)]
+    return page("Tables", "`schemas/rows.py` and `schemas/clickhouse/`", *blocks)
+
+
+def _overview(tables: dict[str, Table], views: dict[str, View]) -> str:
+    rows = []
+    for name, definition in tables.items():
+        found = ROLLUP.fullmatch(name)
+        summary = f"`{found[1]}_10s` per {ROLLUP_PERIODS[found[2]]}." if found else _summary(definition)
+        rows.append((f"[`{name}`](#{_base(name)})", summary))
+    rows += [(f"[`{_signature(view)}`](#views)", f"View of `{view.table}`.") for view in views.values()]
+    return table(("Table", "What a row says"), rows)
+
+
+def _rollups(definition: Table, tables: dict[str, Table]) -> list[str]:
+    """Say what the tables computed from `definition` keep, and which columns they have besides."""
+    rollups = [
+        found for name, found in tables.items() if name != definition.name and _base(name) == definition.name
+    ]
+    if not rollups:
+        return []
+    kept = [
+        ". ".join(filter(None, (f"- {code(rollup.name)}, kept {_lifetime(rollup.ttl)}", rollup.comment)))
+        for rollup in rollups
+    ]
+    added = {
+        name: kind
+        for rollup in rollups
+        for name, kind in rollup.columns.items()
+        if name not in definition.columns
+    }
+    return [ROLLUPS, "\n".join(kept), "Columns besides those above:", _columns(added, rollups[0].name)]
+
+
+def _base(name: str) -> str:
+    found = ROLLUP.fullmatch(name)
+    return f"{found[1]}_10s" if found else name
+
+
+def _summary(definition: Table) -> str:
+    row = row_types().get(definition.name)
+    return one_line(row.__doc__).split("\n\n")[0] if row else definition.comment
+
+
+def _about(definition: Table) -> str:
+    sorted_by = definition.key.removeprefix("(").removesuffix(")")
+    key = BY_HOUR.sub("", sorted_by)
+    facts = {
+        "Key": code(key),
+        "Sorted by": code(sorted_by) if sorted_by != key else "",
+        "Partitioned by": code(definition.partition) if definition.partition else "",
+        "Engine": code(definition.engine),
+        "Kept": _lifetime(definition.ttl),
+    }
+    lines = "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
+    return f"{_summary(definition)}\n\n{lines}".strip()
+
+
+def _lifetime(ttl: str) -> str:
+    if not ttl:
+        return "for ever"
+    found = INTERVAL.search(ttl)
+    return f"{found[1]} {found[2].lower()}s" if found else code(ttl)
+
+
+def _columns(columns: dict[str, str], name: str) -> str:
+    meanings = column_meanings(name)
+    rows = ((code(column), code(kind), meanings.get(column, "")) for column, kind in columns.items())
+    return table(("Column", "Type", "Meaning"), rows)
+
+
+def column_meanings(name: str) -> dict[str, str]:
+    """Return {column: meaning} of a table; a rollup says what its ten-second table says, and more."""
+    if COUNTERS.fullmatch(name):
+        return {**column_meanings("engine_counters"), **COUNTED}
+    row = row_types().get(_base(name))
+    own = attribute_docs(schemas.rows)[row.__name__] if row else {}
+    if not ROLLUP.fullmatch(name):
+        return own
+    largest = {f"{column}_max": f"Largest {code(column)} of a window in the period." for column in own}
+    return {**own, **largest, "windows": "Ten-second windows behind the row."}
+
+
+def _signature(view: View) -> str:
+    return f"{view.name}({', '.join(view.parameters)})" if view.parameters else view.name
+
+
+def _views(views: dict[str, View]) -> str:
+    rows = (
+        (
+            code(_signature(view)),
+            f"Winning rows of {code(view.table)}. {view.comment}".strip(),
+            ", ".join(f"{code(name)} {kind}" for name, kind in view.parameters.items()),
+        )
+        for view in views.values()
+    )
+    return table(("View", "Gives", "Parameters"), rows)

@@ -1,0 +1,187 @@
+"""docs/topics.md: every Kafka topic with its key, settings, records, fields and bounded reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+import schemas.reasons
+import schemas.residency
+from pipeline.generated.asyncapi import EVENTS_HEADERS
+from pipeline.generated.examples.catalogue import EXAMPLES
+from pipeline.generated.json_schema import record_schema
+from pipeline.generated.pages.markdown import code, fenced, page, table
+from pipeline.generated.records import RECORDS_OF_TOPIC
+from pipeline.generated.source_docs import constant_docs, reason_docs
+from pipeline.generated.topics_file import Topic, load_topics
+
+INTRODUCTION = """\
+Names carry the prefix `kafka.topic_prefix` (`kvlens` unless configured). `kvlens topics apply` creates what
+is missing, `kvlens topics list` shows what is there. **State is bound to partition numbers: the number of
+partitions of a topic never changes after creation.**
+
+**Values** are MessagePack maps with named fields (JSON by `kafka.record_format`, events only).
+The structs are in `schemas/`, JSON Schema and an AsyncAPI document in
+[`schemas/generated/`](../schemas/generated/), one example of everything in
+[`schemas/examples/current/`](../schemas/examples/current/). Byte strings are binary in MessagePack
+and base64 in JSON.
+
+**Compatibility.** Old records decode with new code: a field is only ever added, and with a default. Readers
+ignore fields they do not know. Fields that hold their default are left out.
+
+**Metadata only.** No field can hold a token id, a prompt, a cache salt or a multimodal key."""
+
+EXAMPLE_SHOWN = {
+    "events": "run",
+    "positions": "published",
+    "residency": "filled_and_evicted",
+    "checkpoints_replica": "head",
+    "checkpoints_fleet": "head",
+}
+"""Table of `topics.toml` -> the example printed on the page."""
+
+
+def topics_page() -> bytes:
+    """Return the page."""
+    topics = load_topics()
+    overview = table(
+        ("Topic", "Written by", "Read by", "Partitions", "Cleanup"),
+        (
+            (
+                f"[`{topic.name}`](#{topic.name.replace('.', '')})",
+                ", ".join(topic.producers),
+                ", ".join(topic.consumers),
+                str(topic.partitions),
+                topic.config["cleanup.policy"],
+            )
+            for topic in topics.values()
+        ),
+    )
+    blocks = [INTRODUCTION, overview]
+    for name, topic in topics.items():
+        blocks += [f"## {topic.name}", *_topic(name, topic, topics)]
+    blocks += ["## Reasons", "Every loss, skip and end has exactly one of these names.", *_reasons()]
+    return page("Topics", "`schemas/topics.toml` and the structs in `schemas/`", *blocks)
+
+
+def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
+    facts = [
+        f"- Key: {topic.key}",
+        f"- Partitions: {topic.partitions}"
+        + (f", as many as `{topics[topic.same_partitions_as].name}`" if topic.same_partitions_as else ""),
+        f"- Compatibility: {topic.compatibility}",
+        "- Settings: " + ", ".join(code(f"{key}={value}") for key, value in topic.config.items()),
+    ]
+    blocks = [topic.description, "\n".join(facts)]
+    if name == "events":
+        blocks.append("Headers, CloudEvents in binary mode:")
+        blocks.append(
+            table(("Header", "Meaning"), ((code(key), text) for key, (_, text) in EVENTS_HEADERS.items()))
+        )
+    for record in RECORDS_OF_TOPIC[name]:
+        schema = record_schema(record)
+        blocks += _struct(schema)
+        for part in _in_order_of_use(schema):
+            blocks += _struct(part)
+    if name == "residency":
+        kinds = constant_docs(schemas.residency)
+        rows = ((str(getattr(schemas.residency, kind)), kind, meaning) for kind, meaning in kinds.items())
+        blocks += ["Kinds of change:", table(("Value", "Name", "Meaning"), rows)]
+    example = EXAMPLES[name][EXAMPLE_SHOWN[name]]
+    blocks += ["Example, as JSON:", fenced("json", _compact(example))]
+    return blocks
+
+
+def _in_order_of_use(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the structs of a record, each after the one that first refers to it."""
+    parts = schema.get("$defs", {})
+    ordered: list[str] = []
+
+    def visit(value: Any) -> None:
+        if isinstance(value, list):
+            for item in value:
+                visit(item)
+        elif isinstance(value, dict):
+            name = str(value.get("$ref", "")).rpartition("/")[2]
+            if name and name not in ordered:
+                ordered.append(name)
+                visit(parts[name])
+            visit(list(value.values()))
+
+    visit({key: value for key, value in schema.items() if key != "$defs"})
+    return [parts[name] for name in ordered]
+
+
+def _struct(schema: dict[str, Any]) -> list[str]:
+    kind = schema.get("properties", {}).get("type", {}).get("enum", [])
+    title = f"### {schema['title']}" + (f" (`{kind[0]}`)" if kind else "")
+    blocks = [title, schema["description"]]
+    if "prefixItems" in schema:
+        rows = [(item["title"], item) for item in schema["prefixItems"]]
+        required = [name for name, _ in rows][: schema["minItems"]]
+        blocks.append("An array; its fields come in this order:")
+    else:
+        rows = [(name, field) for name, field in schema["properties"].items() if name != "type"]
+        required = schema["required"]
+    if rows:
+        cells = (
+            (
+                code(name),
+                _type(field),
+                "required" if name in required else _default(field),
+                field.get("description", ""),
+            )
+            for name, field in rows
+        )
+        blocks.append(table(("Field", "Type", "Default", "Meaning"), cells))
+    return blocks
+
+
+def _default(field: dict[str, Any]) -> str:
+    return code(msgspec.json.encode(field["default"]).decode())
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "anyOf" in field:
+        return " or ".join(dict.fromkeys(_type(part) for part in field["anyOf"]))
+    if "$ref" in field:
+        return code(field["$ref"].rpartition("/")[2])
+    if "enum" in field:
+        return ", ".join(code(str(value)) for value in field["enum"])
+    if "prefixItems" in field:
+        return "pair of " + " and ".join(_type(item) for item in field["prefixItems"])
+    if field["type"] == "array":
+        item = field["items"]
+        return "list of events" if "discriminator" in item else f"list of {_type(item)}"
+    if field["type"] == "object":
+        return f"map to {_type(field['additionalProperties'])}"
+    if field.get("contentEncoding") == "base64":
+        return "bytes"
+    return {"string": "text", "number": "number", "integer": "integer", "boolean": "boolean", "null": "null"}[
+        field["type"]
+    ]
+
+
+def _reasons() -> list[str]:
+    blocks = []
+    for name, reasons in reason_docs(schemas.reasons).items():
+        rows = ((code(reason), meaning) for reason, meaning in reasons.items())
+        blocks += [f"### {name}", table(("Reason", "Meaning"), rows)]
+    return blocks
+
+
+def _compact(record: msgspec.Struct) -> str:
+    """Return JSON with one line for each field and each batch."""
+    lines = []
+    for key, value in msgspec.json.decode(msgspec.json.encode(record)).items():
+        if isinstance(value, list):
+            items = ",\n    ".join(_flat(item) for item in value)
+            lines.append(f'  "{key}": [\n    {items}\n  ]')
+        else:
+            lines.append(f'  "{key}": {_flat(value)}')
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _flat(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()

@@ -1,0 +1,1 @@
+"""Topics, the rights they need, and records decoded."""

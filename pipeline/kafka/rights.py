@@ -1,0 +1,122 @@
+"""The least rights that each process needs of Kafka, from who writes and reads which topic. No IO.
+
+In Kafka, Read and Write each include Describe. Source: the operations of each request in "Authorization and
+ACLs" of Kafka's documentation, tried one by one in tests/integration/pipeline/kafka/test_rights.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Resource = Literal["topic", "group", "transactional id"]
+Operation = Literal["Create", "Describe", "DescribeConfigs", "Read", "Write"]
+
+CONNECTORS = "connectors"
+AGENTS = {"replica": "replica agent", "fleet": "fleet agent"}
+"""Agent, as in `worker.agents` and in the names of consumer groups -> its name in `topics.toml`."""
+
+
+class CataloguedTopic(Protocol):
+    """What a topic of `topics.toml` says about who uses it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def producers(self) -> list[str]: ...
+    @property
+    def consumers(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Right:
+    """One thing that a process does to a resource."""
+
+    resource: Resource
+    name: str
+    operation: Operation
+    why: str
+    prefix: bool = False
+    """`name` is the beginning of the names that are meant."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A process, or what somebody does by hand, with rights of its own."""
+
+    command: str
+    rights: tuple[Right, ...]
+
+
+def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group: str) -> list[Role]:
+    """Return all roles for topics with this prefix and consumer groups that begin with `group`.
+
+    A worker that runs both agents needs the rights of both.
+    """
+    names = {key: f"{topic_prefix}.{topic.name}" for key, topic in catalogue.items()}
+    groups = {agent: f"{group}.{agent}" for agent in AGENTS}
+    return [
+        Role("kvlens topics apply", _apply(names)),
+        Role("kvlens connect", _uses(catalogue, names, CONNECTORS)),
+        *(
+            Role(f"kvlens work, agent {agent}", _work(catalogue, names, name, groups[agent]))
+            for agent, name in AGENTS.items()
+        ),
+        Role("kvlens verify", _verify(names, groups)),
+        Role("kvlens doctor", _doctor(names, groups)),
+    ]
+
+
+def _apply(names: Mapping[str, str]) -> tuple[Right, ...]:
+    rights = []
+    for name in names.values():
+        rights.append(Right("topic", name, "Create", "makes it, if it is missing"))
+        rights.append(Right("topic", name, "Describe", "sees whether it exists"))
+    return tuple(rights)
+
+
+def _uses(catalogue: Mapping[str, CataloguedTopic], names: Mapping[str, str], who: str) -> tuple[Right, ...]:
+    rights = []
+    for key, topic in catalogue.items():
+        if who in topic.consumers:
+            rights.append(Right("topic", names[key], "Read", "reads it"))
+        if who in topic.producers:
+            rights.append(Right("topic", names[key], "Write", "writes it"))
+    return tuple(rights)
+
+
+def _work(
+    catalogue: Mapping[str, CataloguedTopic], names: Mapping[str, str], who: str, group: str
+) -> tuple[Right, ...]:
+    used = _uses(catalogue, names, who)
+    seen = {right.name for right in used}
+    others = [name for name in names.values() if name not in seen]
+    return (
+        *used,
+        *(Right("topic", name, "Describe", "looks at every topic before it starts") for name in others),
+        Right("group", group, "Read", "joins it and commits offsets"),
+        Right("transactional id", f"{group}-", "Write", "commits checkpoints", prefix=True),
+    )
+
+
+def _verify(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right, ...]:
+    return (
+        Right("topic", names["events"], "Read", "recounts it"),
+        Right("topic", names["residency"], "Read", "recounts it"),
+        *(Right("group", name, "Describe", "asks how far the agent is") for name in groups.values()),
+    )
+
+
+def _doctor(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right, ...]:
+    rights = []
+    for key, name in names.items():
+        read = key != "residency"
+        rights.append(
+            Right("topic", name, "Read", "reads its newest records")
+            if read
+            else Right("topic", name, "Describe", "asks where it ends")
+        )
+        rights.append(Right("topic", name, "DescribeConfigs", "compares its configuration"))
+    rights += [Right("group", name, "Describe", "asks for members and offsets") for name in groups.values()]
+    return tuple(rights)

@@ -1,0 +1,133 @@
+"""Topics as `schemas/topics.toml` defines them: created once, then only checked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from connectors.kafka.security import client_options
+from connectors.kafka.topics import catalogue, topic_name
+from pipeline.errors import KafkaUnavailable, TopicMismatch, TopicRefused
+from schemas.settings import Kafka, Settings
+
+_REQUEST_TIMEOUT_MS = 15_000
+_VISIBLE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """A topic of the catalogue and what the cluster has of it."""
+
+    key: str
+    name: str
+    """With prefix."""
+    wanted_partitions: int
+    partitions: int
+    """0 when it does not exist."""
+    replication_factor: int
+
+
+async def describe(settings: Settings) -> list[Found]:
+    """Return what the cluster has of each topic of the catalogue.
+
+    Raises KafkaUnavailable and CertificateUnreadable.
+    """
+    async with _admin(settings.kafka) as admin:
+        return await _found(admin, settings.kafka)
+
+
+async def apply(settings: Settings, progress: Callable[[str], None] | None = None) -> list[str]:
+    """Create the topics that are missing and return their names; `progress` gets one line a topic.
+
+    An existing topic is left as it is. Raises TopicMismatch when its partition count differs (nothing is
+    created then), KafkaUnavailable, CertificateUnreadable, and TopicRefused.
+    """
+    say = progress or (lambda line: None)
+    created = []
+    async with _admin(settings.kafka) as admin:
+        found = await _found(admin, settings.kafka)
+        check(found)
+        for topic in found:
+            if topic.partitions:
+                say(f"topic {topic.name} exists")
+            elif await _create(admin, topic, settings.kafka.replication_factor):
+                say(f"topic {topic.name} created, {topic.wanted_partitions} partitions")
+                created.append(topic.name)
+        await _visible(admin, settings.kafka)
+    return created
+
+
+def check(found: list[Found]) -> None:
+    """Raise TopicMismatch when the partition count of an existing topic does not fit its state."""
+    partitions = {topic.key: topic.partitions or topic.wanted_partitions for topic in found}
+    for topic in found:
+        if not topic.partitions:
+            continue
+        twin = catalogue()[topic.key].same_partitions_as
+        if twin is not None and topic.partitions != partitions[twin]:
+            raise TopicMismatch(topic.name, topic.partitions, partitions[twin], f"as many as {twin}")
+        if twin is None and topic.partitions != topic.wanted_partitions:
+            raise TopicMismatch(topic.name, topic.partitions, topic.wanted_partitions, "schemas/topics.toml")
+
+
+async def _create(admin: AIOKafkaAdminClient, topic: Found, replication_factor: int) -> bool:
+    """Return False when another process created it first."""
+    request = NewTopic(
+        topic.name,
+        topic.wanted_partitions,
+        replication_factor,
+        topic_configs=dict(catalogue()[topic.key].config),
+    )
+    response = await admin.create_topics([request])
+    for _, code, *message in response.topic_errors:
+        if code == TopicAlreadyExistsError.errno:
+            return False
+        if code:
+            reason = message[0] if message and message[0] else for_code(code).__name__
+            raise TopicRefused(topic.name, reason)
+    return True
+
+
+async def _visible(admin: AIOKafkaAdminClient, kafka: Kafka) -> None:
+    """Brokers tell of new topics a moment after the controller made them; whoever comes next needs them."""
+    deadline = time.monotonic() + _VISIBLE_SECONDS
+    while missing := [topic.name for topic in await _found(admin, kafka) if not topic.partitions]:
+        if time.monotonic() > deadline:
+            raise TopicRefused(missing[0], f"not visible {_VISIBLE_SECONDS:.0f} s after it was created")
+        await asyncio.sleep(0.05)
+
+
+async def _found(admin: AIOKafkaAdminClient, kafka: Kafka) -> list[Found]:
+    names = {key: topic_name(kafka, key) for key in catalogue()}
+    metadata: dict[str, list[Any]] = {
+        topic["topic"]: topic["partitions"] for topic in await admin.describe_topics()
+    }
+    return [
+        Found(
+            key,
+            names[key],
+            topic.partitions,
+            len(metadata.get(names[key], ())),
+            max((len(partition["replicas"]) for partition in metadata.get(names[key], ())), default=0),
+        )
+        for key, topic in catalogue().items()
+    ]
+
+
+@asynccontextmanager
+async def _admin(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(request_timeout_ms=_REQUEST_TIMEOUT_MS, **client_options(kafka))
+    try:
+        await admin.start()
+        yield admin
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise KafkaUnavailable(kafka.bootstrap_servers, str(error) or type(error).__name__) from error
+    finally:
+        await admin.close()

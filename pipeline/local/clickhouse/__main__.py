@@ -1,0 +1,80 @@
+"""The embedded store as a process: `python -m pipeline.local.clickhouse --path DIR --port N`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+from aiohttp import web
+
+from pipeline.local.clickhouse.accounts import Account
+from pipeline.local.clickhouse.engine import Engine
+from pipeline.local.clickhouse.front import Front
+from pipeline.local.clickhouse.sandbox import LOOPBACK
+
+_LONGEST_LINE = 1 << 20  # statements in the URL
+_SHUTDOWN_SECONDS = 5.0
+
+
+def accounts_from(environment: os._Environ[str]) -> list[Account]:
+    """Return the writing account (else `default` without a password) and, if named, the read-only one.
+
+    Passwords come by environment, since other users of a machine can read command lines.
+    """
+    accounts = [
+        Account(
+            environment.get("EMBEDDED_STORE_USER", "default"),
+            environment.get("EMBEDDED_STORE_PASSWORD", ""),
+            readonly=False,
+        )
+    ]
+    reader = environment.get("EMBEDDED_STORE_READER")
+    if reader:
+        accounts.append(Account(reader, environment.get("EMBEDDED_STORE_READER_PASSWORD", ""), readonly=True))
+    return accounts
+
+
+async def serve(engine: Engine, host: str, port: int) -> None:
+    """Answer until SIGTERM or SIGINT; requests under way get a few seconds to end."""
+    front = Front(engine, accounts_from(os.environ), loopback=host in LOOPBACK)
+    runner = web.AppRunner(
+        front.application(),
+        access_log=None,
+        # The front decodes bodies itself: aiohttp stops at the end of the first frame.
+        auto_decompress=False,
+        max_line_size=_LONGEST_LINE,
+        max_field_size=_LONGEST_LINE,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+    )
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await ended.wait()
+    await runner.cleanup()
+    front.close()
+
+
+@click.command()
+@click.option("--path", type=click.Path(path_type=Path), required=True, help="Directory of the data.")
+@click.option("--port", type=int, required=True)
+@click.option("--host", default="127.0.0.1", show_default=True)
+def main(path: Path, port: int, host: str) -> None:
+    """Serve ClickHouse's HTTP interface over a local directory."""
+    try:
+        engine = Engine(path)
+    except Exception as error:  # the engine raises its own and plain ones; the reason is in their text
+        sys.exit(f"cannot open the store at {path}: {error}")
+    try:
+        asyncio.run(serve(engine, host, port))
+    finally:
+        engine.close()
+
+
+if __name__ == "__main__":
+    main()

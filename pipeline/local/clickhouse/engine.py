@@ -1,0 +1,220 @@
+"""ClickHouse's engine in this process: one connection for each request, kept ones for sessions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from chdb.state.sqlitelike import Connection
+
+from pipeline.local.clickhouse.errors import (
+    ACCESS_DENIED,
+    READONLY,
+    SESSION_IS_LOCKED,
+    SESSION_NOT_FOUND,
+    SYNTAX_ERROR,
+    StoreError,
+    from_engine,
+)
+from pipeline.local.clickhouse.sandbox import forbidden_name
+
+
+class Answer(NamedTuple):
+    """A finished statement: result bytes in the asked format, and counts for the summary."""
+
+    data: bytes
+    read_rows: int
+    read_bytes: int
+    result_rows: int
+
+
+class EngineConnection:
+    """One engine connection; settings, parameters, current database and temporary tables are its own.
+
+    All methods block and raise StoreError; never call two at a time.
+    """
+
+    def __init__(self, connection: Any, version: str) -> None:
+        self._connection = connection
+        self._version = version
+
+    def prepare(self, database: str, settings: Mapping[str, str], readonly: bool) -> None:
+        """Apply what came with a request: database, settings and `param_x` values, then read-only mode."""
+        if database:
+            self.query(f"USE {quoted_name(database)}")
+        if settings:
+            self.query(
+                "SET " + ", ".join(f"{_plain(name)}={quoted(value)}" for name, value in settings.items())
+            )
+        if readonly:
+            self.query("SET readonly=2")
+
+    def reset(self, settings: Mapping[str, str]) -> None:
+        """Give settings back their defaults, for a connection that lives on."""
+        names = [_plain(name) for name in settings if not name.startswith("param_")]
+        if names:
+            self.query("SET " + ", ".join(f"{name}=DEFAULT" for name in names))
+
+    def check(self, statement: str, only_reading: bool) -> bool:
+        """Refuse what reaches outside the store, several statements in one, and writing where not allowed.
+
+        Return True for a statement that only reads, and so has a result, even if it is empty.
+        """
+        forbidden = forbidden_name(statement.encode())
+        if forbidden is not None:
+            raise StoreError(
+                ACCESS_DENIED,
+                f"{forbidden} reaches outside the embedded store and is refused. (ACCESS_DENIED)",
+            )
+        verdict = self._connection._conn.classify_query(statement)
+        if verdict["statement_count"] > 1:
+            raise StoreError(SYNTAX_ERROR, "Syntax error (Multi-statements are not allowed). (SYNTAX_ERROR)")
+        reads = bool(verdict["query_class"].name == "READ_ONLY")
+        if only_reading and not reads:
+            raise StoreError(READONLY, "Cannot execute query in readonly mode. (READONLY)")
+        return reads
+
+    def query(self, statement: str, output_format: str = "TabSeparated") -> Answer:
+        try:
+            result = self._connection.query(statement, output_format)
+        except Exception as error:
+            raise from_engine(error, self._version) from error
+        return Answer(
+            bytes(result.bytes() or b""),
+            int(result.storage_rows_read() or 0),
+            int(result.storage_bytes_read() or 0),
+            int(result.rows_read() or 0),
+        )
+
+    def stream(self, statement: str, output_format: str) -> Iterator[bytes]:
+        """Result blocks one by one; closing the iterator cancels the query."""
+        try:
+            with self._connection.send_query(statement, output_format) as blocks:
+                for block in blocks:
+                    yield bytes(block.bytes())
+        except StoreError:
+            raise
+        except Exception as error:
+            raise from_engine(error, self._version) from error
+
+    def insert(self, head: str, input_format: str) -> Insertion:
+        try:
+            return Insertion(self._connection.send_insert(head, input_format), self._version)
+        except Exception as error:
+            raise from_engine(error, self._version) from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Insertion:
+    """An INSERT that is fed its data in pieces; the last, unfinished block is written by `finish` only."""
+
+    def __init__(self, inserter: Any, version: str) -> None:
+        self._inserter = inserter
+        self._version = version
+
+    def append(self, data: bytes) -> None:
+        try:
+            self._inserter.append(data)
+        except Exception as error:
+            raise from_engine(error, self._version) from error
+
+    def finish(self) -> tuple[int, int]:
+        """Commit; rows and bytes written."""
+        try:
+            written = self._inserter.finish()
+        except Exception as error:
+            raise from_engine(error, self._version) from error
+        return int(written.rows_written), int(written.bytes_written)
+
+    def cancel(self) -> None:
+        self._inserter.cancel()
+
+
+class _Session:
+    def __init__(self, connection: EngineConnection) -> None:
+        self.connection = connection
+        self.busy = False
+        self.idle_until = 0.0
+
+
+class Engine:
+    """The open store. A path has one engine in one process: a second is refused when it opens the path."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = str(path)
+        # The engine stops with its last connection: this one keeps it up.
+        self._keeper = Connection(self._path)
+        self.version = (
+            bytes(self._keeper.query("SELECT version()", "TabSeparatedRaw").bytes()).decode().strip()
+        )
+        self.timezone = (
+            bytes(self._keeper.query("SELECT timezone()", "TabSeparatedRaw").bytes()).decode().strip()
+        )
+        self._sessions: dict[tuple[str, str], _Session] = {}
+        self._lock = threading.Lock()
+
+    def connect(self) -> EngineConnection:
+        return EngineConnection(Connection(self._path), self.version)
+
+    def enter_session(self, user: str, name: str, must_exist: bool, readonly: bool) -> EngineConnection:
+        """Return the session's connection, for this request alone.
+
+        Raises StoreError 372 (unknown session), 373 (busy).
+        """
+        with self._lock:
+            self._expire()
+            session = self._sessions.get((user, name))
+            if session is None:
+                if must_exist:
+                    raise StoreError(SESSION_NOT_FOUND, f"Session {name} not found. (SESSION_NOT_FOUND)")
+                connection = self.connect()
+                connection.prepare("", {}, readonly)
+                session = self._sessions[user, name] = _Session(connection)
+            if session.busy:
+                raise StoreError(
+                    SESSION_IS_LOCKED, f"Session {name} is locked by a concurrent client. (SESSION_IS_LOCKED)"
+                )
+            session.busy = True
+            return session.connection
+
+    def leave_session(self, user: str, name: str, keep_seconds: float) -> None:
+        with self._lock:
+            session = self._sessions[user, name]
+            session.busy = False
+            session.idle_until = time.monotonic() + keep_seconds
+            self._expire()
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for key, session in list(self._sessions.items()):
+            if not session.busy and session.idle_until < now:
+                del self._sessions[key]
+                session.connection.close()
+
+    def close(self) -> None:
+        for session in self._sessions.values():
+            session.connection.close()
+        self._sessions.clear()
+        self._keeper.close()
+
+
+def quoted(value: str) -> str:
+    """Return the value as a string literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def quoted_name(name: str) -> str:
+    """Return the name as an identifier."""
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def _plain(name: str) -> str:
+    if not name.replace("_", "a").replace(".", "a").isalnum():
+        raise StoreError(SYNTAX_ERROR, f"Not a setting's name: {name!r}")
+    return name

@@ -1,0 +1,168 @@
+"""ClickHouse's HTTP interface over the embedded engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from pipeline.local.clickhouse.accounts import Account, authenticate
+from pipeline.local.clickhouse.engine import Answer, Engine, EngineConnection, quoted_name
+from pipeline.local.clickhouse.errors import NOT_IMPLEMENTED, StoreError
+from pipeline.local.clickhouse.hello import hello_block
+from pipeline.local.clickhouse.reply import Reply, failed
+from pipeline.local.clickhouse.request import Request, read_request, split_statement
+from pipeline.local.clickhouse.sandbox import refuse_foreign_pages
+from pipeline.local.clickhouse.statements import (
+    DEFAULT_FORMAT,
+    STREAMABLE,
+    Head,
+    Verdict,
+    is_select,
+    output_format,
+)
+
+_LONGEST_SESSION_SECONDS = 3600.0
+_DEFAULT_SESSION_SECONDS = 60.0
+_ENGINE_THREADS = 32
+_T = TypeVar("_T")
+
+
+class Front:
+    """Handlers for `/` and `/ping`; engine calls block, so each runs in a thread, the loop serves others."""
+
+    def __init__(self, engine: Engine, accounts: Sequence[Account], loopback: bool) -> None:
+        """`loopback` when it listens there only; `Host` must then be a loopback name."""
+        self._engine = engine
+        self._loopback = loopback
+        self._accounts = accounts
+        self._threads = ThreadPoolExecutor(_ENGINE_THREADS, thread_name_prefix="engine")
+
+    def application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_get("/ping", self._ping)
+        for path in ("/", "/query"):
+            application.router.add_route("*", path, self._handle)
+        return application
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    async def _ping(self, _: web.Request) -> web.Response:
+        return web.Response(text="Ok.\n")
+
+    async def _handle(self, http: web.Request) -> web.StreamResponse:
+        try:
+            refuse_foreign_pages(http.headers, self._loopback)
+            account = authenticate(self._accounts, http.headers, http.query)
+            request = await read_request(http)
+            if http.method == "GET" and not request.query.get("query"):
+                return web.Response(text="Ok.\n")
+            reply = Reply(http, request, self._engine.timezone)
+            session = request.query.get("session_id")
+            if session:
+                return await self._in_session(request, reply, account, session)
+            connection = await self._run(self._engine.connect)
+            try:
+                await self._run(connection.prepare, request.database, request.settings, False)
+                await self._load_external(connection, request)
+                if account.readonly or request.readonly:
+                    await self._run(connection.prepare, "", {}, True)
+                return await self._execute(connection, request, reply, False)
+            finally:
+                await self._run(connection.close)
+        except StoreError as error:
+            return failed(error)
+
+    async def _in_session(
+        self, request: Request, reply: Reply, account: Account, name: str
+    ) -> web.StreamResponse:
+        must_exist = request.query.get("session_check", "0") == "1"
+        connection = await self._run(
+            self._engine.enter_session, account.name, name, must_exist, account.readonly
+        )
+        try:
+            # A connection cannot leave its read-only mode: for a GET the statement's kind is checked instead.
+            await self._run(connection.prepare, request.database, request.settings, False)
+            try:
+                await self._load_external(connection, request)
+                return await self._execute(connection, request, reply, request.readonly)
+            finally:
+                await self._run(connection.reset, request.settings)
+                for table in request.external:
+                    await self._run(
+                        connection.query, f"DROP TEMPORARY TABLE IF EXISTS {quoted_name(table.name)}"
+                    )
+        finally:
+            self._engine.leave_session(account.name, name, _session_seconds(request))
+
+    async def _load_external(self, connection: EngineConnection, request: Request) -> None:
+        for table in request.external:
+            name = quoted_name(table.name)
+            create = f"CREATE TEMPORARY TABLE {name} ({table.columns})"
+            await self._run(connection.check, create, False)
+            await self._run(connection.query, create)
+            insertion = await self._run(connection.insert, f"INSERT INTO {name}", table.format)
+            await self._run(insertion.append, table.data)
+            await self._run(insertion.finish)
+
+    async def _execute(
+        self, connection: EngineConnection, request: Request, reply: Reply, only_reading: bool
+    ) -> web.StreamResponse:
+        head, text, rest = await split_statement(request)
+        if head.verdict is Verdict.INSERT_INPUT:
+            raise StoreError(
+                NOT_IMPLEMENTED,
+                "INSERT ... SELECT with data (input()) is not supported by the embedded store",
+            )
+        if head.verdict is Verdict.INSERT:
+            await self._run(connection.check, head.head.decode() + " FORMAT Null", only_reading)
+            written = await self._insert(connection, head, text[head.data_at :], rest)
+            return reply.whole(Answer(b"", 0, 0, 0), None, written)
+        statement = text.decode()
+        reads = await self._run(connection.check, statement, only_reading)
+        named = output_format(text)
+        chosen = named or request.default_format or DEFAULT_FORMAT
+        hello = hello_block(request.query, text, self._engine.version, self._engine.timezone)
+        if hello is not None:
+            return reply.whole(Answer(hello, 0, 0, 1), "Native")
+        wait = request.query.get("wait_end_of_query", "0") == "1"
+        if is_select(text) and chosen.lower() in STREAMABLE and not wait:
+            blocks = connection.stream(statement, chosen)
+            # Until the first block is there nothing has been sent, and an error has its own status.
+            first = await self._run(next, blocks, None)
+            return await reply.streamed(self._blocks(first, blocks), chosen)
+        answer = await self._run(connection.query, statement, chosen)
+        return reply.whole(answer, chosen if reads else None)
+
+    async def _insert(
+        self, connection: EngineConnection, head: Head, first: bytes, rest: AsyncIterator[bytes]
+    ) -> tuple[int, int]:
+        insertion = await self._run(connection.insert, head.head.decode(), head.format)
+        try:
+            if first:
+                await self._run(insertion.append, first)
+            async for data in rest:
+                await self._run(insertion.append, data)
+            return await self._run(insertion.finish)
+        except BaseException:
+            await self._run(insertion.cancel)
+            raise
+
+    async def _blocks(self, first: bytes | None, blocks: Iterator[bytes]) -> AsyncIterator[bytes]:
+        block = first
+        while block is not None:
+            yield block
+            block = await self._run(next, blocks, None)
+
+    async def _run(self, call: Callable[..., _T], *arguments: Any) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+
+
+def _session_seconds(request: Request) -> float:
+    text = request.query.get("session_timeout", "")
+    seconds = float(text) if text.isdigit() else _DEFAULT_SESSION_SECONDS
+    return min(seconds, _LONGEST_SESSION_SECONDS)

@@ -1,0 +1,184 @@
+"""The demo put together: fleet, stack, and the figures read back from the tables."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from clickhouse_connect.driver.client import Client
+
+from connectors.kafka.security import client_options
+from pipeline.clickhouse.client import connect, store_unavailable
+from pipeline.errors import PipelineError
+from pipeline.kafka.topics import describe
+from pipeline.local.demo.figures import count_events, count_rows, read_health, read_pools
+from pipeline.local.demo.fleet import start_fleet
+from pipeline.local.demo.freshness import FreshnessMeter, PublicationProbe
+from pipeline.local.demo.story import Narrator
+from pipeline.local.demo.terminal import plain, screen
+from pipeline.local.directory import DataDirectory
+from pipeline.local.processes.supervisor import Supervisor
+from pipeline.local.stack import Stack
+from pipeline.settings.loading import LoadedSettings
+from schemas.settings import Settings, rank_endpoint
+
+_QUERY_SECONDS = 0.25
+_NOTES_SHOWN = 7
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The figures at one time, as text."""
+
+    screen: str
+    plain: str
+
+
+class Demo:
+    """Call `start_fleet`, `start`, iterate over `moments`, `summary`, and in any case `close`."""
+
+    def __init__(self, directory: DataDirectory, tell: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._notes: list[str] = []
+        self._tell = tell
+        self._supervisor = Supervisor(self._note)
+        self._stack: Stack | None = None
+        self._client: Client | None = None
+        self._probe: PublicationProbe | None = None
+        self._meter = FreshnessMeter()
+        self._narrator: Narrator | None = None
+        self._stopped = False
+
+    def start_fleet(self) -> Path:
+        """Start the engines; return the kvlens.toml that points at them."""
+        self._narrator = Narrator(self._directory.logs)
+        config = start_fleet(self._supervisor, self._directory)
+        self._tell("simulated engines are running")
+        return config
+
+    def start(self, loaded: LoadedSettings, config: Path) -> None:
+        """Start everything else and wait until it is ready."""
+        endpoints = [
+            ((replica.id, rank), rank_endpoint(replica.endpoint, rank))
+            for replica in loaded.settings.replicas
+            for rank in range(replica.dp_ranks)
+        ]
+        stack = self._stack = Stack(loaded, config, self._directory, self._supervisor, self._tell)
+        stack.start_storage()
+        stack.start_worker()
+        self._client = connect(stack.settings.clickhouse)
+        stack.start_connector()
+        stack.start_page()
+        # After the connector: engines publish once anybody subscribed, and it is to see their first batch.
+        self._probe = PublicationProbe(endpoints, self._meter)
+
+    def moments(self, seconds: float | None, every: float) -> Iterator[Moment]:
+        """Yield the figures now and then, for so long or until `stop`; restart what dies meanwhile."""
+        assert self._probe is not None
+        assert self._narrator is not None
+        ends = float("inf") if seconds is None else time.monotonic() + seconds
+        shown = time.monotonic() - every / 2
+        while not self._stopped and time.monotonic() < ends:
+            self._probe.drain(_QUERY_SECONDS)
+            self._supervisor.check()
+            for line in self._narrator.news():
+                self._note(line)
+            try:
+                self._measure()
+                if time.monotonic() - shown >= every:
+                    shown = time.monotonic()
+                    yield self._moment()
+            except PipelineError as error:
+                # A store that was killed is restarted; the next round asks again.
+                self._note(str(error))
+
+    def stop(self) -> None:
+        """Make `moments` end soon; may be called by a signal handler."""
+        self._stopped = True
+
+    def summary(self, ready_seconds: float) -> dict[str, Any]:
+        """Return what the tables and topics hold; raises StoreUnavailable and KafkaUnavailable."""
+        client, settings = self._ready()
+        database = settings.clickhouse.database
+        with store_unavailable(settings.clickhouse):
+            health = read_health(client, database, time.time())
+            pools = read_pools(client, database, time.time())
+            rows = count_rows(client, database)
+            events = count_events(client, database)
+        return {
+            "ready_seconds": round(ready_seconds, 2),
+            "events": events,
+            "rows": rows,
+            "pools": [asdict(pool) for pool in pools],
+            "sources": [
+                {"replica": replica, "dp_rank": rank, **asdict(figures)}
+                for (replica, rank), figures in sorted(health.items())
+            ],
+            "freshness_seconds": {"p50": self._meter.quantile(0.5), "p99": self._meter.quantile(0.99)},
+            "topics": asyncio.run(_end_offsets(settings)),
+            "restarts": self._supervisor.restarts,
+            "urls": self._urls(),
+            "data_dir": str(self._directory.path),
+        }
+
+    def close(self) -> None:
+        """Stop everything, in reverse order."""
+        if self._probe is not None:
+            self._probe.close()
+        if self._client is not None:
+            self._client.close()
+        self._supervisor.stop()
+
+    def _measure(self) -> None:
+        client, settings = self._ready()
+        with store_unavailable(settings.clickhouse):
+            health = read_health(client, settings.clickhouse.database, time.time())
+        self._meter.queryable({source: figures.last_seq for source, figures in health.items()}, time.time())
+
+    def _moment(self) -> Moment:
+        client, settings = self._ready()
+        with store_unavailable(settings.clickhouse):
+            pools = read_pools(client, settings.clickhouse.database, time.time())
+        freshness = (self._meter.quantile(0.5), self._meter.quantile(0.99))
+        return Moment(screen(pools, freshness, self._urls(), self._notes), plain(pools, freshness))
+
+    def _urls(self) -> dict[str, str]:
+        assert self._stack is not None
+        urls = dict(self._stack.urls)
+        database = self._stack.settings.clickhouse.database
+        urls["try"] = (
+            f"curl '{urls['clickhouse']}/?database={database}' -d 'SELECT * FROM occupancy_10s FINAL'"
+        )
+        urls["logs"] = str(self._directory.logs)
+        return urls
+
+    def _note(self, line: str) -> None:
+        if line in self._notes[-1:]:
+            return
+        self._notes = [*self._notes, line][-_NOTES_SHOWN:]
+        self._tell(line)
+
+    def _ready(self) -> tuple[Client, Settings]:
+        assert self._client is not None
+        assert self._stack is not None
+        return self._client, self._stack.settings
+
+
+async def _end_offsets(settings: Settings) -> dict[str, int]:
+    """Topic -> records ever appended, over its partitions."""
+    topics = [topic for topic in await describe(settings) if topic.partitions]
+    ends = {}
+    try:
+        async with AIOKafkaConsumer(**client_options(settings.kafka)) as consumer:
+            for topic in topics:
+                partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+                ends[topic.name] = sum((await consumer.end_offsets(partitions)).values())
+    except (KafkaError, OSError):
+        return {}
+    return ends

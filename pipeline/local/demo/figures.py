@@ -1,0 +1,146 @@
+"""The figures that the demo shows, from queries to ClickHouse that any user could send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clickhouse_connect.driver.client import Client
+
+WINDOW_SECONDS = 60
+TABLES = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
+
+# A parameterised view cannot be named by an Identifier parameter; the settings allow plain names only.
+_VIEW = "{database}.{view}(from = toDateTime({{from:UInt32}}), to = toDateTime({{to:UInt32}}))"
+_OCCUPANCY = """
+SELECT replica, dp_rank, medium, sumIf(entries, block_size = largest), sumIf(blocks, block_size = largest),
+       sumIf(blocks, block_size < largest), sum(tokens), max(capacity_blocks), max(store_only), max(trust)
+FROM (
+    SELECT *, max(block_size) OVER (PARTITION BY replica, dp_rank, medium) AS largest FROM (
+        SELECT * FROM {view}
+        ORDER BY window DESC LIMIT 1 BY replica, dp_rank, medium, group_idx, block_size
+    )
+)
+GROUP BY replica, dp_rank, medium
+"""
+_FLOW = """
+SELECT replica, dp_rank, medium, sum(stored_blocks), sum(evicted_blocks), sumForEach(lifetime_hist),
+       min(window)
+FROM {view}
+GROUP BY replica, dp_rank, medium
+"""
+_HEALTH = """
+SELECT replica, dp_rank, argMax(last_seq, version), sum(events), sum(lost_batches),
+       sum(undecodable_events)
+FROM {view}
+GROUP BY replica, dp_rank
+"""
+_EVENTS = "SELECT sum(events) FROM {database:Identifier}.stream_health_10s FINAL"
+
+# Bucket k counts lifetimes from 2**(k-11) to 2**(k-10) seconds; its middle stands for them.
+_FIRST_BUCKET_MIDDLE = 1.5 * 2.0**-11
+
+
+@dataclass(frozen=True)
+class PoolFigures:
+    """One medium of one source: what is resident now, and what came and went in the last minute."""
+
+    replica: str
+    dp_rank: int
+    medium: str
+    entries: int
+    """Physical, of the largest block size, which is what capacity counts."""
+    blocks: int
+    """Distinct, of the largest block size."""
+    fine_blocks: int
+    """Distinct, of smaller sizes: announced beside the physical blocks, or for parts of them."""
+    tokens: int
+    capacity_blocks: int
+    """0 where the engine does not say."""
+    store_only: bool
+    trust: str
+    stored_per_second: float
+    evicted_per_second: float
+    evicted_blocks: int
+    mean_lifetime_seconds: float | None
+    """Of the blocks evicted, from a histogram with steps of 2; None when none was."""
+
+
+@dataclass(frozen=True)
+class SourceHealth:
+    """The stream of one source in the last minute."""
+
+    last_seq: int
+    events: int
+    lost_batches: int
+    undecodable_events: int
+
+
+def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
+    """Return the figures of all sources that had rows in the last minute, by name."""
+    flows = {row[:3]: row[3:] for row in _read(client, _FLOW, database, "flow", now)}
+    pools = []
+    for replica, dp_rank, medium, entries, blocks, fine, tokens, capacity, store_only, trust in _read(
+        client, _OCCUPANCY, database, "occupancy", now
+    ):
+        stored, evicted, lifetimes, since = flows.get((replica, dp_rank, medium), (0, 0, [], None))
+        seconds = WINDOW_SECONDS if since is None else min(WINDOW_SECONDS, now - since.timestamp())
+        seconds = max(seconds, 1.0)
+        pools.append(
+            PoolFigures(
+                replica,
+                dp_rank,
+                medium,
+                entries,
+                blocks,
+                fine,
+                tokens,
+                capacity,
+                bool(store_only),
+                trust,
+                stored / seconds,
+                evicted / seconds,
+                evicted,
+                mean_lifetime(lifetimes),
+            )
+        )
+    return sorted(pools, key=lambda pool: (pool.replica, pool.dp_rank, pool.medium != "gpu", pool.medium))
+
+
+def read_health(client: Client, database: str, now: float) -> dict[tuple[str, int], SourceHealth]:
+    """Return how the stream of each source fared in the last minute."""
+    rows = _read(client, _HEALTH, database, "stream_health", now)
+    return {(row[0], row[1]): SourceHealth(*row[2:]) for row in rows}
+
+
+def count_rows(client: Client, database: str) -> dict[str, int]:
+    """Return the number of rows of each table, replaced ones left out."""
+    return {
+        table: client.query(
+            f"SELECT count() FROM {{database:Identifier}}.{table} FINAL", parameters={"database": database}
+        ).result_rows[0][0]
+        for table in TABLES
+    }
+
+
+def count_events(client: Client, database: str) -> int:
+    """Return how many engine events the tables account for, over all time."""
+    events: int = client.query(_EVENTS, parameters={"database": database}).result_rows[0][0]
+    return events
+
+
+def mean_lifetime(histogram: list[int]) -> float | None:
+    """Return the mean in seconds of a lifetime histogram of the flow table, within its buckets' width."""
+    blocks = sum(histogram)
+    if not blocks:
+        return None
+    return sum(count * _FIRST_BUCKET_MIDDLE * 2.0**bucket for bucket, count in enumerate(histogram)) / blocks
+
+
+def _read(client: Client, query: str, database: str, view: str, now: float) -> Sequence[Sequence[Any]]:
+    # Windows are of engine time, which may be a little ahead.
+    bounds = {"from": int(now) - WINDOW_SECONDS, "to": int(now) + 10}
+    return client.query(
+        query.format(view=_VIEW.format(database=database, view=view)), parameters=bounds
+    ).result_rows

@@ -1,0 +1,136 @@
+"""The simulated fleet of `kvlens demo`: small engines of different kinds, full within seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipeline.local.demo.story import STORY
+from pipeline.local.directory import DataDirectory
+from pipeline.local.processes.command import CommandProcess
+from pipeline.local.processes.supervisor import Supervisor
+from pipeline.simulator.config_file import ReplicaAddress, replicas_toml
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MODEL = "demo-8b"
+HYBRID_MODEL = "demo-hybrid"
+_MODELS = f"""[[models]]
+name = "{MODEL}"
+kv_bytes_per_token = 131072
+"""
+"""32 layers of 8 heads of 128 numbers of 2 bytes, for keys and for values."""
+_START_SECONDS = 30.0
+_STOP_SECONDS = 5.0
+_WAIT_SUBSCRIBERS_SECONDS = 3600
+"""The engines publish once the connector listens, which may have to wait for a first download."""
+_REPLAY_OFFSET = 10
+_METRICS_OFFSET = 20
+_PORTS = 21
+
+
+@dataclass(frozen=True)
+class Group:
+    """Engines of one `kvlens simulate` process and the names they get."""
+
+    name: str
+    replicas: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+_COMMON = ("--steps-per-second", "10")
+_SHORT_CHATS = (
+    *("--system-prompt-tokens", "256", "--max-prompt-tokens", "1800"),
+    *("--user-tokens", "100", "--output-tokens", "30", "--routing", "sticky"),
+)
+GROUPS = (
+    Group(
+        "fleet-tiered",
+        ("vllm-0.14-cpu", "vllm-0.33-cpu"),
+        (
+            *("--replicas", "2", "--era", "vllm-0.14", "--era", "vllm-0.33", "--model", MODEL),
+            *("--blocks", "450", "--cpu-blocks", "600", "--rate", "5", "--seed", "1", "--lora-share", "0.1"),
+            *_SHORT_CHATS,
+        ),
+    ),
+    Group(
+        "fleet-ranks",
+        ("vllm-0.24-dp2", "vllm-0.24-small"),
+        (
+            *("--replicas", "2", "--dp-ranks", "2", "--era", "vllm-0.24", "--model", MODEL),
+            # The second one has not even room for the conversations that are paused at any time.
+            *("--blocks", "400", "--blocks", "200", "--rate", "6", "--seed", "2"),
+            *_SHORT_CHATS,
+        ),
+    ),
+    Group(
+        "fleet-hybrid",
+        ("vllm-0.33-hybrid",),
+        (
+            *("--replicas", "1", "--hybrid", "1", "--era", "vllm-0.33", "--model", HYBRID_MODEL),
+            # Long prompts: a block of such an engine has 2176 tokens.
+            *("--hybrid-blocks", "24", "--rate", "2", "--seed", "3"),
+            *("--system-prompt-tokens", "2300", "--max-prompt-tokens", "9000", "--user-tokens", "400"),
+        ),
+    ),
+)
+
+
+def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
+    """Start the engines; return the kvlens.toml that points at them.
+
+    Raises ProcessFailed, DirectoryInUse.
+    """
+    replicas: list[ReplicaAddress] = []
+    for group in GROUPS:
+        written = directory.path / f"{group.name}.toml"
+        written.unlink(missing_ok=True)
+        base = supervisor.ports.any(_PORTS)
+        addresses = (
+            *("--base-port", str(base), "--replay-base-port", str(base + _REPLAY_OFFSET)),
+            *("--metrics-port", str(base + _METRICS_OFFSET), "--write-config", str(written)),
+            *("--wait-subscribers", str(_WAIT_SUBSCRIBERS_SECONDS)),
+        )
+        process = CommandProcess(
+            group.name,
+            ("simulate", *group.options, *_COMMON, *_changes(group.name), *addresses),
+            directory.path / group.name,
+            directory.logs,
+            environment={},
+            ready=_listed(written, len(group.replicas)),
+            start_seconds=_START_SECONDS,
+            stop_seconds=_STOP_SECONDS,
+        )
+        supervisor.start(group.name, process)
+        for name, replica in zip(group.replicas, _tables(written), strict=True):
+            replicas.append(msgspec.convert({**replica, "id": name}, ReplicaAddress))
+    config = directory.path / "demo.toml"
+    config.write_text(f"{replicas_toml(replicas)}\n{_MODELS}")
+    return config
+
+
+def _changes(process: str) -> tuple[str, ...]:
+    return tuple(option for chapter in STORY for option in chapter.options(process))
+
+
+def _listed(written: Path, replicas: int) -> Callable[[], bool]:
+    """The engines listen once they have written where."""
+    return lambda: len(_tables(written)) == replicas
+
+
+def _tables(written: Path) -> list[dict[str, Any]]:
+    """The `[[replicas]]` of the file; none while it is not there or not complete."""
+    try:
+        tables: list[dict[str, Any]] = tomllib.loads(written.read_text()).get("replicas", [])
+    except (FileNotFoundError, tomllib.TOMLDecodeError):
+        return []
+    # The last key of a table is written last.
+    return tables if all("hash_scheme" in table for table in tables) else []

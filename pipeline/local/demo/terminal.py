@@ -1,0 +1,96 @@
+"""The demo's figures as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pipeline.local.demo.figures import PoolFigures
+from pipeline.text_table import text_table
+
+_HEADS = (
+    "replica/rank",
+    "medium",
+    "resident / capacity",
+    "",
+    "tokens",
+    "stored/s",
+    "evicted/s",
+    "lifetime",
+    "trust",
+)
+_RIGHT = {2, 4, 5, 6, 7}
+_BAR = 12
+_RANGE_SECONDS = 900
+"""A range of the page that shows the whole story of the demo."""
+
+
+def table(pools: Sequence[PoolFigures]) -> list[str]:
+    """Return a header and a line for each medium of each source."""
+    return list(text_table((_HEADS, *map(_cells, pools)), right=_RIGHT))
+
+
+def screen(
+    pools: Sequence[PoolFigures],
+    freshness: tuple[float | None, float | None],
+    urls: Mapping[str, str],
+    notes: Sequence[str],
+) -> str:
+    """Return the whole view; `freshness` is p50 and p99 in seconds."""
+    lines = [
+        "kvlens demo: what is cached where, last minute of a simulated fleet",
+        f"the boards, with what happens to it: {urls['page']}?range={_RANGE_SECONDS}",
+        "",
+        *table(pools),
+        "",
+    ]
+    if not pools:
+        lines.append("waiting for the first rows")
+    lines.append(freshness_line(freshness))
+    lines += [f"{name}: {url}" for name, url in urls.items() if name != "page"]
+    lines += ["", *notes, "Ctrl-C stops it; the data stay"]
+    return "\n".join(lines)
+
+
+def plain(pools: Sequence[PoolFigures], freshness: tuple[float | None, float | None]) -> str:
+    """Return one line, for a log."""
+    resident = sum(pool.blocks for pool in pools)
+    stored = sum(pool.stored_per_second for pool in pools)
+    evicted = sum(pool.evicted_per_second for pool in pools)
+    return (
+        f"{len({(pool.replica, pool.dp_rank) for pool in pools})} sources, {resident:,} blocks resident, "
+        f"{stored:.1f} stored/s, {evicted:.1f} evicted/s, {freshness_line(freshness)}"
+    )
+
+
+def freshness_line(freshness: tuple[float | None, float | None]) -> str:
+    """Say how long it takes from an engine's publication to a query that sees it."""
+    median, tail = freshness
+    if median is None or tail is None:
+        return "event to queryable row: not known yet"
+    return f"event to queryable row: {median:.1f} s (p50), {tail:.1f} s (p99)"
+
+
+def _cells(pool: PoolFigures) -> tuple[str, ...]:
+    capacity = f"{pool.capacity_blocks:,}" if pool.capacity_blocks else "?"
+    bound = "<=" if pool.store_only else ""
+    fine = f" +{pool.fine_blocks:,} fine" if pool.fine_blocks else ""
+    lifetime = "-" if pool.mean_lifetime_seconds is None else f"~{pool.mean_lifetime_seconds:.1f} s"
+    return (
+        f"{pool.replica}/{pool.dp_rank}",
+        pool.medium,
+        f"{bound}{pool.entries:,} / {capacity}",
+        _bar(pool.entries, pool.capacity_blocks) + fine,
+        # Placeholders of offload tiers do not say how many tokens they hold.
+        f"{pool.tokens:,}" if pool.tokens or not pool.entries else "?",
+        f"{pool.stored_per_second:.1f}",
+        "-" if pool.store_only else f"{pool.evicted_per_second:.1f}",
+        lifetime,
+        pool.trust,
+    )
+
+
+def _bar(entries: int, capacity: int) -> str:
+    if not capacity:
+        return ""
+    filled = min(_BAR, round(_BAR * entries / capacity))
+    return "█" * filled + "░" * (_BAR - filled)

@@ -1,0 +1,1 @@
+"""Child processes on this machine: start, watch, restart, stop."""

@@ -1,0 +1,63 @@
+"""A kvlens command as a supervised child process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+from pipeline.local.processes.child_process import ChildProcess
+
+
+class CommandProcess:
+    """Runs `kvlens ARGUMENTS`; its log file has the name of the process."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        directory: Path,
+        logs: Path,
+        *,
+        environment: Mapping[str, str],
+        ready: Callable[[], bool],
+        start_seconds: float,
+        stop_seconds: float,
+    ) -> None:
+        """`directory` is the process's alone; after `stop_seconds` of stopping it is killed."""
+        self._command = [sys.executable, "-m", "pipeline.cli.main", *arguments]
+        self._process = ChildProcess(name, directory, logs / f"{name}.log")
+        self._environment = environment
+        self._ready = ready
+        self._start_seconds = start_seconds
+        self._stop_seconds = stop_seconds
+
+    @property
+    def running(self) -> bool:
+        return self._process.running
+
+    def start(self) -> None:
+        """Block until it is ready; raises ProcessFailed and DirectoryInUse."""
+        self._process.claim()
+        try:
+            self._process.spawn(self._command, self._environment)
+            self._process.wait_ready(self._ready, self._start_seconds, "see its log")
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def stop(self) -> None:
+        """Ask it to end; kill it if it does not."""
+        self._process.stop(self._stop_seconds)
+
+
+def page_answers(url: str) -> bool:
+    """Return whether a GET of the page gives 200."""
+    # No proxy of the environment stands between a process and its own loopback.
+    try:
+        with build_opener(ProxyHandler({})).open(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False

@@ -1,0 +1,53 @@
+"""The run file of a data directory: where its processes are, for commands that look at them from outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from pipeline.errors import PipelineError
+
+_FILE = "running.json"
+
+
+class RunFile(msgspec.Struct, frozen=True):
+    """How the processes of a stack got their settings."""
+
+    config: str | None
+    """The settings file, absolute; None when there is none."""
+    environment: dict[str, str]
+    """Variables with the addresses of the embedded broker and store."""
+
+
+class RunFileMissing(PipelineError):
+    """The directory is not that of a demo or an `up`."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return f"{self.directory} holds no {_FILE}; is it the --data-dir of `kvlens demo` or `kvlens up`?"
+
+
+def write_run_file(directory: Path, config: Path | None, environment: Mapping[str, str]) -> None:
+    """Write where the started processes are. The file outlives them; the next start writes it anew."""
+    run_file = RunFile(str(config.resolve()) if config else None, dict(environment))
+    (directory / _FILE).write_bytes(msgspec.json.encode(run_file))
+
+
+def read_run_file(directory: Path, config: Path | None = None) -> tuple[Path | None, dict[str, str]]:
+    """Return the settings file (`config` if given) and the environment with which to read the settings.
+
+    Raises RunFileMissing.
+    """
+    try:
+        run_file = msgspec.json.decode((directory / _FILE).read_bytes(), type=RunFile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise RunFileMissing(directory) from error
+    if config is None and run_file.config is not None:
+        config = Path(run_file.config)
+    return config, {**os.environ, **run_file.environment}

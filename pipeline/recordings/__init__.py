@@ -1,0 +1,1 @@
+"""Recordings of engines: write, read, play, analyse."""

@@ -1,0 +1,84 @@
+"""Reads the sockets of engines and passes on every message as it came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from pipeline.recordings.format import Frame
+
+RECEIVE_HWM = 100_000
+"""Messages queued per engine before the engine drops further ones."""
+_TURN = 1000
+"""Messages taken from one socket before the next has its turn."""
+_IDLE_MS = 200
+
+
+class Recorder:
+    """One SUB socket per endpoint, read by the thread that calls `run`; the sockets' queues bound memory."""
+
+    def __init__(self, endpoints: Sequence[str], topics: Sequence[str]) -> None:
+        """Endpoint i becomes source i, with topics[i] as its subscription; raises OSError if it is bad."""
+        self._context = zmq.Context()
+        self._sockets: dict[zmq.Socket[bytes], int] = {}
+        self._stopped = False
+        for number, (endpoint, topic) in enumerate(zip(endpoints, topics, strict=True)):
+            socket = self._context.socket(zmq.SUB)
+            self._sockets[socket] = number
+            socket.setsockopt(zmq.RCVHWM, RECEIVE_HWM)
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
+            socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
+            try:
+                socket.connect(endpoint)
+            except zmq.ZMQError as error:
+                self.close()
+                raise OSError(
+                    error.errno, f"cannot connect to {endpoint}: {zmq.strerror(error.errno or 0)}"
+                ) from error
+
+    def run(
+        self,
+        write: Callable[[Frame], None],
+        turned: Callable[[], None],
+        *,
+        batches: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Call `write` for each message until so many came, so much time passed, or `stop` was called.
+
+        `turned` is called after each round over the sockets, at least five times a second.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        poller = zmq.Poller()
+        for socket in self._sockets:
+            poller.register(socket, zmq.POLLIN)
+        left = batches
+        while not self._stopped and left != 0 and (deadline is None or time.monotonic() < deadline):
+            for socket, _ in poller.poll(_IDLE_MS):
+                taken = self._drain(socket, write, _TURN if left is None else min(left, _TURN))
+                left = None if left is None else left - taken
+                if left == 0:
+                    break
+            turned()
+
+    def stop(self) -> None:
+        """Make `run` return soon; may be called by a signal handler."""
+        self._stopped = True
+
+    def close(self) -> None:
+        for socket in self._sockets:
+            socket.close()
+        self._context.term()
+
+    def _drain(self, socket: zmq.Socket[bytes], write: Callable[[Frame], None], limit: int) -> int:
+        source = self._sockets[socket]
+        for taken in range(limit):
+            try:
+                parts = socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return taken
+            write(Frame(source, time.time(), tuple(parts)))
+        return limit

@@ -1,0 +1,236 @@
+"""The compiled loop that counts the copies of blocks."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.process.compiled import compiled
+from pipeline.residency.counting.block_table import (
+    CHANGED,
+    MAX_DEPTH,
+    NEW,
+    SAVED,
+    Hashes,
+    find,
+    remove,
+)
+from pipeline.residency.histogram import BUCKETS, bucket_of
+from schemas.residency import EVICTED, FILLED
+
+PROGRESS: Final = np.dtype(
+    [
+        ("event", np.int64),  # the next one
+        ("operation", np.int64),  # the next one: an index of the events' hashes
+        ("live", np.int64),  # entries in the table
+        ("unsaved", np.int64),  # entries that the last checkpoint has otherwise, or not at all
+        ("changes", np.int64),
+        ("gone", np.int64),
+        ("unknown_removed", np.int64),
+        ("reannounced", np.int64),
+        ("stored_tokens", np.int64),
+    ]
+)
+"""How far `count_copies` came, and what it counted."""
+
+REMOVAL: Final = -1
+"""Instead of a size code: the blocks of the event left."""
+
+STORED, FIRST, REMOVED, LAST = range(4)
+"""Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
+
+FINISHED, NEEDS_ROOM, NEEDS_SIZES = range(3)
+"""Why `count_copies` returned; in the last two cases before the next operation of its progress."""
+
+
+class Events(NamedTuple):
+    """m stores and removals in their order, of n hashes in all."""
+
+    hashes: Hashes
+    """(n,)"""
+    ends: npt.NDArray[np.int64]
+    """(m,): event i has the hashes up to ends[i]."""
+    codes: npt.NDArray[np.int32]
+    """(m,): the code of their block size, or REMOVAL."""
+    times: npt.NDArray[np.float64]
+    """(m,): seconds since the epoch."""
+    may_repeat: npt.NDArray[np.bool_]
+    """(m,): whether the event counts only if one of its hashes is absent."""
+    parents: Hashes
+    """(m,): the block before the first one in their chain; 0 at its start."""
+    adapters: npt.NDArray[np.uint16]
+    """(m,): code of their LoRA."""
+
+
+class Found(NamedTuple):
+    """Room for n changes, of which the first `changes` of the progress are filled."""
+
+    hashes: Hashes
+    kinds: npt.NDArray[np.uint8]
+    """FILLED or EVICTED."""
+    times: npt.NDArray[np.float64]
+    size_codes: npt.NDArray[np.int32]
+    stored: npt.NDArray[np.int64]
+    """Tokens stored before the change."""
+    roots: Hashes
+    """First block of the chain; of fills."""
+    depths: npt.NDArray[np.uint16]
+    adapters: npt.NDArray[np.uint16]
+    gone: Hashes
+    """Blocks of the last checkpoint that left: the first `gone` of the progress."""
+
+
+class Tally(NamedTuple):
+    """What the loop counts, and how far it came."""
+
+    counts: npt.NDArray[np.int64]
+    """(size codes, 4): by STORED, FIRST, REMOVED, LAST."""
+    lifetimes: npt.NDArray[np.int64]
+    """(BUCKETS,): last copies that left."""
+    progress: npt.NDArray[np.void]
+    """(1,) of PROGRESS."""
+
+
+def room_for(changes: int) -> Found:
+    """Return room for so many changes."""
+    return Found(
+        np.empty(changes, np.uint64),
+        np.empty(changes, np.uint8),
+        np.empty(changes, np.float64),
+        np.empty(changes, np.int32),
+        np.empty(changes, np.int64),
+        np.zeros(changes, np.uint64),
+        np.zeros(changes, np.uint16),
+        np.zeros(changes, np.uint16),
+        np.empty(changes, np.uint64),
+    )
+
+
+def no_tally(size_codes: int) -> Tally:
+    """Return the tally of nothing yet."""
+    return Tally(
+        np.zeros((size_codes, LAST + 1), np.int64), np.zeros(BUCKETS, np.int64), np.zeros(1, PROGRESS)
+    )
+
+
+@compiled
+def _all_resident(entries: Any, hashes: Hashes, start: int, end: int) -> bool:
+    for at in range(start, end):  # noqa: SIM110 - a generator cannot be compiled
+        if entries[find(entries, hashes[at])].copies == 0:
+            return False
+    return True
+
+
+@compiled
+def count_copies(
+    entries: Any,
+    room: int,
+    sizes: npt.NDArray[np.int64],
+    chained: bool,
+    events: Events,
+    found: Found,
+    tally: Tally,
+) -> int:
+    """Apply events in order until all are applied, or one operation needs the interpreter.
+
+    `entries` are those of a `BlockTable` with `room`, `sizes` the tokens per block of each size code. A count
+    never falls below zero: removals of unknown blocks are normal after joining late. What became and ceased
+    to be resident goes to `found`.
+
+    Where `chained`, the blocks of an event follow each other after their parent. The root and depth of blocks
+    whose parent is not resident are 0: not known.
+    """
+    hashes, ends, counts = events.hashes, events.ends, tally.counts
+    reached = tally.progress[0]
+    event, operation = reached.event, reached.operation
+    live, unsaved, changes = reached.live, reached.unsaved, reached.changes
+    stored_tokens = reached.stored_tokens
+    outcome = FINISHED
+    while event < len(ends) and outcome == FINISHED:
+        code, at, end = events.codes[event], events.times[event], ends[event]
+        start = ends[event - 1] if event > 0 else 0
+        if operation == start and events.may_repeat[event] and _all_resident(entries, hashes, operation, end):
+            reached.reannounced += end - operation
+            operation = end
+        root, before = np.uint64(0), 0
+        if chained and code != REMOVAL and operation < end:
+            if events.parents[event] == 0:
+                root = hashes[start]
+            else:
+                parent = entries[find(entries, events.parents[event])]
+                if parent.copies != 0:
+                    root, before = parent.root, np.int64(parent.depth)
+        while operation < end:
+            block = hashes[operation]
+            slot = find(entries, block)
+            entry = entries[slot]
+            if code != REMOVAL:
+                if entry.copies == 0:
+                    if live >= room:
+                        outcome = NEEDS_ROOM
+                        break
+                    entry.hash = block
+                    entry.birth = at
+                    entry.size_code = code
+                    entry.unsaved = NEW
+                    entry.several_sizes = 0
+                    entry.root = root
+                    entry.depth = 0 if root == 0 else min(before + operation - start + 1, MAX_DEPTH)
+                    live += 1
+                    unsaved += 1
+                    counts[code, FIRST] += 1
+                    found.hashes[changes] = block
+                    found.kinds[changes] = FILLED
+                    found.times[changes] = at
+                    found.size_codes[changes] = code
+                    found.stored[changes] = stored_tokens
+                    found.roots[changes] = root
+                    found.depths[changes] = entry.depth
+                    found.adapters[changes] = events.adapters[event]
+                    changes += 1
+                elif entry.size_code != code:
+                    outcome = NEEDS_SIZES
+                    break
+                elif entry.unsaved == SAVED:
+                    entry.unsaved = CHANGED
+                    unsaved += 1
+                entry.copies += 1
+                counts[code, STORED] += 1
+                stored_tokens += sizes[code]
+            elif entry.copies == 0:
+                reached.unknown_removed += 1
+            elif entry.several_sizes != 0:
+                outcome = NEEDS_SIZES
+                break
+            else:
+                counts[entry.size_code, REMOVED] += 1
+                if entry.copies > 1:
+                    entry.copies -= 1
+                    if entry.unsaved == SAVED:
+                        entry.unsaved = CHANGED
+                        unsaved += 1
+                else:
+                    counts[entry.size_code, LAST] += 1
+                    tally.lifetimes[bucket_of(at - entry.birth)] += 1
+                    found.hashes[changes] = block
+                    found.kinds[changes] = EVICTED
+                    found.times[changes] = at
+                    found.size_codes[changes] = entry.size_code
+                    found.stored[changes] = stored_tokens
+                    changes += 1
+                    if entry.unsaved != SAVED:
+                        unsaved -= 1
+                    if entry.unsaved != NEW:
+                        found.gone[reached.gone] = block
+                        reached.gone += 1
+                    live -= 1
+                    remove(entries, slot)
+            operation += 1
+        if outcome == FINISHED:
+            event += 1
+    reached.event, reached.operation = event, operation
+    reached.live, reached.unsaved, reached.changes = live, unsaved, changes
+    reached.stored_tokens = stored_tokens
+    return outcome

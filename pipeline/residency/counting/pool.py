@@ -1,0 +1,261 @@
+"""Reference counts of one medium and group at one granularity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.residency.changes import Chains, Changes
+from pipeline.residency.counting.block_table import CHANGED, SAVED, BlockColumns, BlockTable, Hashes
+from pipeline.residency.counting.collected import NO_PARENT, Collected
+from pipeline.residency.counting.count_copies import (
+    FINISHED,
+    FIRST,
+    LAST,
+    NEEDS_ROOM,
+    REMOVAL,
+    REMOVED,
+    STORED,
+    Tally,
+    count_copies,
+    no_tally,
+    room_for,
+)
+from pipeline.residency.histogram import added, trimmed
+from pipeline.residency.occupancy import Occupancy, counted_occupancy
+from schemas.checkpoints import PoolHead
+from schemas.events import Stored
+from schemas.hashes import HASH_BYTES
+from schemas.residency import CLEARED
+
+EARLY_STORES = 256
+
+
+class Pool:
+    """Resident blocks of one medium and group of a source incarnation.
+
+    A block is born at the event time of its first copy; its lifetime ends with the last copy. What was
+    collected counts once it is settled.
+    """
+
+    def __init__(self, head: PoolHead) -> None:
+        """`head` may come from a checkpoint, whose entries follow by `put`."""
+        self.head = head
+        self.table = BlockTable()
+        self.changes: list[Changes] = []
+        self.gone: list[Hashes] = []
+        """Blocks of the last checkpoint that left since; some may be back."""
+        self._collected = Collected()
+        self._collect = self._collected.add
+        self._early = None if head.removes else head.early_stores
+        self._codes: dict[int, int] = {size: code for code, size in enumerate(head.block_sizes)}
+        self._codes_of_one = self._codes.copy()
+        """Block size to code, for sizes that stores of a single hash bring nothing new of."""
+        self._codes_of_several = {
+            size: code for size, code in self._codes.items() if head.several_hashes[code]
+        }
+        """The same for stores of several hashes."""
+        self._chained = head.medium == "gpu"
+        """Whether stores say where in a chain they are; those of offload tiers never have a parent."""
+
+    def announce(self, block_size: int, *, several: bool) -> None:
+        """A store brings a block size, or a way of announcing it, that was not seen before."""
+        head = self.head
+        code = self._codes.get(block_size)
+        if code is None:
+            code = self._codes[block_size] = len(head.block_sizes)
+            head.block_sizes.append(block_size)
+            for column in (head.entries, head.blocks, head.removed):
+                column.append(0)
+            head.several_hashes.append(False)
+        head.several_hashes[code] |= several
+        self._codes_of_one[block_size] = code
+        if head.several_hashes[code]:
+            self._codes_of_several[block_size] = code
+
+    def store(self, event: Stored, at: float, repeatable: bool = False) -> bool:
+        """A copy of each block came; return False, and do nothing, if it must be announced first.
+
+        With `repeatable`, the start of a chain counts only if one of its blocks was absent.
+        """
+        packed, parent = event.hashes, event.parent
+        codes = self._codes_of_several if len(packed) > HASH_BYTES else self._codes_of_one
+        code = codes.get(event.block_size)
+        if code is None:
+            return False
+        if self._early is not None and len(self._early) < EARLY_STORES:
+            self._early.append((parent, packed))
+        if parent is None or event.lora is not None:
+            self._collected.store(packed, at, code, parent, event.lora, repeatable=repeatable)
+        else:
+            self._collect((packed, at, code, parent))
+        return True
+
+    def remove(self, packed: bytes, at: float) -> None:
+        """A copy of each hash left."""
+        if self._early is not None:
+            self.head.removes = True
+            self._early.clear()
+            self._early = None
+        self._collect((packed, at, REMOVAL, NO_PARENT))
+
+    def clear(self, at: float) -> None:
+        """Drop every block at event time `at`: cleared, not evicted."""
+        self.settle()
+        head = self.head
+        live = self.table.live()
+        head.flow.cleared_blocks += sum(head.entries)
+        self._record(
+            live["hash"],
+            np.full(len(live), CLEARED, np.uint8),
+            np.full(len(live), at),
+            live["size_code"],
+            np.full(len(live), head.stored_tokens),
+            Chains.unknown(len(live)),
+        )
+        self.table = BlockTable(len(live))  # as many as left are likely to come
+        head.entries = [0] * len(head.entries)
+        head.blocks = [0] * len(head.blocks)
+        head.other_sizes.clear()
+        self.gone.clear()
+
+    def settle(self) -> None:
+        """Count what was collected; afterwards table, counters, flow and changes are up to date."""
+        if not self._collected:
+            return
+        events = self._collected.take()
+        head, table = self.head, self.table
+        sizes = np.array(head.block_sizes or [0], np.int64)
+        found, tally = room_for(len(events.hashes)), no_tally(len(sizes))
+        reached = tally.progress[0]
+        reached["live"], reached["unsaved"] = table.blocks, table.unsaved
+        reached["stored_tokens"] = head.stored_tokens
+        while True:
+            outcome = count_copies(table.entries, table.room, sizes, self._chained, events, found, tally)
+            table.blocks = int(reached["live"])
+            if outcome == FINISHED:
+                break
+            if outcome == NEEDS_ROOM:
+                table.grow(table.blocks + 1)
+            else:
+                code = int(events.codes[reached["event"]])
+                self._count_of_several_sizes(int(events.hashes[reached["operation"]]), code, tally)
+        table.unsaved = int(reached["unsaved"])
+        head.stored_tokens = int(reached["stored_tokens"])
+        table.shrink_if_sparse()
+        if reached["gone"]:
+            self.gone.append(found.gone[: reached["gone"]].copy())
+        self._count(tally)
+        changed = slice(int(reached["changes"]))
+        self._record(
+            found.hashes[changed],
+            found.kinds[changed],
+            found.times[changed],
+            found.size_codes[changed],
+            found.stored[changed],
+            Chains(found.roots, found.depths, found.adapters).at(changed),
+        )
+
+    def _count_of_several_sizes(self, block: int, code: int, tally: Tally) -> None:
+        """Apply one operation on a resident block whose copies differ in size; its first copy stays.
+
+        The latest of the others leaves first.
+        """
+        other_sizes = self.head.other_sizes
+        reached: Any = tally.progress[0]
+        entry = self.table.entry(block)
+        if code == REMOVAL:
+            others = other_sizes[block]
+            tally.counts[self._codes[others.pop()], REMOVED] += 1
+            entry["copies"] -= 1
+            if not others:
+                del other_sizes[block]
+        else:
+            size = self.head.block_sizes[code]
+            other_sizes.setdefault(block, []).append(size)
+            tally.counts[code, STORED] += 1
+            reached["stored_tokens"] += size
+            entry["copies"] += 1
+        entry["several_sizes"] = block in other_sizes
+        if entry["unsaved"] == SAVED:
+            entry["unsaved"] = CHANGED
+            reached["unsaved"] += 1
+        reached["operation"] += 1
+
+    def _count(self, tally: Tally) -> None:
+        head, flow, reached = self.head, self.head.flow, tally.progress[0]
+        flow.unknown_removed_blocks += int(reached["unknown_removed"])
+        flow.reannounced_blocks += int(reached["reannounced"])
+        flow.lifetimes = added(flow.lifetimes, trimmed(tally.lifetimes))
+        counts = tally.counts.tolist()
+        for code, size in enumerate(head.block_sizes):
+            stored, filled = counts[code][STORED], counts[code][FIRST]
+            removed, evicted = counts[code][REMOVED], counts[code][LAST]
+            head.entries[code] += stored - removed
+            head.blocks[code] += filled - evicted
+            head.removed[code] += removed
+            flow.stored_blocks += stored
+            flow.stored_tokens += stored * size
+            flow.filled_blocks += filled
+            flow.removed_blocks += removed
+            flow.evicted_blocks += evicted
+            flow.evicted_tokens += evicted * size
+
+    def occupancy(self, end: float) -> list[Occupancy]:
+        """Return what is resident, per block size; that it is the `end` of a window changes nothing here."""
+        self.settle()
+        return counted_occupancy(self.head)
+
+    @property
+    def unsaved(self) -> int:
+        """How many entries the next checkpoint must hold to be up to date."""
+        return self.table.unsaved + sum(map(len, self.gone))
+
+    def put(self, columns: BlockColumns) -> None:
+        """Set entries as a checkpoint has them; zero copies removes one."""
+        self.table.put(columns)
+        for block in self.head.other_sizes:
+            self.table.entry(block)["several_sizes"] = 1
+
+    def saved(self) -> None:
+        """Count everything as part of a checkpoint."""
+        self.gone.clear()
+        self.table.saved()
+
+    def sizes_of(self, codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16]) -> npt.NDArray[np.uint32]:
+        """Return the block sizes of size codes."""
+        return np.array(self.head.block_sizes or [0], np.uint32)[codes]
+
+    def codes_of(self, sizes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint16]:
+        """Return the size codes of block sizes that were announced."""
+        codes = np.zeros(len(sizes), np.uint16)
+        for size, code in self._codes.items():
+            codes[sizes == size] = code
+        return codes
+
+    def _record(
+        self,
+        hashes: Hashes,
+        kinds: npt.NDArray[np.uint8],
+        times: npt.NDArray[np.float64],
+        codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16],
+        stored: npt.NDArray[np.int64],
+        chains: Chains,
+    ) -> None:
+        if len(hashes):
+            self.changes.append(
+                Changes(
+                    self.head.medium,
+                    self.head.group_idx,
+                    hashes.copy(),
+                    kinds.copy(),
+                    times.copy(),
+                    self.sizes_of(codes),
+                    stored.copy(),
+                    self.head.store_only,
+                    chains if self._chained else None,
+                    self._collected.loras,
+                )
+            )

@@ -1,0 +1,302 @@
+"""A group announced at two granularities: coarse physical blocks and fine blocks that overlap them.
+
+Hybrid Mamba and attention models inflate the physical block (for example to 2,176 tokens). Some engines
+then also announce the attention group's blocks at the hash granularity (for example 64 tokens), with
+hashes of their own and without ever removing them (vLLM pull request 43258). Here
+
+- a token counts once: a fine block that a resident coarse block covers is not counted by itself;
+- a covered fine block leaves with the last coarse block that covers it; an uncovered one by age, clear or
+  restart;
+- fine blocks are a set (an engine that never removes cannot be reference counted), coarse blocks keep
+  reference counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipeline.residency.changes import Changes
+from pipeline.residency.counting.pool import Pool
+from pipeline.residency.granularity.pairing import chain, link, tails_of
+from pipeline.residency.histogram import added, bucket_of
+from pipeline.residency.occupancy import Occupancy
+from schemas.checkpoints import (
+    CoarseBlock,
+    CoarseStore,
+    FineBlock,
+    FineStore,
+    GranularState,
+    PoolHead,
+)
+from schemas.events import Stored
+from schemas.hashes import unpack_hashes
+from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
+
+RECENT = 64
+"""Stores of either granularity that wait to be paired."""
+
+
+def overlapping_sizes(head: PoolHead) -> tuple[int, int] | None:
+    """Return (coarse, fine) block sizes if a settled pool is announced at two overlapping granularities.
+
+    Telling them from partial tail blocks (vLLM 0.24), which are removed one by one like any other:
+    those come one hash an event, and their removals are announced.
+    """
+    sizes = sorted(size for size in head.block_sizes if size > 0)
+    for fine in sizes:
+        code = head.block_sizes.index(fine)
+        if not head.several_hashes[code] or head.removed[code]:
+            continue
+        coarse = [size for size in sizes if size > fine and size % fine == 0]
+        if coarse:
+            return coarse[0], fine
+    return None
+
+
+class GranularPool:
+    """Resident blocks of one medium and group that has two granularities."""
+
+    def __init__(self, head: PoolHead, state: GranularState, *, age: float) -> None:
+        """`state` is that of the head; fine blocks that nothing covers are dropped after `age` seconds."""
+        self.head = head
+        self.changes: list[Changes] = []
+        self._state = state
+        self._age = age
+        self._per_block = state.coarse_size // state.fine_size
+        self._coarse_entries = sum(block.copies for block in state.coarse.values())
+        self._covered = sum(1 for block in state.fine.values() if block.covers)
+        self._log: list[tuple[int, int, float, int]] = []
+        """(hash, kind, time, block size) of the changes since the last `settle`."""
+
+    @classmethod
+    def adopted(cls, pool: Pool, coarse_size: int, fine_size: int, *, age: float) -> GranularPool:
+        """Return a pool that continues one whose second granularity has just appeared."""
+        pool.settle()
+        live = pool.table.live()
+        blocks = zip(
+            live["hash"].tolist(),
+            live["copies"].tolist(),
+            live["birth"].tolist(),
+            pool.sizes_of(live["size_code"]).tolist(),
+            strict=True,
+        )
+        state = GranularState(coarse_size, fine_size)
+        for block, copies, birth, size in blocks:
+            if size == fine_size:
+                state.fine[block] = FineBlock(None, None, birth, birth)
+            else:
+                state.coarse[block] = CoarseBlock(copies, birth)
+        head = PoolHead(pool.head.medium, pool.head.group_idx, pool.head.flow, granular=state)
+        granular = cls(head, state, age=age)
+        granular.changes = pool.changes
+        for packed_parent, packed in pool.head.early_stores:
+            granular._stored_early(unpack_hashes(packed), _unpacked(packed_parent))
+        return granular
+
+    def _stored_early(self, hashes: tuple[int, ...], parent: int | None) -> None:
+        state = self._state
+        state.stores += 1
+        if any(block in state.fine for block in hashes):
+            link(state, hashes, parent)
+            state.fine_stores.append(FineStore(state.stores, hashes))
+        else:
+            state.coarse_stores.append(CoarseStore(state.stores, hashes, parent))
+
+    def occupancy(self, end: float) -> list[Occupancy]:
+        """Return what is resident per granularity at the end of event time `end`."""
+        state, head = self._state, self.head
+        blocks = len(state.coarse)
+        alone = sum(1 for fine in state.fine.values() if not fine.covers and fine.seen > end - self._age)
+        return [
+            Occupancy(
+                head.medium,
+                head.group_idx,
+                size,
+                entries=entries,
+                blocks=blocks,
+                tokens=blocks * size,
+                covered_blocks=covered,
+                store_only=False,
+            )
+            for size, entries, blocks, covered in (
+                (state.coarse_size, self._coarse_entries, blocks, 0),
+                (state.fine_size, alone, alone, self._covered),
+            )
+        ]
+
+    def store(self, event: Stored, at: float, repeatable: bool = False) -> bool:
+        """Blocks came; call `batch_ended` after the last event of the batch. Nothing must be announced first.
+
+        What is announced again is found by itself, so `repeatable` changes nothing.
+        """
+        state = self._state
+        hashes, parent = unpack_hashes(event.hashes), _unpacked(event.parent)
+        state.stores += 1
+        if event.block_size == state.fine_size:
+            self._store_fine(hashes, at, parent)
+            state.fine_stores.append(FineStore(state.stores, hashes))
+            return True
+        flow = self.head.flow
+        for block in hashes:
+            known = state.coarse.get(block)
+            if known is None:
+                state.coarse[block] = CoarseBlock(1, at)
+                flow.filled_blocks += 1
+                if block not in state.fine:
+                    self._log.append((block, FILLED, at, state.coarse_size))
+            else:
+                known.copies += 1
+        self._coarse_entries += len(hashes)
+        flow.stored_blocks += len(hashes)
+        self._count_tokens(len(hashes) * state.coarse_size)
+        state.coarse_stores.append(CoarseStore(state.stores, hashes, parent))
+        return True
+
+    def _store_fine(self, hashes: tuple[int, ...], at: float, parent: int | None) -> None:
+        state, flow = self._state, self.head.flow
+        for block in hashes:
+            known = state.fine.get(block)
+            if known is None:
+                state.fine[block] = FineBlock(None, None, at, at)
+                flow.stored_blocks += 1
+                self._count_tokens(state.fine_size)
+                flow.filled_blocks += 1
+                if block not in state.coarse:
+                    self._log.append((block, FILLED, at, state.fine_size))
+            else:
+                known.seen = at
+                flow.reannounced_blocks += 1
+        link(state, hashes, parent)
+
+    def _count_tokens(self, tokens: int) -> None:
+        """Count stored tokens, less those that turned out to be counted already.
+
+        The debt may be older than the open window, whose count cannot fall below zero.
+        """
+        state, flow = self._state, self.head.flow
+        tokens += flow.stored_tokens
+        flow.stored_tokens = max(0, tokens - state.token_debt)
+        state.token_debt = max(0, state.token_debt - tokens)
+
+    def remove(self, packed: bytes, at: float) -> None:
+        """A copy of each hash left."""
+        state, flow = self._state, self.head.flow
+        for block in unpack_hashes(packed):
+            coarse = state.coarse.get(block)
+            fine = state.fine.get(block)
+            if coarse is not None:
+                flow.removed_blocks += 1
+                self._coarse_entries -= 1
+                coarse.copies -= 1
+                if coarse.copies == 0:
+                    del state.coarse[block]
+                    self._uncover(block, coarse)
+                    self._evicted(block, at, coarse.birth, state.coarse_size)
+            elif fine is not None:
+                flow.removed_blocks += 1
+                del state.fine[block]
+                if not fine.covers:
+                    self._evicted(block, at, fine.birth, state.fine_size)
+                else:
+                    self._covered -= 1
+            else:
+                flow.unknown_removed_blocks += 1
+
+    def _evicted(self, block: int, at: float, birth: float, block_size: int) -> None:
+        flow = self.head.flow
+        flow.evicted_blocks += 1
+        flow.evicted_tokens += block_size
+        flow.lifetimes = added(flow.lifetimes, [0] * bucket_of(at - birth) + [1])
+        if not self._resident(block):
+            self._log.append((block, EVICTED, at, block_size))
+
+    def _resident(self, block: int) -> bool:
+        """Return whether the block is there at either granularity; some engines share hashes between them."""
+        fine = self._state.fine.get(block)
+        return block in self._state.coarse or (fine is not None and not fine.covers)
+
+    def _uncover(self, block: int, coarse: CoarseBlock) -> None:
+        """Fine blocks that only a coarse block that left covered are gone with it."""
+        state = self._state
+        covered = chain(state, coarse.tail, self._per_block) if coarse.tail is not None else None
+        for fine_block in covered or ():
+            fine = state.fine[fine_block]
+            if block in fine.covers:
+                fine.covers.remove(block)
+                if not fine.covers:
+                    del state.fine[fine_block]
+                    self._covered -= 1
+
+    def clear(self, at: float) -> None:
+        """Everything is gone: cleared, not evicted."""
+        state = self._state
+        alone = [block for block, fine in state.fine.items() if not fine.covers]
+        self.head.flow.cleared_blocks += self._coarse_entries + len(alone)
+        self._log += [(block, CLEARED, at, state.coarse_size) for block in state.coarse]
+        self._log += [(block, CLEARED, at, state.fine_size) for block in alone if block not in state.coarse]
+        state.coarse.clear()
+        state.fine.clear()
+        state.fine_stores.clear()
+        state.coarse_stores.clear()
+        self._coarse_entries = self._covered = 0
+
+    def expire(self, at: float) -> None:
+        """Drop uncovered fine blocks not announced for the configured age before event time `at`."""
+        state = self._state
+        old = [block for block, fine in state.fine.items() if not fine.covers and fine.seen <= at - self._age]
+        for block in old:
+            del state.fine[block]
+            if block not in state.coarse:
+                self._log.append((block, EXPIRED, at, state.fine_size))
+        self.head.flow.expired_blocks += len(old)
+
+    def batch_ended(self, at: float) -> None:
+        """Pair the coarse stores that can be paired by now."""
+        state = self._state
+        unpaired = [store for store in state.coarse_stores if not self._paired(store, at)]
+        state.coarse_stores = unpaired[-RECENT:]
+        del state.fine_stores[:-RECENT]
+
+    def _paired(self, store: CoarseStore, at: float) -> bool:
+        tails = tails_of(self._state, store)
+        for block, tail in zip(store.hashes, tails, strict=False):
+            coarse = self._state.coarse.get(block)
+            if coarse is not None:
+                coarse.tail = tail
+                self._cover(block, tail, at)
+        return bool(tails)
+
+    def _cover(self, block: int, tail: int, at: float) -> None:
+        state = self._state
+        for fine_block in chain(state, tail, self._per_block) or ():
+            fine = state.fine[fine_block]
+            if block in fine.covers:
+                continue
+            fine.covers.append(block)
+            if len(fine.covers) == 1:
+                self._covered += 1
+                # The same tokens were counted when the fine block came.
+                state.token_debt += state.fine_size
+                self._count_tokens(0)
+                if fine_block not in state.coarse:
+                    self._log.append((fine_block, SUBSUMED, at, state.fine_size))
+
+    def settle(self) -> None:
+        """Move the changes found so far to `changes`."""
+        if self._log:
+            blocks, kinds, times, sizes = zip(*self._log, strict=True)
+            self._log = []
+            self.changes.append(
+                Changes(
+                    self.head.medium,
+                    self.head.group_idx,
+                    np.array(blocks, np.uint64),
+                    np.array(kinds, np.uint8),
+                    np.array(times, np.float64),
+                    np.array(sizes, np.uint32),
+                )
+            )
+
+
+def _unpacked(block: bytes | None) -> int | None:
+    return int.from_bytes(block, "big") if block else None

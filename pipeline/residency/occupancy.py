@@ -1,0 +1,32 @@
+"""What is resident of one source."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.checkpoints import PoolHead
+
+
+class Occupancy(NamedTuple):
+    """What is resident at one granularity of one medium and group."""
+
+    medium: str
+    group_idx: int
+    block_size: int
+    entries: int
+    blocks: int
+    tokens: int
+    covered_blocks: int
+    store_only: bool
+
+
+def counted_occupancy(head: PoolHead) -> list[Occupancy]:
+    """Return what is resident of a pool of one granularity, per block size.
+
+    Every size ever seen is listed, also when nothing of it is resident any more.
+    """
+    store_only = head.store_only and not head.removes
+    return [
+        Occupancy(head.medium, head.group_idx, size, entries, blocks, blocks * size, 0, store_only)
+        for size, entries, blocks in zip(head.block_sizes, head.entries, head.blocks, strict=True)
+    ]

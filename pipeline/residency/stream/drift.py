@@ -1,0 +1,63 @@
+"""Compare what events say is resident with what the engine says it has.
+
+An engine cannot hold more physical blocks than it has. If it seems to, removals are missing, or stores were
+counted that were none. One pool of blocks serves all groups of an engine, one of its blocks is never used
+(vLLM's null block), and a block may carry entries of smaller sizes besides its own (partial tails, fine
+blocks). So only entries of each group's largest size count, and only from the engine's own block size on:
+a lower bound of the blocks in use, which a healthy stream cannot push beyond the capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pipeline.residency.occupancy import Occupancy
+from schemas.checkpoints import DriftState
+from schemas.events import EngineCounters
+
+UNUSED_BLOCKS = 1
+"""vLLM's null block, which is in the capacity and never cached."""
+
+
+def life_began(drift: DriftState) -> None:
+    """Another life may have another capacity, which the engine will say."""
+    drift.capacity_blocks = drift.block_size = 0
+
+
+def differs(drift: DriftState, counters: EngineCounters) -> bool:
+    """Tell whether these counters say something new."""
+    return (counters.capacity_blocks or 0) > drift.capacity_blocks or counters.block_size not in (
+        None,
+        drift.block_size,
+    )
+
+
+def counted(drift: DriftState, counters: EngineCounters) -> None:
+    """The engine says how much memory it has.
+
+    The largest capacity of a life counts: another one may already be that of the next life, which the
+    event stream will show later.
+    """
+    drift.capacity_blocks = max(drift.capacity_blocks, counters.capacity_blocks or 0)
+    if counters.block_size is not None:
+        drift.block_size = counters.block_size
+
+
+def blocks(drift: DriftState, occupancy: Iterable[Occupancy]) -> int:
+    """Return how many more physical blocks are resident than the engine has, at least; 0 if unknown."""
+    if not drift.capacity_blocks or not drift.block_size:
+        return 0
+    largest: dict[int, tuple[int, int]] = {}
+    for part in occupancy:
+        if part.medium == "gpu" and part.block_size >= drift.block_size:
+            known = largest.get(part.group_idx, (0, 0))
+            largest[part.group_idx] = max(known, (part.block_size, part.entries))
+    resident = sum(entries for _, entries in largest.values())
+    return max(0, resident - (drift.capacity_blocks - UNUSED_BLOCKS))
+
+
+def since_window(drift: DriftState, window: int, blocks: int) -> int | None:
+    """Return what `since` becomes if the open `window` ends with so many blocks too many."""
+    if not blocks:
+        return None
+    return window if drift.since is None else drift.since

@@ -1,0 +1,27 @@
+"""How the event stream of a source fares in the open window; see `schemas.rows.StreamHealthRow`."""
+
+from __future__ import annotations
+
+from schemas.checkpoints import HealthState
+
+
+def live(health: HealthState, engine_events: int, lag: float) -> None:
+    """Count a batch that was new and came when it was due."""
+    health.batches += 1
+    health.events += engine_events
+    if lag > health.lag_seconds:
+        health.lag_seconds = lag
+
+
+def replayed(health: HealthState, engine_events: int, *, was_due: bool) -> None:
+    """Count a batch that was new and came by replay; `was_due`: it should have come live."""
+    health.batches += 1
+    health.events += engine_events
+    health.replayed_batches += 1
+    health.gap_batches += was_due
+
+
+def lost(health: HealthState, batches: int) -> None:
+    """Count batches that were missing and will never come."""
+    health.gap_batches += batches
+    health.lost_batches += batches

@@ -1,0 +1,85 @@
+"""How complete the knowledge of a source is, per medium, and since when; media not named share one value."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from schemas.checkpoints import TrustSince, TrustState
+from schemas.trust import TRUST_ORDER
+
+ALL_OTHERS = ""
+"""Stands for the media that are not named."""
+
+
+def of(trust: TrustState, medium: str) -> TrustSince:
+    """Return the trust of one medium."""
+    return trust.by_medium.get(medium, trust.general)
+
+
+def worst(trust: TrustState, media: Set[str]) -> TrustSince:
+    """Return the worst trust among the given media, since the first of them has it; without any, the
+    general one."""
+    return max((of(trust, medium) for medium in media), key=_badness, default=trust.general)
+
+
+def in_window(trust: TrustState, medium: str) -> TrustSince:
+    """Return the worst trust that one medium had in the open window."""
+    now = of(trust, medium)
+    return max(now, _passed(trust, medium) or now, key=_badness)
+
+
+def worst_in_window(trust: TrustState, media: Set[str]) -> TrustSince:
+    """Return the worst trust that any of the given media had in the open window; without any, of the rest."""
+    return max((in_window(trust, medium) for medium in media or {ALL_OTHERS}), key=_badness)
+
+
+def left_behind(trust: TrustState) -> dict[str, TrustSince]:
+    """Count the present trust of every medium as left behind in the open window; return all that was."""
+    for medium in {*trust.by_medium, *trust.passed} - {ALL_OTHERS}:
+        _pass(trust, medium)
+    _pass(trust, ALL_OTHERS)  # last, because it stands in for media that left nothing before
+    return trust.passed
+
+
+def first_batch(trust: TrustState, at: float) -> None:
+    """What is known of this life is known from its first batch on, also when that came by replay."""
+    general = trust.general
+    trust.general = TrustSince(general.trust, min(general.since, at))
+
+
+def degraded(trust: TrustState, at: float) -> None:
+    """Something is missing: no medium can be complete, those already degraded stay so."""
+    trust.general = _worse(trust.general, at)
+    trust.by_medium = {medium: _worse(since, at) for medium, since in trust.by_medium.items()}
+
+
+def cleared(trust: TrustState, media: Set[str] | None, at: float) -> None:
+    """These media (None: all) are known to be empty, so from here on they are complete."""
+    if media is None:
+        left_behind(trust)
+        trust.by_medium.clear()
+        trust.general = _complete(trust.general, at)
+    else:
+        for medium in media:
+            _pass(trust, medium)
+            trust.by_medium[medium] = _complete(of(trust, medium), at)
+
+
+def _pass(trust: TrustState, medium: str) -> None:
+    trust.passed[medium] = in_window(trust, medium)
+
+
+def _passed(trust: TrustState, medium: str) -> TrustSince | None:
+    return trust.passed.get(medium, trust.passed.get(ALL_OTHERS))
+
+
+def _badness(since: TrustSince) -> tuple[int, float]:
+    return TRUST_ORDER.index(since.trust), -since.since
+
+
+def _worse(since: TrustSince, at: float) -> TrustSince:
+    return since if since.trust == "degraded" else TrustSince("degraded", at)
+
+
+def _complete(since: TrustSince, at: float) -> TrustSince:
+    return since if since.trust == "complete" else TrustSince("complete", at)

@@ -1,0 +1,1 @@
+"""Settings: loading in layers, validation as a whole."""

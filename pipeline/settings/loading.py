@@ -1,0 +1,181 @@
+"""Settings from their layers: defaults, then the TOML document, then the environment."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, get_origin, get_type_hints
+
+import msgspec
+
+from pipeline.settings.validation import settings_problem
+from schemas.settings import SECRET_KEYS, Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PREFIX = "KVLENS_"
+CONFIG_VARIABLE = "KVLENS_CONFIG"
+"""Names the TOML file; not a setting."""
+
+DEFAULT = "default"
+
+_NOT_FINITE = "Expected a finite number"
+# Kubernetes gives every pod such variables for each Service; a Service called kvlens must not stop us.
+_SERVICE_LINK = re.compile(
+    r"KVLENS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+class ConfigurationError(Exception):
+    """A setting is unknown or bad; `origin` is the file or variable, `problem` names the path inside it."""
+
+    def __init__(self, origin: str, problem: str) -> None:
+        super().__init__(origin, problem)
+        self.origin = origin
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """The effective settings and where each given one came from."""
+
+    settings: Settings
+    origins: Mapping[tuple[str, ...], str]
+    """(section, key), or (list,) as ("replicas",) -> file name or variable; what is absent is a default."""
+
+    def origin(self, *path: str) -> str:
+        return self.origins.get(path, DEFAULT)
+
+
+def load(
+    document: str | None,
+    document_name: str,
+    environment: Mapping[str, str],
+    read_secret: Callable[[str], str],
+) -> LoadedSettings:
+    """Merge the layers.
+
+    `document` is the text of the TOML file; `read_secret` returns the text of a file named by a variable.
+
+    Raises ConfigurationError for unknown keys, bad values and settings that clash.
+    """
+    origins: dict[tuple[str, ...], str] = {}
+    settings = Settings()
+    if document is not None:
+        settings, given = _from_toml(document, document_name)
+        origins.update(dict.fromkeys(given, document_name))
+    sections: dict[str, dict[str, Any]] = {}
+    for variable, path, value in _from_environment(environment, read_secret):
+        origins[path] = variable
+        if len(path) == 1:
+            settings = msgspec.structs.replace(settings, **{path[0]: value})
+        else:
+            sections.setdefault(path[0], {})[path[1]] = value
+    for section, values in sections.items():
+        changed = msgspec.structs.replace(getattr(settings, section), **values)
+        settings = msgspec.structs.replace(settings, **{section: changed})
+    problem = settings_problem(settings)
+    if problem is not None:
+        raise ConfigurationError(origins.get(problem.path, DEFAULT), problem.text)
+    return LoadedSettings(settings, origins)
+
+
+def section_types() -> dict[str, type[msgspec.Struct]]:
+    """Return {section: its struct}, in the order of `Settings`."""
+    return {name: kind for name, kind in get_type_hints(Settings).items() if get_origin(kind) is not tuple}
+
+
+def list_types() -> dict[str, Any]:
+    """Return {name of a list of blocks: its type}, in the order of `Settings`."""
+    return {name: kind for name, kind in get_type_hints(Settings).items() if get_origin(kind) is tuple}
+
+
+def variable_of(section: str, key: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"{PREFIX}{section}__{key}".upper()
+
+
+def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]]]:
+    try:
+        tree = tomllib.loads(document)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(name, f"not valid TOML: {error}") from error
+    try:
+        settings = msgspec.convert(tree, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(name, str(error)) from error
+    given: list[tuple[str, ...]] = []
+    for section, values in tree.items():
+        if section in list_types():
+            given.append((section,))
+            continue
+        for key, value in values.items():
+            given.append((section, key))
+            if not _finite(value):
+                raise ConfigurationError(name, f"{_NOT_FINITE} - at `$.{section}.{key}`")
+    return settings, given
+
+
+def _from_environment(
+    environment: Mapping[str, str], read_secret: Callable[[str], str]
+) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    known = {
+        variable_of(section, key): (section, key, hint)
+        for section, kind in section_types().items()
+        for key, hint in get_type_hints(kind, include_extras=True).items()
+    }
+    lists = {f"{PREFIX}{name}".upper(): (name, kind) for name, kind in list_types().items()}
+    secrets = {variable_of(*path) + "_FILE": path for path in SECRET_KEYS}
+    for variable, text in sorted(environment.items()):
+        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        if variable in lists:
+            name, kind = lists[variable]
+            yield variable, (name,), _list_from_json(variable, text, kind)
+        elif variable in secrets:
+            section, key = secrets[variable]
+            if (plain := variable_of(section, key)) in environment:
+                raise ConfigurationError(variable, f"{plain} is set too; keep one of them")
+            try:
+                yield variable, (section, key), read_secret(text).rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+                raise ConfigurationError(variable, f"cannot read {text}: {reason}") from error
+        elif variable in known:
+            section, key, hint = known[variable]
+            try:
+                value = _from_text(text, hint)
+            except msgspec.DecodeError as error:
+                raise ConfigurationError(variable, str(error)) from error
+            if not _finite(value):
+                raise ConfigurationError(variable, _NOT_FINITE)
+            yield variable, (section, key), value
+        elif not _SERVICE_LINK.fullmatch(variable):
+            raise ConfigurationError(variable, "no such setting; `kvlens config show` lists all of them")
+
+
+def _from_text(text: str, hint: Any) -> Any:
+    """Convert the text of a variable; a list comes as a JSON array."""
+    if get_origin(hint) is tuple:
+        return msgspec.json.decode(text, type=hint)
+    return msgspec.convert(text, hint, strict=False)
+
+
+def _finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _list_from_json(variable: str, text: str, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(variable, str(error)) from error

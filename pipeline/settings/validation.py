@@ -1,0 +1,120 @@
+"""Finds settings that clash although each one is valid: ids, addresses, shards."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schemas.settings import Discovery, Replica, Settings, rank_endpoint, shard_numbers
+
+MAX_PORT = 65535
+
+
+@dataclass(frozen=True)
+class SettingsProblem:
+    """`text` names the path inside the document."""
+
+    path: tuple[str, ...]
+    """("replicas",) or (section, key), to look up where it came from."""
+    text: str
+
+
+def settings_problem(settings: Settings) -> SettingsProblem | None:
+    """Return the first problem; None when there is none."""
+    try:
+        shard_numbers(settings.connector.shard)
+    except ValueError as error:
+        return SettingsProblem(("connector", "shard"), f"{error} - at `$.connector.shard`")
+    if (text := _replica_problem(settings.replicas)) is not None:
+        return SettingsProblem(("replicas",), text)
+    if (text := next(_dns_problems(settings.discovery), None)) is not None:
+        return SettingsProblem(("discovery", "dns"), text)
+    if (text := next(_bind_problems(settings.discovery), None)) is not None:
+        return SettingsProblem(("discovery", "bind"), text)
+    return None
+
+
+def _replica_problem(replicas: tuple[Replica, ...]) -> str | None:
+    """Return the first clash among the replicas, with its path; None when there is none."""
+    ids: set[str] = set()
+    taken: dict[str, str] = {}
+    for number, replica in enumerate(replicas):
+        path = f"$.replicas[{number}]"
+        if replica.id in ids:
+            return f"replica id {replica.id!r} is used twice - at `{path}.id`"
+        ids.add(replica.id)
+        for key in ("endpoint", "replay_endpoint"):
+            endpoint = getattr(replica, key)
+            if endpoint is None:
+                continue
+            addresses = _rank_addresses(endpoint, replica.dp_ranks)
+            if isinstance(addresses, str):
+                return f"{addresses} - at `{path}.{key}`"
+            for address in addresses:
+                if address in taken:
+                    return f"{address} is also an address of {taken[address]} - at `{path}.{key}`"
+            taken.update(dict.fromkeys(addresses, f"`{path}.{key}`"))
+    return None
+
+
+def _rank_addresses(endpoint: str, dp_ranks: int) -> list[str] | str:
+    """Return one address per rank, or the problem."""
+    if endpoint.startswith("ipc://"):
+        return [endpoint] if dp_ranks == 1 else "DP ranks need a tcp endpoint (rank r listens on port + r)"
+    host, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
+    if not (colon and host and port.isdecimal() and 1 <= int(port) <= MAX_PORT):
+        return f"expected tcp://host:port with a port from 1 to {MAX_PORT}, got {endpoint}"
+    if int(port) + dp_ranks - 1 > MAX_PORT:
+        return f"rank {dp_ranks - 1} would have port {int(port) + dp_ranks - 1}, above {MAX_PORT}"
+    return [rank_endpoint(endpoint, rank) for rank in range(dp_ranks)]
+
+
+def _dns_problems(discovery: Discovery) -> Iterator[str]:
+    """Yield overlapping ports: an engine would be read twice, or its replay socket as a stream."""
+    taken: dict[tuple[str, str, int], str] = {}
+    for number, name in enumerate(discovery.dns):
+        for key in ("port", "replay_port"):
+            first = getattr(name, key)
+            if first is None:
+                continue
+            path = f"$.discovery.dns[{number}].{key}"
+            if first + name.dp_ranks - 1 > MAX_PORT:
+                last = first + name.dp_ranks - 1
+                yield f"rank {name.dp_ranks - 1} would have port {last}, above {MAX_PORT} - at `{path}`"
+            ports = [(name.name.lower(), name.family, first + rank) for rank in range(name.dp_ranks)]
+            for port in ports:
+                if port in taken:
+                    yield f"port {port[2]} of {name.name} is also in {taken[port]} - at `{path}`"
+            taken.update(dict.fromkeys(ports, f"`{path}`"))
+
+
+def _bind_problems(discovery: Discovery) -> Iterator[str]:
+    taken: dict[int, str] = {}
+    for number, bound in enumerate(discovery.bind):
+        path = f"$.discovery.bind[{number}]"
+        addresses = _rank_addresses(bound.endpoint, bound.dp_ranks)
+        if isinstance(addresses, str):
+            yield f"{addresses} - at `{path}.endpoint`"
+            continue
+        for address in addresses:
+            port = int(address.rpartition(":")[2])
+            if port in taken:
+                yield f"port {port} is also one of {taken[port]} - at `{path}.endpoint`"
+            taken[port] = f"`{path}.endpoint`"
+        for key in ("replay_endpoint", "metrics_url"):
+            template = getattr(bound, key)
+            if template is not None and not _only_names_pod(template):
+                yield f"expected {{pod}} and no other placeholder, got {template} - at `{path}.{key}`"
+        if bound.replay_endpoint is not None and _only_names_pod(bound.replay_endpoint):
+            example = _rank_addresses(bound.replay_endpoint.format(pod="pod"), bound.dp_ranks)
+            if isinstance(example, str):
+                yield f"{example} - at `{path}.replay_endpoint`"
+
+
+def _only_names_pod(template: str) -> bool:
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(template)]
+    except ValueError:
+        return False
+    return [field for field in fields if field is not None] == ["pod"]

@@ -1,0 +1,1 @@
+"""One simulated engine: blocks, evictions, and what it reports of them."""

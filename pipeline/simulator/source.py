@@ -1,0 +1,95 @@
+"""One event stream of the fleet: an engine rank, the sockets it publishes on, and its truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pipeline.simulator.engine.scheduler import Engine, EngineSettings
+from pipeline.simulator.engine.truth import CHECKPOINT_COLUMNS, checkpoint, engine_truth
+from pipeline.simulator.publisher import Publisher
+from pipeline.simulator.traffic.requests import Request
+from pipeline.simulator.wire.encoding import encoded_batch
+from pipeline.simulator.wire.eras import Era
+from pipeline.simulator.wire.hashing import HashForm
+
+
+class Source:
+    """A (replica, DP rank); `restart` begins a new life, as a new engine process on the same addresses."""
+
+    def __init__(
+        self,
+        replica: str,
+        settings: EngineSettings,
+        era: Era,
+        publisher: Publisher,
+        hash_form: HashForm | None = None,
+        checkpoints: bool = False,
+        snapshot_sequences: frozenset[int] = frozenset(),
+    ) -> None:
+        self.replica = replica
+        self.rank = publisher.settings.rank
+        self.era = era
+        self.hash_form = hash_form or era.hash_form
+        self.publisher = publisher
+        self._keep_checkpoints = checkpoints
+        self._snapshot_sequences = snapshot_sequences
+        self._past_lives: list[dict[str, Any]] = []
+        self._to_lose = 0
+        self._begin(settings)
+
+    def _begin(self, settings: EngineSettings) -> None:
+        self.engine = Engine(settings)
+        self._checkpoints: list[list[int]] = []
+        self._snapshots: dict[str, dict[str, Any]] = {}
+        if self.era.engine == "sglang":
+            # SGLang's radix cache resets itself when constructed: a life begins with AllBlocksCleared.
+            self.engine.reset_prefix_cache()
+
+    def submit(self, request: Request) -> None:
+        """Queue a request. Raises RequestTooLargeError."""
+        self.engine.submit(request)
+
+    def step(self, now: float) -> int | None:
+        """Run one engine step; publish its batch, if it had events, with time `now`; return the sequence."""
+        events = self.engine.step()
+        if not events:
+            return None
+        if self._to_lose:
+            self._to_lose -= 1
+            sequence = self.publisher.skip()
+        else:
+            sequence = self.publisher.publish(encoded_batch(self.era, now, events, self.rank, self.hash_form))
+        if self._keep_checkpoints:
+            self._checkpoints.append(checkpoint(self.engine, sequence))
+        if sequence in self._snapshot_sequences:
+            self._snapshots[str(sequence)] = self._state()
+        return sequence
+
+    def lose_next(self, count: int) -> None:
+        """Lose the next `count` batches, live and in replay."""
+        self._to_lose += count
+
+    def restart(self, hash_seed: str | None = None) -> None:
+        """Begin a new life: empty cache, sequence 0, and another hash seed if given."""
+        self._past_lives.append(self._life())
+        self.publisher.restart()
+        settings = self.engine.settings
+        self._begin(settings if hash_seed is None else replace(settings, hash_seed=hash_seed))
+
+    def truth(self) -> dict[str, Any]:
+        """Return all lives of this source, the present one last."""
+        return {
+            "replica": self.replica,
+            "dp_rank": self.rank,
+            "era": self.era.name,
+            "hash_form": self.hash_form,
+            "checkpoint_columns": CHECKPOINT_COLUMNS,
+            "lives": [*self._past_lives, self._life()],
+        }
+
+    def _state(self) -> dict[str, Any]:
+        return engine_truth(self.engine, self.hash_form, self.publisher.last_sequence)
+
+    def _life(self) -> dict[str, Any]:
+        return {**self._state(), "checkpoints": self._checkpoints, "snapshots": self._snapshots}

@@ -1,0 +1,1 @@
+"""What clients ask of a simulated fleet, and when something happens to it."""

@@ -1,0 +1,33 @@
+"""Which replica gets a request."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from typing import Literal
+
+Routing = Literal["round-robin", "sticky", "random"]
+
+ROUTINGS: tuple[Routing, ...] = ("round-robin", "sticky", "random")
+
+
+class Router:
+    """Deals requests over `targets` sources; `sticky` sends an affinity key always to the same one."""
+
+    def __init__(self, routing: Routing, targets: int, seed: int = 0) -> None:
+        if targets < 1:
+            raise ValueError(f"targets must be at least 1, got {targets}")
+        self._routing = routing
+        self._targets = targets
+        self._next = 0
+        self._rng = random.Random(seed)
+
+    def choose(self, affinity: str) -> int:
+        """Return the number of the target of the next request; `affinity` names its conversation."""
+        if self._routing == "sticky":
+            return zlib.crc32(affinity.encode()) % self._targets
+        if self._routing == "random":
+            return self._rng.randrange(self._targets)
+        chosen = self._next
+        self._next = (chosen + 1) % self._targets
+        return chosen

@@ -1,0 +1,92 @@
+"""What happens to a simulated fleet while it runs, and when: routing, restarts, lost batches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.simulator.traffic.routing import ROUTINGS, Routing
+
+Loss = Literal["drop", "lose"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rerouting:
+    """From now on requests are dealt otherwise."""
+
+    routing: Routing
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Every rank of the replica begins a new life; what it was doing is gone."""
+
+    replica: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The next `batches` of rank 0 do not arrive: `drop` keeps them for replay, `lose` does not."""
+
+    replica: int
+    batches: int
+    loss: Loss
+
+
+Change = Rerouting | Restart | Lost
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A change after so many seconds of traffic."""
+
+    seconds: float
+    change: Change
+    text: str
+    """As it was given."""
+
+
+class ScheduleError(ValueError):
+    """A change that nobody understands, or of a replica that is not there."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text, reason)
+        self.text = text
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.reason}"
+
+
+_FORM = re.compile(r"(?P<seconds>\d+(\.\d+)?):(?P<action>\w+)=(?P<what>[\w-]+)(,(?P<batches>\d+))?")
+
+
+def scheduled(text: str, replicas: int) -> Scheduled:
+    """Return the change that `SECONDS:ACTION=WHAT` names in a fleet of `replicas`; raises ScheduleError.
+
+    Actions: `routing=NAME`, `restart=REPLICA`, `drop=REPLICA,BATCHES`, `lose=REPLICA,BATCHES`; replicas are
+    numbered from 0.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ScheduleError(text, "is not of the form SECONDS:ACTION=WHAT")
+    return Scheduled(float(found["seconds"]), _change(text, found, replicas), text)
+
+
+def _change(text: str, found: re.Match[str], replicas: int) -> Change:
+    action, what = found["action"], found["what"]
+    if action == "routing":
+        for routing in ROUTINGS:
+            if what == routing:
+                return Rerouting(routing)
+        raise ScheduleError(text, f"the routings are {', '.join(ROUTINGS)}")
+    if not what.isdigit() or int(what) >= replicas:
+        raise ScheduleError(text, f"the replicas are 0 to {replicas - 1}")
+    if action == "restart":
+        return Restart(int(what))
+    if action not in ("drop", "lose") or found["batches"] is None:
+        raise ScheduleError(
+            text, "the actions are routing and restart, and with a count of batches drop and lose"
+        )
+    return Lost(int(what), int(found["batches"]), "drop" if action == "drop" else "lose")

@@ -1,0 +1,1 @@
+"""What a simulated engine publishes, byte by byte; shares nothing with the connector."""

@@ -1,0 +1,181 @@
+"""`kvlens verify`: recounts both topics and compares every table with them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pipeline.kafka.decoding import decode_events, decode_residency
+from pipeline.verify.findings import Findings
+from pipeline.verify.fleet.check import ShardCheck
+from pipeline.verify.fleet.topic_check import TopicCheck
+from pipeline.verify.progress import Progress
+from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, SourceCheck
+from pipeline.verify.replica.expected import ReplicaRow
+from pipeline.verify.rollups.check import check_rollups
+from pipeline.verify.store import StoredTables
+from pipeline.verify.topic_log import Extent, TopicLog, opened_topic
+from schemas.events import EventsRecord
+from schemas.residency import ResidencyRecord
+from schemas.settings import Settings
+
+KEPT_FOR = timedelta(days=6, hours=20)
+"""Ten-second rows younger than that are certainly still there: tables drop them after seven days."""
+RECOMPUTED_FOR = timedelta(days=5, hours=20)
+"""Minutes and hours younger than that follow from ten-second rows that are all there."""
+SAMPLED = "estimates from a sample of the blocks (fleet.sample_rate)"
+HELD_BACK = "an open transaction, perhaps of a worker that was killed, hides records of residency partitions"
+
+SourceId = tuple[str, int]
+
+
+async def check_log(
+    settings: Settings,
+    now: datetime,
+    *,
+    until: int | None,
+    patience: float,
+    progress: Progress | None = None,
+) -> Findings:
+    """Recount the whole log and compare; `until`: leave records from this offset of each partition out.
+
+    `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
+    Raises KafkaUnavailable, TopicMissing, CertificateUnreadable and StoreUnavailable.
+    """
+    tables = await asyncio.to_thread(StoredTables, settings.clickhouse)
+    progress = progress or Progress(None)
+    comparison = _Comparison(settings, tables, now, until, progress)
+    findings = comparison.findings
+    try:
+        async with opened_topic(settings, "events", agent="replica", decode=decode_events) as events:
+            for partition in range(events.partitions):
+                progress.partition("events", partition, events.partitions)
+                await comparison.partition(events, partition)
+        # After the events, so that it has all that their reader had committed.
+        async with opened_topic(settings, "residency", agent="fleet", decode=decode_residency) as residency:
+            progress.step("waiting for open transactions to end")
+            await comparison.wait_readable(residency, patience)
+            for shard in range(residency.partitions):
+                progress.partition("residency", shard, residency.partitions)
+                await comparison.shard(residency, shard)
+        comparison.finish()
+        progress.step("comparing minutes and hours")
+        await asyncio.to_thread(
+            check_rollups, tables, findings, oldest=now - RECOMPUTED_FOR, patience=patience
+        )
+    finally:
+        progress.end()
+        tables.close()
+    return findings
+
+
+@dataclass
+class _Comparison:
+    """One run through both topics."""
+
+    settings: Settings
+    tables: StoredTables
+    now: datetime
+    until: int | None
+    progress: Progress
+    unreadable: str | None = None
+    """Why some of what was committed cannot be read from the residency topic yet, if so."""
+    findings: Findings = field(default_factory=Findings)
+    topic: TopicCheck = field(default_factory=TopicCheck)
+
+    async def partition(self, events: TopicLog[EventsRecord], partition: int) -> None:
+        """Compare the sources of a partition of the events topic."""
+        # In this order: all that was committed is in the rows read, and all they rest on is read after them.
+        extent = await events.extent(partition)
+        found = await asyncio.to_thread(_rows_by_source, self.tables, partition, events.partitions)
+        end, committed = self._bounds(await events.end(partition), extent)
+        checks: dict[SourceId, SourceCheck] = {}
+
+        def check_of(source: SourceId) -> SourceCheck:
+            if source not in checks:
+                checks[source] = SourceCheck(
+                    *source,
+                    self.settings.worker,
+                    found.pop(source, ()),
+                    self.findings,
+                    committed=committed,
+                    whole=extent.begin == 0,
+                    oldest=self.now - KEPT_FOR,
+                )
+            return checks[source]
+
+        async for offset, record in events.records(partition, extent.begin, end):
+            self._count(record)
+            if record is not None:
+                check_of((record.replica, record.dp_rank)).apply(offset, record)
+        for source in list(found):
+            check_of(source)
+        for check in checks.values():
+            check.finish(extent.begin, end)
+            if extent.begin == 0:
+                self.topic.expect(partition, committed, check.residency_sums)
+
+    async def wait_readable(self, residency: TopicLog[ResidencyRecord], patience: float) -> None:
+        """Wait for what the replica agent had committed when its partitions were compared."""
+        if self.until is None and (behind := await residency.held_back(patience)):
+            partitions = ", ".join(map(str, behind))
+            self.unreadable = f"{HELD_BACK} {partitions}"
+
+    async def shard(self, residency: TopicLog[ResidencyRecord], shard: int) -> None:
+        """Compare the fleet's rows of a partition of the residency topic."""
+        # In the order of `partition`, for the same reasons.
+        extent = await residency.extent(shard)
+        found = await asyncio.to_thread(lambda: list(self.tables.rows_of_shard(shard)))
+        end, committed = self._bounds(await residency.end(shard), extent)
+        if extent.begin > 0:
+            self.topic.whole = False
+            self.findings.left_out[BEFORE_THE_BEGINNING] += len(found)
+            return
+        check = None
+        if self.settings.fleet.sample_rate < 1:
+            self.findings.left_out[SAMPLED] += len(found)
+        else:
+            oldest = self.now - KEPT_FOR
+            check = ShardCheck(
+                shard,
+                self.settings.fleet,
+                found,
+                self.findings,
+                committed=committed,
+                oldest=oldest,
+                stood=committed == extent.committed,
+            )
+        async for offset, record in residency.records(shard, extent.begin, end):
+            self._count(record)
+            if record is not None:
+                self.topic.apply(record)
+                if check is not None:
+                    check.apply(offset, record)
+        if check is not None:
+            check.finish(end)
+
+    def finish(self) -> None:
+        """Compare the topics with each other, unless a bound of offsets cuts them differently."""
+        if self.until is None:
+            self.topic.finish(self.findings, unreadable=self.unreadable)
+
+    def _bounds(self, end: int, extent: Extent) -> tuple[int, int]:
+        """Return before which offset to read, and before which everything must be in the tables."""
+        if self.until is None:
+            return end, extent.committed
+        return min(end, self.until), min(extent.committed, self.until)
+
+    def _count(self, record: EventsRecord | ResidencyRecord | None) -> None:
+        self.progress.record()
+        self.findings.records += 1
+        self.findings.undecodable_records += record is None
+
+
+def _rows_by_source(
+    tables: StoredTables, partition: int, partitions: int
+) -> dict[SourceId, list[ReplicaRow]]:
+    rows: dict[SourceId, list[ReplicaRow]] = {}
+    for row in tables.rows_of_partition(partition, partitions):
+        rows.setdefault((row.replica, row.dp_rank), []).append(row)
+    return rows

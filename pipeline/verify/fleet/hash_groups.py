@@ -1,0 +1,144 @@
+"""Which sources hash alike, by the rules of docs/figures.md, with sets of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+from zlib import crc32
+
+from pipeline.verify.fleet.changes import Change, SourceId
+from schemas.residency import SourceChanges
+from schemas.rows import HashGroupRow
+
+REMEMBERED = 32_768
+"""First blocks remembered; a later one takes the slot of an earlier one."""
+
+
+@dataclass(eq=False)
+class Group:
+    """Lives of sources that hash alike."""
+
+    name: str
+    """The first of them."""
+    number: int
+    """Of that one."""
+    members: list[SourceId]
+    """Whose present life is in it."""
+
+
+@dataclass(eq=False)
+class _Source:
+    said: SourceChanges
+    group: Group
+    returns: int = 0
+    own_before: int = 0
+    others_before: int = 0
+    alone: bool = False
+
+
+class _First(NamedTuple):
+    domain: str
+    group_idx: int
+    root: int
+
+
+@dataclass
+class _Latest:
+    first: _First
+    source_group: Group
+    second: int
+
+
+class HashGroups:
+    """Follows which sources use the same first blocks."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+        self._sources: dict[SourceId, _Source] = {}
+        self._latest: dict[int, _Latest] = {}
+        self._groups = 0
+
+    def says(self, said: SourceChanges) -> None:
+        """Note a source of a record."""
+        name = (said.replica, said.dp_rank)
+        source = self._sources.get(name)
+        if source is None or said.incarnation > source.said.incarnation:
+            group = Group(f"{said.replica}/{said.dp_rank}@{said.incarnation}", self._groups, [name])
+            self._groups += 1
+            if source is None:
+                source = self._sources[name] = _Source(said, group)
+            else:
+                left = source.group
+                left.members.remove(name)
+                source.said, source.group = said, group
+                if len(left.members) == 1:
+                    self._mark(left.members[0])
+            if not source.alone:
+                self._mark(name)
+        if len(source.group.members) > 1:
+            source.alone = False
+        elif self._after and not source.alone:
+            source.alone = (
+                source.returns - source.own_before >= self._after
+                and self._others(name) - source.others_before >= self._after
+            )
+
+    def alone(self, source: SourceId) -> bool:
+        """Return whether a source counts as hashing differently."""
+        return self._sources[source].alone
+
+    def filled(self, change: Change) -> None:
+        """Note the first block of what was filled."""
+        if not change.chain.root:
+            return
+        source = self._sources[change.source]
+        first = _First(change.block.hash_domain, change.block.group_idx, change.chain.root)
+        slot = (first.root + crc32(first.domain.encode()) + first.group_idx) % REMEMBERED
+        second = int(change.at // 1)
+        latest = self._latest.get(slot)
+        if latest is not None and latest.first == first:
+            if latest.source_group is not source.group:
+                self._join(latest.source_group, source.group)
+            elif second > latest.second:
+                source.returns += 1
+            second = max(second, latest.second)
+        self._latest[slot] = _Latest(first, source.group, second)
+
+    def rows(self, shard: int, version: int) -> Iterator[HashGroupRow]:
+        """Give what is to be said of all sources."""
+        for (replica, dp_rank), source in self._sources.items():
+            yield HashGroupRow(
+                source.said.hash_domain,
+                source.said.model,
+                replica,
+                dp_rank,
+                shard,
+                source.said.incarnation,
+                source.group.name,
+                len(source.group.members) - 1,
+                source.alone,
+                version,
+            )
+
+    def _join(self, one: Group, other: Group) -> None:
+        older, younger = sorted((one, other), key=lambda group: group.number)
+        older.members += younger.members
+        for source in self._sources.values():
+            if source.group is younger:
+                source.group = older
+        for latest in self._latest.values():
+            if latest.source_group is younger:
+                latest.source_group = older
+
+    def _mark(self, name: SourceId) -> None:
+        source = self._sources[name]
+        source.own_before, source.others_before = source.returns, self._others(name)
+
+    def _others(self, name: SourceId) -> int:
+        domain = self._sources[name].said.hash_domain
+        return sum(
+            source.returns
+            for other, source in self._sources.items()
+            if other != name and source.said.hash_domain == domain
+        )

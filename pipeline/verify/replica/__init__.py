@@ -1,0 +1,1 @@
+"""The replica agent's tables recounted from the events topic."""

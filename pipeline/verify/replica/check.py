@@ -1,0 +1,228 @@
+"""Compares the rows of one source with its recount while the recount goes through the log.
+
+A row's version is the offset of the last record it rests on, so a row is right if it is what the recount
+says after that very record. It need not be the newest one: tables may be written while they are looked at.
+And a row has to be there if it follows from the records that the worker has committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+import msgspec
+
+from pipeline.verify import times
+from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.keys import RowKey, key_of, named, unequal
+from pipeline.verify.replica import expected
+from pipeline.verify.replica.expected import ReplicaRow
+from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
+from pipeline.verify.replica.source import SourceRecount
+from schemas.events import EngineCounters, EventsRecord, Opened
+from schemas.rows import EngineCountersRow, OccupancyRow, SourceRow, StreamHealthRow
+from schemas.settings import Worker
+
+CARRIED_AT_ONCE = 360
+"""Windows between two batches that get rows; an earlier part of a longer pause has none."""
+WINDOWS_TO_FORGET = 6
+"""After a life whose beginning is not known: windows in which late batches of it may have counted."""
+BEFORE_THE_BEGINNING = "the log no longer has all that came before"
+TOO_NEW = "rests on records that came after the comparison had begun"
+EXPIRED = "so old that the table may have dropped it"
+_NOT_KNOWN_LATE = frozenset({"store_only", "trust", "trust_since"})
+"""Columns that may say something of lives which the log no longer has."""
+
+
+class SourceCheck:
+    """One source's recount beside what the tables say of it."""
+
+    def __init__(
+        self,
+        replica: str,
+        dp_rank: int,
+        worker: Worker,
+        found: Iterable[ReplicaRow],
+        findings: Findings,
+        *,
+        committed: int,
+        whole: bool,
+        oldest: datetime,
+    ) -> None:
+        """`found`: its rows. `committed`: the worker has written what follows from records before this
+        offset. `whole`: the log has the beginning. `oldest`: rows before may be gone."""
+        self.recount = SourceRecount(replica, dp_rank, worker)
+        self._findings = findings
+        self._committed = committed
+        self._oldest = oldest
+        self._known_from: int | None = 0 if whole else None
+        """First window in which everything is known."""
+        self._whole = whole
+        self._begun: set[int] = set()
+        """Incarnations whose beginning the log has."""
+        self._found = {key_of(row): row for row in found}
+        self._of_version: dict[int, list[RowKey]] = {}
+        for key, row in self._found.items():
+            self._of_version.setdefault(row.version, []).append(key)
+        self._fresh: dict[RowKey, ReplicaRow] = {}
+        """Final rows that the records of the present version gave."""
+        self._required: dict[RowKey, ReplicaRow] = {}
+        self._stood_at_commit = False
+        self.residency_sums: dict[PoolOfLife, ResidencySums] = {}
+        """What the residency topic has to say by then."""
+        self._carried_to = -1
+        self._idle_windows = int(worker.idle_carry_seconds // times.WINDOW)
+        self.recount.on_version_over = self._version_over
+        self.recount.on_window_closed = self._window_closed
+        self.recount.on_windows_empty = self._windows_empty
+        self.recount.on_life_over = self._life_over
+        self.recount.on_never_reached = self._never_reached
+        self.recount.on_counters = self._counters
+
+    def apply(self, offset: int, record: EventsRecord) -> None:
+        """Go on with the next record of the source."""
+        if offset >= self._committed:
+            self._stand_at_commit()
+        if record.incarnation > self.recount.incarnation and any(
+            isinstance(event, Opened) for batch in record.batches[:1] for event in batch.events
+        ):
+            self._begun.add(record.incarnation)
+        self.recount.apply(offset, record)
+
+    def finish(self, begin: int, end: int) -> None:
+        """Compare what is left, after the records from `begin` to before `end`."""
+        self._stand_at_commit()
+        self._version_over()
+        for version, keys in self._of_version.items():
+            for key in keys:
+                if version >= end:
+                    self._findings.left_out[TOO_NEW] += 1
+                elif version < begin or not self._whole:
+                    self._findings.left_out[BEFORE_THE_BEGINNING] += 1
+                else:
+                    self._compare(None, self._found[key])
+        for key, row in self._required.items():
+            found = self._found.get(key)
+            if found is None or found.version < row.version:
+                self._absent(row, found)
+
+    # Callbacks of the recount
+
+    def _window_closed(self, _window: int) -> None:
+        self._final(expected.open_window(self.recount))
+
+    def _windows_empty(self, first: int, next_window: int) -> None:
+        if self._known_from is None and self.recount.incarnation in self._begun:
+            # The open window of the life before, and what it left behind there, is not known.
+            self._known_from = first + WINDOWS_TO_FORGET
+        for window in range(max(first, next_window - CARRIED_AT_ONCE), next_window):
+            self._final(expected.carried_window(self.recount, window))
+
+    def _life_over(self) -> None:
+        self._final(expected.life(self.recount))
+
+    def _never_reached(self, first: int, last: int) -> None:
+        for window in range(max(first, last - CARRIED_AT_ONCE), last + 1):
+            self._final([expected.health(self.recount, window, carried=True)])
+
+    def _counters(self, said: EngineCounters, at: float) -> None:
+        self._final([expected.counters(self.recount, said, at)])
+
+    def _final(self, rows: Iterable[ReplicaRow]) -> None:
+        for row in rows:
+            self._fresh[key_of(row)] = row
+            # Not by its version: counters, for one, leave that as it is.
+            if not self._stood_at_commit and self._known(row):
+                self._required[key_of(row)] = row
+
+    def _stand_at_commit(self) -> None:
+        """Require the rows as they stand when the worker committed: it has written them, too."""
+        if not self._stood_at_commit:
+            self._stood_at_commit = True
+            self.residency_sums = self.recount.residency_sums()
+            for row in self._standing():
+                if self._known(row):
+                    self._required[key_of(row)] = row
+
+    def _standing(self) -> Iterator[ReplicaRow]:
+        yield from expected.open_window(self.recount)
+        yield from expected.life(self.recount)
+
+    # Comparing
+
+    def _version_over(self) -> None:
+        """Look at every row of the version that ends: from now on the recount is ahead of it."""
+        keys = self._of_version.pop(self.recount.version, None) if self.recount.incarnation else None
+        self._carried_to = max(
+            self._carried_to,
+            (self.recount.window or 0) + self._idle_windows,
+            -1 if self.recount.reported_to is None else self.recount.reported_to,
+        )
+        if keys:
+            standing = {key_of(row): row for row in self._standing()}
+            for key in keys:
+                found = self._found[key]
+                row = self._fresh.get(key) or standing.get(key) or self._carried(found)
+                self._compare(row, found)
+        self._fresh.clear()
+
+    def _carried(self, found: ReplicaRow) -> ReplicaRow | None:
+        """Return the row of a window after the open one, if the worker may carry rows there."""
+        if not isinstance(found, OccupancyRow | StreamHealthRow):
+            return None
+        window, last = times.number_of(found.window), self.recount.window
+        if last is None or not last < window <= self._carried_to:
+            return None
+        key = key_of(found)
+        return next(
+            (row for row in expected.carried_window(self.recount, window) if key_of(row) == key), None
+        )
+
+    def _known(self, row: ReplicaRow) -> bool:
+        if isinstance(row, SourceRow):
+            return self._whole or row.incarnation in self._begun
+        if self._known_from is None:
+            return False
+        return isinstance(row, EngineCountersRow) or times.number_of(row.window) >= self._known_from
+
+    def _compare(self, row: ReplicaRow | None, found: ReplicaRow) -> None:
+        if row is None and not self._whole and isinstance(found, OccupancyRow) and not found.entries:
+            # Of a pool that only a life before the beginning of the log used.
+            self._findings.left_out[BEFORE_THE_BEGINNING] += 1
+            return
+        if not self._known(found if row is None else row):
+            self._findings.left_out[BEFORE_THE_BEGINNING] += 1
+            return
+        self._findings.compared[found.TABLE] += 1
+        if row is None:
+            self._differ("unexpected", found, {}, {"version": found.version})
+            return
+        columns = unequal(row, found)
+        if not self._whole:
+            unknown = set(_NOT_KNOWN_LATE)
+            if isinstance(row, OccupancyRow) and not row.capacity_blocks:
+                unknown.add("capacity_blocks")
+            columns = [column for column in columns if column not in unknown]
+        if columns:
+            values = msgspec.structs.asdict(found)
+            self._differ(
+                "differs", row, {c: getattr(row, c) for c in columns}, {c: values[c] for c in columns}
+            )
+
+    def _absent(self, row: ReplicaRow, found: ReplicaRow | None) -> None:
+        moment = getattr(row, "window", None) or getattr(row, "time", None)
+        if moment is not None and moment < self._oldest:
+            self._findings.left_out[EXPIRED] += 1
+        elif found is None:
+            self._findings.compared[row.TABLE] += 1
+            self._differ("missing", row, _figures(row), {})
+        else:
+            self._differ("older", row, {"version": row.version}, {"version": found.version})
+
+    def _differ(self, kind: Kind, row: ReplicaRow, wanted: dict[str, object], has: dict[str, object]) -> None:
+        self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
+
+
+def _figures(row: ReplicaRow) -> dict[str, object]:
+    keys = named(row)
+    return {column: value for column, value in msgspec.structs.asdict(row).items() if column not in keys}

@@ -1,0 +1,162 @@
+"""What a source holds on one medium for one group, copy by copy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pipeline.verify.replica.flow import Flow
+from pipeline.verify.replica.residency_sums import Changes, ResidencySums, Resident
+from schemas.residency import CLEARED, EVICTED, FILLED
+
+REMEMBERED_STORES = 256
+
+
+class Held(NamedTuple):
+    """What is held of one block size."""
+
+    block_size: int
+    entries: int
+    blocks: int
+    tokens: int
+    covered_blocks: int = 0
+
+
+class FirstStore(NamedTuple):
+    """One of the first stores of a pool."""
+
+    parent: int | None
+    hashes: tuple[int, ...]
+
+
+@dataclass
+class Block:
+    """A hash that is held."""
+
+    sizes: list[int]
+    """Block size of each copy, oldest first."""
+    since: float
+    """Event time of the first copy."""
+
+
+class Copies:
+    """Physical copies of every hash. A hash counts as a block of its first copy's size."""
+
+    def __init__(self, *, store_only: bool) -> None:
+        """`store_only`: no removal is expected here."""
+        self.flow = Flow()
+        self.blocks: dict[int, Block] = {}
+        self.entries_of_size: Counter[int] = Counter()
+        self.blocks_of_size: Counter[int] = Counter()
+        self.sizes: list[int] = []
+        """Every block size ever announced, in that order."""
+        self.announced_several: set[int] = set()
+        """Sizes of which one event announced several blocks."""
+        self.removed_sizes: set[int] = set()
+        """Sizes of which the engine removed a copy."""
+        self.store_only = store_only
+        self.removal_seen = False
+        self.changes = Changes()
+        """Of the present life."""
+        self.stored_tokens = 0
+        """Of all lives."""
+        self.first_stores: list[FirstStore] = []
+        """The first stores here, as long as no removal was announced; clears do not matter."""
+
+    def announced(self, hashes: tuple[int, ...], block_size: int) -> bool:
+        """Note a store before it counts; return whether its size, or several blocks of it at once, is new."""
+        new = block_size not in self.sizes
+        if new:
+            self.sizes.append(block_size)
+        if len(hashes) > 1 and block_size not in self.announced_several:
+            self.announced_several.add(block_size)
+            new = True
+        return new
+
+    def overlapping_sizes(self) -> tuple[int, int] | None:
+        """Return (coarse, fine) if two granularities overlap.
+
+        Fine is the smallest size that is announced several at a time, was never removed, and has a
+        larger size that is a multiple of it; coarse is the smallest such multiple.
+        """
+        for fine in sorted(size for size in self.sizes if size > 0):
+            coarse = [size for size in self.sizes if size > fine and size % fine == 0]
+            if fine in self.announced_several and fine not in self.removed_sizes and coarse:
+                return min(coarse), fine
+        return None
+
+    def store(
+        self, hashes: tuple[int, ...], block_size: int, parent: int | None, at: float, *, may_repeat: bool
+    ) -> None:
+        """Count a copy of each hash, unless the store may be a repetition and all are held."""
+        if not self.removal_seen and len(self.first_stores) < REMEMBERED_STORES:
+            self.first_stores.append(FirstStore(parent, hashes))
+        if may_repeat and all(one in self.blocks for one in hashes):
+            self.flow.reannounced_blocks += len(hashes)
+            return
+        for one in hashes:
+            if one not in self.blocks:
+                self.changes.count(FILLED, one, at, block_size, self.stored_tokens)
+            self.stored_tokens += block_size
+            self.flow.stored_blocks += 1
+            self.flow.stored_tokens += block_size
+            self.entries_of_size[block_size] += 1
+            if one in self.blocks:
+                self.blocks[one].sizes.append(block_size)
+            else:
+                self.blocks[one] = Block([block_size], at)
+                self.blocks_of_size[block_size] += 1
+                self.flow.filled_blocks += 1
+
+    def remove(self, hashes: tuple[int, ...], at: float) -> None:
+        """Take one copy of each hash away: the latest of another size than the first, while there is one."""
+        self.removal_seen = True
+        self.first_stores.clear()
+        for one in hashes:
+            block = self.blocks.get(one)
+            if block is None:
+                self.flow.unknown_removed_blocks += 1
+                continue
+            first = block.sizes[0]
+            others = [index for index, size in enumerate(block.sizes) if size != first]
+            size = block.sizes.pop(others[-1] if others else -1)
+            self.removed_sizes.add(size)
+            self.entries_of_size[size] -= 1
+            self.flow.removed_blocks += 1
+            if not block.sizes:
+                del self.blocks[one]
+                self.blocks_of_size[first] -= 1
+                self.flow.evicted(first, at - block.since)
+                self.changes.count(EVICTED, one, at, first, self.stored_tokens)
+
+    def clear(self, at: float) -> None:
+        """Drop every block."""
+        for one, block in self.blocks.items():
+            self.changes.count(CLEARED, one, at, block.sizes[0], self.stored_tokens)
+        self.flow.cleared_blocks += sum(self.entries_of_size.values())
+        self.blocks.clear()
+        self.entries_of_size.clear()
+        self.blocks_of_size.clear()
+
+    def held(self, at: float) -> list[Held]:
+        """Return what is held, for every size ever announced."""
+        return [
+            Held(
+                size, self.entries_of_size[size], self.blocks_of_size[size], self.blocks_of_size[size] * size
+            )
+            for size in self.sizes
+        ]
+
+    def residency_sums(self) -> ResidencySums:
+        """Return what the residency topic has to say of the present life, as things stand now."""
+        return ResidencySums(Resident.of(self.blocks), self.changes.copy())
+
+    def life_began(self) -> None:
+        """Begin with no changes."""
+        self.changes = Changes()
+
+    @property
+    def shown_store_only(self) -> bool:
+        """Whether figures are upper bounds because removals are not announced."""
+        return self.store_only and not self.removal_seen

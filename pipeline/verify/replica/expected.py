@@ -1,0 +1,142 @@
+"""The rows that a source has to have, as they follow from its recount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.verify import times
+from pipeline.verify.replica.flow import Flow
+from pipeline.verify.replica.source import Health, SourceRecount
+from schemas.events import EngineCounters
+from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow, StreamHealthRow
+
+ReplicaRow = OccupancyRow | FlowRow | StreamHealthRow | EngineCountersRow | SourceRow
+
+
+def open_window(source: SourceRecount) -> Iterator[ReplicaRow]:
+    """Give the rows of the open window, as it would be if it ended now."""
+    if source.window is not None:
+        yield from occupancy(source, source.window)
+        yield from flow(source, source.window)
+        yield health(source, source.window, carried=False)
+
+
+def carried_window(source: SourceRecount, window: int) -> Iterator[ReplicaRow]:
+    """Give the rows of a window after the open one, in which nothing came: what is held stays."""
+    yield from occupancy(source, window)
+    yield health(source, window, carried=True)
+
+
+def occupancy(source: SourceRecount, window: int) -> Iterator[OccupancyRow]:
+    """Give what is held at the end of a window."""
+    for medium, group, held in source.held(times.end_of(window)):
+        trust = source.trust.of(medium)
+        yield OccupancyRow(
+            window=times.start_of(window),
+            model=source.model,
+            replica=source.replica,
+            dp_rank=source.dp_rank,
+            medium=medium,
+            group_idx=group,
+            block_size=held.block_size,
+            entries=held.entries,
+            blocks=held.blocks,
+            tokens=held.tokens,
+            covered_blocks=held.covered_blocks,
+            capacity_blocks=source.capacity_blocks if medium == "gpu" else 0,
+            store_only=source.pools[medium, group].shown_store_only,
+            trust=trust.trust,
+            trust_since=times.moment(trust.at),
+            version=source.version,
+        )
+
+
+def flow(source: SourceRecount, window: int) -> Iterator[FlowRow]:
+    """Give what came and went, for every pool where something did."""
+    for (medium, group), pool in source.pools.items():
+        if pool.flow.nothing():
+            continue
+        trust = source.trust.had(medium)
+        yield FlowRow(
+            window=times.start_of(window),
+            model=source.model,
+            replica=source.replica,
+            dp_rank=source.dp_rank,
+            medium=medium,
+            group_idx=group,
+            **_figures(pool.flow),
+            trust=trust.trust,
+            trust_since=times.moment(trust.at),
+            version=source.version,
+        )
+
+
+def health(source: SourceRecount, window: int, *, carried: bool) -> StreamHealthRow:
+    """Return how the stream fared; carried windows had neither batches nor anything else."""
+    too_many = source.drift_blocks(times.end_of(window))
+    drift_since = source.drift_began(window if source.window is None else source.window, too_many)
+    trust = source.trust.of_all(source.media()) if carried else source.trust.had_all(source.media())
+    return StreamHealthRow(
+        window=times.start_of(window),
+        model=source.model,
+        replica=source.replica,
+        dp_rank=source.dp_rank,
+        **_figures(Health() if carried else source.health),
+        incarnation=source.incarnation,
+        last_seq=source.last_seq,
+        last_batch_at=None if source.last_batch_at is None else times.moment(source.last_batch_at),
+        connected=source.disconnected_from is None or window < source.disconnected_from,
+        drift_blocks=too_many,
+        drift_since=None if drift_since is None else times.start_of(drift_since),
+        trust=trust.trust,
+        trust_since=times.moment(trust.at),
+        version=source.version,
+    )
+
+
+def counters(source: SourceRecount, said: EngineCounters, at: float) -> EngineCountersRow:
+    """Return a scrape as it came."""
+    return EngineCountersRow(
+        time=times.moment(at),
+        model=source.model,
+        replica=source.replica,
+        dp_rank=source.dp_rank,
+        prefix_cache_queries=said.prefix_cache_queries,
+        prefix_cache_hits=said.prefix_cache_hits,
+        external_queries=said.external_queries,
+        external_hits=said.external_hits,
+        capacity_blocks=said.capacity_blocks,
+        block_size=said.block_size,
+        kv_cache_usage=said.kv_cache_usage,
+        version=source.version,
+    )
+
+
+def life(source: SourceRecount) -> Iterator[SourceRow]:
+    """Give the row of the present life, once its first batch is known."""
+    if source.first_seq is None:
+        return
+    trust = source.trust.of_all(source.media())
+    yield SourceRow(
+        model=source.model,
+        replica=source.replica,
+        dp_rank=source.dp_rank,
+        incarnation=source.incarnation,
+        opened_at=times.moment(source.opened_at),
+        closed_at=None if source.closed_at is None else times.moment(source.closed_at),
+        closed_reason=source.closed_reason,
+        engine=source.engine,
+        wire_era=source.wire_era,
+        hash_domain=source.hash_domain,
+        tenant=source.tenant,
+        first_seq=source.first_seq,
+        last_seq=source.last_seq,
+        trust=trust.trust,
+        trust_since=times.moment(trust.at),
+        version=source.version,
+    )
+
+
+def _figures(of: Flow | Health) -> dict[str, Any]:
+    return dict(vars(of))

@@ -1,0 +1,130 @@
+"""What the residency topic has to say of each life of a source, as sums over its changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pipeline.verify.findings import Difference, Findings
+from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
+
+TABLE = "residency"
+"""The name under which the topic is reported; it is no table."""
+_KINDS = {
+    FILLED: "filled_blocks",
+    EVICTED: "evicted_blocks",
+    CLEARED: "cleared_blocks",
+    EXPIRED: "expired_blocks",
+    SUBSUMED: "subsumed_blocks",
+}
+
+
+class PoolOfLife(NamedTuple):
+    """What a sum is about: a pool in one life of its source."""
+
+    replica: str
+    dp_rank: int
+    incarnation: int
+    hash_domain: str
+    medium: str
+    group_idx: int
+
+
+@dataclass
+class Resident:
+    """A set of blocks, known by its size and the sum of its hashes."""
+
+    blocks: int = 0
+    hashes: int = 0
+
+    @classmethod
+    def of(cls, hashes: Iterable[int]) -> Resident:
+        """Return that of these blocks."""
+        every = list(hashes)
+        return cls(len(every), sum(every))
+
+
+@dataclass
+class Changes:
+    """Changes in any order: how many of each kind, and a sum over all that is said of each."""
+
+    of_kind: Counter[int] = field(default_factory=Counter)
+    said: int = 0
+
+    def count(self, kind: int, block: int, at: float, size: int, stored: int | None) -> None:
+        """Add a change; `stored`: tokens stored in the pool before."""
+        self.of_kind[kind] += 1
+        self.said += hash((kind, block, at, size, stored))
+
+    def copy(self) -> Changes:
+        """Return what was counted so far."""
+        return Changes(Counter(self.of_kind), self.said)
+
+
+@dataclass
+class ResidencySums:
+    """What the topic says of a pool in one life."""
+
+    resident: Resident = field(default_factory=Resident)
+    """At the end."""
+    changes: Changes | None = field(default_factory=Changes)
+    """None where they depend on when checkpoints were made (two granularities)."""
+
+
+def compare(
+    wanted: dict[PoolOfLife, ResidencySums],
+    has: dict[PoolOfLife, ResidencySums],
+    findings: Findings,
+    *,
+    unreadable: str | None = None,
+) -> None:
+    """Compare what the events say with what the residency topic says.
+
+    `unreadable`: why records of the topic could not be read yet, if so. What may lack them is late then.
+    """
+    for key in {**wanted, **has}:
+        expected, found = wanted.get(key, ResidencySums()), has.get(key, ResidencySums())
+        one, other = _figures(expected), _figures(found, exact=expected.changes is not None)
+        columns = [column for column in one if one[column] != other[column]]
+        remarks = () if columns else tuple(_remarks(expected, found))
+        differs = bool(columns or remarks)
+        if differs and unreadable is not None and key in wanted and _may_lack_records(expected, found):
+            findings.late[TABLE, unreadable] += 1
+            continue
+        findings.compared[TABLE] += key in wanted
+        if differs:
+            findings.differ(
+                Difference(
+                    TABLE,
+                    key._asdict(),
+                    "differs" if key in wanted else "unexpected",
+                    {column: one[column] for column in columns},
+                    {column: other[column] for column in columns},
+                    remarks,
+                )
+            )
+
+
+def _figures(sums: ResidencySums, *, exact: bool = True) -> dict[str, int]:
+    figures = {"resident_blocks": sums.resident.blocks}
+    if exact and sums.changes is not None:
+        figures |= {name: sums.changes.of_kind[kind] for kind, name in _KINDS.items()}
+    return figures
+
+
+def _remarks(expected: ResidencySums, found: ResidencySums) -> Iterator[str]:
+    """Say in words what differs where all numbers are equal; a person cannot read sums of hashes."""
+    if expected.resident.hashes != found.resident.hashes:
+        yield "as many blocks are resident as the log says, but other ones"
+    if expected.changes and found.changes and expected.changes.said != found.changes.said:
+        yield "the changes differ in content: which blocks, when, of what size, or tokens stored before"
+
+
+def _may_lack_records(expected: ResidencySums, found: ResidencySums) -> bool:
+    """Return whether records that are missing would explain the difference: nothing is there too often."""
+    if expected.changes is None or found.changes is None:
+        return True
+    missing = [expected.changes.of_kind[kind] - found.changes.of_kind[kind] for kind in _KINDS]
+    return min(missing) >= 0 and any(missing)

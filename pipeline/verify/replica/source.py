@@ -1,0 +1,381 @@
+"""One source, record by record: what its rows have to say after each record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.verify import times
+from pipeline.verify.replica.copies import Copies, Held
+from pipeline.verify.replica.drift import EngineSays
+from pipeline.verify.replica.flow import Flow
+from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
+from pipeline.verify.replica.trust import SourceTrust
+from pipeline.verify.replica.two_sizes import TwoSizes
+from schemas.events import (
+    Batch,
+    Cleared,
+    Closed,
+    EngineCounters,
+    Event,
+    EventsRecord,
+    Gap,
+    Opened,
+    Removed,
+    SourceStatus,
+    Stored,
+    Undecodable,
+    is_store_only,
+)
+from schemas.hashes import HASH_BYTES, unpack_hashes
+from schemas.settings import Worker
+
+POOLS_THAT_MAY_REPEAT = 1
+LAST_MOMENT = 1e-3
+"""Seconds before the end of a window at which what ends with it counts."""
+
+
+@dataclass
+class Health:
+    """The counters of `schemas.rows.StreamHealthRow`."""
+
+    batches: int = 0
+    events: int = 0
+    duplicate_batches: int = 0
+    gap_batches: int = 0
+    replayed_batches: int = 0
+    lost_batches: int = 0
+    undecodable_events: int = 0
+    restarts: int = 0
+    lag_seconds: float = 0.0
+
+
+class SourceRecount:
+    """State of one source by the rules of docs/exactness.md, kept in dicts and lists."""
+
+    def __init__(self, replica: str, dp_rank: int, worker: Worker) -> None:
+        self.replica = replica
+        self.dp_rank = dp_rank
+        self.worker = worker
+        self.model = self.hash_domain = self.tenant = self.engine = self.wire_era = ""
+        self.may_reannounce: bool | None = None
+        self.version = 0
+        """Offset of the last record that changed a row."""
+        self.pools: dict[tuple[str, int], Copies | TwoSizes] = {}
+        """What is held, by (medium, group); a pool is never removed."""
+        self.trust = SourceTrust()
+        self.capacity_blocks = 0
+        """What any life of the engine said last."""
+        # Of the present life
+        self.incarnation = 0
+        self.opened_at = 0.0
+        self.closed_at: float | None = None
+        self.closed_reason = ""
+        self.first_seq: int | None = None
+        self.last_seq = -1
+        self.not_understood: set[int] = set()
+        """Numbers right after `last_seq` of batches that came and could not be understood: not lost."""
+        self.last_batch_at: float | None = None
+        self.seen_live = False
+        self.engine_says = EngineSays()
+        # Of the open window
+        self.window: int | None = None
+        self.health = Health()
+        # Across lives and windows
+        self.drift_since: int | None = None
+        self.clock_offset = 0.0
+        """Event time minus time of receipt of the last live batch."""
+        self._past: dict[PoolOfLife, ResidencySums] = {}
+        """Of lives that are over."""
+        self.disconnected_from: int | None = None
+        """First window at whose end the source was not connected."""
+        self.reported_to: int | None = None
+        """Window of the last report that the source is not connected."""
+        # Callbacks
+        self.on_version_over: Callable[[], None] = lambda: None
+        """Called before `version` changes: rows of the present one are final."""
+        self.on_window_closed: Callable[[int], None] = lambda _window: None
+        """Called with the open window when it is over."""
+        self.on_windows_empty: Callable[[int, int], None] = lambda _first, _next: None
+        """Called then with the window after it and the next one in which something came."""
+        self.on_life_over: Callable[[], None] = lambda: None
+        """Called before another life begins."""
+        self.on_never_reached: Callable[[int, int], None] = lambda _first, _last: None
+        """Called with windows, both included, in which a source was not reached that never had a batch."""
+        self.on_counters: Callable[[EngineCounters, float], None] = lambda _counters, _at: None
+
+    def apply(self, offset: int, record: EventsRecord) -> None:
+        """Apply a record; one of a past life only says that its batches came again."""
+        if record.incarnation < self.incarnation:
+            self._new_version(offset)
+            self.health.duplicate_batches += sum(batch.seq is not None for batch in record.batches)
+            return
+        begins = record.incarnation > self.incarnation
+        if begins or not self._says_nothing_new(record):
+            self._new_version(offset)
+        if begins:
+            self._begin(record)
+        self.engine = record.engine or self.engine
+        self.wire_era = record.wire_era or self.wire_era
+        if record.may_reannounce is not None:
+            self.may_reannounce = record.may_reannounce
+        self.health.duplicate_batches += record.duplicates
+        for batch in record.batches:
+            if batch.seq is None:
+                for event in batch.events:
+                    self._notice(event, batch)
+            elif batch.seq <= self.last_seq:
+                self.health.duplicate_batches += 1
+            else:
+                self._batch(batch, batch.seq)
+        if self.first_seq is None and record.first_seq is not None:
+            self.first_seq = record.first_seq
+
+    def _new_version(self, offset: int) -> None:
+        self.on_version_over()
+        self.version = offset
+
+    def _says_nothing_new(self, record: EventsRecord) -> bool:
+        """Return whether a record only has counters that are known and reports of a known disconnection."""
+        if record.duplicates or any(batch.seq is not None for batch in record.batches):
+            return False
+        for event in (event for batch in record.batches for event in batch.events):
+            if isinstance(event, EngineCounters):
+                says = self.engine_says
+                if event.capacity_blocks is not None and (
+                    event.capacity_blocks != self.capacity_blocks
+                    or event.capacity_blocks > says.capacity_blocks
+                ):
+                    return False
+                if event.block_size is not None and event.block_size != says.block_size:
+                    return False
+            elif isinstance(event, SourceStatus):
+                if event.connected or self.disconnected_from is None:
+                    return False
+            else:
+                return False
+        return True
+
+    # Lives
+
+    def _begin(self, record: EventsRecord) -> None:
+        """Begin another life: what was held is lost in the open window, nothing is known of the new one."""
+        another = self.incarnation != 0
+        if another:
+            if self.closed_at is None:
+                self.closed_at = self.opened_at if self.last_batch_at is None else self.last_batch_at
+                self.closed_reason = "superseded"
+            self.on_life_over()
+            self._lose_everything()
+            self._past = self.residency_sums()
+            for pool in self.pools.values():
+                pool.life_began()
+        self.incarnation = record.incarnation
+        self.model, self.hash_domain, self.tenant = record.model, record.hash_domain, record.tenant
+        self.engine = self.wire_era = ""
+        self.may_reannounce = None
+        self.opened_at = record.batches[0].ts if record.batches else 0.0
+        self.closed_at, self.closed_reason = None, ""
+        self.first_seq, self.last_seq = None, -1
+        self.not_understood = set()
+        self.last_batch_at, self.seen_live = None, False
+        self.engine_says = EngineSays()
+        self.trust.life_began(self.opened_at, another=another)
+
+    def _lose_everything(self) -> None:
+        """Clear all pools at the end of the window."""
+        at = self.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
+        for pool in self.pools.values():
+            pool.clear(at)
+
+    # Batches
+
+    def _batch(self, batch: Batch, seq: int) -> None:
+        numbers = range(self.last_seq + 1, seq)
+        missing = sum(number not in self.not_understood for number in numbers)
+        if missing and self.first_seq is not None:
+            self._lost(missing)
+            self.trust.degraded(self._known_until(batch))
+        at = times.event_time(batch.ts, batch.received_at, self.worker)
+        self._move_to(times.window_of(at))
+        self._advance(seq)
+        if self.last_batch_at is None:
+            self.trust.first_batch(at)
+        self.last_batch_at = at
+        self.health.batches += 1
+        self.health.events += batch.engine_events
+        if batch.replayed:
+            self.health.replayed_batches += 1
+            self.health.gap_batches += self.seen_live
+        else:
+            self.seen_live = True
+            self.clock_offset = at - batch.received_at
+            self.disconnected_from = self.reported_to = None
+            self.health.lag_seconds = max(self.health.lag_seconds, batch.received_at - batch.ts)
+        for event in batch.events:
+            self._event(event, at)
+        for pool in self.pools.values():
+            if isinstance(pool, TwoSizes):
+                pool.batch_ended()
+
+    def _advance(self, seq: int) -> None:
+        self.last_seq = seq
+        self.not_understood = {number for number in self.not_understood if number > seq}
+
+    def _lost(self, batches: int) -> None:
+        self.health.gap_batches += batches
+        self.health.lost_batches += batches
+
+    def _known_until(self, batch: Batch) -> float:
+        """Event time since when something is missing before `batch`: that of the last batch."""
+        return batch.ts if self.last_batch_at is None else self.last_batch_at
+
+    def _move_to(self, window: int) -> None:
+        """Open the window; an older batch counts in the open one, as windows only go forward."""
+        if self.window is not None and window > self.window:
+            self.on_window_closed(self.window)
+            too_many = self.drift_blocks(times.end_of(self.window))
+            self.drift_since = self.drift_began(self.window, too_many)
+            self.on_windows_empty(self.window + 1, window)
+            self.health = Health()
+            self.trust.window_began()
+            for pool in self.pools.values():
+                pool.flow = Flow()
+                if isinstance(pool, TwoSizes):
+                    pool.window_began(times.end_of(window - 1))
+        if self.window is None or window > self.window:
+            self.window = window
+
+    def _event(self, event: Event, at: float) -> None:
+        if isinstance(event, Stored | Removed) and len(event.hashes) % HASH_BYTES:
+            self._undecodable(1, at)
+        elif isinstance(event, Stored):
+            self._stored(event, at)
+        elif isinstance(event, Removed):
+            pool = self.pools.setdefault((event.medium, event.group_idx), Copies(store_only=False))
+            pool.remove(unpack_hashes(event.hashes), at)
+        elif isinstance(event, Cleared):
+            everything = self.worker.clear_scope == "all"
+            for (medium, _), pool in self.pools.items():
+                if everything or medium == "gpu":
+                    pool.clear(at)
+            self.trust.cleared(None if everything else "gpu", at)
+        elif isinstance(event, Undecodable):
+            self._undecodable(event.count, at)
+
+    def _stored(self, event: Stored, at: float) -> None:
+        where = (event.medium, event.group_idx)
+        hashes = unpack_hashes(event.hashes)
+        parent = None if event.parent is None else unpack_hashes(event.parent)[0]
+        if where not in self.pools:
+            self.pools[where] = Copies(store_only=is_store_only(event))
+        pool = self.pools[where]
+        if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
+            sizes = pool.overlapping_sizes()
+            if sizes is not None:
+                pool = self.pools[where] = TwoSizes(pool, *sizes, age=self.worker.fine_block_age_seconds)
+        if isinstance(pool, TwoSizes):
+            pool.store(hashes, event.block_size, parent, at)
+        else:
+            may_repeat = (
+                parent is None
+                and self.worker.reannounced == "auto"
+                and self.may_reannounce is True
+                and len(self.pools) <= POOLS_THAT_MAY_REPEAT
+            )
+            pool.store(hashes, event.block_size, parent, at, may_repeat=may_repeat)
+
+    def _undecodable(self, count: int, at: float) -> None:
+        self.health.undecodable_events += count
+        self.trust.degraded(at)
+
+    # Notices
+
+    def _notice(self, event: Event, batch: Batch) -> None:
+        if isinstance(event, Opened):
+            if self.first_seq is None:
+                self.first_seq, self.last_seq = event.first_seq, event.first_seq - 1
+                self.trust.opened(batch.ts, complete=event.complete)
+        elif isinstance(event, Gap):
+            if event.last > self.last_seq:
+                first = max(event.first, self.last_seq + 1)
+                self._lost(event.last - first + 1)
+                self.trust.degraded(self._known_until(batch))
+                self._advance(event.last)
+        elif isinstance(event, Undecodable):
+            if event.seq == self.last_seq + len(self.not_understood) + 1:
+                self.not_understood.add(event.seq)
+            self._undecodable(event.count, self._known_until(batch))
+        elif isinstance(event, EngineCounters):
+            says = self.engine_says
+            if event.capacity_blocks is not None:
+                self.capacity_blocks = event.capacity_blocks
+                says.capacity_blocks = max(says.capacity_blocks, event.capacity_blocks)
+            if event.block_size is not None:
+                says.block_size = event.block_size
+            self.on_counters(event, batch.ts)
+        elif isinstance(event, SourceStatus):
+            self._status(event, times.window_of(batch.ts + self.clock_offset))
+        elif isinstance(event, Closed):
+            self._closed(event, batch.ts)
+
+    def _status(self, event: SourceStatus, window: int) -> None:
+        if event.connected:
+            self._move_to(window)
+            self.disconnected_from = self.reported_to = None
+        elif self.window is not None:
+            self._unreached(max(window, self.window))
+        else:
+            first = window if self.reported_to is None else self.reported_to + 1
+            self._unreached(window)
+            self.on_never_reached(first, window)
+
+    def _unreached(self, window: int) -> None:
+        if self.disconnected_from is None:
+            self.disconnected_from = window
+        self.reported_to = window
+
+    def _closed(self, event: Closed, at: float) -> None:
+        if self.closed_at is not None:
+            return
+        if event.reason in ("silent", "removed"):
+            window = times.window_of(at + self.clock_offset)
+            if self.window is not None:
+                window = max(window, self.window)
+                self._move_to(window)
+            self._unreached(window)
+        self.health.restarts += event.reason == "restarted"
+        self.closed_at, self.closed_reason = at, event.reason
+        self._lose_everything()
+
+    # What rows ask
+
+    def media(self) -> set[str]:
+        """Return the media on which something ever was stored or removed."""
+        return {medium for medium, _ in self.pools}
+
+    def held(self, at: float) -> list[tuple[str, int, Held]]:
+        """Return (medium, group, held) for every pool and size, as of event time `at`."""
+        return [(*where, held) for where, pool in self.pools.items() for held in pool.held(at)]
+
+    def residency_sums(self) -> dict[PoolOfLife, ResidencySums]:
+        """Return what the residency topic has to say of all lives."""
+        present = {
+            PoolOfLife(
+                self.replica, self.dp_rank, self.incarnation, self.hash_domain, *where
+            ): pool.residency_sums()
+            for where, pool in self.pools.items()
+        }
+        return {**self._past, **present}
+
+    def drift_blocks(self, at: float) -> int:
+        """Return how many blocks more are held on the GPU than there are, at least."""
+        return self.engine_says.too_many(
+            (group, held) for medium, group, held in self.held(at) if medium == "gpu"
+        )
+
+    def drift_began(self, window: int, too_many: int) -> int | None:
+        """Return the first of the windows in a row that end with drift, if `window` does with so many."""
+        if not too_many:
+            return None
+        return window if self.drift_since is None else self.drift_since

@@ -1,0 +1,101 @@
+"""The trust of a source, medium by medium: now, and at its worst in the open window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schemas.trust import TRUST_ORDER, Trust
+
+
+class Since(NamedTuple):
+    """A trust and the event time of its beginning."""
+
+    trust: Trust
+    at: float
+
+
+class _Left(NamedTuple):
+    """Trust that ended in the open window; `media` None: that of all media."""
+
+    media: frozenset[str] | None
+    general: Since
+    special: dict[str, Since]
+
+
+def worst(several: Iterable[Since]) -> Since:
+    """Return the worst; of equally bad ones the one that began first."""
+    return max(several, key=lambda since: (TRUST_ORDER.index(since.trust), -since.at))
+
+
+class SourceTrust:
+    """Trust of a source: `general` for every medium that has none of its own."""
+
+    def __init__(self) -> None:
+        self.general = Since("partial", 0.0)
+        self.special: dict[str, Since] = {}
+        self._left: list[_Left] = []
+
+    def of(self, medium: str) -> Since:
+        """Return the trust of a medium now."""
+        return self.special.get(medium, self.general)
+
+    def of_all(self, media: Iterable[str]) -> Since:
+        """Return the worst of the media on which something ever was; the general one without any."""
+        return worst([self.of(medium) for medium in media] or [self.general])
+
+    def had(self, medium: str) -> Since:
+        """Return the worst that a medium has now or left behind in the open window."""
+        left = [
+            one.special.get(medium, one.general)
+            for one in self._left
+            if one.media is None or medium in one.media
+        ]
+        return worst([self.of(medium), *left])
+
+    def had_all(self, media: Iterable[str]) -> Since:
+        """Return the worst that any of the media had; without any, that of a medium nobody named."""
+        return worst([self.had(medium) for medium in media] or [self.had("")])
+
+    def life_began(self, at: float, *, another: bool) -> None:
+        """Begin a life whose beginning is unknown; `another`: there was one before."""
+        if another:
+            self._leave(None)
+        self.general, self.special = Since("partial", at), {}
+
+    def opened(self, at: float, *, complete: bool) -> None:
+        """Note that the connector knows this life from here on."""
+        self.general, self.special = Since("complete" if complete else "partial", at), {}
+
+    def first_batch(self, at: float) -> None:
+        """Know the life from its first batch on, if that is before the notice that announced it."""
+        self.general = Since(self.general.trust, min(self.general.at, at))
+
+    def degraded(self, at: float) -> None:
+        """Degrade every medium from then on, unless it is degraded already: something is missing."""
+        self.general = _degraded(self.general, at)
+        self.special = {medium: _degraded(since, at) for medium, since in self.special.items()}
+
+    def cleared(self, medium: str | None, at: float) -> None:
+        """Make a medium (None: all) complete from then on, unless it is already: it is empty."""
+        self._leave(medium)
+        if medium is None:
+            self.general, self.special = _complete(self.general, at), {}
+        else:
+            self.special[medium] = _complete(self.of(medium), at)
+
+    def window_began(self) -> None:
+        """Forget what ended in the window before."""
+        self._left.clear()
+
+    def _leave(self, medium: str | None) -> None:
+        media = None if medium is None else frozenset({medium})
+        self._left.append(_Left(media, self.general, dict(self.special)))
+
+
+def _degraded(since: Since, at: float) -> Since:
+    return since if since.trust == "degraded" else Since("degraded", at)
+
+
+def _complete(since: Since, at: float) -> Since:
+    return since if since.trust == "complete" else Since("complete", at)

@@ -1,0 +1,277 @@
+"""A pool that is announced at two granularities, by the rules of docs/exactness.md#two-granularities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pipeline.verify.replica.copies import Copies, Held
+from pipeline.verify.replica.residency_sums import ResidencySums, Resident
+
+WAITING = 64
+"""Stores of each granularity that are remembered for pairing."""
+
+
+@dataclass
+class Coarse:
+    """A physical block."""
+
+    copies: int
+    since: float
+    tail: int | None = None
+    """Fine block that ends it, once paired."""
+    covers: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Fine:
+    """A fine block; those that nothing covers count by themselves."""
+
+    since: float
+    announced: float
+    parent: int | None = None
+    depth: int | None = None
+    """Position in its sequence, from 1, as found when it was first looked up."""
+    covered_by: set[int] = field(default_factory=set)
+
+
+class Store(NamedTuple):
+    """A store and its number among those of both granularities."""
+
+    number: int
+    parent: int | None
+    hashes: tuple[int, ...]
+
+
+class TwoSizes:
+    """Coarse blocks are counted by copies, fine ones are a set."""
+
+    shown_store_only = False
+
+    def __init__(self, before: Copies, coarse_size: int, fine_size: int, age: float) -> None:
+        """Take over what was held when the second granularity showed."""
+        self.flow = before.flow
+        self.coarse_size = coarse_size
+        self.fine_size = fine_size
+        self.in_coarse = coarse_size // fine_size
+        self.age = age
+        self.coarse: dict[int, Coarse] = {}
+        self.fine: dict[int, Fine] = {}
+        self.tokens_owed = 0
+        """Tokens counted twice and not taken back yet: a window's count does not fall below 0."""
+        self.stores = 0
+        self.fine_stores: list[Store] = []
+        self.coarse_stores: list[Store] = []
+        for one, block in before.blocks.items():
+            if block.sizes[0] == fine_size:
+                self.fine[one] = Fine(block.since, block.since)
+            else:
+                self.coarse[one] = Coarse(len(block.sizes), block.since)
+        for first in before.first_stores:
+            self.stores += 1
+            store = Store(self.stores, first.parent, first.hashes)
+            if any(one in self.fine for one in first.hashes):
+                self._link(store)
+                self.fine_stores.append(store)
+            else:
+                self.coarse_stores.append(store)
+
+    def store(self, hashes: tuple[int, ...], block_size: int, parent: int | None, at: float) -> None:
+        """Count a store; any size but the fine one is a coarse block."""
+        self.stores += 1
+        store = Store(self.stores, parent, hashes)
+        if block_size != self.fine_size:
+            for one in hashes:
+                if one in self.coarse:
+                    self.coarse[one].copies += 1
+                else:
+                    self.coarse[one] = Coarse(1, at)
+                    self.flow.filled_blocks += 1
+            self.flow.stored_blocks += len(hashes)
+            self._tokens(len(hashes) * self.coarse_size)
+            self.coarse_stores.append(store)
+            return
+        for one in hashes:
+            if one in self.fine:
+                self.fine[one].announced = at
+                self.flow.reannounced_blocks += 1
+            else:
+                self.fine[one] = Fine(at, at)
+                self.flow.stored_blocks += 1
+                self.flow.filled_blocks += 1
+                self._tokens(self.fine_size)
+        self._link(store)
+        self.fine_stores.append(store)
+
+    def remove(self, hashes: tuple[int, ...], at: float) -> None:
+        """Take a copy of each hash away: a coarse block if there is one, else a fine one."""
+        for one in hashes:
+            if one in self.coarse:
+                coarse = self.coarse[one]
+                self.flow.removed_blocks += 1
+                coarse.copies -= 1
+                if not coarse.copies:
+                    del self.coarse[one]
+                    self._uncover(one, coarse)
+                    self.flow.evicted(self.coarse_size, at - coarse.since)
+            elif one in self.fine:
+                fine = self.fine.pop(one)
+                self.flow.removed_blocks += 1
+                if not fine.covered_by:
+                    self.flow.evicted(self.fine_size, at - fine.since)
+            else:
+                self.flow.unknown_removed_blocks += 1
+
+    def clear(self, _at: float) -> None:
+        """Drop every block; nothing waits to be paired then."""
+        copies = sum(coarse.copies for coarse in self.coarse.values())
+        self.flow.cleared_blocks += copies + sum(not fine.covered_by for fine in self.fine.values())
+        self.coarse.clear()
+        self.fine.clear()
+        self.fine_stores.clear()
+        self.coarse_stores.clear()
+
+    def window_began(self, before: float) -> None:
+        """Drop what nothing covers and was not announced for the age limit when the last window ended."""
+        for one, fine in list(self.fine.items()):
+            if not fine.covered_by and fine.announced <= before - self.age:
+                del self.fine[one]
+                self.flow.expired_blocks += 1
+
+    def residency_sums(self) -> ResidencySums:
+        """Return what is resident of the present life; the changes so far depend on the checkpoints."""
+        alone = {one for one, fine in self.fine.items() if not fine.covered_by}
+        return ResidencySums(Resident.of(alone | self.coarse.keys()), None)
+
+    def life_began(self) -> None:
+        """Nothing is kept of the changes."""
+
+    def held(self, at: float) -> list[Held]:
+        """Return both granularities; fine blocks past their age at `at` count no more."""
+        copies = sum(coarse.copies for coarse in self.coarse.values())
+        blocks = len(self.coarse)
+        alone = sum(not f.covered_by and f.announced > at - self.age for f in self.fine.values())
+        covered = sum(bool(fine.covered_by) for fine in self.fine.values())
+        return [
+            Held(self.coarse_size, copies, blocks, blocks * self.coarse_size),
+            Held(self.fine_size, alone, alone, alone * self.fine_size, covered),
+        ]
+
+    def batch_ended(self) -> None:
+        """Pair the waiting coarse stores, oldest first; the newest that are left wait on."""
+        self.coarse_stores = [store for store in self.coarse_stores if not self._paired(store)][-WAITING:]
+        self.fine_stores = self.fine_stores[-WAITING:]
+
+    def _tokens(self, tokens: int) -> None:
+        """Count tokens, less those owed."""
+        taken_back = min(self.flow.stored_tokens + tokens, self.tokens_owed)
+        self.flow.stored_tokens += tokens - taken_back
+        self.tokens_owed -= taken_back
+
+    def _link(self, store: Store) -> None:
+        """Each fine block follows the one before it; a position that is known stays."""
+        parent = store.parent
+        for one in store.hashes:
+            if one in self.fine and self.fine[one].depth is None:
+                self.fine[one].parent = parent
+                self.fine[one].depth = 1 if parent is None else None
+            parent = one
+
+    def _depth(self, one: int) -> int | None:
+        """Return the position of a block in its sequence, if its chain leads to one with a known position."""
+        path: list[Fine] = []
+        seen: set[int] = set()
+        at: int | None = one
+        while at is not None and at in self.fine and at not in seen:
+            seen.add(at)
+            fine = self.fine[at]
+            if fine.depth is not None:
+                for steps, below in enumerate(reversed(path), 1):
+                    below.depth = fine.depth + steps
+                return self.fine[one].depth
+            path.append(fine)
+            at = fine.parent
+        return None
+
+    def _back(self, tail: int, length: int) -> list[int] | None:
+        """Return so many fine blocks from `tail` towards the start; None if one is not there."""
+        chain: list[int] = []
+        at: int | None = tail
+        while len(chain) < length:
+            if at is None or at not in self.fine:
+                return None
+            chain.append(at)
+            at = self.fine[at].parent
+        return chain
+
+    def _paired(self, store: Store) -> bool:
+        """Cover what the blocks of a coarse store hold; tell whether that is known."""
+        tails = self._tails_known(store)
+        if not tails:
+            coarse_parent = None if store.parent is None else self.coarse.get(store.parent)
+            before = None if coarse_parent is None else coarse_parent.tail
+            nearest = sorted(self.fine_stores, key=lambda one: (abs(one.number - store.number), -one.number))
+            for fine_store in nearest:
+                tails = self._tails_in(store, fine_store, before)
+                if tails:
+                    break
+        for one, tail in zip(store.hashes, tails, strict=False):
+            if one in self.coarse:
+                self.coarse[one].tail = tail
+                self._cover(one, tail)
+        return bool(tails)
+
+    def _tails_known(self, store: Store) -> list[int]:
+        """The blocks have hashes of fine blocks themselves, or another copy of them was paired."""
+        tails: list[int] = []
+        for one in store.hashes:
+            coarse = self.coarse.get(one)
+            tail = one if one in self.fine else None if coarse is None else coarse.tail
+            if tail is None or self._back(tail, self.in_coarse) is None:
+                return []
+            tails.append(tail)
+        return tails
+
+    def _tails_in(self, store: Store, fine_store: Store, before: int | None) -> list[int]:
+        """A fine block of this store, the last that fits, ends the coarse store.
+
+        It fits if nothing covers it, if it ends a coarse block, and if as many fine blocks as the coarse
+        store holds lead back to the start of the sequence (no coarse parent), or to the end of what the
+        coarse parent covers (`before`, where known).
+        """
+        length = len(store.hashes) * self.in_coarse
+        base = None if before is None else self._depth(before)
+        for candidate in reversed(fine_store.hashes):
+            depth = self._depth(candidate)
+            if depth is None or depth % self.in_coarse or self.fine[candidate].covered_by:
+                continue
+            if store.parent is None and depth != length:
+                continue
+            if base is not None and depth != base + length:
+                continue
+            chain = self._back(candidate, length)
+            if not chain or (base is not None and self.fine[chain[-1]].parent != before):
+                continue
+            return chain[:: self.in_coarse][::-1]
+        return []
+
+    def _cover(self, one: int, tail: int) -> None:
+        for part in self._back(tail, self.in_coarse) or ():
+            fine = self.fine[part]
+            if one in fine.covered_by:
+                continue
+            if not fine.covered_by:
+                # Its tokens were counted when it came, and again with the coarse block.
+                self.tokens_owed += self.fine_size
+                self._tokens(0)
+            fine.covered_by.add(one)
+            self.coarse[one].covers.append(part)
+
+    def _uncover(self, one: int, coarse: Coarse) -> None:
+        """Fine blocks that only this coarse block covered leave with it."""
+        for part in coarse.covers:
+            fine = self.fine.get(part)
+            if fine is not None and one in fine.covered_by:
+                fine.covered_by.remove(one)
+                if not fine.covered_by:
+                    del self.fine[part]

@@ -1,0 +1,1 @@
+"""Recounts minutes and hours from the ten-second rows."""

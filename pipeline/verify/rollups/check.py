@@ -1,0 +1,141 @@
+"""Compares minutes and hours with the ten-second rows, while a worker may still be writing both.
+
+A worker recomputes a period up to `worker.rollup_seconds` after it wrote ten-second rows there. So a row of a
+minute or hour is right if it follows from the ten-second rows as any look of this comparison saw them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from typing import Any, Protocol
+
+from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.rollups.rows import FAMILIES, PERIODS, Periods, as_periods, rolled_up
+from pipeline.verify.times import start_of_period
+
+NOT_OVER = "the minute or hour was not over when the comparison began"
+CHANGING = "its ten-second rows were written during the comparison"
+_LOOK_AGAIN_SECONDS = 0.5
+
+_Key = tuple[Any, ...]
+_Columns = dict[str, Any] | None
+"""Of a period's row; None if there is none."""
+
+
+class WindowedRows(Protocol):
+    """Tables that give the rows of windows from `after` on, oldest first."""
+
+    def rows(self, table: str, after: datetime) -> Iterable[dict[str, Any]]: ...
+
+
+def check_rollups(
+    tables: WindowedRows,
+    findings: Findings,
+    *,
+    oldest: datetime,
+    patience: float,
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Compare all rollups of periods from `oldest` on.
+
+    What does not follow from its ten-second rows is looked at again until `patience` seconds after the first
+    look at its table. It differs then if its period was over and its ten-second rows stayed the same for all
+    that time, and is late otherwise.
+    """
+    rollups = [_Rollup(tables, name, per, oldest) for name in FAMILIES for per in PERIODS]
+    first: dict[_Rollup, float] = {}
+    for rollup in rollups:
+        rollup.look_first(now)
+        first[rollup] = clock()
+    last = dict(first)
+    while waiting := [one for one in rollups if one.pending and last[one] - first[one] < patience]:
+        sleep(_LOOK_AGAIN_SECONDS)
+        for rollup in waiting:
+            last[rollup] = clock()
+            rollup.look_again()
+    for rollup in rollups:
+        rollup.finish(findings)
+
+
+class _Pending:
+    """A period whose row does not follow from its ten-second rows so far."""
+
+    def __init__(self, wanted: _Columns, has: _Columns) -> None:
+        self.seen = [wanted]
+        """What its ten-second rows gave at each look, as often as that changed."""
+        self.has = has
+
+    def look(self, wanted: _Columns, has: _Columns) -> bool:
+        """Take up another look; return whether the row follows from this or an earlier one."""
+        if wanted != self.seen[-1]:
+            self.seen.append(wanted)
+        self.has = has
+        return has in self.seen
+
+
+class _Rollup:
+    """A table of minutes or hours."""
+
+    def __init__(self, tables: WindowedRows, name: str, per: str, oldest: datetime) -> None:
+        self.pending: dict[_Key, _Pending] = {}
+        self._tables = tables
+        self._ten_seconds, self._table = f"{name}_10s", f"{name}_{per}"
+        self._family, self._length = FAMILIES[name], PERIODS[per]
+        self._from = start_of_period(oldest, self._length) + self._length
+        self._began: datetime | None = None
+        self._rows = 0
+
+    def look_first(self, now: Callable[[], datetime]) -> None:
+        """Look at every period."""
+        self._began = now()
+        wanted, has = self._read(self._from)
+        self._rows = len(wanted)
+        self.pending = {
+            key: _Pending(wanted.get(key), has.get(key))
+            for key in {**wanted, **has}
+            if wanted.get(key) != has.get(key)
+        }
+
+    def look_again(self) -> None:
+        """Look at the periods that are pending; those that are right now are so no more."""
+        wanted, has = self._read(min(window for window, *_ in self.pending))
+        for key, pending in list(self.pending.items()):
+            if pending.look(wanted.get(key), has.get(key)):
+                del self.pending[key]
+
+    def finish(self, findings: Findings) -> None:
+        """Say what of the pending periods differs, and what is late."""
+        late = 0
+        for key, pending in self.pending.items():
+            if self._began is None or key[0] + self._length > self._began:
+                findings.late[self._table, NOT_OVER] += 1
+                late += pending.seen[0] is not None
+            elif len(pending.seen) > 1:
+                findings.late[self._table, CHANGING] += 1
+                late += pending.seen[0] is not None
+            else:
+                self._differ(findings, key, pending.seen[0], pending.has)
+        findings.compared[self._table] += self._rows - late
+
+    def _read(self, after: datetime) -> tuple[Periods, Periods]:
+        # The minutes and hours first: they may be older than the ten-second rows, never newer.
+        has = as_periods(self._family, self._tables.rows(self._table, after))
+        return rolled_up(self._family, self._length, self._tables.rows(self._ten_seconds, after)), has
+
+    def _differ(self, findings: Findings, key: _Key, wanted: _Columns, has: _Columns) -> None:
+        kind: Kind = "missing" if has is None else "unexpected" if wanted is None else "differs"
+        one, other = wanted or {}, has or {}
+        columns = [column for column in {**one, **other} if one.get(column) != other.get(column)]
+        findings.differ(
+            Difference(
+                self._table,
+                dict(zip(("window", *self._family.key), key, strict=True)),
+                kind,
+                {column: wanted[column] for column in columns} if wanted else {},
+                {column: has[column] for column in columns} if has else {},
+            )
+        )

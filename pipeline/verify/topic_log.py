@@ -1,0 +1,145 @@
+"""Reads a topic from its start, one partition after the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from connectors.kafka.errors import TopicMissing
+from connectors.kafka.security import client_options
+from connectors.kafka.topics import topic_name
+from pipeline.errors import KafkaUnavailable
+from pipeline.kafka.decoding import RecordUndecodable
+from pipeline.kafka.topics import describe
+from pipeline.verify.open_transactions import held_back
+from schemas.settings import Kafka, Settings
+
+_WAIT_MS = 50
+"""For records; short, because nothing tells when only the end of a transaction is left to come."""
+_FETCH_RECORDS = 500
+_SILENT_FETCHES = 600
+
+Record = TypeVar("Record")
+Decode = Callable[[bytes | None, Iterable[tuple[str, bytes]]], Record]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What there is of a partition."""
+
+    begin: int
+    committed: int
+    """Offset up to which the agent that reads the topic has committed; 0 if it never did."""
+
+
+class TopicLog(Generic[Record]):
+    """A topic of a running installation; made by `opened_topic`."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        topic: str,
+        consumer: AIOKafkaConsumer,
+        uncommitted: AIOKafkaConsumer,
+        partitions: int,
+        decode: Decode[Record],
+    ) -> None:
+        """`consumer` reads committed records, `uncommitted` is asked for what open transactions wrote."""
+        self.partitions = partitions
+        self._uncommitted = uncommitted
+        self._kafka = kafka
+        self._topic = topic
+        self._consumer = consumer
+        self._decode = decode
+
+    async def extent(self, partition: int) -> Extent:
+        """Return where the partition begins and how far the worker is."""
+        topic_partition = TopicPartition(self._topic, partition)
+        begin = await self._consumer.beginning_offsets([topic_partition])
+        self._consumer.assign([topic_partition])
+        return Extent(begin[topic_partition], await self._consumer.committed(topic_partition) or 0)
+
+    async def end(self, partition: int) -> int:
+        """Return the offset up to which committed records can be read."""
+        return (await self._ends(self._consumer, [partition]))[partition]
+
+    async def held_back(self, patience: float) -> list[int]:
+        """Return the partitions in which an open transaction hides records, after so many seconds at most."""
+        every = range(self.partitions)
+        return await held_back(
+            lambda: self._ends(self._uncommitted, every),
+            lambda: self._ends(self._consumer, every),
+            patience=patience,
+        )
+
+    async def _ends(self, consumer: AIOKafkaConsumer, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the offset after the newest record that a consumer may read, of each partition."""
+        asked = [TopicPartition(self._topic, partition) for partition in partitions]
+        ends: dict[TopicPartition, int] = await consumer.end_offsets(asked)
+        return {topic_partition.partition: end for topic_partition, end in ends.items()}
+
+    async def records(self, partition: int, begin: int, end: int) -> AsyncIterator[tuple[int, Record | None]]:
+        """Give (offset, record) of the records before `end`; None for one that cannot be decoded.
+
+        Raises KafkaUnavailable when they stop coming.
+        """
+        topic_partition = TopicPartition(self._topic, partition)
+        self._consumer.assign([topic_partition])
+        self._consumer.seek(topic_partition, begin)
+        silent = 0
+        while await self._consumer.position(topic_partition) < end:
+            fetched = await self._consumer.getmany(
+                topic_partition, timeout_ms=_WAIT_MS, max_records=_FETCH_RECORDS
+            )
+            silent = 0 if fetched else silent + 1
+            if silent > _SILENT_FETCHES:
+                raise KafkaUnavailable(self._kafka.bootstrap_servers, "records of the log did not come")
+            for message in fetched.get(topic_partition, ()):
+                if message.offset >= end:
+                    return
+                try:
+                    yield message.offset, self._decode(message.value, message.headers)
+                except RecordUndecodable:
+                    yield message.offset, None
+
+
+@asynccontextmanager
+async def opened_topic(
+    settings: Settings, name: str, *, agent: str, decode: Decode[Record]
+) -> AsyncIterator[TopicLog[Record]]:
+    """Connect to the topic of a name in `topics.toml`, which an agent reads.
+
+    Raises CertificateUnreadable, TopicMissing, and KafkaUnavailable, also for what happens inside.
+    """
+    kafka, topic = settings.kafka, topic_name(settings.kafka, name)
+    partitions = {found.name: found.partitions for found in await describe(settings)}.get(topic)
+    if not partitions:
+        raise TopicMissing(topic)
+    consumer = AIOKafkaConsumer(
+        # Asks for this group's offsets only: partitions are assigned by hand, so it never joins.
+        group_id=f"{kafka.group}.{agent}",
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        # A partition is waited for by the fetch of the one before.
+        fetch_max_wait_ms=_WAIT_MS,
+        **client_options(kafka),
+    )
+    uncommitted = AIOKafkaConsumer(
+        isolation_level="read_uncommitted", enable_auto_commit=False, **client_options(kafka)
+    )
+    try:
+        try:
+            await consumer.start()
+            await uncommitted.start()
+            yield TopicLog(kafka, topic, consumer, uncommitted, partitions, decode)
+        finally:
+            await consumer.stop()
+            await uncommitted.stop()
+    except (KafkaError, OSError) as error:
+        raise KafkaUnavailable(kafka.bootstrap_servers, str(error) or type(error).__name__) from error

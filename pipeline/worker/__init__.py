@@ -1,0 +1,1 @@
+"""The worker process: Faust agents, owned partitions, checkpoints."""

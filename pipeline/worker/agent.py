@@ -1,0 +1,288 @@
+"""A Faust app around one role: partitions come and go, records are applied, state is saved."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import faust
+import structlog
+from aiokafka.errors import KafkaError
+from faust.sensors.monitor import Monitor
+from faust.types import TP
+from yarl import URL
+
+from pipeline.errors import CheckpointAhead, CheckpointFailed
+from pipeline.worker.checkpoint_round import CheckpointRounds
+from pipeline.worker.checkpoints import CheckpointLog, Loaded, load
+from pipeline.worker.faust_credentials import faust_credentials
+from pipeline.worker.partition import OwnedPartition, Role
+from pipeline.worker.telemetry import WorkerMetrics
+from pipeline.worker.transport import Transport
+from schemas.settings import Kafka, Settings
+
+REBALANCE_SECONDS = 30.0
+"""All members must have rejoined by then; covers a final checkpoint and loading."""
+FINAL_SECONDS = 12.0
+"""Budget of the last checkpoint before partitions go to another worker."""
+SESSION_SECONDS = 6.0
+"""A killed worker's partitions are free after this; brokers allow no less by default."""
+METADATA_SECONDS = 5.0
+"""A group that divided its partitions before it could see the topic does so again after this."""
+_BUFFERED_RECORDS = 256
+_POSITION_SECONDS = 2.0
+
+_log = structlog.get_logger(__name__)
+
+
+class NullMonitor(Monitor):
+    """Faust's statistics cost a fifth of its time per record and nobody reads them."""
+
+    def on_message_in(self, tp: TP, offset: int, message: Any) -> None: ...
+    def on_stream_event_in(self, tp: TP, offset: int, stream: Any, event: Any) -> dict[Any, Any] | None:
+        return None
+
+    def on_stream_event_out(
+        self, tp: TP, offset: int, stream: Any, event: Any, state: dict[Any, Any] | None = None
+    ) -> None: ...
+    def on_message_out(self, tp: TP, offset: int, message: Any) -> None: ...
+    def track_tp_end_offset(self, tp: TP, offset: int) -> None: ...
+
+
+class Agent:
+    """Owns what the group assigns to this worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        role: Role,
+        rounds: CheckpointRounds,
+        metrics: WorkerMetrics,
+        *,
+        fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`fatal` ends the process: the state in memory may no longer match the log."""
+        self.role = role
+        self.owned: dict[int, OwnedPartition] = {}
+        self.ready = False
+        self.group = f"{settings.kafka.group}.{role.name}"
+        self._kafka = settings.kafka
+        self._rounds = rounds
+        self._metrics = metrics
+        self._fatal = fatal
+        self._handing_over = asyncio.Lock()
+        self._stopping = False
+        self.app = self._faust_app(settings)
+
+    async def checkpoint_every(self, seconds: float) -> None:
+        """Save all owned partitions again and again; a failure is fatal."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self._rounds.save([*self.owned.values()])
+            except Exception as error:
+                self._fatal(error)
+
+    async def stop(self) -> None:
+        """Save what was applied and give the partitions up. Raises CheckpointFailed."""
+        self._stopping = True
+        await self._release("shutdown")
+
+    @property
+    def rebalancing(self) -> bool:
+        return bool(self.app.rebalancing)
+
+    @property
+    def holding(self) -> bool:
+        """Whether applying waits for a checkpoint round."""
+        return self._rounds.holding
+
+    async def reached(self, number: int) -> int:
+        """Return the offset before which nothing of an owned partition is left to apply.
+
+        Behind the last record this passes the markers of transactions, which are never delivered.
+        """
+        next_offset: int = self.owned[number].state.next_offset
+        if self.role.contiguous:
+            return next_offset
+        topic_partition = TP(self.role.topic, number)
+        # Asked before the queue is looked at: what came in between shows in one of them.
+        try:
+            position = await asyncio.wait_for(self.app.consumer.position(topic_partition), _POSITION_SECONDS)
+        except (KafkaError, asyncio.TimeoutError):  # assigned anew just now
+            return next_offset
+        if self.app.transport.waiting(topic_partition) or number not in self.owned:
+            return next_offset
+        return max(next_offset, position or 0)
+
+    def _positions(self) -> Mapping[tuple[str, int], int]:
+        return {(self.role.topic, number): owned.state.next_offset for number, owned in self.owned.items()}
+
+    async def _apply(self, stream: Any) -> None:
+        """Apply records and acknowledge none: the transactions of checkpoints move the group's offsets."""
+        rounds, app = self._rounds, self.app
+        try:
+            async for event in stream.noack().events():
+                if rounds.holding:
+                    await rounds.released()
+                message = event.message
+                owned = self.owned.get(message.partition)
+                # Of an assignment that is over: whoever owns the partition now reads it again.
+                if owned is None or message.generation_id != app.consumer_generation_id:
+                    continue
+                owned.offer(message.offset, message.value, message.headers or ())
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._fatal(error)
+
+    async def _assigned(self, app: Any, **_: Any) -> None:
+        """Load all assigned partitions; awaited before Faust seeks and resumes."""
+        try:
+            async with self._handing_over:
+                if self._stopping:
+                    return
+                generation = app.consumer_generation_id
+                numbers = sorted(
+                    tp.partition for tp in app.consumer.assignment() if tp.topic == self.role.topic
+                )
+                loaded = await self._load(numbers)
+                if app.consumer_generation_id != generation:
+                    # Assigned anew meanwhile: the call for that assignment follows and loads again.
+                    await asyncio.gather(*(owned.log.close() for owned in loaded))
+                    return
+                self.owned = {owned.partition: owned for owned in loaded}
+                self.ready = True
+                self._metrics.partitions.labels(self.role.name).set(len(loaded))
+                self._metrics.rebalances.labels(self.role.name).inc()
+                _log.info("partitions assigned", agent=self.role.name, partitions=numbers)
+        except Exception as error:
+            # Faust would log it and go on without a position.
+            self._fatal(error)
+
+    async def _revoked(self, app: Any, revoked: Iterable[TP], **_: Any) -> None:
+        """Save and give up everything; awaited while the partitions are still ours."""
+        try:
+            await self._release("rebalance")
+        except Exception as error:
+            self._fatal(error)
+
+    async def _release(self, why: str) -> None:
+        # Taken out first, so that nothing is applied after the last cut.
+        leaving, self.owned = [*self.owned.values()], {}
+        self._metrics.partitions.labels(self.role.name).set(0)
+        try:
+            await asyncio.wait_for(self._hand_over(leaving), FINAL_SECONDS)
+        except asyncio.TimeoutError:
+            reason = f"not saved within {FINAL_SECONDS:.0f} s of the {why}"
+            numbers = [owned.partition for owned in leaving] or [-1]
+            raise CheckpointFailed(self.role.topic, numbers[0], reason, fenced=False) from None
+        if leaving:
+            numbers = [owned.partition for owned in leaving]
+            _log.info("partitions given up", agent=self.role.name, partitions=numbers, why=why)
+
+    async def _hand_over(self, leaving: list[OwnedPartition]) -> None:
+        async with self._handing_over:
+            # A load that was under way has finished now and gave us more.
+            leaving += self.owned.values()
+            self.owned = {}
+            if leaving:
+                await self._rounds.save(leaving)
+                await asyncio.gather(*(owned.log.close() for owned in leaving))
+                for owned in leaving:
+                    self._metrics.given_up(self.role.name, owned.partition)
+
+    async def _load(self, numbers: Sequence[int]) -> list[OwnedPartition]:
+        role = self.role
+        logs = [
+            CheckpointLog(self._kafka, group=self.group, topic=role.topic, partition=number)
+            for number in numbers
+        ]
+        # All former owners are fenced before anything is read: what is read then is the last word.
+        await asyncio.gather(*(log.open() for log in logs))
+        by_number = dict(zip(numbers, logs, strict=True))
+        owned = []
+        async for number, loaded in load(
+            self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers
+        ):
+            state = role.restored(number, loaded.latest)
+            if state.next_offset > loaded.end:
+                raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
+            self._skip_removed(state, number, loaded)
+            owned.append(OwnedPartition(role, by_number[number], state, self._metrics))
+        return owned
+
+    def _skip_removed(self, state: Any, number: int, loaded: Loaded) -> None:
+        """Begin at the oldest record there is; say what retention removed since the last checkpoint."""
+        missing = loaded.beginning - state.next_offset
+        if missing <= 0:
+            return
+        if loaded.latest:
+            self._metrics.lost.labels(self.role.name).inc(missing)
+            _log.error(
+                "retention removed records before they were read: figures of their sources are incomplete "
+                "from here on; raise retention.ms of the topic, or run more workers",
+                topic=self.role.topic,
+                partition=number,
+                first=state.next_offset,
+                last=loaded.beginning - 1,
+                records=missing,
+            )
+        state.next_offset = loaded.beginning
+
+    def _faust_app(self, settings: Settings) -> Any:
+        app = faust_app(settings, self.group)
+        app.transport = Transport(
+            app.conf.broker_consumer, app, positions=self._positions, committed=self.role.committed
+        )
+        topic = app.topic(self.role.topic, value_type=bytes, value_serializer="raw", key_type=bytes)
+        app.agent(topic, name=f"{self.role.name}-agent")(self._apply)
+        # Signals keep weak references by default, which is enough: these methods live as long as the agent.
+        app.on_rebalance_complete.connect(self._assigned)
+        app.on_partitions_revoked.connect(self._revoked)
+        return app
+
+
+def faust_app(settings: Settings, group: str) -> Any:
+    """Return an app with every Faust setting that differs from its defaults, and why."""
+    directory = settings.worker.state_directory or str(Path(tempfile.gettempdir()) / f"kvlens-{group}")
+    return faust.App(
+        group,
+        broker=_brokers(settings.kafka),
+        broker_credentials=faust_credentials(settings.kafka),
+        datadir=directory,
+        store="memory://",
+        table_standby_replicas=0,
+        web_enabled=False,
+        # Topics are made by `kvlens topics apply`.
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        # Nothing is acknowledged, so there is nothing to wait for.
+        stream_wait_empty=False,
+        stream_buffer_maxsize=_BUFFERED_RECORDS,
+        stream_recovery_delay=0,
+        consumer_auto_offset_reset="earliest",
+        consumer_max_fetch_size=4 << 20,
+        broker_session_timeout=SESSION_SECONDS,
+        broker_heartbeat_interval=SESSION_SECONDS / 4,
+        broker_rebalance_timeout=REBALANCE_SECONDS,
+        # A consumer that met the broker, but could not ask it for the topic, joins nevertheless once a
+        # coordinator answers. As the leader it then gives no partition to anybody until it asks again, and
+        # it joins anew when the answer differs. Left alone it asks every five minutes.
+        consumer_metadata_max_age_ms=int(METADATA_SECONDS * 1000),
+        # Waiting for ClickHouse is no reason to leave the group; the watchdog sees a real stall.
+        broker_max_poll_interval=86400.0,
+        # Faust itself never commits.
+        broker_commit_livelock_soft_timeout=1e9,
+        producer_request_timeout=60.0,
+        processing_guarantee="at_least_once",
+        cython_optimizations=True,
+        Monitor=NullMonitor,
+    )
+
+
+def _brokers(kafka: Kafka) -> list[URL]:
+    return [URL(f"kafka://{address.strip()}") for address in kafka.bootstrap_servers.split(",")]

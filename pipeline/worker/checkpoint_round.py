@@ -1,0 +1,130 @@
+"""A checkpoint round: cut every partition, write all rows, then commit a transaction for each partition.
+
+Rows of several partitions share one insert per table, so that ClickHouse gets few parts however many
+partitions a worker owns. Rows are written before anything commits: after a crash they are written again,
+equal or newer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import structlog
+
+from connectors.process.backoff import Backoff
+from connectors.process.limited_log import LogLimiter
+from pipeline.clickhouse.rollups import Rollups
+from pipeline.clickhouse.writer import Tables
+from pipeline.errors import StoreUnavailable
+from pipeline.worker.checkpoints import Record
+from pipeline.worker.partition import OwnedPartition
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.rows import Row
+
+_TRANSACTIONS = 4
+_RETRY = Backoff(first=0.2, longest=5.0)
+
+_log = structlog.get_logger(__name__)
+
+
+class CheckpointRounds:
+    """Runs rounds one after the other and says when applying has to wait for one."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        rollups: Rollups,
+        metrics: WorkerMetrics,
+        *,
+        hold_seconds: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`hold_seconds`: for so long applying goes on beside a round, which bounds memory."""
+        self._tables = tables
+        self._rollups = rollups
+        self._metrics = metrics
+        self._hold_seconds = hold_seconds
+        self._clock = clock
+        self._round = asyncio.Lock()
+        self._transactions = asyncio.Semaphore(_TRANSACTIONS)
+        self._may_apply = asyncio.Event()
+        self._may_apply.set()
+        self._limiter = LogLimiter()
+        self.holding = False
+        """Applying has to wait: `await released()`."""
+
+    async def released(self) -> None:
+        """Return when applying may go on."""
+        await self._may_apply.wait()
+
+    async def save(self, owned: Iterable[OwnedPartition]) -> None:
+        """Save the partitions; returns when everything is committed. Raises CheckpointFailed.
+
+        While ClickHouse fails this keeps trying: cancelling it loses the cuts, so the process must end then.
+        """
+        async with self._round:
+            hold = asyncio.get_running_loop().call_later(self._hold_seconds, self._hold)
+            try:
+                await self._save(list(owned))
+            finally:
+                hold.cancel()
+                self._release()
+
+    async def _save(self, owned: Sequence[OwnedPartition]) -> None:
+        rows: list[Row] = []
+        commits: list[tuple[OwnedPartition, int, list[Record]]] = []
+        for partition in owned:
+            began = time.perf_counter()
+            cut, records = partition.cut(self._clock())
+            self._metrics.checkpoint_seconds.labels("cut").observe(time.perf_counter() - began)
+            if cut.dirty:
+                rows += cut.rows
+                commits.append((partition, cut.next_offset, records))
+            await asyncio.sleep(0)
+        if rows:
+            await self._write(rows)
+        results = await asyncio.gather(*(self._commit(*commit) for commit in commits), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        self._metrics.checkpoint_timestamp.set(self._clock())
+
+    async def _commit(self, partition: OwnedPartition, next_offset: int, records: list[Record]) -> None:
+        async with self._transactions:
+            began = time.perf_counter()
+            await partition.log.commit(next_offset, records)
+            self._metrics.checkpoint_seconds.labels("transaction").observe(time.perf_counter() - began)
+            self._metrics.checkpoints.labels(partition.role.name).inc()
+
+    async def _write(self, rows: Sequence[Row]) -> None:
+        began = time.perf_counter()
+        attempt = 0
+        while True:
+            try:
+                await self._tables.insert(rows)
+                break
+            except StoreUnavailable as error:
+                self._metrics.store_failures.labels("insert").inc()
+                if (suppressed := self._limiter.admit("rows kept")) is not None:
+                    message = "rows are kept until ClickHouse takes them"
+                    _log.error(message, rows=len(rows), reason=str(error), **suppressed)
+                attempt += 1
+                await asyncio.sleep(_RETRY.pause(attempt))
+        if attempt:
+            _log.info("ClickHouse took the rows", rows=len(rows), attempts=attempt + 1)
+        for row in rows:
+            self._metrics.rows.labels(row.TABLE).inc()
+        self._rollups.note(rows)
+        self._metrics.checkpoint_seconds.labels("rows").observe(time.perf_counter() - began)
+
+    def _hold(self) -> None:
+        self.holding = True
+        self._may_apply.clear()
+        self._metrics.holding.set(1)
+
+    def _release(self) -> None:
+        self.holding = False
+        self._may_apply.set()
+        self._metrics.holding.set(0)

@@ -1,0 +1,189 @@
+"""Checkpoints in Kafka: a fenced writer per partition, one transaction a checkpoint, and reading them back.
+
+The transactional id is bound to the input partition. Opening it makes the broker abort what a former owner
+left open and refuse whatever that tries later, so a partition has one writer however late a frozen process
+wakes up. A transaction holds outputs, checkpoint records and the input offset: all of them count or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, NotEnoughReplicasError, ProducerFenced
+
+from connectors.kafka.errors import TopicMissing, failure_reason
+from connectors.kafka.security import client_options
+from pipeline.errors import CheckpointFailed, KafkaUnavailable
+from schemas.settings import Kafka
+
+TRANSACTION_TIMEOUT_MS = 12_000
+"""The broker aborts a transaction left open for so long; until then readers of committed records wait."""
+_REQUEST_TIMEOUT_MS = 10_000
+_COMMIT_SECONDS = 30.0
+_MAX_RECORD_BYTES = 8 << 20
+_FETCH_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a transaction."""
+
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What loading found."""
+
+    latest: Mapping[bytes, bytes]
+    """The last committed value of each key; empty at the very first start."""
+    beginning: int
+    """Oldest offset that the input partition still has."""
+    end: int
+    """Offset after its newest record."""
+
+
+class CheckpointLog:
+    """The transactional writer of (group, input topic, partition)."""
+
+    def __init__(self, kafka: Kafka, *, group: str, topic: str, partition: int) -> None:
+        self.partition = partition
+        self.topic = topic
+        self._kafka = kafka
+        self._group = group
+        self._producer: AIOKafkaProducer | None = None
+
+    async def open(self) -> None:
+        """Fence former owners; what they left open is aborted. Raises KafkaUnavailable."""
+        producer = AIOKafkaProducer(
+            transactional_id=f"{self._group}-{self.topic}-{self.partition}",
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            # Brokers refuse for a moment what follows closely on the transaction before.
+            retry_backoff_ms=20,
+            max_request_size=_MAX_RECORD_BYTES,
+            max_batch_size=1 << 20,
+            linger_ms=0,
+            # Packed hashes hardly compress; the time is better spent elsewhere.
+            compression_type=None,
+            **client_options(self._kafka),
+        )
+        try:
+            await producer.start()
+        except (KafkaError, OSError) as error:
+            await producer.stop()
+            raise KafkaUnavailable(self._kafka.bootstrap_servers, failure_reason(error)) from error
+        self._producer = producer
+
+    async def commit(self, next_offset: int, records: Sequence[Record]) -> None:
+        """Commit the records and the offset together.
+
+        Raises CheckpointFailed: the caller's state no longer matches the log then and must be dropped.
+        """
+        producer = self._producer
+        if producer is None:
+            raise CheckpointFailed(self.topic, self.partition, "not open", fenced=False)
+        try:
+            await asyncio.wait_for(self._transaction(producer, next_offset, records), _COMMIT_SECONDS)
+        except (ProducerFenced, InvalidProducerEpoch) as error:
+            raise CheckpointFailed(self.topic, self.partition, failure_reason(error), fenced=True) from error
+        except asyncio.TimeoutError as error:
+            reason = f"no answer within {_COMMIT_SECONDS:.0f} s: brokers away, or too few replicas in sync"
+            raise CheckpointFailed(self.topic, self.partition, reason, fenced=False) from error
+        except (KafkaError, OSError, ValueError) as error:
+            raise CheckpointFailed(self.topic, self.partition, failure_reason(error), fenced=False) from error
+
+    async def _transaction(
+        self, producer: AIOKafkaProducer, next_offset: int, records: Sequence[Record]
+    ) -> None:
+        await producer.begin_transaction()
+        sent = [
+            await producer.send(record.topic, record.value, key=record.key, partition=record.partition)
+            for record in records
+        ]
+        await producer.send_offsets_to_transaction(
+            {TopicPartition(self.topic, self.partition): next_offset}, self._group
+        )
+        await asyncio.gather(*sent)
+        await producer.commit_transaction()
+
+    async def close(self) -> None:
+        """Disconnect; nothing may be in flight."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.stop()
+
+
+async def load(
+    kafka: Kafka, *, topic: str, checkpoints: str, partitions: Sequence[int]
+) -> AsyncIterator[tuple[int, Loaded]]:
+    """Yield what each partition's last checkpoint saved, one partition after the other.
+
+    Call it when the partitions' logs are open. Raises KafkaUnavailable, TopicMissing, CertificateUnreadable.
+    """
+    consumer = AIOKafkaConsumer(
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        request_timeout_ms=_REQUEST_TIMEOUT_MS,
+        **client_options(kafka),
+    )
+    try:
+        await consumer.start()
+        existing = await consumer.topics()
+        for needed in (checkpoints, topic):
+            if needed not in existing:
+                raise TopicMissing(needed)
+        saved = [TopicPartition(checkpoints, number) for number in partitions]
+        inputs = {number: TopicPartition(topic, number) for number in partitions}
+        begins = await consumer.beginning_offsets([*saved, *inputs.values()])
+        ends = await consumer.end_offsets([*saved, *inputs.values()])
+        for topic_partition in saved:
+            number = topic_partition.partition
+            latest = await _read(consumer, topic_partition, begins[topic_partition], ends[topic_partition])
+            yield number, Loaded(latest, begins[inputs[number]], ends[inputs[number]])
+    except (KafkaError, OSError) as error:
+        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
+    finally:
+        await consumer.stop()
+
+
+async def _read(
+    consumer: AIOKafkaConsumer, partition: TopicPartition, beginning: int, end: int
+) -> dict[bytes, bytes]:
+    """Return the last value of each key before `end`."""
+    latest: dict[bytes, bytes] = {}
+    if beginning >= end:
+        # Not even assigned: where one assignment follows another at once and then comes the end,
+        # stop may wait for ever: the fetcher of aiokafka, still leaving the first, loses its cancellation.
+        return latest
+    consumer.assign([partition])
+    consumer.seek(partition, beginning)
+    # The position passes the markers of transactions, which take offsets but are never delivered.
+    while await consumer.position(partition) < end:
+        batches = await consumer.getmany(partition, timeout_ms=500)
+        for record in batches.get(partition, ()):
+            latest[record.key] = record.value
+    return latest
+
+
+class _VerificationRetries(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return NotEnoughReplicasError not in (record.args or ())
+
+
+def without_verification_retries() -> None:
+    """Keep aiokafka from warning at every transaction.
+
+    Brokers that look up whether a partition is part of a transaction (KIP-890) answer its first records with
+    "not enough replicas" until they know, and aiokafka sends them again. If replicas are really missing the
+    commit runs out of time and says so.
+    """
+    logging.getLogger("aiokafka.producer.sender").addFilter(_VerificationRetries())

@@ -1,0 +1,54 @@
+"""How a worker ends: its exit codes, and the end in the middle of things."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import sys
+from typing import NoReturn
+
+import structlog
+
+from connectors.process.errors import OperatorError
+from pipeline.errors import CheckpointFailed, OffsetGap, Stalled
+
+_log = structlog.get_logger(__name__)
+
+
+class ExitCode(enum.IntEnum):
+    """How a worker ends; a supervisor restarts it on anything but OK."""
+
+    OK = 0
+    INTERNAL = 70
+    UNAVAILABLE = 69
+    """Kafka cannot be reached or lacks a topic."""
+    RESTART = 75
+    """The state in memory is void: fenced, a failed transaction, a gap, a stall. The next start continues."""
+
+
+def exit_code(error: BaseException) -> ExitCode:
+    """Return how the process ends because of `error`."""
+    if isinstance(error, (CheckpointFailed, OffsetGap, Stalled)):
+        return ExitCode.RESTART
+    if isinstance(error, OperatorError):
+        return ExitCode.UNAVAILABLE
+    return ExitCode.INTERNAL
+
+
+def fatal(error: BaseException) -> NoReturn:
+    """End the process at once because of `error`; nothing is unwound, so nothing more is written."""
+    code = exit_code(error)
+    if code is ExitCode.INTERNAL:
+        _log.critical("worker ends", exc_info=error)
+    else:
+        _log.critical("worker ends", reason=str(error))
+    leave(code)
+
+
+def leave(code: ExitCode) -> NoReturn:
+    """End the process at once, with the log written out."""
+    logging.shutdown()
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,208 @@
+"""A worker from start to stop: its agents run, are saved and watched, and are saved once more at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+import uvloop
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from connectors.kafka.errors import TopicMissing
+from connectors.kafka.security import client_options
+from connectors.process.errors import OperatorError
+from connectors.process.health_pages import HealthPages
+from pipeline.clickhouse.client import without_pandas
+from pipeline.clickhouse.rollups import Rollups
+from pipeline.clickhouse.writer import Tables
+from pipeline.errors import KafkaUnavailable, StoreUnavailable
+from pipeline.kafka import topics
+from pipeline.worker.agent import Agent
+from pipeline.worker.checkpoint_round import CheckpointRounds
+from pipeline.worker.checkpoints import without_verification_retries
+from pipeline.worker.exits import ExitCode, fatal, leave
+from pipeline.worker.roles import fleet_agent, replica_agent
+from pipeline.worker.telemetry import WorkerMetrics
+from pipeline.worker.warming import warm_up
+from pipeline.worker.watchdog import Standing, Watchdog
+from schemas.rows import ModelRow
+from schemas.settings import Settings, Worker
+
+_STOP_SECONDS = 5.0
+_GC_THRESHOLD = 50_000
+# Below these, Kafka and ClickHouse would see little else than checkpoints, and a slow round would look
+# like a stall.
+_MIN_CHECKPOINT_SECONDS = 0.05
+_MIN_ROLLUP_SECONDS = 1.0
+_MIN_STALL_SECONDS = 5.0
+_WATCH_SECONDS = 5.0
+_HOLD_CHECKPOINTS = 2.0
+_RETRY_SECONDS = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+def run(settings: Settings) -> None:
+    """Run the replica and the fleet agent until SIGTERM or SIGINT, then save and return.
+
+    Raises KafkaUnavailable, CertificateUnreadable, TopicMissing, TopicMismatch or PortUnavailable when it
+    cannot start. Whatever makes the state in memory void ends the process at once with an ExitCode, without
+    unwinding: nothing may be written then.
+    """
+    # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
+    uvloop.install()
+    without_pandas()
+    without_verification_retries()
+    asyncio.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    found = {topic.key: topic for topic in await topics.describe(settings)}
+    for topic in found.values():
+        if not topic.partitions:
+            raise TopicMissing(topic.name)
+    topics.check(list(found.values()))
+    warm_up(fleet_agent=settings.worker.agents != "replica")
+    # Records are structs without cycles: collecting them in small portions would only cost time.
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
+    metrics = WorkerMetrics()
+    tables = Tables(settings.clickhouse)
+    rollups = Rollups(settings.clickhouse, metrics)
+    agents = [
+        Agent(settings, role, _rounds(settings.worker, tables, rollups, metrics), metrics, fatal=fatal)
+        for role in (replica_agent(settings, shards=found["residency"].partitions), fleet_agent(settings))
+        if settings.worker.agents in ("both", role.name)
+    ]
+    pages = HealthPages(
+        settings.worker.metrics_host,
+        settings.worker.metrics_port,
+        setting="worker.metrics_port",
+        registry=metrics.registry,
+        # ClickHouse is left out: the backlog is safe in Kafka.
+        ready=lambda: all(agent.ready for agent in agents),
+        not_ready="waiting for partitions",
+    )
+    await pages.start()
+    stop = _stop_signal()
+    every = max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS)
+    rounds = [_watched(agent.checkpoint_every(every)) for agent in agents]
+    tasks = [
+        _watched(_write_models(settings, tables)),
+        _watched(rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS))),
+    ]
+    for agent in agents:
+        tasks += [
+            _watched(_watch_progress(settings, agent, metrics)),
+            _watched(_raise_crash(agent)),
+            # Returns when partitions are assigned, which may take long: a signal must not wait for that.
+            _watched(_start(agent, settings)),
+        ]
+    await stop.wait()
+    _log.info("stopping")
+    for task in tasks:
+        task.cancel()
+    try:
+        await asyncio.gather(*(agent.stop() for agent in agents))
+    except OperatorError as error:
+        fatal(error)
+    for task in rounds:
+        task.cancel()
+    with contextlib.suppress(StoreUnavailable, asyncio.TimeoutError):
+        await asyncio.wait_for(rollups.run_once(), _STOP_SECONDS)
+    try:
+        await asyncio.wait_for(asyncio.gather(*(agent.app.stop() for agent in agents)), _STOP_SECONDS)
+    except asyncio.TimeoutError:
+        # Its consumer thread would keep the process alive; everything is saved.
+        _log.warning("the consumer did not stop in time")
+        leave(ExitCode.OK)
+    await pages.stop()
+    tables.close()
+    _log.info("stopped")
+
+
+def _rounds(worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> CheckpointRounds:
+    hold_seconds = max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
+    return CheckpointRounds(tables, rollups, metrics, hold_seconds=hold_seconds)
+
+
+async def _write_models(settings: Settings, tables: Tables) -> None:
+    """Write what the settings say about models as soon as ClickHouse takes it."""
+    version = int(time.time() * 1000)
+    rows = [ModelRow(model.name, model.kv_bytes_per_token, version) for model in settings.models]
+    while rows:
+        try:
+            await tables.insert(rows)
+            return
+        except StoreUnavailable:
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task whose failure ends the process."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            fatal(error)
+
+    task = asyncio.create_task(work)
+    task.add_done_callback(ended)
+    return task
+
+
+async def _start(agent: Agent, settings: Settings) -> None:
+    try:
+        await agent.app.start()
+    except (KafkaError, OSError) as error:
+        raise KafkaUnavailable(settings.kafka.bootstrap_servers, str(error)) from error
+
+
+async def _raise_crash(agent: Agent) -> None:
+    """Raise what crashed a service of Faust, which would otherwise go on half alive."""
+    while not agent.app.crashed:  # noqa: ASYNC110 - Faust tells by a property only
+        await asyncio.sleep(0.5)
+    raise agent.app.crash_reason or RuntimeError("Faust stopped without a reason")
+
+
+async def _watch_progress(settings: Settings, agent: Agent, metrics: WorkerMetrics) -> None:
+    """Ask the broker, with a client of our own, how many records wait; end a worker that stands still."""
+    role = agent.role
+    stall_seconds = max(settings.worker.stall_seconds, _MIN_STALL_SECONDS)
+    watchdog = Watchdog(role.topic, stall_seconds)
+    every = min(_WATCH_SECONDS, stall_seconds / 4)
+    async with AIOKafkaConsumer(
+        isolation_level="read_committed" if role.committed else "read_uncommitted",
+        **client_options(settings.kafka),
+    ) as client:
+        while True:
+            await asyncio.sleep(every)
+            partitions = [TopicPartition(role.topic, number) for number in agent.owned]
+            try:
+                ends = await asyncio.wait_for(client.end_offsets(partitions), _WATCH_SECONDS)
+            except (KafkaError, OSError, asyncio.TimeoutError):
+                ends = {}
+            standings = {
+                partition.partition: Standing(await agent.reached(partition.partition), end)
+                for partition, end in ends.items()
+                if partition.partition in agent.owned
+            }
+            for number, standing in standings.items():
+                lag = max(0, standing.end - standing.next_offset)
+                metrics.lag.labels(role.name, str(number)).set(lag)
+            excused = agent.rebalancing or agent.holding
+            watchdog.observe(time.monotonic(), standings, excused=excused)

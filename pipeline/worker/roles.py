@@ -1,0 +1,56 @@
+"""The roles of a worker: the replica agent and the fleet agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from connectors.kafka.topics import topic_name
+from pipeline.fleet.state import FleetState
+from pipeline.kafka.decoding import decode_events, decode_residency
+from pipeline.residency.partition import Cut, PartitionState
+from pipeline.worker.checkpoints import Record
+from pipeline.worker.partition import Role
+from schemas.settings import Settings
+
+
+def replica_agent(settings: Settings, *, shards: int) -> Role:
+    """Return the agent that keeps residency per source; `shards` is the partition count of its output."""
+    residency = topic_name(settings.kafka, "residency")
+
+    def restore(partition: int, latest: Mapping[bytes, bytes]) -> PartitionState:
+        return PartitionState.restore(partition, settings.worker, shards=shards, latest=latest)
+
+    def outputs(cut: Cut) -> list[Record]:
+        return [Record(residency, shard, key, value) for shard, key, value in cut.residency]
+
+    return Role(
+        name="replica",
+        topic=topic_name(settings.kafka, "events"),
+        checkpoints=topic_name(settings.kafka, "checkpoints_replica"),
+        contiguous=True,
+        committed=False,
+        decode=decode_events,
+        restore=restore,
+        outputs=outputs,
+        troubles=PartitionState.troubles,
+    )
+
+
+def fleet_agent(settings: Settings) -> Role:
+    """Return the agent that follows who holds and who lost which block, per shard of the hash space."""
+
+    def restore(partition: int, latest: Mapping[bytes, bytes]) -> FleetState:
+        carry_seconds = settings.worker.idle_carry_seconds
+        return FleetState.restore(partition, settings.fleet, carry_seconds=carry_seconds, latest=latest)
+
+    return Role(
+        name="fleet",
+        topic=topic_name(settings.kafka, "residency"),
+        checkpoints=topic_name(settings.kafka, "checkpoints_fleet"),
+        # The markers of the replica agent's transactions take offsets.
+        contiguous=False,
+        committed=True,
+        decode=decode_residency,
+        restore=restore,
+        outputs=lambda cut: (),
+    )

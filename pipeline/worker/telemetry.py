@@ -1,0 +1,35 @@
+"""What a worker counts."""
+
+from __future__ import annotations
+
+from connectors.process.registry import Registry
+from schemas.metrics import Worker
+
+
+class WorkerMetrics:
+    """Every metric of a worker, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = Registry()
+        self.records = registry.counter(Worker.records)
+        self.skipped = registry.counter(Worker.skipped)
+        self.lost = registry.counter(Worker.lost)
+        self.next_offset = registry.gauge(Worker.next_offset)
+        self.lag = registry.gauge(Worker.lag)
+        self.sources = registry.gauge(Worker.sources)
+        self.troubled = registry.gauge(Worker.troubled)
+        self.partitions = registry.gauge(Worker.partitions)
+        self.rebalances = registry.counter(Worker.rebalances)
+        self.checkpoints = registry.counter(Worker.checkpoints)
+        self.checkpoint_seconds = registry.histogram(Worker.checkpoint_seconds)
+        self.checkpoint_timestamp = registry.gauge(Worker.checkpoint_timestamp)
+        self.holding = registry.gauge(Worker.holding)
+        self.rows = registry.counter(Worker.rows)
+        self.store_failures = registry.counter(Worker.store_failures)
+        self.rollup_periods = registry.counter(Worker.rollup_periods)
+        self.rollup_seconds = registry.histogram(Worker.rollup_seconds)
+
+    def given_up(self, agent: str, partition: int) -> None:
+        """Tell no more of the sources of a partition that another worker may own now."""
+        for gauge in (self.sources, self.troubled, self.lag):
+            gauge.remove_by_labels({"agent": agent, "partition": str(partition)})

@@ -1,0 +1,46 @@
+"""Compiles everything that the agents run per block, before the first record comes."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from pipeline.fleet.kernel.refills import no_refills, refills_of
+from pipeline.fleet.snapshot import MAX_SECONDS
+from pipeline.fleet.state import FleetState
+from pipeline.residency.partition import PartitionState
+from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
+from schemas.residency import ResidencyRecord
+from schemas.settings import Fleet, Worker
+
+_BLOCKS = 2048
+"""Enough to make every table grow."""
+
+
+def warm_up(*, fleet_agent: bool = True) -> None:
+    """Send blocks through the replica agent, and the fleet agent if it runs, and back from their checkpoints.
+
+    Takes seconds where nothing is compiled yet, and a fraction of one where numba has kept it.
+    """
+    hashes = np.arange(1, _BLOCKS + 1).astype(">u8").tobytes()
+    batches = [
+        Batch(None, 0.0, 0.0, [Opened(0, True)]),
+        Batch(0, 1.0, 1.0, [Stored(hashes, 16)]),
+        Batch(1, 2.0, 2.0, [Removed(hashes)]),
+        Batch(2, 3.0, 3.0, [Stored(hashes, 16)]),  # filled again, and held by both: a hot prefix
+        Batch(3, 30.0, 30.0, [Removed(hashes[: len(hashes) // 2])]),  # in a later window
+    ]
+    replica = PartitionState(0, Worker(), shards=1)
+    for offset, name in enumerate(("one", "other")):  # the fleet agent orders what comes from several
+        replica.apply(offset, EventsRecord(name, "", "", 0, 1, batches))
+    cut = replica.cut(30.0)
+    PartitionState.restore(0, Worker(), shards=1, latest=dict(cut.checkpoints))
+    if not fleet_agent:
+        return
+    fleet = FleetState(0, Fleet(), carry_seconds=0.0)
+    for _, _, value in cut.residency:
+        fleet.apply(0, msgspec.msgpack.decode(value, type=ResidencyRecord))
+    fleet.cut(30.0)
+    latest = dict(fleet.cut(30.0 + MAX_SECONDS).checkpoints)
+    FleetState.restore(0, Fleet(), carry_seconds=0.0, latest=latest)
+    refills_of(no_refills().rows[:1], 0)

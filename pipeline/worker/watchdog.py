@@ -1,0 +1,42 @@
+"""Notices a partition that has records waiting but makes no progress."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.errors import Stalled
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a partition stands at one moment."""
+
+    next_offset: int
+    """To be applied next."""
+    end: int
+    """After the newest record that can be read."""
+
+
+class Watchdog:
+    """Decides from observations; pure, the clock is given."""
+
+    def __init__(self, topic: str, stall_seconds: float) -> None:
+        self._topic = topic
+        self._stall_seconds = stall_seconds
+        self._seen: dict[int, tuple[int, float]] = {}
+
+    def observe(self, now: float, standings: Mapping[int, Standing], *, excused: bool) -> None:
+        """Look at all owned partitions at monotonic time `now`; raise Stalled.
+
+        `excused` says that standing still has a known cause that a restart would not cure.
+        """
+        for partition in self._seen.keys() - standings.keys():
+            del self._seen[partition]
+        for partition, standing in standings.items():
+            offset, since = self._seen.get(partition, (-1, now))
+            lag = standing.end - standing.next_offset
+            if excused or lag <= 0 or offset != standing.next_offset:
+                self._seen[partition] = (standing.next_offset, now)
+            elif now - since >= self._stall_seconds:
+                raise Stalled(self._topic, partition, lag, now - since)

@@ -1,0 +1,224 @@
+"""What kvlens tells Prometheus about itself: every metric of both processes.
+
+The registries of the processes, docs/metrics.md and the checks of other pages are made from this.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric, named as it is exposed; labels are bounded by configuration, never by traffic."""
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+    kind: ClassVar[str]
+    """Type in the exposition format."""
+
+
+class Counter(Metric, frozen=True):
+    """Grows from 0 while the process lives."""
+
+    kind: ClassVar[str] = "counter"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a name that the exposition format would change."""
+        if not self.name.endswith("_total"):
+            raise ValueError(f"counter {self.name} must end in _total")
+
+
+class Gauge(Metric, frozen=True):
+    """A value as of now."""
+
+    kind: ClassVar[str] = "gauge"
+
+
+class Histogram(Metric, frozen=True, kw_only=True):
+    """How often values fell into buckets."""
+
+    buckets: tuple[float, ...]
+    """Upper bounds, in the unit of the name."""
+
+    kind: ClassVar[str] = "histogram"
+
+
+class Connector:
+    """Metrics of `kvlens connect`."""
+
+    records = Counter("kvlens_connector_records_total", "Records acknowledged by Kafka.")
+    record_bytes = Counter(
+        "kvlens_connector_record_bytes_total", "Encoded size of the records acknowledged by Kafka."
+    )
+    publish_delays = Counter(
+        "kvlens_connector_publish_delays_total",
+        "Times a batch of records waited long for its acknowledgement.",
+    )
+    publish_failures = Counter(
+        "kvlens_connector_publish_failures_total", "Produce calls that failed; their records are sent again."
+    )
+    abandoned_records = Counter(
+        "kvlens_connector_abandoned_records_total", "Records given up when a stop ran out of time."
+    )
+    abandoned_messages = Counter(
+        "kvlens_connector_abandoned_messages_total", "Received messages given up when a stop ran out of time."
+    )
+    skipped_counters = Counter(
+        "kvlens_connector_skipped_counters_total", "Engine counters not published because Kafka is behind."
+    )
+    refused_endpoints = Counter("kvlens_connector_refused_endpoints_total", "Endpoints that ZMQ cannot use.")
+    refused_messages = Counter(
+        "kvlens_connector_refused_messages_total",
+        "Messages of engines that connected, but under a topic that makes no replica.",
+        ("reason",),
+    )
+    unusable_positions = Counter(
+        "kvlens_connector_unusable_positions_total",
+        "Stored positions that say nothing about the log as it is.",
+    )
+    inexact_positions = Counter(
+        "kvlens_connector_inexact_positions_total",
+        "Partitions not read to the end for the start positions.",
+    )
+    position_write_failures = Counter(
+        "kvlens_connector_position_write_failures_total", "Times positions could not be written."
+    )
+    contested_sources = Counter(
+        "kvlens_connector_contested_sources_total",
+        "Times another connector was seen to own a source of ours.",
+    )
+    sources_added = Counter("kvlens_connector_sources_added_total", "Sources that began to be read.")
+    sources_removed = Counter("kvlens_connector_sources_removed_total", "Sources that are no longer read.")
+    failed_additions = Counter(
+        "kvlens_connector_failed_additions_total",
+        "Times that sources could not be added; it is tried again.",
+    )
+    settings_failures = Counter(
+        "kvlens_connector_settings_failures_total",
+        "Settings files that were gone or wrong when read again.",
+    )
+    dns_failures = Counter(
+        "kvlens_connector_dns_failures_total",
+        "Resolutions of a configured name that failed or took too long.",
+    )
+    replica_clashes = Counter(
+        "kvlens_connector_replica_clashes_total", "Replicas left out because two origins claim them."
+    )
+    scrapes = Counter("kvlens_connector_scrapes_total", "Metrics pages of engines read.")
+    scrape_failures = Counter(
+        "kvlens_connector_scrape_failures_total", "Metrics pages of engines that could not be read."
+    )
+
+    unacknowledged_bytes = Gauge(
+        "kvlens_connector_unacknowledged_bytes", "Encoded records waiting for Kafka."
+    )
+    hand_over_bytes = Gauge("kvlens_connector_hand_over_bytes", "Received frames waiting to be decoded.")
+    backlog_bytes = Gauge(
+        "kvlens_connector_backlog_bytes", "Received batches waiting for what is missing before them."
+    )
+
+    batches = Counter("kvlens_connector_batches_total", "Batches taken.", ("replica",))
+    engine_events = Counter(
+        "kvlens_connector_engine_events_total",
+        "Events in the batches, as the engine counts them.",
+        ("replica",),
+    )
+    payload_bytes = Counter(
+        "kvlens_connector_payload_bytes_total", "Payload bytes of the batches.", ("replica",)
+    )
+    duplicate_batches = Counter(
+        "kvlens_connector_duplicate_batches_total", "Repeated batches dropped.", ("replica",)
+    )
+    lost_batches = Counter(
+        "kvlens_connector_lost_batches_total", "Sequence numbers that never came.", ("replica",)
+    )
+    gaps = Counter(
+        "kvlens_connector_gaps_total",
+        "Gaps in the sequence numbers that could not be filled.",
+        ("replica", "reason"),
+    )
+    replayed_batches = Counter(
+        "kvlens_connector_replayed_batches_total", "Batches that came by replay.", ("replica",)
+    )
+    replay_requests = Counter(
+        "kvlens_connector_replay_requests_total",
+        "Requests for a replay that are over, by how they ended.",
+        ("replica", "outcome"),
+    )
+    left_out_batches = Counter(
+        "kvlens_connector_left_out_batches_total",
+        "Batches received that could not be taken at that time.",
+        ("replica", "reason"),
+    )
+    restarts = Counter("kvlens_connector_restarts_total", "New lives of an engine.", ("replica",))
+    undecodable = Counter(
+        "kvlens_connector_undecodable_total",
+        "Events or frames skipped because they could not be understood.",
+        ("replica", "reason"),
+    )
+    sources = Gauge("kvlens_connector_sources", "Sources (ranks) that are read.", ("replica",))
+    source_connected = Gauge(
+        "kvlens_connector_source_connected",
+        "Sources (ranks) whose event stream is connected.",
+        ("replica",),
+    )
+    last_batch_timestamp = Gauge(
+        "kvlens_connector_last_batch_timestamp_seconds", "When the last batch was received.", ("replica",)
+    )
+
+
+class Worker:
+    """Metrics of `kvlens work`."""
+
+    records = Counter("kvlens_worker_records_total", "Records applied.", ("agent", "partition"))
+    skipped = Counter(
+        "kvlens_worker_records_skipped_total",
+        "Records not applied: undecodable, or repeated (delivered again and already applied).",
+        ("agent", "reason"),
+    )
+    lost = Counter(
+        "kvlens_worker_records_lost_total",
+        "Records that retention removed before they were read.",
+        ("agent",),
+    )
+    next_offset = Gauge("kvlens_worker_next_offset", "Offset applied next.", ("agent", "partition"))
+    lag = Gauge("kvlens_worker_lag_records", "Records waiting in the topic.", ("agent", "partition"))
+    sources = Gauge("kvlens_worker_sources", "Event streams in the state.", ("agent", "partition"))
+    troubled = Gauge(
+        "kvlens_worker_troubled_sources",
+        "Event streams in the state that are partial, degraded, disconnected or drifting.",
+        ("agent", "partition", "trouble"),
+    )
+    partitions = Gauge("kvlens_worker_partitions", "Partitions owned.", ("agent",))
+    rebalances = Counter("kvlens_worker_rebalances_total", "Assignments received.", ("agent",))
+    checkpoints = Counter("kvlens_worker_checkpoints_total", "Transactions committed.", ("agent",))
+    checkpoint_seconds = Histogram(
+        "kvlens_worker_checkpoint_seconds",
+        "Stages of a checkpoint: cut (blocks the loop), rows, transaction.",
+        ("stage",),
+        buckets=_SECONDS,
+    )
+    checkpoint_timestamp = Gauge(
+        "kvlens_worker_checkpoint_timestamp_seconds", "When the last checkpoint finished."
+    )
+    holding = Gauge("kvlens_worker_holding", "1 while nothing is applied because saving is slow.")
+    rows = Counter("kvlens_worker_rows_total", "Rows written.", ("table",))
+    store_failures = Counter(
+        "kvlens_worker_store_failures_total", "Failed calls to ClickHouse; each is repeated.", ("step",)
+    )
+    rollup_periods = Counter(
+        "kvlens_worker_rollup_periods_total", "Minutes and hours recomputed.", ("table",)
+    )
+    rollup_seconds = Histogram("kvlens_worker_rollup_seconds", "One rollup run.", buckets=_SECONDS)
+
+
+def metrics_of(process: type[Connector] | type[Worker]) -> list[Metric]:
+    """Return the metrics of a process, by name."""
+    metrics = [value for value in vars(process).values() if isinstance(value, Metric)]
+    return sorted(metrics, key=lambda metric: metric.name)

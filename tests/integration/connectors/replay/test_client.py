@@ -1,0 +1,212 @@
+"""Replays over real sockets: every layout and every way in which an answer goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import pytest
+import zmq
+
+from connectors.replay.client import TURN_MESSAGES, Replayer
+from connectors.replay.protocol import END_SEQUENCE, MALFORMED, parse_answer, request
+from pipeline.simulator.publisher import Publisher, PublisherSettings
+
+ANYWHERE = "tcp://127.0.0.1:0"
+TIMEOUT = 0.4
+Frames = list[bytes]
+
+
+@pytest.fixture
+def replayer() -> Iterator[Replayer]:
+    replayer = Replayer(timeout_seconds=TIMEOUT)
+    yield replayer
+    replayer.close()
+
+
+class Router:
+    """Answers one request at a time with what `answer` sends."""
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], answer: Callable[[Callable[[Frames], None]], None]
+    ) -> None:
+        self._socket = context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.SNDHWM, 0)
+        self._socket.bind(ANYWHERE)
+        self.endpoint = bytes(self._socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+        self._answer = answer
+        self.requests: list[Frames] = []
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while self._socket.poll(10_000):
+            identity, *frames = self._socket.recv_multipart()
+            self.requests.append(frames)
+            if frames == [b"stop"]:
+                break
+            self._answer(lambda answer, to=identity: self._socket.send_multipart([to, *answer]))  # type: ignore[misc]
+        self._socket.close(0)
+
+    def stop(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        with context.socket(zmq.DEALER) as dealer:
+            dealer.connect(self.endpoint)
+            dealer.send(b"stop")
+            self._thread.join(10)
+
+
+async def _replay(
+    replayer: Replayer, endpoint: str, first: int = 0, most: int | None = None
+) -> tuple[str, list[tuple[int, bytes]]]:
+    found: list[tuple[int, bytes]] = []
+
+    async def take(batches: list[tuple[int, bytes]]) -> bool:
+        found.extend(batches)
+        await asyncio.sleep(0)
+        return most is None or len(found) < most
+
+    connection = await asyncio.wait_for(replayer.connect(endpoint), 20)
+    if connection is None:
+        return "unreachable", []
+    outcome = await asyncio.wait_for(connection.replay(first, take), 20)
+    connection.close()
+    return outcome, found
+
+
+def _number(seq: int) -> bytes:
+    return seq.to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    ("frames", "meaning"),
+    [
+        ([b"", _number(5), b"payload"], (5, b"payload")),
+        ([b"", b"topic", _number(5), b"payload"], (5, b"payload")),
+        ([b"", END_SEQUENCE, b""], None),
+        ([b"", b"", END_SEQUENCE, b""], None),
+        ([b"", END_SEQUENCE, b"payload"], (2**64 - 1, b"payload")),
+        ([b""], MALFORMED),
+        ([], MALFORMED),
+        ([b"", b"short", b"payload"], MALFORMED),
+    ],
+)
+def test_frames_are_read_from_the_end(frames: Frames, meaning: tuple[int, bytes] | None) -> None:
+    assert parse_answer(frames) == meaning
+
+
+def test_request_has_an_empty_frame_before_the_number() -> None:
+    assert request(258) == [b"", b"\0\0\0\0\0\0\1\2"]
+
+
+@pytest.mark.parametrize("layout", [2, 3])
+async def test_answer_is_what_the_engine_published_from_there_on(
+    context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer, layout: Literal[2, 3]
+) -> None:
+    settings = PublisherSettings(ANYWHERE, ANYWHERE, topic="kv@pod", replay_frames=layout)
+    with Publisher(settings, context) as engine:
+        payloads = [b"%d" % seq * 100 for seq in range(5 * TURN_MESSAGES)]
+        for payload in payloads:
+            engine.publish(payload)
+        assert engine.replay_endpoint is not None
+        assert await _replay(replayer, engine.replay_endpoint) == ("end", list(enumerate(payloads)))
+        assert await _replay(replayer, engine.replay_endpoint, 1000) == (
+            "end",
+            list(enumerate(payloads))[1000:],
+        )
+        assert await _replay(replayer, engine.replay_endpoint, 9_999) == ("end", [])
+
+
+async def test_answer_without_an_end_is_over_after_the_timeout(
+    context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer
+) -> None:
+    settings = PublisherSettings(ANYWHERE, ANYWHERE, replay_end=False)
+    with Publisher(settings, context) as engine:
+        for seq in range(10):
+            engine.publish(b"%d" % seq)
+        assert engine.replay_endpoint is not None
+        began = time.monotonic()
+        outcome, found = await _replay(replayer, engine.replay_endpoint)
+    assert (outcome, [seq for seq, _ in found]) == ("timeout", list(range(10)))
+    assert TIMEOUT <= time.monotonic() - began < TIMEOUT + 2
+
+
+async def test_slow_answer_is_waited_for_as_long_as_it_comes(
+    context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer
+) -> None:
+    def slowly(send: Callable[[Frames], None]) -> None:
+        for seq in range(6):
+            time.sleep(TIMEOUT / 2)
+            send([b"", _number(seq), b"x"])
+        send([b"", END_SEQUENCE, b""])
+
+    router = Router(context, slowly)
+    outcome, found = await _replay(replayer, router.endpoint)
+    router.stop(context)
+    assert (outcome, [seq for seq, _ in found]) == ("end", list(range(6)))
+
+
+async def test_engine_that_trickles_for_ever_is_left(
+    context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.replay.client.WAITS", 2)
+
+    def for_ever(send: Callable[[Frames], None]) -> None:
+        for seq in range(20):
+            time.sleep(TIMEOUT / 2)
+            send([b"", _number(seq), b"x"])
+
+    router = Router(context, for_ever)
+    outcome, found = await _replay(replayer, router.endpoint)
+    router.stop(context)
+    assert outcome == "timeout"
+    assert [seq for seq, _ in found] == list(range(len(found)))
+    assert 2 <= len(found) <= 8
+
+
+async def test_engine_that_never_answers(context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer) -> None:
+    router = Router(context, lambda send: None)
+    assert await _replay(replayer, router.endpoint) == ("timeout", [])
+    router.stop(context)
+    assert router.requests[0] == [b"", _number(0)]
+
+
+async def test_nobody_there_is_unreachable(replayer: Replayer) -> None:
+    assert await _replay(replayer, "tcp://127.0.0.1:1") == ("unreachable", [])
+    assert await _replay(replayer, "no endpoint") == ("unreachable", [])
+
+
+async def test_answer_that_is_no_longer_wanted_is_left(
+    context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer
+) -> None:
+    settings = PublisherSettings(ANYWHERE, ANYWHERE)
+    with Publisher(settings, context) as engine:
+        for _ in range(20 * TURN_MESSAGES):
+            engine.publish(b"x")
+        assert engine.replay_endpoint is not None
+        outcome, found = await _replay(replayer, engine.replay_endpoint, most=10)
+    assert outcome == "enough"
+    # What was there when the last of those that were wanted came, a turn at most; not the rest.
+    assert len(found) < 10 + TURN_MESSAGES
+
+
+async def test_late_answer_is_not_taken_for_that_of_a_later_request(
+    context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer
+) -> None:
+    first = True
+
+    def late(send: Callable[[Frames], None]) -> None:
+        nonlocal first
+        if first:
+            first = False
+            time.sleep(TIMEOUT * 1.5)
+            send([b"", _number(0), b"old"])
+        send([b"", _number(1), b"new"])
+        send([b"", END_SEQUENCE, b""])
+
+    router = Router(context, late)
+    assert await _replay(replayer, router.endpoint) == ("timeout", [])
+    assert await _replay(replayer, router.endpoint) == ("end", [(1, b"new")])
+    router.stop(context)

@@ -1,0 +1,74 @@
+"""`kvlens simulate` as a process."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.commands.simulate import simulate
+from tests.support.checkout import TRACES
+
+SLICE = TRACES / "mooncake_conversation_1500.jsonl.gz"
+COMMAND = [sys.executable, "-c", "from pipeline.cli.commands.simulate import simulate; simulate()"]
+
+
+def test_it_says_when_it_is_ready_and_stops_on_a_signal_with_its_truth(tmp_path: Path) -> None:
+    port = random.randrange(20_000, 32_000, 400)
+    options = ["--replicas", "2", "--base-port", str(port), "--metrics-port", "0", "--rate", "30"]
+    files = ["--truth-dir", str(tmp_path / "truth"), "--write-config", str(tmp_path / "kvlens.toml")]
+    process = subprocess.Popen([*COMMAND, *options, *files], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        word, endpoints = process.stdout.readline().split(" ", 1)
+        assert word == "ready"
+        assert json.loads(endpoints) == [f"tcp://127.0.0.1:{port + n}" for n in range(2)]
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.5)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=10)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    batches = [
+        json.loads(path.read_text())["lives"][0]["last_seq"] + 1
+        for path in sorted((tmp_path / "truth").glob("sim-*-dp0.truth.json"))
+    ]
+    assert len(batches) == 2
+    assert output == f"stopped: {sum(batches)} batches from 2 sources\n"
+    assert (tmp_path / "kvlens.toml").read_text().count("[[replicas]]") == 2
+
+
+def test_a_trace_prints_its_hit_rates_and_ends(tmp_path: Path) -> None:
+    options = ["--trace", str(SLICE), "--replicas", "4", "--base-port", "0", "--metrics-port", "-1"]
+    process = subprocess.run(
+        [*COMMAND, *options, "--truth-dir", str(tmp_path)], capture_output=True, text=True, timeout=30
+    )
+    assert process.returncode == 0, process.stderr
+    truth = json.loads((tmp_path / "trace.truth.json").read_text())
+    assert process.stdout.splitlines()[-1] == (
+        f"played: 1500 requests, hits {truth['block_hit_rate']:.2%} of blocks, "
+        f"{truth['token_hit_rate']:.2%} of tokens"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--base-port", "0", "--dp-ranks", "2"], "consecutive ports"),
+        (["--base-port", "0", "--metrics-port", "-1", "--wait-subscribers", "0.05"], "had a subscriber"),
+        (["--trace", str(SLICE), "--budget", "5", "--base-port", "0"], "blocks wanted, 5 free"),
+        (["--era", "vllm-0.1"], "'vllm-0.1' is not one of"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(options: list[str], message: str) -> None:
+    answer = CliRunner().invoke(simulate, options)
+    assert answer.exit_code != 0
+    assert message in answer.output.splitlines()[-1]

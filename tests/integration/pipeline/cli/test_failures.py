@@ -1,0 +1,191 @@
+"""Expected failures: one line on stderr that says what to do, and the exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.local.directory import DataDirectory
+from tests.support.checkout import ROOT
+from tests.support.processes import kvlens
+
+
+@pytest.fixture
+def closed_port():
+    """A port on which nothing listens: bound, so that nobody else takes it."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+NO_ENGINE = (
+    "kvlens: settings: no engine to read; add [[replicas]], [[discovery.dns]] or [[discovery.bind]], "
+    "or set KVLENS_REPLICAS"
+)
+ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:5557"}]'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["frobnicate"], 2, "kvlens: No such command 'frobnicate'. (see `kvlens --help`)"),
+        (["connect", "--frob"], 2, "kvlens: No such option: --frob (see `kvlens connect --help`)"),
+        (
+            ["config", "show", "--config", "gone.toml"],
+            2,
+            "kvlens: gone.toml: cannot read it: No such file or directory",
+        ),
+        (["connect"], 2, NO_ENGINE),
+        (["up"], 2, NO_ENGINE),
+        (["demo", "--json"], 2, "kvlens: --json needs --seconds (see `kvlens demo --help`)"),
+        (["analyze", "gone"], 1, "kvlens: gone: No such file or directory"),
+        (["play", "gone"], 1, "kvlens: gone: No such file or directory"),
+        (["analyze", "text"], 1, "kvlens: text: not a kvlens recording"),
+        (
+            ["play", "text", "--speed", "fast"],
+            2,
+            "kvlens: Invalid value for --speed: expected a number above 0, or max (see `kvlens play --help`)",
+        ),
+        (
+            ["record", "text", "--endpoint", "tcp://127.0.0.1:5557"],
+            1,
+            "kvlens: text exists; a recording is never overwritten, choose another name",
+        ),
+        (
+            ["record", "new"],
+            2,
+            "kvlens: no engine to record; give --endpoint, or a --config with [[replicas]] "
+            "(see `kvlens record --help`)",
+        ),
+    ],
+)
+def test_mistakes_cost_one_line(tmp_path: Path, arguments: list[str], code: int, line: str):
+    (tmp_path / "text").write_text("hello")
+    assert kvlens(*arguments, cwd=tmp_path) == (code, "", line + "\n")
+
+
+def test_the_file_of_the_working_directory_is_read_and_one_named_by_the_environment(tmp_path: Path):
+    (tmp_path / "kvlens.toml").write_text('[kafka]\ngroup = "here"\n')
+    (tmp_path / "other.toml").write_text('[kafka]\ngroup = "there"\nsasl_password = "hidden-word"\n')
+    code, output, _ = kvlens("config", "show", cwd=tmp_path)
+    assert code == 0
+    assert 'group = "here"  # kvlens.toml\n' in output
+    code, output, _ = kvlens("config", "show", cwd=tmp_path, KVLENS_CONFIG="other.toml")
+    assert 'group = "there"  # other.toml\n' in output
+    assert "hidden-word" not in output
+
+
+def test_an_unreachable_broker_and_store_are_named(tmp_path: Path, closed_port: int):
+    environment = {
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{closed_port}",
+        "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{closed_port}",
+    }
+    for command in (["topics", "list"], ["topics", "apply"], ["work"]):
+        code, _, errors = kvlens(*command, cwd=tmp_path, **environment)
+        assert code == 1
+        assert [line for line in errors.splitlines() if line.startswith("kvlens: ")] == errors.splitlines()[
+            -1:
+        ]
+        assert errors.splitlines()[-1].startswith(
+            f"kvlens: Kafka at 127.0.0.1:{closed_port} cannot be used: "
+        )
+        assert "Traceback" not in errors
+    code, _, errors = kvlens("migrate", cwd=tmp_path, **environment)
+    assert (code, errors.count("\n")) == (1, 1)
+    assert errors.startswith(f"kvlens: ClickHouse at http://127.0.0.1:{closed_port} cannot be used: ")
+
+
+def test_a_port_in_use_is_named(tmp_path: Path):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        endpoint = f"tcp://127.0.0.1:{holder.getsockname()[1]}"
+        capture = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
+        code, _, errors = kvlens("play", str(capture), "--endpoint", endpoint, cwd=tmp_path)
+    assert (code, errors) == (1, f"kvlens: cannot listen on {endpoint}: Address already in use\n")
+
+
+def test_a_directory_in_use_is_named_with_its_owner(tmp_path: Path):
+    with DataDirectory(tmp_path / "data") as directory:
+        for command in (["demo"], ["up"]):
+            code, _, errors = kvlens(
+                *command,
+                "--data-dir",
+                "data",
+                cwd=tmp_path,
+                **({"KVLENS_REPLICAS": ENGINE} if command == ["up"] else {}),
+            )
+            assert code == 1
+            assert errors == (
+                f"kvlens: directory {directory.path} is in use by process {os.getpid()}; "
+                "stop it or choose another --data-dir\n"
+            )
+
+
+@pytest.mark.parametrize(("signal_number", "code"), [(2, 130), (15, 143)])
+def test_signals_end_a_command_without_a_traceback(tmp_path: Path, signal_number: int, code: int):
+    with subprocess.Popen(
+        # Reads a pipe that nobody writes.
+        [sys.executable, "-m", "pipeline.cli.main", "analyze", "/dev/stdin"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Tests that were started in the background of a shell ignore it, and what they start does, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        time.sleep(3.0)
+        process.send_signal(signal_number)
+        assert process.wait(10) == code
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == b""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["connect"], ["work"], ["topics", "list"], ["topics", "apply"], ["up"]]
+)
+def test_a_certificate_that_is_missing_is_named(tmp_path: Path, closed_port: int, arguments: list[str]):
+    code, _, errors = kvlens(*arguments, cwd=tmp_path, **without_certificate(tmp_path, closed_port))
+    assert code == 1
+    assert_named_once(errors, tmp_path)
+
+
+def test_verify_names_a_certificate_that_is_missing(tmp_path: Path, closed_port: int, store: EmbeddedStore):
+    environment = without_certificate(tmp_path, closed_port) | {"KVLENS_CLICKHOUSE__URL": store.url}
+    code, _, errors = kvlens("verify", cwd=tmp_path, **environment)
+    assert code == 2
+    assert_named_once(errors, tmp_path)
+
+
+def assert_named_once(errors: str, directory: Path) -> None:
+    line = f"kvlens: cannot use {directory}/ca.pem of kafka.ssl_cafile: No such file or directory"
+    assert [told for told in errors.splitlines() if told.startswith("kvlens: ")] == [line]
+    assert errors.splitlines()[-1] == line
+    assert "Traceback" not in errors
+
+
+def test_the_doctor_names_a_certificate_that_is_missing_and_looks_at_the_rest(
+    tmp_path: Path, closed_port: int
+):
+    code, output, errors = kvlens("doctor", cwd=tmp_path, **without_certificate(tmp_path, closed_port))
+    assert (code, errors) == (1, "")
+    assert f"cannot use {tmp_path}/ca.pem of kafka.ssl_cafile: No such file or directory" in output
+    assert "ClickHouse" in output
+
+
+def without_certificate(directory: Path, port: int) -> dict[str, str]:
+    return {
+        "KVLENS_REPLICAS": ENGINE,
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{port}",
+        "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{port}",
+        "KVLENS_KAFKA__SECURITY_PROTOCOL": "SSL",
+        "KVLENS_KAFKA__SSL_CAFILE": f"{directory}/ca.pem",
+    }

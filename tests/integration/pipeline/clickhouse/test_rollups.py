@@ -1,0 +1,214 @@
+"""Rollups equal a recount of the ten-second rows, whatever came late, twice or out of order."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from clickhouse_connect.driver.client import Client
+
+from pipeline.clickhouse import migrations
+from pipeline.clickhouse.rollups import Rollups, minutes_of, slices
+from pipeline.clickhouse.writer import Tables
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.rows import (
+    CapacityCurveRow,
+    FillsRow,
+    FlowRow,
+    OccupancyRow,
+    RedundancyRow,
+    Row,
+    StreamHealthRow,
+)
+from schemas.settings import ClickHouse, Settings
+from schemas.trust import TRUST_ORDER, Trust, worst
+
+NOW = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
+
+
+def random_rows(rng: random.Random, version: int, windows: Iterable[int]) -> list[Row]:
+    rows: list[Row] = []
+    for number in windows:
+        window = NOW + timedelta(seconds=10 * number)
+        for replica in ("a", "b"):
+            trust = rng.choice(TRUST_ORDER)
+            since = window - timedelta(seconds=rng.randint(0, 99))
+            blocks = rng.randint(0, 1000)
+            rows += [
+                OccupancyRow(
+                    window, "m", replica, 0, "gpu", 0, 16, blocks + 1, blocks, blocks * 16, 0, 2000, False,
+                    trust, since, version,
+                ),
+                FlowRow(
+                    window, "m", replica, 0, "gpu", 0, *[rng.randint(0, 50) for _ in range(10)],
+                    [rng.randint(0, 9) for _ in range(rng.randint(0, 12))], trust, since, version,
+                ),
+                *fleet_rows(rng, window, replica, trust, version),
+                StreamHealthRow(
+                    window, "m", replica, 0, *[rng.randint(0, 5) for _ in range(8)], 7, number,
+                    window, True, rng.random(), 0, None, trust, since, version,
+                ),
+            ]  # fmt: skip
+    return rows
+
+
+def fleet_rows(
+    rng: random.Random, window: datetime, replica: str, trust: Trust, version: int
+) -> Iterator[Row]:
+    # Shard 1 is sometimes silent: then its last redundancy of the minute counts.
+    for shard in range(1 + rng.randint(0, 1)):
+        yield FillsRow(
+            window, "d", "m", replica, 0, 0, shard, *[rng.randint(0, 50) for _ in range(20)],
+            [rng.randint(0, 9) for _ in range(rng.randint(0, 12))], 1, trust, version,
+        )  # fmt: skip
+        yield RedundancyRow(
+            window, "d", "m", replica, 0, shard, *[rng.randint(0, 50) for _ in range(7)], 1, trust, version
+        )
+        yield CapacityCurveRow(
+            window, "d", "m", replica, 0, 0, shard,
+            [rng.randint(0, 9) for _ in range(rng.randint(0, 12))], 1, trust, version,
+        )  # fmt: skip
+
+
+def recounted_fleet(rows: Iterable[Any], period: timedelta) -> dict[str, dict[Any, tuple[Any, ...]]]:
+    """Likewise for the tables whose shards are added up."""
+    newest: dict[Any, Any] = {}
+    for row in (row for row in rows if hasattr(row, "shard")):
+        name = getattr(row, "replica", None) or row.medium
+        key = (type(row).__name__, row.window, name, row.shard)
+        if key not in newest or row.version >= newest[key].version:
+            newest[key] = row
+    groups: defaultdict[Any, list[Any]] = defaultdict(list)
+    seconds = int(period.total_seconds())
+    for (kind, window, name, _), row in sorted(newest.items(), key=lambda item: item[0]):
+        start = datetime.fromtimestamp(window.timestamp() // seconds * seconds, timezone.utc)
+        groups[kind, start.replace(tzinfo=None), name].append(row)
+    found: dict[str, dict[Any, tuple[Any, ...]]] = {
+        "FillsRow": {},
+        "RedundancyRow": {},
+        "CapacityCurveRow": {},
+    }
+    for (kind, start, name), of_period in groups.items():
+        tail = (worst(*(row.trust for row in of_period)), len(of_period))
+        if kind == "FillsRow":
+            figures: tuple[Any, ...] = (
+                sum(row.filled_blocks for row in of_period),
+                sum(row.reannounced_tokens for row in of_period),
+                added_up([row.regret_hist for row in of_period]),
+            )
+        elif kind == "CapacityCurveRow":
+            figures = (added_up([row.needed_hist for row in of_period]),)
+        else:
+            last = {row.shard: row for row in of_period}.values()
+            figures = (sum(row.owners_1 for row in last), sum(row.physical_tokens for row in last))
+        found[kind][start, name] = (*figures, *tail)
+    return found
+
+
+def added_up(histograms: list[list[int]]) -> list[int]:
+    length = max(map(len, histograms))
+    return [sum(each[at] for each in histograms if at < len(each)) for at in range(length)]
+
+
+def recounted(rows: Iterable[Any], period: timedelta) -> dict[str, dict[Any, tuple[Any, ...]]]:
+    """What a period's row must say, from the newest version of each ten-second row."""
+    newest: dict[Any, Any] = {}
+    for row in rows:
+        if hasattr(row, "shard"):
+            continue
+        key = (type(row).__name__, row.window, row.replica)
+        if key not in newest or row.version >= newest[key].version:
+            newest[key] = row
+    groups: defaultdict[Any, list[Any]] = defaultdict(list)
+    seconds = int(period.total_seconds())
+    for (kind, window, replica), row in sorted(newest.items()):
+        start = datetime.fromtimestamp(window.timestamp() // seconds * seconds, timezone.utc)
+        groups[kind, start.replace(tzinfo=None), replica].append(row)
+    found: dict[str, dict[Any, tuple[Any, ...]]] = {"OccupancyRow": {}, "FlowRow": {}, "StreamHealthRow": {}}
+    for (kind, start, replica), of_period in groups.items():
+        last = of_period[-1]
+        trust = worst(*(row.trust for row in of_period))
+        tail = (trust, len(of_period))
+        if kind == "OccupancyRow":
+            figures = (last.entries, last.blocks, max(row.blocks for row in of_period))
+        elif kind == "FlowRow":
+            length = max(len(row.lifetime_hist) for row in of_period)
+            histogram = [
+                sum(row.lifetime_hist[at] for row in of_period if at < len(row.lifetime_hist))
+                for at in range(length)
+            ]
+            figures = (
+                sum(row.stored_blocks for row in of_period),
+                sum(row.evicted_tokens for row in of_period),
+                histogram,
+            )
+        else:
+            figures = (
+                sum(row.batches for row in of_period),
+                last.last_seq,
+                max(row.lag_seconds for row in of_period),
+            )
+        found[kind][start, replica] = (*figures, *tail)
+    return found
+
+
+FIGURES = {
+    "OccupancyRow": ("occupancy", "entries, blocks, blocks_max"),
+    "FlowRow": ("flow", "stored_blocks, evicted_tokens, lifetime_hist"),
+    "StreamHealthRow": ("stream_health", "batches, last_seq, lag_seconds"),
+    "FillsRow": ("fills", "filled_blocks, reannounced_tokens, regret_hist"),
+    "RedundancyRow": ("redundancy", "owners_1, physical_tokens"),
+    "CapacityCurveRow": ("capacity_curve", "needed_hist"),
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_rollups_equal_a_recount(
+    seed: int, store: EmbeddedStore, store_client: Client, database: str
+) -> None:
+    rng = random.Random(seed)
+    settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
+    migrations.apply(settings)
+    tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
+    written: list[Row] = []
+    # An hour and a half; then some of it again with higher and lower versions, and late windows.
+    portions = [
+        random_rows(rng, 10, range(300)),
+        random_rows(rng, 10, range(300, 540)),
+        random_rows(rng, 20, rng.sample(range(540), 40)),
+        random_rows(rng, 5, rng.sample(range(540), 40)),
+        random_rows(rng, 1, range(-30, 0)),
+    ]
+    for portion in [*portions, portions[0]]:
+        rng.shuffle(portion)
+        await tables.insert(portion)
+        rollups.note(portion)
+        await rollups.run_once()
+        written += portion
+    tables.close()
+    for per, period in (("1m", timedelta(minutes=1)), ("1h", timedelta(hours=1))):
+        expected = {**recounted(written, period), **recounted_fleet(written, period)}
+        for kind, (family, figures) in FIGURES.items():
+            name = "medium" if family == "redundancy" else "replica"
+            query = f"SELECT window, {name}, {figures}, trust, windows FROM {database}.{family}_{per} FINAL"
+            rows = store_client.query(query).result_rows
+            assert {row[:2]: row[2:] for row in rows} == expected[kind], (per, kind)
+
+
+def test_due_are_the_minutes_of_rolled_up_rows() -> None:
+    rows = random_rows(random.Random(0), 1, [0, 5, 6])
+    assert minutes_of(rows) == {family: {NOW, NOW + timedelta(minutes=1)} for family, _ in FIGURES.values()}
+
+
+def test_slices_keep_a_statement_within_its_span() -> None:
+    minutes = [NOW + timedelta(minutes=number) for number in (130, 1, 59, 60)]
+    assert slices(minutes, timedelta(hours=1)) == [
+        [NOW + timedelta(minutes=1), NOW + timedelta(minutes=59)],
+        [NOW + timedelta(minutes=60)],
+        [NOW + timedelta(minutes=130)],
+    ]

@@ -1,0 +1,256 @@
+"""Every panel and alert runs on the real engine, on empty tables and on rows, and says what the rows say."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline.dashboards.alerts import ALERTS
+from pipeline.dashboards.boards import BOARDS
+from pipeline.dashboards.layout import arranged
+from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
+from pipeline.dashboards.queries import TOP
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from schemas.rows import CapacityCurveRow, EngineCountersRow
+from tests.support.inputs.board_rows import (
+    HOUR,
+    RunSql,
+    migrated,
+    runner,
+    window_rows,
+    write_rows,
+)
+
+PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
+ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
+RUNBOOK = Path("docs/alerts.md")
+RANGES = {
+    "ten seconds": (HOUR, HOUR + timedelta(minutes=59, seconds=59)),
+    "minutes": (HOUR - timedelta(hours=8), HOUR + timedelta(hours=1)),
+    "hours": (HOUR - timedelta(days=3), HOUR + timedelta(hours=1)),
+}
+
+
+def check_shape(panel: Panel, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """What each kind of picture needs to be drawn."""
+    if panel.kind == "stat":
+        assert len(rows) == 1
+        assert all(value is None or isinstance(value, int | float) for value in rows[0])
+    elif panel.kind == "bar":
+        assert all(isinstance(row[0], str) for row in rows)
+        assert all(value is None or isinstance(value, int | float) for row in rows for value in row[1:])
+    elif panel.kind != "table" and rows:
+        assert names[0] == "time"
+        assert all(isinstance(row[0], datetime) for row in rows)
+        assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+        if panel.kind == "heatmap":
+            assert names[1:] == ("bucket", "value")
+        if panel.kind == "state_timeline":
+            assert names[2:] == ("state",)
+            assert all(isinstance(row[2], str) for row in rows)
+        else:
+            labels = [isinstance(value, str) for value in rows[0][1:]]
+            assert labels == [True, False] or not any(labels)
+
+
+@pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS)
+def test_a_panel_runs_on_empty_tables(panel: Panel, empty: RunSql) -> None:
+    result = empty(panel.id, panel.sql)
+    check_shape(panel, result.column_names, result.result_rows)
+    if panel.kind != "stat":
+        assert result.result_rows == []
+
+
+def test_panels_run_on_rows_of_every_range(filled: RunSql) -> None:
+    silent = set()
+    for start, end in RANGES.values():
+        for panel in PANELS.values():
+            result = filled(panel.id, panel.sql, **{"from": start, "to": end})
+            check_shape(panel, result.column_names, result.result_rows)
+            if not result.result_rows:
+                silent.add(panel.id)
+    assert silent == set()
+
+
+def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
+    def rows(panel: str, **chosen: Any) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = filled(panel, PANELS[panel].sql, **chosen).result_rows
+        return found
+
+    assert rows("fleet-sources") == [(1, 0, 1)]
+    assert rows("fleet-gpu-full") == [(0.5,)]
+    assert {row[1:] for row in rows("fleet-occupancy")} == {("cpu", 320.0), ("gpu", 1280.0)}
+    assert {row[1:] for row in rows("replica-occupancy", replica=["b"])} == {("cpu", 160.0), ("gpu", 640.0)}
+    assert rows("replica-occupancy", replica=["nobody"]) == []
+    assert {row[1:] for row in rows("fleet-fills")} == {(12.0, 0.0, 4.0, 2.0, 0.0, 2.0, 0.0)}
+    assert rows("fleet-hit-rates") == [
+        ("m", 0.9, pytest.approx(0.93, abs=1e-3), pytest.approx(0.99, abs=1e-3))
+    ]
+    assert rows("fleet-hot-prefixes") == [
+        ("m", f"{0xABC:016x}", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 3, 40, "complete")
+    ]
+    assert rows("model-replicas") == [(name, 21600, 0, 7200, 3600, 0, 3600, 0) for name in ("a", "b")]
+    assert rows("model-capacity-gain") == [(16, 0, 14400, 20.0)]
+    assert {row[1:] for row in rows("replica-gpu-blocks")} == {(100.0, 80.0, 200.0)}
+    assert {row[1:] for row in rows("model-fullness")} == {("a", 0.5), ("b", 0.5)}
+    assert {row[1:] for row in rows("model-lifetimes") if row[2]} == {(2**-8, 48.0), (2**-7, 72.0)}
+    assert {row[1:] for row in rows("model-regret") if row[2]} == {(2**-7, 24.0)}
+    assert sum(row[3] for row in rows("health-missing")) == 1
+    assert {row[1:] for row in rows("health-timeline")} == {("b/0", "complete"), ("b/0", "degraded")}
+    assert [row[1] for row in rows("health-streams")] == ["b"]
+    assert rows("health-hashes") == [("m", "b", 0, "d", 2, 0, 1)]
+    assert rows("health-hashes", replica=["a"]) == []
+    lost = filled("restarts", ANNOTATIONS["restarts"].sql).result_rows
+    assert sorted(text for _, text in lost) == ["a/0, b/0 lost 60 blocks", "a/0, b/0 restarted"]
+
+
+def test_what_has_no_place_of_its_own_is_in_others(filled: RunSql) -> None:
+    causes = (21600, 0, 7200, 3600, 0, 3600, 0)
+    for panel, one in (("model-replicas", ("a", *causes)), ("model-fullness", ("a", 0.5))):
+        whole = filled(panel, PANELS[panel].sql).result_rows
+        narrow = PANELS[panel].sql.replace(f"LIMIT {TOP}", "LIMIT 1")
+        named = filled(panel, narrow).result_rows
+        shift = len(whole[0]) - len(one)
+        assert {row[shift:] for row in named} == {one, ("others", *one[1:])}
+        assert len(named) == len(whole)
+
+
+def test_a_large_fleet_is_shown_from_coarser_tables(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    run = runner(store, settings)
+
+    def seconds(hours: float) -> int:
+        start = HOUR - timedelta(hours=hours)
+        sql = "SELECT seconds FROM finest(from = {from:DateTime}, to = {to:DateTime})"
+        chosen: int = run("finest", sql, **{"from": start, "to": HOUR}).result_rows[0][0]
+        return chosen
+
+    ranges = (0.1, 0.25, 2, 3, 6, 24, 25)
+    assert [seconds(hours) for hours in ranges] == [10, 10, 10, 60, 60, 60, 3600]
+    run(
+        "sources",
+        "INSERT INTO sources (model, replica, opened_at, trust) SELECT 'm', toString(number),"
+        " toDateTime64('2020-01-01 00:00:00', 3, 'UTC'), 'complete' FROM numbers(2000)",
+    )
+    assert [seconds(hours) for hours in ranges] == [60, 60, 60, 60, 3600, 3600, 3600]
+
+
+def test_hot_prefixes_are_the_same_in_every_range(filled: RunSql) -> None:
+    sql = PANELS["fleet-hot-prefixes"].sql
+    for name, (start, end) in RANGES.items():
+        assert filled("x", sql, **{"from": start, "to": end}).result_rows == [
+            ("m", f"{0xABC:016x}", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 3, 40, "complete")
+        ], name
+
+
+def test_hits_are_those_of_all_scrapes_though_nothing_was_merged_yet(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    run = runner(store, settings)
+    for per in ("minute", "hour"):
+        run("merges", f"SYSTEM STOP MERGES engine_counters_by_{per}")
+    for number in range(6):
+        at = HOUR + timedelta(seconds=10 * number)
+        queries, hits = 1000 * number, 900 * number
+        write_rows(settings, [EngineCountersRow(at, "m", "a", 0, queries, hits, None, None, 100, 16, 0.5, 1)])
+    sql = "SELECT sum(queried), sum(hit) FROM engine_hits_series(from = {from:DateTime}, to = {to:DateTime})"
+    for name, (start, end) in RANGES.items():
+        assert run("x", sql, **{"from": start, "to": end}).result_rows == [(5000, 4500)], name
+
+
+def test_all_replicas_that_were_chosen_are_in_a_picture_of_the_first_ones(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    replicas = [f"replica-{number}" for number in range(TOP + 5)]
+    write_rows(settings, [row for name in replicas for row in window_rows(0, name)])
+    run = runner(store, settings)
+    for panel in ("model-replicas", "model-fullness"):
+        found = run(panel, PANELS[panel].sql, replica=replicas[1:]).result_rows
+        assert len(found) == TOP + 1, panel
+    filled = run("model-replicas", PANELS["model-replicas"].sql, replica=replicas[1:]).result_rows
+    assert sum(sum(row[1:]) for row in filled) == 100 * (TOP + 4)
+
+
+def test_ranges_agree_where_the_figures_are_sums(filled: RunSql) -> None:
+    stored = [
+        sum(
+            row[1]
+            for row in filled(
+                "x", PANELS["replica-flow"].sql, **{"from": start, "to": end, "step": 3600}
+            ).result_rows
+        )
+        for start, end in RANGES.values()
+    ]
+    assert stored == pytest.approx([4.0, 4.0, 4.0])
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=[alert.id for alert in ALERTS])
+def test_an_alert_runs_and_its_runbook_exists(alert: Any, filled: RunSql) -> None:
+    assert set(used_parameters(alert.id, alert.sql)) <= {"from", "to"}
+    result = filled(alert.id, alert.sql)
+    assert result.column_names[-1] == "value"
+    assert all(isinstance(row[-1], float) for row in result.result_rows)
+    assert all(isinstance(label, str) for row in result.result_rows for label in row[:-1])
+    anchors = {line.lstrip("# ") for line in RUNBOOK.read_text().splitlines() if line.startswith("#")}
+    assert alert.runbook in anchors
+
+
+def test_alerts_fire_for_what_happened_and_nothing_else(filled: RunSql) -> None:
+    fired = {}
+    for alert in ALERTS:
+        rows = filled(alert.id, alert.sql).result_rows
+        fired[alert.id] = [row[:-1] for row in rows if row[-1] > alert.above]
+    assert {name: rows for name, rows in fired.items() if rows} == {
+        "stream-degraded": [("m", "b", "0")],
+        "routing-loss": [("m",)],
+        "hashes-not-comparable": [("m", "b", "0")],
+    }
+
+
+def test_ids_are_unique_and_panels_fit_the_grid() -> None:
+    for board in BOARDS:
+        assert all(PANELS[panel.id] is panel for panel in board.panels)
+        assert len({panel.id for panel in board.panels}) == len(board.panels)
+        for section in board.sections:
+            taken: set[tuple[int, int]] = set()
+            for _, area in arranged(section.panels):
+                cells = {(area.x + dx, area.y + dy) for dx in range(area.width) for dy in range(area.height)}
+                assert area.x + area.width <= COLUMNS
+                assert not taken & cells
+                taken |= cells
+
+
+def test_every_panel_says_what_it_means() -> None:
+    for panel in PANELS.values():
+        assert len(panel.description) > 40, panel.id
+        assert panel.description.endswith("."), panel.id
+
+
+def test_an_unknown_parameter_is_refused() -> None:
+    with pytest.raises(UnknownParameter, match=r"panel p: no viewer provides \{tenant:String\}"):
+        used_parameters("p", "SELECT {tenant:String}")
+
+
+def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    rows = [row for replica in "ab" for row in window_rows(0, replica)]
+    # With 16 tokens more `a` saves 20 of its 100; `b` saves 30, but needs 128 more.
+    curves = {"a": [0, 0, 0, 0, 20], "b": [0, 0, 0, 0, 0, 0, 0, 30]}
+    write_rows(
+        settings,
+        [
+            msgspec.structs.replace(row, needed_hist=curves[row.replica])
+            if isinstance(row, CapacityCurveRow)
+            else row
+            for row in rows
+        ],
+    )
+    found = runner(store, settings)("model-capacity-gain", PANELS["model-capacity-gain"].sql).result_rows
+    assert found == [
+        (16, 0, 20, 10.0),
+        (32, 0, 20, 10.0),
+        (64, 0, 20, 10.0),
+        (128, 0, 50, 25.0),
+    ]

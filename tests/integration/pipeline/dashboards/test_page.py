@@ -1,0 +1,138 @@
+"""The page's server: what it refuses, what it sends, and that no browser can make it run SQL."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.dashboards.page.answers import Answers
+from pipeline.dashboards.page.question import POINTS, STEPS, BadQuestion, Question, parse
+from pipeline.dashboards.page.server import STATIC, Page
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from schemas.settings import ClickHouse, Settings
+from tests.support.inputs.board_rows import HOUR, migrated
+
+START = int(HOUR.timestamp())
+VENDORED = {
+    "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+    "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "parameter"),
+    [
+        ({}, "from"),
+        ({"from": ["1"], "to": ["x"]}, "to"),
+        ({"from": ["1", "2"], "to": ["3"]}, "from"),
+        ({"from": ["3"], "to": ["3"]}, "from"),
+        ({"from": ["-1"], "to": ["3"]}, "from"),
+        ({"from": ["0"], "to": ["3000000000"]}, "from"),
+        ({"from": ["0"], "to": ["9999999999"]}, "to"),
+        ({"from": ["1"], "to": ["2"], "model": ["m" * 201]}, "model"),
+        ({"from": ["1"], "to": ["2"], "replica": [str(number) for number in range(201)]}, "replica"),
+    ],
+)
+def test_bad_questions_are_refused_with_the_parameter(fields: dict[str, list[str]], parameter: str) -> None:
+    with pytest.raises(BadQuestion) as caught:
+        parse(fields)
+    assert caught.value.parameter == parameter
+
+
+@given(st.dictionaries(st.text(max_size=8), st.lists(st.text(max_size=12), max_size=3), max_size=5))
+def test_any_query_string_is_a_question_or_a_refusal(fields: dict[str, list[str]]) -> None:
+    try:
+        question = parse(fields)
+    except BadQuestion:
+        return
+    assert question.start < question.end
+
+
+@given(st.integers(1, 60 * 86400))
+def test_a_picture_has_a_bounded_number_of_points(seconds: int) -> None:
+    step = Question(0, seconds).step
+    assert step in STEPS
+    assert seconds / step <= POINTS or step == STEPS[-1]
+
+
+@pytest.fixture
+async def origin(store: EmbeddedStore, free_port: object) -> AsyncIterator[str]:
+    page = Page(Answers(migrated(store).clickhouse), "127.0.0.1", free_port())  # type: ignore[operator]
+    await page.start()
+    yield page.url
+    await page.stop()
+
+
+async def test_names_are_bound_and_never_become_sql(origin: str) -> None:
+    async with aiohttp.ClientSession() as client:
+        parameters = {
+            "from": START,
+            "to": START + 60,
+            "replica": "x') OR 1=1 --",
+            "model": "'; DROP TABLE sources",
+        }
+        async with client.get(f"{origin}api/panels/replica-lives", params=parameters) as answer:
+            assert answer.status == 200
+            assert (await answer.json())["columns"] in ([], [[]] * 10)
+        async with client.get(
+            f"{origin}api/panels/replica-lives", params={"from": START, "to": START + 60}
+        ) as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("api/panels/nothing?from=1&to=2", 404),
+        ("api/panels/fleet-sources", 400),
+        ("static/../server.py", 404),
+        ("static/%2e%2e/server.py", 404),
+        ("static/vendor/uPlot.LICENSE", 404),
+        ("api/boards", 200),
+        ("", 200),
+    ],
+)
+async def test_answers_carry_their_status_and_the_headers(origin: str, path: str, status: int) -> None:
+    async with aiohttp.ClientSession() as client, client.get(origin + path) as answer:
+        assert answer.status == status
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'self'")
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        if status >= 400:
+            assert (await answer.json())["problem"]
+
+
+async def test_the_browser_never_sees_sql(origin: str) -> None:
+    async with aiohttp.ClientSession() as client, client.get(f"{origin}api/boards") as answer:
+        assert "SELECT" not in await answer.text()
+
+
+async def test_a_store_that_is_not_there_is_said_so(free_port: object) -> None:
+    dead = Settings(clickhouse=ClickHouse(url=f"http://127.0.0.1:{free_port()}"))  # type: ignore[operator]
+    page = Page(Answers(dead.clickhouse), "127.0.0.1", free_port())  # type: ignore[operator]
+    await page.start()
+    try:
+        path = "api/panels/fleet-sources?from=1&to=2"
+        async with aiohttp.ClientSession() as client, client.get(page.url + path) as answer:
+            assert answer.status == 503
+            assert "check clickhouse.url" in (await answer.json())["problem"]
+    finally:
+        await page.stop()
+
+
+def test_vendored_files_are_the_published_ones() -> None:
+    vendor = STATIC / "vendor"
+    assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in vendor.iterdir()} == VENDORED
+
+
+def test_no_file_of_the_page_names_another_host() -> None:
+    for path in Path(STATIC).glob("*.*"):
+        text = path.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text, path
+        assert "https://" not in text, path

@@ -1,0 +1,259 @@
+"""Every process does its work with the documented rights alone, on a broker that checks them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import clickhouse_connect
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
+
+from pipeline.generated.topics_file import load_topics
+from pipeline.kafka.rights import Right, roles
+from pipeline.local.broker import embedded
+from pipeline.local.broker.properties import server_properties
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+
+ROOT = Path(__file__).parents[4]
+CAPTURE = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
+USERS = {
+    "kvlens topics apply": "apply",
+    "kvlens connect": "connect",
+    "kvlens work, agent replica": "replica",
+    "kvlens work, agent fleet": "fleet",
+    "kvlens verify": "verify",
+    "kvlens doctor": "doctor",
+}
+ROLES = {USERS[role.command]: role for role in roles(load_topics(), topic_prefix="sec", group="secgroup")}
+# Numbers of Kafka's protocol.
+RESOURCES = {"topic": 2, "group": 3, "transactional id": 5}
+OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
+LITERAL, PREFIXED, ALLOW = 3, 4, 3
+DATABASE = "rights"
+
+
+def secured(port: int) -> Callable[..., Mapping[str, str]]:
+    """The embedded broker's settings with a second listener, where users log in and have to have rights.
+
+    The first one stays for the supervisor and for handing out rights: its anonymous user may do everything.
+    """
+
+    def properties(data: Path, host: str, own_port: int, controller_port: int) -> Mapping[str, str]:
+        plain = server_properties(data, host, own_port, controller_port)
+        users = " ".join(f'user_{name}="{name}-word"' for name in USERS.values())
+        listener = f"SECURED://{host}:{port}"
+        return {
+            **plain,
+            "listeners": f"{plain['listeners']},{listener}",
+            "advertised.listeners": f"{plain['advertised.listeners']},{listener}",
+            "listener.security.protocol.map": (
+                f"{plain['listener.security.protocol.map']},SECURED:SASL_PLAINTEXT"
+            ),
+            "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secured.plain.sasl.jaas.config": (
+                f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+            ),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+
+    return properties
+
+
+@dataclass
+class Part:
+    """A command of kvlens that runs, with all it says in a file."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def ended(self, seconds: float = 60.0) -> tuple[int, str]:
+        """Return its exit code and all it said."""
+        code = self.process.wait(seconds)
+        return code, self.log.read_text()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        code, said = self.ended()
+        assert code == 0, said[-2000:]
+
+
+@dataclass
+class Cluster:
+    """A broker that checks rights, a store that does not, and an engine's settings."""
+
+    directory: Path
+    plain: str
+    environment: Mapping[str, str]
+    endpoint: str
+    store: str
+    parts: list[Part] = field(default_factory=list)
+
+    def start(self, user: str, *arguments: str, **environment: str) -> Part:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")}
+        log = self.directory / f"{len(self.parts)}-{user}.log"
+        login = {"KVLENS_KAFKA__SASL_USERNAME": user, "KVLENS_KAFKA__SASL_PASSWORD": f"{user}-word"}
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline.cli.main", *arguments],
+                cwd=self.directory,
+                env={**clean, "PYTHONPATH": str(ROOT), **self.environment, **login, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self.parts.append(Part(process, log))
+        return self.parts[-1]
+
+    def run(self, user: str, *arguments: str) -> tuple[int, str]:
+        """Run a command to its end and return its exit code and all it said."""
+        return self.start(user, *arguments).ended()
+
+    def allow(self, user: str, rights: Iterable[Right]) -> None:
+        answers = asyncio.run(self._asked([CreateAclsRequest(*_as_acl(user, right)) for right in rights]))
+        assert {code for answer in answers for code, _ in answer.creation_responses} == {0}
+
+    @contextmanager
+    def without(self, user: str, right: Right) -> Iterator[None]:
+        """Inside, the user lacks the right."""
+        [answer] = asyncio.run(self._asked([DeleteAclsRequest(*_as_acl(user, right))]))
+        [(code, _, [_])] = answer.filter_responses
+        assert code == 0
+        try:
+            yield
+        finally:
+            self.allow(user, [right])
+
+    async def _asked(self, requests: list[Any]) -> list[Any]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.plain)
+        await admin.start()
+        try:
+            return [await admin._send_request(request) for request in requests]
+        finally:
+            await admin.close()
+
+    def rows(self, table: str) -> int:
+        with clickhouse_connect.get_client(dsn=self.store, autogenerate_session_id=False) as client:
+            return int(str(client.command(f"SELECT count() FROM {DATABASE}.{table}")))
+
+    def wait_rows(self, table: str, count: int, seconds: float = 60.0) -> None:
+        deadline = time.monotonic() + seconds
+        while self.rows(table) < count:
+            assert time.monotonic() < deadline, [part.log.read_text()[-1000:] for part in self.parts[-4:]]
+            time.sleep(0.2)
+
+
+def _as_acl(user: str, right: Right) -> tuple[Any, ...]:
+    pattern = PREFIXED if right.prefix else LITERAL
+    kind, operation = RESOURCES[right.resource], OPERATIONS[right.operation]
+    return (kind, right.name, pattern, f"User:{user}", "*", operation, ALLOW)
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    store: EmbeddedStore, free_port: Callable[..., int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Topics and tables made, and every user has the rights of its role."""
+    directory = tmp_path_factory.mktemp("rights")
+    port, endpoint = free_port(), f"tcp://127.0.0.1:{free_port()}"
+    broker = embedded.EmbeddedBroker(directory / "broker", free_port())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded, "server_properties", secured(port))
+        broker.start()
+    environment = {
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{port}",
+        "KVLENS_KAFKA__SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "KVLENS_KAFKA__SASL_MECHANISM": "PLAIN",
+        "KVLENS_KAFKA__TOPIC_PREFIX": "sec",
+        "KVLENS_KAFKA__GROUP": "secgroup",
+        "KVLENS_CLICKHOUSE__URL": store.url,
+        "KVLENS_CLICKHOUSE__DATABASE": DATABASE,
+        "KVLENS_WORKER__CHECKPOINT_SECONDS": "0.3",
+        "KVLENS_WORKER__ROLLUP_SECONDS": "2",
+        "KVLENS_WORKER__IDLE_CARRY_SECONDS": "0.001",
+        "KVLENS_REPLICAS": f'[{{"id": "a", "model": "m", "endpoint": "{endpoint}"}}]',
+    }
+    cluster = Cluster(directory, broker.bootstrap_servers, environment, endpoint, store.url)
+    try:
+        for user, role in ROLES.items():
+            cluster.allow(user, role.rights)
+        for command in ("topics apply", "migrate"):
+            code, said = cluster.run("apply", *command.split())
+            assert code == 0, said
+        yield cluster
+    finally:
+        for part in cluster.parts:
+            part.process.kill()
+            part.process.wait()
+        broker.kill()
+
+
+def test_every_process_needs_no_more_than_its_rights(cluster: Cluster) -> None:
+    # The second life of each begins with what the first one saved.
+    for lives in (1, 2):
+        running = [cluster.start("connect", "connect")]
+        running += [
+            cluster.start(agent, "work", KVLENS_WORKER__AGENTS=agent) for agent in ("replica", "fleet")
+        ]
+        engine = ("play", str(CAPTURE), "--endpoint", cluster.endpoint, "--speed", "max")
+        code, said = cluster.run("nobody", *engine)
+        assert code == 0, said
+        cluster.wait_rows("sources FINAL", lives)
+        cluster.wait_rows("fills_10s", 1)
+        code, said = cluster.run("doctor", "doctor")
+        assert code in (0, 1), said
+        assert "unanswered" not in said
+        for part in running:
+            part.stop()
+    code, said = cluster.run("verify", "verify")
+    assert code == 0, said
+
+
+def right_of(user: str, operation: str, name: str) -> Right:
+    [right] = [
+        right for right in ROLES[user].rights if right.operation == operation and right.name.startswith(name)
+    ]
+    return right
+
+
+@pytest.mark.parametrize(
+    ("user", "operation", "name", "code", "line"),
+    [
+        ("connect", "Read", "sec.positions.v1", 1, "the connector needs Read and Describe on it"),
+        ("connect", "Write", "sec.positions.v1", 1, "the connector needs Write on it"),
+        ("replica", "Describe", "sec.checkpoints.fleet.v1", 1, "or this user may not Describe it"),
+        ("replica", "Write", "secgroup.replica-", 69, "give kafka.sasl_username this right (docs/acls.md)"),
+        ("fleet", "Read", "sec.residency.v1", 1, "or this user may not Describe it"),
+        ("verify", "Read", "sec.residency.v1", 2, "or this user may not Describe it"),
+    ],
+)
+def test_a_missing_right_is_named(
+    cluster: Cluster, user: str, operation: str, name: str, code: int, line: str
+) -> None:
+    command = {"replica": "work", "fleet": "work"}.get(user, user)
+    agents = user if command == "work" else "both"
+    with cluster.without(user, right_of(user, operation, name)):
+        found, said = cluster.start(user, command, KVLENS_WORKER__AGENTS=agents).ended()
+    last = said.splitlines()[-1]
+    assert found == code, said[-2000:]
+    assert line in last
+    assert name in last
+    assert "Traceback" not in said
+
+
+def test_doctor_says_what_it_was_not_told(cluster: Cluster) -> None:
+    with cluster.without("doctor", right_of("doctor", "Describe", "secgroup.replica")):
+        _, said = cluster.run("doctor", "doctor")
+    assert "kafka-unanswered" in said
+    assert "GroupAuthorizationFailed" in said

@@ -1,0 +1,273 @@
+"""The embedded store through plain HTTP, as curl, Grafana and other clients use it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import zlib
+from collections.abc import AsyncIterator, Callable
+
+import cramjam
+import lz4.frame
+import pytest
+from aiohttp import ClientConnectionError, ClientSession
+from clickhouse_connect.driver.client import Client
+
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+
+_COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "lz4": lz4.frame.compress,
+    "zstd": lambda data: bytes(cramjam.zstd.compress(data)),
+}
+
+
+@pytest.fixture
+async def http(store: EmbeddedStore) -> AsyncIterator[ClientSession]:
+    async with ClientSession(
+        store.url, auto_decompress=False, skip_auto_headers={"Accept-Encoding"}
+    ) as session:
+        yield session
+
+
+@pytest.fixture
+def table(store_client: Client, database: str) -> str:
+    store_client.command(f"CREATE TABLE {database}.t (a UInt64) ENGINE = MergeTree ORDER BY a")
+    return f"{database}.t"
+
+
+async def test_ping_and_the_bare_address(http: ClientSession) -> None:
+    for path in ("/ping", "/"):
+        async with http.get(path) as answer:
+            assert (answer.status, await answer.text()) == (200, "Ok.\n")
+
+
+async def test_a_query_in_the_url_answers_in_tab_separated(http: ClientSession) -> None:
+    async with http.get("/", params={"query": "SELECT 1, 'a'"}) as answer:
+        assert (answer.status, await answer.read()) == (200, b"1\ta\n")
+        assert answer.headers["X-ClickHouse-Format"] == "TabSeparated"
+
+
+async def test_a_format_with_a_head_and_an_end_is_one_document(http: ClientSession) -> None:
+    async with http.post("/", data="SELECT number FROM numbers(200000) FORMAT JSON") as answer:
+        document = json.loads(await answer.read())
+    assert document["rows"] == 200_000
+    assert document["data"][-1] == {"number": 199_999}
+
+
+async def test_an_insert_with_the_statement_in_the_url_counts_its_rows(
+    http: ClientSession, table: str, store_client: Client
+) -> None:
+    params = {"query": f"INSERT INTO {table} FORMAT CSV", "query_id": "my-insert"}
+    async with http.post("/", params=params, data="1\n2\n3\n") as answer:
+        assert answer.status == 200
+        assert json.loads(answer.headers["X-ClickHouse-Summary"])["written_rows"] == "3"
+        assert answer.headers["X-ClickHouse-Query-Id"] == "my-insert"
+        assert "X-ClickHouse-Format" not in answer.headers
+    assert store_client.query(f"SELECT groupArray(a) FROM {table}").result_rows == [([1, 2, 3],)]
+
+
+async def test_an_insert_in_small_pieces_is_the_same(
+    http: ClientSession, table: str, store_client: Client
+) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for byte in f"/* x */ INSERT INTO {table} (a) VALUES (1), (2), (40)".encode():
+            yield bytes([byte])
+
+    async with http.post("/", data=pieces()) as answer:
+        assert answer.status == 200, await answer.text()
+    assert store_client.query(f"SELECT sum(a) FROM {table}").result_rows == [(43,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("SELECT * FROM nowhere.at_all", 404, 81),
+        ("SELECT nothing", 404, 47),
+        ("SELECT 1 +", 400, 62),
+        ("SELECT 1 FORMAT NoSuchFormat", 404, 73),
+        ("SELECT throwIf(1)", 400, 395),
+        ("INSERT INTO t SELECT * FROM input('a UInt8') FORMAT CSV\n1\n", 501, 48),
+    ],
+)
+async def test_an_error_has_its_status_and_code(
+    http: ClientSession, query: str, status: int, code: int
+) -> None:
+    async with http.post("/", data=query) as answer:
+        assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (status, str(code))
+        assert (await answer.text()).startswith(f"Code: {code}. DB::Exception: ")
+
+
+async def test_a_late_error_is_marked_by_the_announced_tag(http: ClientSession) -> None:
+    query = "SELECT throwIf(number = 250000) FROM numbers(300000) SETTINGS max_block_size = 10000"
+    async with http.post("/", data=query) as answer:
+        assert answer.status == 200
+        tag = answer.headers["X-ClickHouse-Exception-Tag"].encode()
+        body = await answer.read()
+    _, _, frame = body.partition(b"\r\n__exception__\r\n" + tag + b"\r\n")
+    text, _, length = frame.removesuffix(b" " + tag + b"\r\n__exception__\r\n").rpartition(b"\n")
+    assert text.startswith(b"Code: 395. ")
+    assert int(length) == len(text) + 1
+
+
+async def test_get_only_reads_also_in_a_session(http: ClientSession, table: str) -> None:
+    for session in ({}, {"session_id": "get-only"}):
+        params = {"query": f"INSERT INTO {table} VALUES (1)", **session}
+        async with http.get("/", params=params) as answer:
+            assert answer.headers["X-ClickHouse-Exception-Code"] == "164"
+        async with http.get("/", params={"query": f"SELECT count() FROM {table}", **session}) as answer:
+            assert await answer.read() == b"0\n"
+    # The GET did not leave the session unable to write.
+    async with http.post("/", params=session, data=f"INSERT INTO {table} VALUES (1)") as answer:
+        assert answer.status == 200, await answer.text()
+
+
+async def test_a_busy_session_is_locked_and_an_unknown_one_not_found(http: ClientSession) -> None:
+    async def ask(params: dict[str, str]) -> str | None:
+        async with http.post("/", params=params, data="SELECT sleep(0.5)") as answer:
+            await answer.read()
+            return answer.headers.get("X-ClickHouse-Exception-Code")
+
+    both = await asyncio.gather(ask({"session_id": "busy"}), ask({"session_id": "busy"}))
+    assert sorted(both, key=str) == ["373", None]
+    assert await ask({"session_id": "never-seen", "session_check": "1"}) == "372"
+
+
+async def test_a_session_s_settings_last_and_the_url_s_do_not(http: ClientSession) -> None:
+    async def ask(query: str, **params: str) -> str:
+        async with http.post("/", params={"session_id": "lasting", **params}, data=query) as answer:
+            return await answer.text()
+
+    assert await ask("SET max_threads = 3") == ""
+    assert await ask("SELECT getSetting('max_threads')") == "3\n"
+    assert await ask("SELECT getSetting('max_block_size')", max_block_size="777") == "777\n"
+    assert await ask("SELECT getSetting('max_block_size')") != "777\n"
+
+
+@pytest.mark.parametrize("coding", sorted(_COMPRESS))
+async def test_bodies_of_several_frames_are_read_to_their_end(
+    http: ClientSession, table: str, store_client: Client, coding: str
+) -> None:
+    compress = _COMPRESS[coding]
+    lines = [b"".join(b"%d\n" % (part * 1000 + number) for number in range(1000)) for part in range(5)]
+    async with http.post(
+        "/",
+        params={"query": f"INSERT INTO {table} FORMAT TSV"},
+        data=b"".join(map(compress, lines)),
+        headers={"Content-Encoding": coding},
+    ) as answer:
+        assert answer.status == 200, await answer.text()
+    assert store_client.query(f"SELECT count(), sum(a) FROM {table}").result_rows == [(5000, 12_497_500)]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "coding", "decompress"),
+    [
+        ("gzip, deflate", "gzip", gzip.decompress),
+        ("deflate", "deflate", zlib.decompress),
+        ("lz4;q=1, gzip;q=0.5", "lz4", lz4.frame.decompress),
+        ("zstd;q=0, br", None, bytes),
+        ("identity", None, bytes),
+    ],
+)
+async def test_answers_come_in_an_accepted_coding(
+    http: ClientSession, accepted: str, coding: str | None, decompress: Callable[[bytes], bytes]
+) -> None:
+    query = "SELECT number FROM numbers(100000)"
+    for wait in ("0", "1"):
+        async with http.post(
+            "/", params={"wait_end_of_query": wait}, data=query, headers={"Accept-Encoding": accepted}
+        ) as answer:
+            assert answer.headers.get("Content-Encoding") == coding
+            assert decompress(await answer.read()) == b"".join(b"%d\n" % number for number in range(100_000))
+
+
+async def test_a_cut_or_broken_body_writes_nothing(
+    http: ClientSession, store: EmbeddedStore, table: str, store_client: Client
+) -> None:
+    frame = lz4.frame.compress(b"1\n" * 100_000)
+    for body in (frame[:-10], frame[:20] + b"\0" * 40):
+        async with http.post(
+            "/",
+            params={"query": f"INSERT INTO {table} FORMAT TSV"},
+            data=body,
+            headers={"Content-Encoding": "lz4"},
+        ) as answer:
+            assert answer.headers["X-ClickHouse-Exception-Code"] == "271"
+
+    async def breaking_off() -> AsyncIterator[bytes]:
+        yield b"1\n2\n"
+        raise ClientConnectionError("the client dies")
+
+    with pytest.raises(ClientConnectionError):
+        await http.post("/", params={"query": f"INSERT INTO {table} FORMAT TSV"}, data=breaking_off())
+
+    _, writer = await asyncio.open_connection("127.0.0.1", store.port)
+    body = b"1\n2\n3\n"
+    target = f"/?query=INSERT%20INTO%20{table}%20FORMAT%20TSV"
+    writer.write(f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n".encode() + body)
+    await writer.drain()
+    writer.close()
+    await asyncio.sleep(0.5)
+    assert store_client.query(f"SELECT count() FROM {table}").result_rows == [(0,)]
+
+
+async def test_block_compression_is_refused_in_words(http: ClientSession) -> None:
+    async with http.post("/", params={"compress": "1"}, data="SELECT 1") as answer:
+        assert answer.status == 501
+        assert "Accept-Encoding" in await answer.text()
+
+
+async def test_an_unknown_coding_is_refused(http: ClientSession) -> None:
+    async with http.post("/", data=b"SELECT 1", headers={"Content-Encoding": "br"}) as answer:
+        assert answer.headers["X-ClickHouse-Exception-Code"] == "89"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://example.org"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Host": "rebound.example.org"},
+    ],
+)
+async def test_pages_of_other_sites_reach_nothing(http: ClientSession, headers: dict[str, str]) -> None:
+    async with http.post("/", data="SELECT 1", headers=headers) as answer:
+        assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (403, "497")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM file('/etc/hostname', 'LineAsString')",
+        "SELECT * FROM `file` /* x */ ('/etc/hostname', 'LineAsString')",
+        "SELECT * FROM \"fi\\x6ce\"('/etc/hostname', 'LineAsString')",
+        "SELECT file('/etc/hostname')",
+        "INSERT INTO FUNCTION file('out.csv') SELECT 1",
+        "INSERT INTO FUNCTION file('out.csv', 'CSV', 'a UInt8') VALUES (1)",
+        "SELECT 1 INTO OUTFILE 'out.csv'",
+        "SELECT * FROM url('http://127.0.0.1:9/', 'CSV', 'a UInt8')",
+        "CREATE TABLE x (a UInt8) ENGINE = File(CSV)",
+        "CREATE DICTIONARY x (a UInt64) PRIMARY KEY a SOURCE(EXECUTABLE(COMMAND 'id')) LAYOUT(FLAT())",
+        "CREATE TABLE x (a UInt8) ENGINE = Kafka SETTINGS kafka_broker_list = 'x'",
+        "SELECT * FROM s3('http://127.0.0.1:9/x')",
+    ],
+)
+async def test_statements_stay_inside_the_store(http: ClientSession, query: str) -> None:
+    async with http.post("/", data=query) as answer:
+        text = await answer.text()
+        assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (403, "497"), text
+
+
+async def test_requests_run_side_by_side(http: ClientSession) -> None:
+    async def answer(query: str) -> bytes:
+        async with http.post("/", data=query) as answer:
+            return await answer.read()
+
+    sleeping = asyncio.create_task(answer("SELECT sleep(2)"))
+    await asyncio.sleep(0.1)
+    assert await answer("SELECT 1") == b"1\n"
+    assert not sleeping.done()
+    assert await sleeping == b"0\n"

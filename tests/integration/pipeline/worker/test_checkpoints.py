@@ -1,0 +1,128 @@
+"""Checkpoints on a real broker: all or nothing, one writer, the last value of each key."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import ProducerFenced
+
+from connectors.kafka.topics import topic_name
+from pipeline.errors import CheckpointFailed
+from pipeline.kafka import topics
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.worker.checkpoints import CheckpointLog, Loaded, Record, load
+from schemas.settings import Kafka, Settings
+
+
+class Partition:
+    """Partition 3 of a fresh set of topics."""
+
+    number = 3
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        name = f"checkpoints_{secrets.token_hex(4)}"
+        self.kafka = Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name)
+        self.source = topic_name(self.kafka, "events")
+        self.checkpoints = topic_name(self.kafka, "checkpoints_replica")
+        self.residency = topic_name(self.kafka, "residency")
+
+    async def log(self) -> CheckpointLog:
+        log = CheckpointLog(self.kafka, group="g", topic=self.source, partition=self.number)
+        await log.open()
+        return log
+
+    async def loaded(self) -> Loaded:
+        [(number, loaded)] = [
+            found
+            async for found in load(
+                self.kafka, topic=self.source, checkpoints=self.checkpoints, partitions=[self.number]
+            )
+        ]
+        assert number == self.number
+        return loaded
+
+    def record(self, key: bytes, value: bytes) -> Record:
+        return Record(self.checkpoints, self.number, key, value)
+
+
+@pytest.fixture
+async def partition(broker: EmbeddedBroker) -> Partition:
+    partition = Partition(broker)
+    await topics.apply(Settings(kafka=partition.kafka))
+    return partition
+
+
+async def test_last_committed_values_and_offset_are_there(partition: Partition) -> None:
+    log = await partition.log()
+    assert (await partition.loaded()).latest == {}
+    await log.commit(5, [partition.record(b"a", b"1"), partition.record(b"b", b"1")])
+    await log.commit(9, [partition.record(b"a", b"2"), Record(partition.residency, 0, b"k", b"out")])
+    await log.close()
+    assert (await partition.loaded()).latest == {b"a": b"2", b"b": b"1"}
+    async with AIOKafkaConsumer(
+        bootstrap_servers=partition.kafka.bootstrap_servers, group_id="g", enable_auto_commit=False
+    ) as consumer:
+        assert await consumer.committed(TopicPartition(partition.source, partition.number)) == 9
+
+
+async def test_first_checkpoint_cut_short_does_not_keep_the_next_owner_from_loading(
+    partition: Partition,
+) -> None:
+    """The partition then holds nothing but what is skipped, and those behind it hold nothing."""
+    old = await partition.log()
+    producer = old._producer
+    assert producer is not None
+    await producer.begin_transaction()
+    await producer.send_and_wait(partition.checkpoints, b"half", key=b"a", partition=partition.number)
+    new = await partition.log()
+
+    async def load_all() -> dict[int, dict[bytes, bytes]]:
+        found = load(
+            partition.kafka, topic=partition.source, checkpoints=partition.checkpoints, partitions=range(8)
+        )
+        return {number: dict(loaded.latest) async for number, loaded in found}
+
+    loading = asyncio.create_task(load_all())
+    # Not wait_for: the cancelling it does would set going again what stands still.
+    await asyncio.wait([loading], timeout=10)
+    assert loading.done()
+    assert loading.result() == {number: {} for number in range(8)}
+    await new.close()
+
+
+async def test_new_owner_fences_the_old_one(partition: Partition) -> None:
+    old = await partition.log()
+    await old.commit(1, [partition.record(b"a", b"old")])
+    new = await partition.log()
+    with pytest.raises(CheckpointFailed) as raised:
+        await old.commit(2, [partition.record(b"a", b"zombie")])
+    assert raised.value.fenced
+    await new.commit(2, [partition.record(b"a", b"new")])
+    assert (await partition.loaded()).latest == {b"a": b"new"}
+    await new.close()
+
+
+async def test_half_a_checkpoint_never_counts(partition: Partition) -> None:
+    old = await partition.log()
+    await old.commit(1, [partition.record(b"a", b"old")])
+    producer = old._producer
+    assert producer is not None
+    await producer.begin_transaction()
+    await producer.send_and_wait(partition.checkpoints, b"half", key=b"a", partition=partition.number)
+    new = await partition.log()
+    assert (await partition.loaded()).latest == {b"a": b"old"}
+    # The frozen owner wakes up and goes on where it was.
+    with pytest.raises(ProducerFenced):
+        await producer.commit_transaction()
+    assert (await partition.loaded()).latest == {b"a": b"old"}
+    await new.close()
+
+
+async def test_oldest_offset_of_the_source_is_told(partition: Partition) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=partition.kafka.bootstrap_servers) as producer:
+        for number in range(4):
+            await producer.send_and_wait(partition.source, b"%d" % number, partition=partition.number)
+    assert (await partition.loaded()).beginning == 0

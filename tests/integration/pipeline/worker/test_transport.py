@@ -1,0 +1,73 @@
+"""Our Faust transport on a real broker: where it begins, and what an aborted transaction leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from connectors.kafka.topics import topic_name
+from pipeline.kafka import topics
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.worker.agent import faust_app
+from pipeline.worker.transport import Transport
+from schemas.settings import Kafka, Settings, Worker
+
+
+async def received(
+    settings: Settings, topic: str, positions: Mapping[tuple[str, int], int], *, committed: bool
+) -> list[bytes]:
+    """Values that an agent gets, up to and without `end`."""
+    app = faust_app(settings, settings.kafka.group)
+    app.transport = Transport(app.conf.broker_consumer, app, positions=lambda: positions, committed=committed)
+    values: list[bytes] = []
+    ended = asyncio.Event()
+
+    async def collect(stream: Any) -> None:
+        async for event in stream.noack().events():
+            if event.message.value == b"end":
+                ended.set()
+            else:
+                values.append(event.message.value)
+
+    app.agent(app.topic(topic, value_type=bytes, value_serializer="raw", key_type=bytes))(collect)
+    await app.start()
+    try:
+        await asyncio.wait_for(ended.wait(), 30)
+    finally:
+        await app.stop()
+    return values
+
+
+@pytest.mark.parametrize(
+    ("committed", "position", "expected"),
+    [
+        (True, 0, [b"0", b"1", b"4"]),
+        (False, 0, [b"0", b"1", b"2", b"3", b"4"]),
+        (True, 1, [b"1", b"4"]),
+    ],
+)
+async def test_aborted_records_are_seen_only_uncommitted(
+    committed: bool, position: int, expected: list[bytes], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    name = f"transport_{secrets.token_hex(4)}"
+    settings = Settings(
+        kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+        worker=Worker(state_directory=str(tmp_path)),
+    )
+    await topics.apply(settings)
+    topic = topic_name(settings.kafka, "residency")
+    async with AIOKafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=name
+    ) as producer:
+        for values, commit in (([b"0", b"1"], True), ([b"2", b"3"], False), ([b"4", b"end"], True)):
+            await producer.begin_transaction()
+            for value in values:
+                await producer.send_and_wait(topic, value, partition=2)
+            await (producer.commit_transaction() if commit else producer.abort_transaction())
+    assert await received(settings, topic, {(topic, 2): position}, committed=committed) == expected

@@ -1,0 +1,59 @@
+"""The fleet agent's rows of generated records, and the recount that they are compared with."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from pipeline.fleet.state import FleetState
+from pipeline.verify.findings import Findings
+from pipeline.verify.fleet.check import ShardCheck
+from pipeline.verify.keys import key_of
+from schemas.residency import ResidencyRecord
+from schemas.settings import Fleet
+
+LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def rows_of(
+    records: list[ResidencyRecord], fleet: Fleet, *, every: int = 1, killed: tuple[int, ...] = ()
+) -> list[Any]:
+    """Winning rows of all cuts; `killed`: records after which the state is lost and loaded again."""
+    state = FleetState(0, fleet, carry_seconds=3600)
+    table: dict[Any, Any] = {}
+    saved: dict[bytes, bytes] = {}
+    kills = set(killed)
+    now = 0.0
+
+    def insert(rows: list[Any]) -> None:
+        for row in rows:
+            known = table.get(key_of(row))
+            if known is None or row.version >= known.version:
+                table[key_of(row)] = row
+
+    while state.next_offset < 2 * len(records) - 1:
+        number = (state.next_offset + 1) // 2
+        state.apply(2 * number, records[number])  # offsets have holes
+        if number % every == 0:
+            cut = state.cut(now)
+            insert(cut.rows)
+            saved.update(cut.checkpoints)
+            now += 40.0  # a base at every other cut
+        if number in kills:
+            kills.remove(number)
+            state = FleetState.restore(0, fleet, carry_seconds=3600, latest=saved)
+    insert(state.cut(now).rows)
+    return list(table.values())
+
+
+def compared(
+    records: list[ResidencyRecord], rows: list[Any], fleet: Fleet, committed: int | None = None
+) -> Findings:
+    """`committed`: records that the rows rest on, if not all."""
+    findings = Findings()
+    ahead = 2 * (len(records) if committed is None else committed)
+    check = ShardCheck(0, fleet, rows, findings, committed=ahead, oldest=LONG_AGO)
+    for number, record in enumerate(records):
+        check.apply(2 * number, record)
+    check.finish(2 * len(records))
+    return findings

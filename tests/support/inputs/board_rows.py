@@ -1,0 +1,137 @@
+"""An hour of rows whose figures are easy to add up, and a way to run a panel on them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import clickhouse_connect
+from clickhouse_connect.driver.query import QueryResult
+
+from pipeline.clickhouse import migrations
+from pipeline.clickhouse.rollups import Rollups
+from pipeline.clickhouse.writer import Tables
+from pipeline.dashboards.panel import used_parameters
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.rows import (
+    CapacityCurveRow,
+    EngineCountersRow,
+    FillsRow,
+    FlowRow,
+    HashGroupRow,
+    HotPrefixRow,
+    OccupancyRow,
+    RedundancyRow,
+    Row,
+    SourceRow,
+    StreamHealthRow,
+)
+from schemas.settings import ClickHouse, Settings
+
+HOUR = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+"""Start of the hour that has rows."""
+WINDOWS = 360
+REPLICAS = ("a", "b")
+
+RunSql = Callable[..., QueryResult]
+
+
+def window_rows(number: int, replica: str) -> list[Row]:
+    """What one source writes in a window: 50 entries of 16 tokens, 100 fills of which 60 were on a peer."""
+    at = HOUR + timedelta(seconds=10 * number)
+    trust = "degraded" if replica == "b" and number >= 180 else "complete"
+    return [
+        OccupancyRow(at, "m", replica, 0, "gpu", 0, 16, 50, 40, 640, 0, 100, False, trust, at, 1),
+        OccupancyRow(at, "m", replica, 0, "cpu", 0, 16, 10, 10, 160, 0, 0, False, trust, at, 1),
+        FlowRow(
+            at, "m", replica, 0, "gpu", 0, 20, 320, 20, 10, 10, 160, 30 if number == 100 else 0, 0, 0, 0,
+            [0, 0, 4, 6], trust, at, 1,
+        ),
+        StreamHealthRow(
+            at, "m", replica, 0, 5, 30, 0, 2, 1, 1 if replica == "b" and number == 180 else 0, 0,
+            1 if number == 100 else 0, 7, number, at, True, 0.25, 0, None, trust, at, 1,
+        ),
+        FillsRow(
+            at, "d", "m", replica, 0, 0, 0, 10, 100, 0, 0, 6, 60, 0, 0, 2, 20, 0, 0, 1, 10, 1, 10, 0, 0, 0, 0,
+            [0, 0, 0, 2], 1, trust, 1,
+        ),
+        CapacityCurveRow(at, "d", "m", replica, 0, 0, 0, [0, 0, 0, 0, 20], 1, trust, 1),
+    ]  # fmt: skip
+
+
+def hour_of_rows() -> list[Row]:
+    rows: list[Row] = []
+    for number in range(WINDOWS):
+        at = HOUR + timedelta(seconds=10 * number)
+        for replica in REPLICAS:
+            rows += window_rows(number, replica)
+            rows.append(
+                EngineCountersRow(
+                    at, "m", replica, 0, 1000 * (number + 1), 900 * (number + 1), None, None, 100, 16, 0.5, 1
+                )
+            )
+        rows.append(RedundancyRow(at, "d", "m", "gpu", 0, 0, 20, 20, 0, 0, 0, 640, 960, 1, "complete", 1))
+        rows += [
+            HotPrefixRow(
+                at, "d", "m", 0, "sql", 0xABC, shard, 40 - shard, 3 - shard, 32, 32 + 16 * shard, 16, 0, 1,
+                "complete", 1,
+            )
+            for shard in range(2)
+        ]  # fmt: skip
+    rows += [
+        SourceRow(
+            "m", replica, 0, 7, HOUR, None, "", "vllm", "map", "d", "default", 0, WINDOWS, "complete", HOUR, 1
+        )
+        for replica in REPLICAS
+    ]
+    rows += [
+        HashGroupRow("d", "m", replica, 0, shard, 7, f"{replica}/0@7", 0, replica == "b", 1)
+        for replica in REPLICAS
+        for shard in range(2)
+    ]
+    return rows
+
+
+def migrated(store: EmbeddedStore) -> Settings:
+    settings = Settings(clickhouse=ClickHouse(url=store.url, database=f"boards_{secrets.token_hex(4)}"))
+    migrations.apply(settings)
+    return settings
+
+
+def write_rows(settings: Settings, rows: list[Row]) -> None:
+    """Insert the rows and recompute the rollups behind them."""
+
+    async def write() -> None:
+        tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
+        await tables.insert(rows)
+        rollups.note(rows)
+        await rollups.run_once()
+        tables.close()
+
+    # In a thread, because the browser's driver keeps a loop running in this one.
+    with ThreadPoolExecutor(1) as elsewhere:
+        elsewhere.submit(asyncio.run, write()).result()
+
+
+def runner(store: EmbeddedStore, settings: Settings) -> RunSql:
+    client = clickhouse_connect.get_client(
+        dsn=store.url, database=settings.clickhouse.database, autogenerate_session_id=False
+    )
+
+    def run(owner: str, sql: str, **chosen: Any) -> QueryResult:
+        values = {
+            "from": HOUR,
+            "to": HOUR + timedelta(minutes=59, seconds=59),
+            "step": 60,
+            "model": [],
+            "replica": [],
+            **chosen,
+        }
+        return client.query(sql, parameters={name: values[name] for name in used_parameters(owner, sql)})
+
+    return run

@@ -1,0 +1,198 @@
+"""The page in a real browser: boards on rows, figures equal to SQL's, controls, a store that goes away."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+import pytest
+from playwright.sync_api import expect
+
+from pipeline.dashboards.boards import BOARDS
+from pipeline.dashboards.page.answers import FRESH_SECONDS
+from pipeline.dashboards.panel import Board
+from pipeline.dashboards.queries import TOP
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from schemas.rows import StreamHealthRow
+from tests.support.inputs.board_rows import (
+    HOUR,
+    hour_of_rows,
+    migrated,
+    window_rows,
+    write_rows,
+)
+from tests.system.browser.tabs import SIZE, Open, Served, serve
+
+START = int(HOUR.timestamp())
+DAY = timedelta(days=1)
+RANGE = f"from={START}&to={START + 3599}&refresh=0"
+
+
+DRAWN = {
+    "stat": ".figure",
+    "timeseries": "canvas",
+    "stacked": "canvas",
+    "heatmap": "canvas",
+    "bar": ".bar",
+    "table": "td",
+    "state_timeline": ".strip",
+}
+CUT_OFF = """[...document.querySelectorAll('.name')].filter((each) => {
+        const edges = (element) => element.getBoundingClientRect();
+        const amount = each.closest('.legend') && each.nextSibling;
+        const room = amount ? edges(amount).left : edges(each.parentElement).right;
+        return edges(each.lastChild).right > room + 1;
+    }).map((each) => each.textContent)"""
+NAMELESS = """[...document.querySelectorAll(
+    'a, button, select, input, summary, nav, form, [tabindex="0"], [role=img]')]
+    .filter((each) => !(each.ariaLabel || each.textContent.trim() || each.labels?.length))
+    .map((each) => each.outerHTML)"""
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=[board.id for board in BOARDS])
+def test_a_board_shows_a_picture_in_each_panel_and_names_what_it_shows(
+    served: Served, visit: Open, board: Board
+) -> None:
+    tab = visit(served.origin)
+    tab.open(f"board={board.id}&{RANGE}")
+    assert tab.page.locator("nav [aria-current=page]").text_content() == board.title
+    assert tab.page.evaluate(NAMELESS) == []
+    assert tab.page.locator("section").count() == len(board.panels)
+    for panel in board.panels:
+        section = tab.page.locator(f"#{panel.id}")
+        assert section.locator(DRAWN[panel.kind]).count() > 0, panel.id
+        assert section.locator(".note").count() == 0, panel.id
+        assert tab.page.locator(f"#{section.get_attribute('aria-labelledby')}").text_content() == panel.title
+        # A canvas says nothing to a screen reader: a sentence, or a label, does.
+        if section.locator("canvas").count():
+            assert section.locator(".sr, [role=img][aria-label]").count() > 0, panel.id
+    tab.shot(f"{board.id}-light")
+    for width in (400, 700, SIZE["width"]):
+        assert tab.fits(width), width
+    tab.page.emulate_media(color_scheme="dark")
+    tab.again()
+    tab.shot(f"{board.id}-dark")
+
+
+def test_figures_on_the_page_are_those_of_the_rows(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    tab.open(f"board=fleet&{RANGE}")
+
+    assert [tab.value("fleet-sources", trust) for trust in ("complete", "partial", "degraded")] == [1, 0, 1]
+    assert tab.value("fleet-gpu-full", "full") == 0.5
+    assert tab.value("fleet-evicted-now", "evicted") == 32
+    assert tab.page.locator("#fleet-occupancy .sr").text_content() == (
+        "Cached tokens by medium, newest: cpu 320, gpu 1.28 k"
+    )
+    cells = tab.page.locator("#fleet-replicas tbody tr").first.locator("td").all_text_contents()
+    assert cells == ["m", "a", "36,000", "32,400", "60", "20", "10", "10", "0", "90", "complete"]
+
+
+def test_choices_narrow_the_figures_and_the_address_keeps_them(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    tab.open(f"board=replica&{RANGE}")
+    occupancy = tab.page.locator("#replica-occupancy .sr")
+    assert occupancy.text_content() == "Cached tokens by medium, newest: cpu 320, gpu 1.28 k"
+    tab.page.fill("#replica", "b")
+    tab.page.press("#replica", "Enter")
+    expect(occupancy).to_have_text("Cached tokens by medium, newest: cpu 160, gpu 640")
+    assert "replica=b" in tab.page.url
+    tab.page.reload()
+    tab.settled()
+    assert occupancy.text_content() == "Cached tokens by medium, newest: cpu 160, gpu 640"
+    tab.page.get_by_role("link", name="Pipeline health").click()
+    tab.page.wait_for_selector("#health-streams td")
+    assert "board=health" in tab.page.url
+    assert "replica=b" in tab.page.url
+    tab.page.select_option("#range", "900")
+    expect(tab.page).to_have_url(re.compile("range=900"))
+    tab.page.go_back()
+    expect(tab.page).to_have_url(re.compile("from="))
+
+
+def test_a_board_without_rows_says_so(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    early = START - 40 * 86400
+    tab.open(f"board=fleet&from={early}&to={early + 3600}&refresh=0")
+    assert "Nothing in this range yet" in (tab.page.locator("#fleet-occupancy").text_content() or "")
+
+
+def test_the_page_asks_again_by_itself_and_shows_what_is_new(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    tab.open("board=health&range=300&refresh=1&model=late")
+    complete = tab.page.locator(
+        '#health-sources [data-figure="complete"], #fleet-sources [data-figure="complete"]'
+    )
+    assert complete.get_attribute("data-value") == "0"
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    write_rows(
+        served.settings,
+        [msgspec.structs.replace(row, model="late", window=now - timedelta(seconds=now.second % 10 + 20))
+         for row in hour_of_rows()[:12] if isinstance(row, StreamHealthRow)][:1],
+    )  # fmt: skip
+    expect(complete).to_have_attribute("data-value", "1", timeout=15_000)
+
+
+def test_five_hundred_replicas_with_long_names_fit(served: Served, visit: Open) -> None:
+    windows = range(6)
+    long = "inference-cluster-europe-west4/deployment-of-a-large-model/replica-{:03d}"
+    rows = [
+        msgspec.structs.replace(row, model="many", replica=long.format(number), window=row.window - DAY)
+        for window in windows
+        for row in window_rows(window, "a")
+        for number in range(500)
+    ]
+    write_rows(served.settings, rows)
+    tab = visit(served.origin)
+    start = START - int(DAY.total_seconds())
+    for board in BOARDS:
+        begun = time.monotonic()
+        tab.open(f"board={board.id}&from={start}&to={start + 59}&refresh=0&model=many")
+        assert time.monotonic() - begun < 15, board.id
+        assert tab.fits(SIZE["width"])
+        for panel in board.panels:
+            section = tab.page.locator(f"#{panel.id}")
+            assert section.locator(".legend b, .bars .amount, .strip").count() <= TOP + 2, panel.id
+            inner, outer = section.evaluate(
+                "(each) => [each.querySelector('.body').scrollWidth, each.clientWidth]"
+            )
+            assert inner <= outer, panel.id
+        assert tab.page.evaluate(CUT_OFF) == []
+        tab.shot(f"{board.id}-many")
+
+
+@pytest.fixture
+def own_store(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[EmbeddedStore]:
+    store = EmbeddedStore(tmp_path / "store", free_port())
+    store.start()
+    yield store
+    store.kill()
+
+
+def test_a_store_that_goes_away_is_shown_and_survived(
+    own_store: EmbeddedStore, visit: Open, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    settings = migrated(own_store)
+    write_rows(settings, hour_of_rows())
+    server = serve(settings, free_port(), tmp_path)
+    try:
+        tab = visit(server.origin, quiet=False)
+        tab.open(f"board=fleet&{RANGE}")
+        banner = tab.page.locator("#banner")
+        assert banner.is_hidden()
+        own_store.kill()
+        tab.page.wait_for_timeout(FRESH_SECONDS * 1000)  # so long an answer serves again
+        tab.page.click("#now")
+        banner.wait_for(state="visible", timeout=20_000)
+        assert re.search(r"ClickHouse at .* cannot be used", banner.text_content() or "")
+        # The old figures stay, dimmed.
+        assert tab.page.locator("#fleet-gpu-full .stale .figure").text_content() == "50 %"
+        own_store.start()
+        banner.wait_for(state="hidden", timeout=30_000)
+        assert tab.page.locator(".stale").count() == 0
+    finally:
+        server.stop()

@@ -1,0 +1,79 @@
+"""The demo end to end on the real broker and store, and again on the same directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.checkout import ROOT
+
+SECONDS = 15
+SOURCES = {
+    ("vllm-0.14-cpu", 0),
+    ("vllm-0.24-dp2", 0),
+    ("vllm-0.24-dp2", 1),
+    ("vllm-0.24-small", 0),
+    ("vllm-0.24-small", 1),
+    ("vllm-0.33-cpu", 0),
+    ("vllm-0.33-hybrid", 0),
+}
+
+
+def demo(directory: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pipeline.cli.main", "demo"),
+            *("--data-dir", str(directory), "--seconds", str(SECONDS), "--json"),
+        ],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Path):
+    first = demo(tmp_path / "data")
+    pools = {(pool["replica"], pool["dp_rank"], pool["medium"]): pool for pool in first["pools"]}
+    assert {key[:2] for key in pools} == SOURCES
+    for (replica, _, medium), pool in pools.items():
+        assert pool["trust"] == "complete"
+        assert pool["entries"] > 0
+        if medium == "gpu":
+            assert pool["entries"] <= pool["capacity_blocks"]
+            if "small" in replica:
+                assert pool["evicted_blocks"] > 0
+                assert 0 < pool["mean_lifetime_seconds"] < 60
+    assert {replica for replica, _, medium in pools if medium == "cpu"} == {"vllm-0.14-cpu", "vllm-0.33-cpu"}
+    assert pools["vllm-0.33-hybrid", 0, "gpu"]["fine_blocks"] > 0
+    for source in first["sources"]:
+        assert (source["lost_batches"], source["undecodable_events"]) == (0, 0)
+    assert set(first["rows"]) == {
+        *("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources"),
+    }
+    assert all(first["rows"].values())
+    assert first["rows"]["sources"] == len(SOURCES)
+    # The bound of the design is 3 s; a test machine may be busy with other things.
+    assert 0 < first["freshness_seconds"]["p50"] < 5
+    # The fleet agent writes a base now and then only.
+    topics = {name: records for name, records in first["topics"].items() if "checkpoints.fleet" not in name}
+    assert all(topics.values())
+    assert not any(first["restarts"].values())
+
+    second = demo(tmp_path / "data")
+    assert second["events"] > first["events"]
+    assert second["rows"]["sources"] == 2 * len(SOURCES)
+    for table, rows in first["rows"].items():
+        assert second["rows"][table] > rows
+    for topic, end in topics.items():
+        assert second["topics"][topic] > end
+    assert {(pool["replica"], pool["dp_rank"]) for pool in second["pools"]} == SOURCES
+    assert {pool["trust"] for pool in second["pools"]} == {"complete"}

@@ -1,0 +1,70 @@
+"""`kvlens up` on a played capture ends as the engine did, though its worker is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import clickhouse_connect
+
+from tests.support.checkout import CAPTURES
+from tests.support.inputs.captures import captured_truth
+from tests.support.processes import KVLENS, Started, started
+
+NAME = "vllm-0.16.0-array"
+CAPTURE = CAPTURES / f"{NAME}.frames.msgpack.gz"
+TRUTH = captured_truth(NAME)
+QUERY = "SELECT blocks, entries, trust FROM kvlens.occupancy_10s FINAL ORDER BY window DESC LIMIT 1"
+
+
+def start(directory: Path, *arguments: str) -> Started:
+    log = directory / f"{arguments[0]}.out"
+    return started([*KVLENS, *arguments], log, cwd=directory, PYTHONUNBUFFERED="1")
+
+
+def worker_of(directory: Path) -> int:
+    """The process that runs `kvlens work` in this directory, not the lifeline that started it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            here = os.readlink(process / "cwd") == str(directory)
+            command = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if here and b"work" in command and b"pipeline.local.processes.lifeline" not in command:
+            found.append(int(process.name))
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
+    tmp_path: Path, free_port: Callable[[], int]
+):
+    tmp_path = tmp_path.resolve()
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    (tmp_path / "kvlens.toml").write_text(
+        f'[[replicas]]\nid = "engine"\nmodel = "m"\nendpoint = "{endpoint}"\n'
+    )
+    up = start(tmp_path, "up")
+    player = start(tmp_path, "play", str(CAPTURE), "--endpoint", endpoint, "--speed", "0.2")
+    try:
+        up.wait_said("running; Ctrl-C stops it", seconds=90.0)
+        assert player.alive
+        os.kill(worker_of(tmp_path), signal.SIGKILL)
+        up.wait_said("worker is running again", seconds=90.0)
+        assert player.process.wait(60) == 0
+        url = up.said().partition("clickhouse: ")[2].split()[0]
+        expected = (*TRUTH["checkpoints"][-1][1:3], "complete")
+        client = clickhouse_connect.get_client(dsn=url)
+        deadline = time.monotonic() + 30
+        while (rows := client.query(QUERY).result_rows) != [expected]:
+            assert time.monotonic() < deadline, rows
+            time.sleep(0.5)
+        client.close()
+        up.stop(60)
+    finally:
+        player.close()
+        up.close()

@@ -1,0 +1,285 @@
+"""A laboratory for workers: generated events, worker processes to hurt, and tables to compare."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import clickhouse_connect
+import msgspec
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from connectors.kafka.topics import topic_name
+from pipeline.clickhouse import migrations
+from pipeline.kafka import topics
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.verify.against_log import check_log
+from schemas.events import EventsRecord
+from schemas.settings import ClickHouse, Kafka, Settings, Worker
+from tests.support.checkout import ROOT
+from tests.support.inputs.generated_logs import generated_log
+from tests.support.processes import Started, started
+
+FINE = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
+ROLLED_UP = tuple(f"{name}_{per}" for name in ("occupancy", "flow", "stream_health") for per in ("1m", "1h"))
+PARTITIONS = 8
+
+
+class WorkerProcess(Started):
+    """A worker in a process of its own."""
+
+    def wait_assigned(self) -> None:
+        """Return when it has loaded its partitions."""
+        self.wait_said("partitions assigned")
+
+
+@dataclass
+class Laboratory:
+    """One topic prefix, one group and one database on a broker and a store."""
+
+    settings: Settings
+    directory: Path
+    session_seconds: float = 2.0
+    """How long the broker waits for a killed worker; a busy machine must keep up with it."""
+    workers: list[WorkerProcess] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        asyncio.run(topics.apply(self.settings))
+        migrations.apply(self.settings)
+
+    def worker(self, *, waiting_for: Path | None = None, **changes: Any) -> WorkerProcess:
+        """Start one; while the file `waiting_for` exists, its consumers have met the broker and no more."""
+        settings = self.settings
+        if changes:
+            settings = msgspec.structs.replace(
+                settings, worker=msgspec.structs.replace(settings.worker, **changes)
+            )
+        log = self.directory / f"worker-{len(self.workers)}.log"
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("worker_process.py")),
+            str(self.session_seconds),
+            *([str(waiting_for)] if waiting_for else []),
+        ]
+        begun = started(command, log, cwd=ROOT, given=msgspec.json.encode(settings))
+        worker = WorkerProcess(begun.process, log)
+        self.workers.append(worker)
+        return worker
+
+    def produce(self, log: Sequence[EventsRecord], *, over_seconds: float = 0.0, json: bool = False) -> None:
+        """Append the records in order, spread over a time."""
+        asyncio.run(self._produce(log, over_seconds, json))
+
+    async def _produce(self, log: Sequence[EventsRecord], over_seconds: float, json: bool) -> None:
+        encode = msgspec.json.encode if json else msgspec.msgpack.encode
+        kind = b"application/json" if json else b"application/msgpack"
+        topic = topic_name(self.settings.kafka, "events")
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_idempotence=True
+        )
+        async with producer:
+            for record in log:
+                partition = zlib.crc32(record.replica.encode()) % PARTITIONS
+                await producer.send(
+                    topic,
+                    encode(record),
+                    key=record.replica.encode(),
+                    partition=partition,
+                    headers=[("content-type", kind)],
+                )
+                if over_seconds:
+                    await asyncio.sleep(over_seconds / len(log))
+            await producer.flush()
+
+    def remove_before(self, replica: str, offset: int) -> None:
+        """Do what retention does: drop the oldest records of a replica's partition."""
+        asyncio.run(self._remove_before(zlib.crc32(replica.encode()) % PARTITIONS, offset))
+
+    async def _remove_before(self, partition: int, offset: int) -> None:
+        topic = topic_name(self.settings.kafka, "events")
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await admin.start()
+        await admin.delete_records({TopicPartition(topic, partition): RecordsToDelete(offset)})
+        await admin.close()
+
+    def committed(self) -> int:
+        """Events records that are covered by commits of the group."""
+        return asyncio.run(self._committed())
+
+    async def _committed(self) -> int:
+        topic = topic_name(self.settings.kafka, "events")
+        async with AIOKafkaConsumer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers,
+            group_id=f"{self.settings.kafka.group}.replica",
+            enable_auto_commit=False,
+        ) as consumer:
+            offsets = [await consumer.committed(TopicPartition(topic, n)) for n in range(PARTITIONS)]
+        return sum(offset or 0 for offset in offsets)
+
+    def wait_applied(self, records: int, seconds: float = 60.0) -> None:
+        """Return when so many records are covered by committed offsets."""
+        deadline = time.monotonic() + seconds
+        while (committed := self.committed()) < records:
+            if time.monotonic() > deadline:
+                tails = "\n".join(f"{w.log.name}:\n{w.said()[-3000:]}" for w in self.workers[-2:])
+                raise AssertionError(f"{committed} of {records} records applied after {seconds} s\n{tails}")
+            time.sleep(0.2)
+
+    def unfollowed(self) -> int:
+        """Residency records that no commit of the fleet agent covers; markers do not count."""
+        return asyncio.run(self._unfollowed())
+
+    async def _unfollowed(self) -> int:
+        topic = topic_name(self.settings.kafka, "residency")
+        left = 0
+        async with AIOKafkaConsumer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers,
+            group_id=f"{self.settings.kafka.group}.fleet",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+        ) as consumer:
+            for place in [TopicPartition(topic, number) for number in range(PARTITIONS)]:
+                consumer.assign([place])
+                [end] = (await consumer.end_offsets([place])).values()
+                consumer.seek(place, await consumer.committed(place) or 0)
+                while await consumer.position(place) < end:
+                    left += sum(map(len, (await consumer.getmany(timeout_ms=500)).values()))
+        return left
+
+    def wait_followed(self, seconds: float = 90.0) -> None:
+        """Return when the fleet agent has committed everything that the replica agent told."""
+        deadline = time.monotonic() + seconds
+        while left := self.unfollowed():
+            tails = "\n".join(worker.said()[-1500:] for worker in self.workers[-2:])
+            assert time.monotonic() < deadline, (left, tails)
+            time.sleep(0.3)
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        client = clickhouse_connect.get_client(
+            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
+        )
+        rows = [tuple(row) for row in client.query(statement).result_rows]
+        client.close()
+        return rows
+
+    def command(self, statement: str) -> None:
+        client = clickhouse_connect.get_client(
+            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
+        )
+        client.command(statement)
+        client.close()
+
+    def table(self, name: str) -> list[tuple[Any, ...]]:
+        """All rows FINAL, in the order of all columns; without the version where it is a clock."""
+        columns = "* EXCEPT (version)" if name in ROLLED_UP else "*"
+        return self.query(
+            f"SELECT {columns} FROM {self.settings.clickhouse.database}.{name} FINAL ORDER BY ALL"
+        )
+
+    def verified(self) -> int:
+        """Assert that `kvlens verify` finds no difference; return how many rows it compared."""
+        now = datetime.now(timezone.utc)
+        findings = asyncio.run(check_log(self.settings, now, until=None, patience=10.0))
+        assert findings.equal, findings.kept[:5]
+        return sum(findings.compared.values())
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+
+
+@pytest.fixture(scope="session")
+def laboratories(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Laboratory]:
+    """A function that sets up topics and tables of fresh names on a broker and a store."""
+
+    def make(broker: EmbeddedBroker, store: EmbeddedStore, **worker: Any) -> Laboratory:
+        name = f"lab_{secrets.token_hex(4)}"
+        options = {"checkpoint_seconds": 0.3, "rollup_seconds": 1.0, "idle_carry_seconds": 0.001, **worker}
+        directory = tmp_path_factory.mktemp(name)
+        laboratory = Laboratory(
+            Settings(
+                kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+                clickhouse=ClickHouse(url=store.url, database=name),
+                worker=Worker(state_directory=str(directory / "faust"), **options),
+            ),
+            directory,
+        )
+        laboratory.prepare()
+        return laboratory
+
+    return make
+
+
+@pytest.fixture
+def new_laboratory(laboratories: Callable[..., Laboratory]) -> Iterator[Callable[..., Laboratory]]:
+    """The same; workers still running after the test are killed."""
+    made: list[Laboratory] = []
+
+    def make(broker: EmbeddedBroker, store: EmbeddedStore, **worker: Any) -> Laboratory:
+        made.append(laboratories(broker, store, **worker))
+        return made[-1]
+
+    yield make
+    for laboratory in made:
+        laboratory.close()
+
+
+@pytest.fixture
+def produced(log: list[EventsRecord]) -> Iterator[Callable[..., threading.Thread]]:
+    """A function that appends the module's log, or a part of it, in the background over some seconds."""
+    threads = []
+
+    def start(laboratory: Laboratory, seconds: float, part: slice = slice(None)) -> threading.Thread:
+        thread = threading.Thread(
+            target=laboratory.produce, args=(log[part],), kwargs={"over_seconds": seconds}
+        )
+        thread.start()
+        threads.append(thread)
+        return thread
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture
+def new_parts(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> Iterator[Callable[[], tuple[EmbeddedBroker, EmbeddedStore]]]:
+    """A function that starts a broker and a store which the test may kill."""
+    started: list[EmbeddedBroker | EmbeddedStore] = []
+
+    def start() -> tuple[EmbeddedBroker, EmbeddedStore]:
+        broker = EmbeddedBroker(tmp_path / "broker", free_port())
+        store = EmbeddedStore(tmp_path / "store", free_port())
+        for part in (broker, store):
+            part.start()
+            started.append(part)
+        return broker, store
+
+    yield start
+    for part in started:
+        part.kill()
+
+
+@pytest.fixture(scope="session")
+def all_tables() -> Callable[[Laboratory], dict[str, list[tuple[Any, ...]]]]:
+    """A function that returns every table of a laboratory, FINAL and in order."""
+    return lambda laboratory: {name: laboratory.table(name) for name in (*FINE, *ROLLED_UP)}
+
+
+@pytest.fixture(scope="session")
+def generated() -> Callable[..., list[EventsRecord]]:
+    return generated_log

@@ -1,0 +1,93 @@
+"""Whatever is done to the agents and the broker: the fleet tables say what the log says."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.verify.fleet.expected import CAUSES
+from schemas.events import EventsRecord
+from tests.support.inputs.generated_logs import shared_log
+from tests.support.invariants import broken
+
+Make = Callable[..., Any]
+_WINDOW = 10.0
+REPLICAS = 6
+
+
+@pytest.fixture(scope="module")
+def log() -> list[EventsRecord]:
+    return shared_log(5, replicas=REPLICAS, rounds=36, began=time.time() // _WINDOW * _WINDOW - 600)
+
+
+def assert_as_the_log_says(laboratory: Any) -> dict[str, int]:
+    """Let `kvlens verify` compare every table, and look for broken invariants; return the fills by cause."""
+    laboratory.verified()
+    database = laboratory.settings.clickhouse.database
+    assert not broken(laboratory.query, database, at_rest=True)
+    [(rated,)] = laboratory.query(
+        f"SELECT countIf(ideal_hit_rate > own_ideal_hit_rate AND own_ideal_hit_rate > actual_hit_rate) "
+        f"FROM {database}.hit_potential(from = '2000-01-01 00:00:00', to = '2100-01-01 00:00:00')"
+    )
+    assert rated == REPLICAS
+    sums = ", ".join(f"sum({cause}_blocks)" for cause in CAUSES)
+    [counts] = laboratory.query(f"SELECT {sums} FROM {database}.fills_10s FINAL")
+    return dict(zip(CAUSES, counts, strict=True))
+
+
+def test_agents_killed_at_random_and_a_second_fleet_agent(
+    log: list[EventsRecord],
+    broker: EmbeddedBroker,
+    store: EmbeddedStore,
+    new_laboratory: Make,
+    produced: Make,
+) -> None:
+    rng = random.Random(3)
+    laboratory = new_laboratory(broker, store)
+    replica, fleet = laboratory.worker(agents="replica"), laboratory.worker(agents="fleet")
+    replica.wait_assigned()
+    fleet.wait_assigned()
+    producing = produced(laboratory, 14.0)
+    time.sleep(rng.uniform(0.5, 2.0))
+    fleet.kill()
+    fleet, second = laboratory.worker(agents="fleet"), laboratory.worker(agents="fleet")
+    time.sleep(rng.uniform(0.5, 2.0))
+    replica.kill()
+    replica = laboratory.worker(agents="replica")
+    second.wait_assigned()
+    fleet.wait_assigned()
+    time.sleep(rng.uniform(0.2, 1.0))
+    second.kill()
+    producing.join()
+    laboratory.wait_applied(len(log))
+    laboratory.wait_followed()
+    assert replica.end() == fleet.end() == 0
+    causes = assert_as_the_log_says(laboratory)
+    assert all(blocks for cause, blocks in causes.items() if cause not in ("promoted", "unknown")), causes
+
+
+def test_a_worker_of_both_agents_and_a_broker_killed(
+    log: list[EventsRecord],
+    new_parts: Callable[[], tuple[EmbeddedBroker, EmbeddedStore]],
+    new_laboratory: Make,
+) -> None:
+    broker, store = new_parts()
+    laboratory = new_laboratory(broker, store)
+    worker = laboratory.worker()
+    worker.wait_assigned()
+    laboratory.produce(log[: len(log) // 2], over_seconds=3.0)
+    broker.kill()
+    broker.start()
+    laboratory.produce(log[len(log) // 2 :], over_seconds=3.0)
+    worker.kill()
+    worker = laboratory.worker()
+    laboratory.wait_applied(len(log), 90.0)
+    laboratory.wait_followed()
+    assert worker.end() == 0
+    assert assert_as_the_log_says(laboratory)["peer"]

@@ -1,0 +1,216 @@
+"""The whole pipeline for one test module: `kvlens connect` and `kvlens work` between sockets and tables."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import clickhouse_connect
+import pytest
+import zmq
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from connectors.kafka.topics import catalogue, topic_name
+from pipeline.clickhouse import migrations
+from pipeline.kafka import topics
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.recordings.player import EngineSockets
+from pipeline.verify.against_log import check_log
+from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
+from tests.support.invariants import broken
+from tests.support.processes import KVLENS, Started, as_toml, started
+from tests.system.browser.tabs import chromium, visit
+
+__all__ = ["chromium", "visit"]
+
+FINE = ("occupancy_10s", "flow_10s", "stream_health_10s")
+TABLES = (
+    *FINE,
+    "engine_counters",
+    "sources",
+    *(f"{name}_{per}" for name in ("occupancy", "flow", "stream_health") for per in ("1m", "1h")),
+)
+
+
+@dataclass
+class Pipeline:
+    """One topic prefix, one group and one database, the processes between, and the engines before them."""
+
+    settings: Settings
+    directory: Path
+    engines: Mapping[str, EngineSockets]
+    processes: list[Started] = field(default_factory=list)
+
+    def start(self, command: str) -> Started:
+        """Start `kvlens connect` or `kvlens work`."""
+        log = self.directory / f"{command}-{len(self.processes)}.log"
+        arguments = [*KVLENS, command, "--config", "kvlens.toml"]
+        self.processes.append(started(arguments, log, cwd=self.directory))
+        return self.processes[-1]
+
+    def wait_subscribed(self, seconds: float = 60.0) -> None:
+        """Return when the connector has subscribed to every engine: nothing sent from then on is missed."""
+        deadline = time.monotonic() + seconds
+        while waiting := [name for name, engine in self.engines.items() if not engine.subscribers]:
+            assert time.monotonic() < deadline, (waiting, self._tails())
+            time.sleep(0.02)
+
+    def publish(self, replica: str, parts: Sequence[bytes]) -> None:
+        """Send one message; waits while the subscriber's queue is full."""
+        while not self.engines[replica].publish(parts):
+            time.sleep(0.005)
+
+    def wait_batches(self, expected: Mapping[str, int], seconds: float = 60.0) -> None:
+        """Return when the tables count so many batches of each replica."""
+        self.wait_rows(
+            "SELECT replica, sum(batches) FROM {}.stream_health_10s FINAL GROUP BY 1", expected, seconds
+        )
+
+    def wait_rows(self, statement: str, expected: Mapping[str, Any], seconds: float = 60.0) -> None:
+        """Return when a query of two columns gives exactly these pairs."""
+        deadline = time.monotonic() + seconds
+        while (found := dict(self.query(statement))) != expected:
+            assert time.monotonic() < deadline, (found, self._tails())
+            time.sleep(0.2)
+
+    def finish(self, connector: Started, worker: Started) -> None:
+        """Stop both, the worker when it has applied the connector's last word; the tables are right then."""
+        connector.stop()
+        deadline = time.monotonic() + 60
+        while left := asyncio.run(self._unapplied()):
+            assert time.monotonic() < deadline, (left, self._tails())
+            time.sleep(0.2)
+        worker.stop()
+        now = datetime.now(timezone.utc)
+        findings = asyncio.run(check_log(self.settings, now, until=None, patience=10.0))
+        assert findings.equal, findings.kept[:5]
+        assert not broken(self.query, self.database, at_rest=False)
+
+    async def _unapplied(self) -> int:
+        """Events records that no commit of the worker covers."""
+        kafka = self.settings.kafka
+        topic = topic_name(kafka, "events")
+        places = [TopicPartition(topic, n) for n in range(catalogue()["events"].partitions)]
+        async with AIOKafkaConsumer(
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id=f"{kafka.group}.replica",
+            enable_auto_commit=False,
+        ) as consumer:
+            ends = await consumer.end_offsets(places)
+            return sum([ends[place] - (await consumer.committed(place) or 0) for place in places])
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of a statement in which `{}` stands for the database."""
+        client = clickhouse_connect.get_client(
+            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
+        )
+        rows = [tuple(row) for row in client.query(statement.format(self.database)).result_rows]
+        client.close()
+        return rows
+
+    def dicts(self, statement: str) -> list[dict[str, Any]]:
+        """The same by column name."""
+        client = clickhouse_connect.get_client(
+            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
+        )
+        rows = list(client.query(statement.format(self.database)).named_results())
+        client.close()
+        return rows
+
+    def latest_occupancy(self) -> dict[tuple[str, str, int], tuple[int, int, int, str]]:
+        """(replica, medium, group) to entries, blocks, tokens and trust at each replica's last window."""
+        rows = self.query(
+            "SELECT replica, medium, group_idx, sum(entries), sum(blocks), sum(tokens), any(trust) "
+            "FROM {0}.occupancy_10s FINAL WHERE (replica, window) IN "
+            "(SELECT replica, max(window) FROM {0}.occupancy_10s GROUP BY replica) GROUP BY ALL"
+        )
+        return {row[:3]: row[3:] for row in rows}
+
+    def metrics(self, section: str) -> str:
+        """The Prometheus page of the `connector` or the `worker`."""
+        port = getattr(self.settings, section).metrics_port
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+            page: bytes = response.read()
+        return page.decode()
+
+    @property
+    def database(self) -> str:
+        return self.settings.clickhouse.database
+
+    def _tails(self) -> str:
+        return "\n".join(f"{process.log.name}:\n{process.said()[-2000:]}" for process in self.processes[-2:])
+
+
+@pytest.fixture(scope="module")
+def new_pipeline(
+    broker: EmbeddedBroker,
+    store: EmbeddedStore,
+    free_port: Callable[[], int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., Pipeline]]:
+    """A function that makes topics, tables, and sockets of the named engines; it kills what still runs."""
+    with ExitStack() as stack:
+
+        def make(*names: str, **connector: Any) -> Pipeline:
+            pipeline = stack.enter_context(
+                _pipeline(broker, store, free_port, tmp_path_factory, names, connector)
+            )
+            asyncio.run(topics.apply(pipeline.settings))
+            migrations.apply(pipeline.settings)
+            (pipeline.directory / "kvlens.toml").write_text(as_toml(pipeline.settings))
+            return pipeline
+
+        yield make
+
+
+@contextmanager
+def _pipeline(
+    broker: EmbeddedBroker,
+    store: EmbeddedStore,
+    free_port: Callable[[], int],
+    tmp_path_factory: pytest.TempPathFactory,
+    names: Sequence[str],
+    connector: Mapping[str, Any],
+) -> Iterator[Pipeline]:
+    name = f"whole_{secrets.token_hex(4)}"
+    directory = tmp_path_factory.mktemp(name)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    engines = {replica: EngineSockets(context, "tcp://127.0.0.1:*", None, 3) for replica in names}
+    settings = Settings(
+        kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+        clickhouse=ClickHouse(url=store.url, database=name),
+        connector=Connector(metrics_port=free_port(), **connector),
+        worker=Worker(
+            checkpoint_seconds=0.3,
+            rollup_seconds=2.0,
+            # The captures are hours old: rows carried from then to now would only be in the way.
+            idle_carry_seconds=0.001,
+            state_directory=str(directory / "faust"),
+            metrics_port=free_port(),
+        ),
+        replicas=tuple(
+            Replica(id=replica, model="m", endpoint=engine.endpoint) for replica, engine in engines.items()
+        ),
+    )
+    pipeline = Pipeline(settings, directory, engines)
+    try:
+        yield pipeline
+    finally:
+        for process in pipeline.processes:
+            process.close()
+        context.destroy(0)
+
+
+@pytest.fixture(scope="session")
+def all_tables() -> tuple[str, ...]:
+    """Names of every table that the pipeline writes."""
+    return TABLES

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from connectors.discovery.dns import Addresses, NameUnresolved, NameWatch, named_sources, resolve
+from connectors.sources import Source
+from schemas.settings import Discovery, DnsName
+
+
+class Told:
+    def __init__(self) -> None:
+        self.failures: list[tuple[str, str]] = []
+
+    def name_unresolved(self, name: str, reason: str) -> None:
+        self.failures.append((name, reason))
+
+
+def test_an_address_stays_until_it_was_missed_often_enough() -> None:
+    addresses = Addresses(3)
+    assert addresses.answered(["b", "a", "b"]) == ["a", "b"]
+    assert addresses.answered(["b"]) == ["a", "b"]
+    assert addresses.answered(["b", "c"]) == ["a", "b", "c"]
+    assert addresses.answered(["b", "c"]) == ["b", "c"]
+
+
+def test_an_address_that_comes_back_counts_anew() -> None:
+    addresses = Addresses(2)
+    addresses.answered(["a"])
+    for _ in range(5):
+        assert addresses.answered([]) == ["a"]
+        assert addresses.answered(["a"]) == ["a"]
+    assert addresses.answered([]) == ["a"]
+    assert addresses.answered([]) == []
+
+
+def test_each_address_is_a_replica_named_by_it() -> None:
+    name = DnsName(
+        name="engines",
+        model="qwen",
+        port=5557,
+        replay_port=5657,
+        metrics_port=8000,
+        dp_ranks=2,
+        tenant="acme",
+        hash_scheme="sha",
+        topic="kv",
+    )
+    sources = named_sources(name, ["10.0.0.7", "fd00::7"])
+    assert [(s.key, s.endpoint, s.replay_endpoint, s.metrics_url) for s in sources] == [
+        (
+            (f"{host}:5557", rank),
+            f"tcp://{host}:{5557 + rank}",
+            f"tcp://{host}:{5657 + rank}",
+            f"http://{host}:8000/metrics",
+        )
+        for host in ("10.0.0.7", "[fd00::7]")
+        for rank in (0, 1)
+    ]
+    assert {(s.model, s.tenant, s.hash_domain, s.topic) for s in sources} == {
+        ("qwen", "acme", "qwen/sha/acme", "kv")
+    }
+
+
+async def test_the_systems_resolver_is_asked() -> None:
+    assert set(await resolve("localhost", "ipv4")) == {"127.0.0.1"}
+    assert set(await resolve("127.0.0.3", "ipv4")) == {"127.0.0.3"}
+    with pytest.raises(NameUnresolved):
+        await resolve("no-such-name.invalid", "ipv4")
+
+
+class Resolver:
+    """Gives its answers one after the other; an exception is raised, a number of seconds is slept."""
+
+    def __init__(self, *answers: Sequence[str] | Exception | float) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+
+    async def __call__(self, name: str, family: str) -> Sequence[str]:
+        self.asked += 1
+        answer = self._answers.pop(0)
+        if isinstance(answer, float):
+            await asyncio.sleep(answer)
+            return ["10.0.0.9"]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _watch(resolver: Resolver, told: Told, timeout_seconds: float = 5.0) -> NameWatch:
+    name = DnsName(name="engines", model="m")
+    return NameWatch(0, name, Discovery(dns_misses=2, dns_timeout_seconds=timeout_seconds), told, resolver)
+
+
+def _ids(sources: list[Source] | None) -> list[str] | None:
+    return None if sources is None else [source.replica for source in sources]
+
+
+async def test_a_failed_resolution_says_nothing_about_the_addresses() -> None:
+    told = Told()
+    failure = NameUnresolved("Temporary failure in name resolution")
+    watch = _watch(Resolver(["10.0.0.1"], failure, failure, failure, [], ["10.0.0.2"]), told)
+    answers = [_ids(await watch.resolve()) for _ in range(6)]
+    assert answers == [["10.0.0.1:5557"], None, None, None, ["10.0.0.1:5557"], ["10.0.0.2:5557"]]
+    assert told.failures == [("engines", "Temporary failure in name resolution")] * 3
+
+
+async def test_a_slow_resolver_is_not_asked_again_before_it_answered() -> None:
+    told = Told()
+    resolver = Resolver(0.25, ["10.0.0.1"])
+    watch = _watch(resolver, told, timeout_seconds=0.1)
+    answers = [_ids(await watch.resolve()) for _ in range(4)]
+    assert answers[:2] == [None, None]
+    assert answers[2] == ["10.0.0.9:5557"]
+    assert answers[3] == ["10.0.0.1:5557", "10.0.0.9:5557"]
+    assert resolver.asked == 2
+    assert told.failures == [("engines", "no answer in 0.1 s")] * 2

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from connectors.discovery.file import FileWatch, SettingsFile, SettingsUnreadable
+from connectors.discovery.static import list_sources
+from pipeline.settings.loading import ConfigurationError, load
+from schemas.settings import Settings
+
+
+def _document(*names: str, more: str = "") -> str:
+    return more + "".join(
+        f'[[replicas]]\nid = "{name}"\nmodel = "m"\nendpoint = "tcp://{name}:5557"\n' for name in names
+    )
+
+
+def _settings(document: str) -> Settings:
+    try:
+        return load(document, "kvlens.toml", {}, lambda name: "").settings
+    except ConfigurationError as error:
+        raise SettingsUnreadable(str(error)) from error
+
+
+class Told:
+    def __init__(self) -> None:
+        self.complaints: list[str] = []
+        self.restarts = 0
+
+    def settings_unreadable(self, path: Path, reason: str) -> None:
+        self.complaints.append(reason)
+
+    def restart_needed(self, path: Path) -> None:
+        self.restarts += 1
+
+
+class Watched:
+    """A settings file and its watch."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.write(_document("a"))
+        self.told = Told()
+        file = SettingsFile(path, lambda: _settings(path.read_text()))
+        self.watch = FileWatch(file, _settings(_document("a")), self.told)
+
+    def write(self, text: str) -> None:
+        self.path.write_text(text)
+
+    def polls(self, times: int) -> list[list[str] | None]:
+        found = [self.watch.poll() for _ in range(times)]
+        return [None if sources is None else [source.replica for source in sources] for sources in found]
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path / "kvlens.toml")
+
+
+def test_a_change_counts_when_it_was_read_twice(watched: Watched) -> None:
+    assert watched.polls(4) == [None, ["a"], None, None]
+    watched.write(_document("a", "b"))
+    assert watched.polls(3) == [None, ["a", "b"], None]
+    assert watched.told.complaints == []
+    assert watched.told.restarts == 0
+
+
+def test_half_a_file_removes_nothing(watched: Watched) -> None:
+    watched.write(_document("a", "b"))
+    watched.polls(2)
+    watched.write(_document("a"))  # what an editor has written so far
+    assert watched.polls(1) == [None]
+    watched.write(_document("a", "b", "c"))
+    assert watched.polls(2) == [None, ["a", "b", "c"]]
+
+
+def test_the_same_content_again_is_no_change(watched: Watched) -> None:
+    watched.polls(2)
+    watched.write(_document("a", "b"))
+    watched.polls(1)
+    watched.write(_document("a"))
+    assert watched.polls(3) == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("[[replicas]", "kvlens.toml: not valid TOML"),
+        (_document("a") + "port = 1\n", "Object contains unknown field `port` - at `$.replicas[0]`"),
+        (_document("a", "a"), "replica id 'a' is used twice"),
+    ],
+)
+def test_a_wrong_file_is_told_once_and_changes_nothing(watched: Watched, document: str, words: str) -> None:
+    watched.polls(2)
+    watched.write(document)
+    assert watched.polls(5) == [None] * 5
+    (complaint,) = watched.told.complaints
+    assert words in complaint
+    watched.write(_document("b"))
+    assert watched.polls(2) == [None, ["b"]]
+
+
+def test_a_file_that_is_gone_is_told_once_and_changes_nothing(watched: Watched) -> None:
+    watched.polls(2)
+    os.remove(watched.path)
+    assert watched.polls(4) == [None] * 4
+    assert watched.told.complaints == [f"{watched.path}: cannot read it: No such file or directory"]
+    watched.write(_document("a"))
+    assert watched.polls(3) == [None] * 3
+    os.remove(watched.path)
+    watched.polls(1)
+    assert len(watched.told.complaints) == 2
+
+
+def test_a_file_put_in_its_place_counts(watched: Watched) -> None:
+    """As a ConfigMap is changed: another file, perhaps with an older time."""
+    watched.polls(2)
+    other = watched.path.with_name("new")
+    other.write_text(_document("x"))
+    os.utime(other, (1, 1))
+    os.replace(other, watched.path)
+    assert watched.polls(2) == [None, ["x"]]
+
+
+def test_other_settings_need_a_restart(watched: Watched) -> None:
+    watched.polls(2)
+    watched.write(_document("a", more="[connector]\nlinger_seconds = 1\n"))
+    assert watched.polls(2) == [None, ["a"]]
+    assert watched.told.restarts == 1
+
+
+def test_sources_are_those_of_a_start_with_that_file(watched: Watched) -> None:
+    watched.write(_document("p", "q"))
+    watched.watch.poll()
+    assert watched.watch.poll() == list_sources(_settings(_document("p", "q")).replicas)

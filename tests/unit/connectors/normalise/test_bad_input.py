@@ -1,0 +1,442 @@
+"""Whatever arrives costs at most the event or frame it is in, under its exact bounded reason."""
+
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.engines.recognition import StreamEra
+from connectors.normalise.errors import FrameError
+from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.normaliser import Normaliser
+from connectors.normalise.reference_decoder import ReferenceDecoder
+from schemas.events import Batch, Cleared, Removed, Stored, Undecodable
+from schemas.hashes import unpack_hashes
+from schemas.reasons import UndecodableReason
+from tests.support.inputs.captures import NAMES, captured_frames
+
+REASONS = frozenset(get_args(UndecodableReason))
+MAX_FRAME_BYTES = 1 << 16
+
+encode = msgspec.msgpack.encode
+
+
+def payloads(name: str, every: int = 1) -> list[bytes]:
+    frames = captured_frames(name)
+    return [payload for _, _, payload in frames[::every]]
+
+
+SAMPLES = [payload for name in NAMES for payload in payloads(name, 97) if len(payload) < 6_000]
+
+
+VLLM = encode([0.0, [["BlockStored", [2**63], None, [], 1, None, "GPU"]], 0])
+
+
+def normalise(payload: bytes) -> Batch:
+    """Decode as a stream's first batch (event by event) and as a later one (at once where possible)."""
+    normaliser = Normaliser(max_frame_bytes=MAX_FRAME_BYTES)
+    first = normaliser.normalise(payload, seq=3, received_at=9.0)
+    for _ in range(3):  # the engine becomes known, so batches are no longer looked at one by one
+        normaliser.normalise(VLLM, seq=0, received_at=0.0)
+    assert normaliser.normalise(payload, seq=3, received_at=9.0) == first
+    return first
+
+
+def as_map(**fields: Any) -> dict[str, Any]:
+    event = {"type": "BlockStored", "block_hashes": [1], "parent_block_hash": 2, "block_size": 16} | fields
+    return {name: value for name, value in event.items() if value is not MISSING}
+
+
+def removed(**fields: Any) -> dict[str, Any]:
+    return {"type": "BlockRemoved", "block_hashes": [1]} | fields
+
+
+MISSING = object()
+INVALID_TEXT = msgspec.Raw(b"\xa2\xc3\x28")
+INVALID_KEY = msgspec.Raw(b"\x81\xa1\xff\x01")
+NESTED = ["BlockRemoved", [1], "GPU"]
+
+BAD_EVENTS: list[tuple[Any, UndecodableReason]] = [
+    # no type
+    (None, "missing_type"),
+    (7, "missing_type"),
+    ("BlockStored", "missing_type"),
+    (b"BlockStored", "missing_type"),
+    ([], "missing_type"),
+    ({}, "missing_type"),
+    ({"block_hashes": [1]}, "missing_type"),
+    ([None, [1]], "type_not_string"),
+    ([NESTED], "type_not_string"),
+    ([NESTED, NESTED], "type_not_string"),
+    ([{"type": "BlockRemoved"}], "type_not_string"),
+    ({"type": 1}, "type_not_string"),
+    ({"type": b"BlockRemoved", "block_hashes": [1]}, "type_not_string"),
+    ({"type": NESTED}, "type_not_string"),
+    (["BlockMoved", [1]], "unknown_type"),
+    (["blockstored", [1], None, [], 16], "unknown_type"),
+    ({"type": "BlockMoved"}, "unknown_type"),
+    ({"type": ""}, "unknown_type"),
+    ([INVALID_TEXT], "invalid_utf8"),
+    ({"type": INVALID_TEXT}, "invalid_utf8"),
+    # too short
+    (["BlockStored"], "truncated_tuple"),
+    (["BlockStored", [1], None, []], "truncated_tuple"),
+    (["BlockRemoved"], "truncated_tuple"),
+    (as_map(block_hashes=MISSING), "missing_field"),
+    (as_map(block_size=MISSING), "missing_field"),
+    ({"type": "BlockRemoved", "medium": "GPU"}, "missing_field"),
+    # hashes
+    (["BlockRemoved", None], "bad_block_hashes"),
+    (["BlockRemoved", 5], "bad_block_hashes"),
+    (["BlockRemoved", b"12345678"], "bad_block_hashes"),
+    (as_map(block_hashes={}), "bad_block_hashes"),
+    (as_map(block_hashes="12345678"), "bad_block_hashes"),
+    (as_map(block_hashes=None), "bad_block_hashes"),
+    (["BlockRemoved", [1, None]], "nil_hash"),
+    (["BlockRemoved", [None, "x"]], "nil_hash"),
+    (as_map(block_hashes=[None]), "nil_hash"),
+    (["BlockRemoved", ["abcdefgh"]], "bad_hash_type"),
+    (["BlockRemoved", [1.0]], "bad_hash_type"),
+    (["BlockRemoved", [True]], "bad_hash_type"),
+    (["BlockRemoved", [[1]]], "bad_hash_type"),
+    (["BlockRemoved", [NESTED]], "bad_hash_type"),
+    (removed(block_hashes=[1, {}]), "bad_hash_type"),
+    (["BlockRemoved", [b""]], "bad_hash_length"),
+    (["BlockRemoved", [b"1234567"]], "bad_hash_length"),
+    (["BlockRemoved", [1, b"1" * 31]], "bad_hash_length"),
+    (removed(block_hashes=[b"1" * 33]), "bad_hash_length"),
+    # parent
+    (as_map(parent_block_hash="x"), "bad_parent_hash"),
+    (as_map(parent_block_hash=1.5), "bad_parent_hash"),
+    (as_map(parent_block_hash=[1]), "bad_parent_hash"),
+    (as_map(parent_block_hash=b"123"), "bad_parent_hash"),
+    (["BlockStored", [1], b"1" * 9, [], 16], "bad_parent_hash"),
+    # block size
+    (["BlockStored", [1], None, [], -1], "bad_block_size"),
+    (["BlockStored", [1], None, [], None], "bad_block_size"),
+    (["BlockStored", [1], None, [], "16"], "bad_block_size"),
+    (as_map(block_size=16.0), "bad_block_size"),
+    (as_map(block_size=True), "bad_block_size"),
+    (as_map(block_size=1 << 32), "bad_block_size"),
+    (as_map(block_size=-(2**63)), "bad_block_size"),
+    # medium and group
+    (["BlockRemoved", [1], 3], "bad_medium"),
+    (["BlockRemoved", [1], b"GPU"], "bad_medium"),
+    (as_map(medium=["GPU"]), "bad_medium"),
+    (removed(medium=INVALID_TEXT), "invalid_utf8"),
+    (["BlockRemoved", [1], "GPU", -1], "bad_group"),
+    (["BlockRemoved", [1], "GPU", 65536], "bad_group"),
+    (["BlockRemoved", [1], "GPU", "0"], "bad_group"),
+    (as_map(group_idx=1.0), "bad_group"),
+    (as_map(group_idx=[0]), "bad_group"),
+    # the rest
+    (as_map(lora_id=[1]), "bad_field_type"),
+    (as_map(lora_name=5), "bad_field_type"),
+    (as_map(lora_name={}), "bad_field_type"),
+    (as_map(lora_name=INVALID_TEXT), "invalid_utf8"),
+    (as_map(kv_cache_spec_kind=1), "bad_field_type"),
+    (as_map(kv_cache_spec_sliding_window="128"), "bad_field_type"),
+    (["BlockStored", [1], None, [], 16, None, "GPU", 5], "bad_field_type"),
+    (["BlockStored", [1], None, [], 16, None, "GPU", INVALID_TEXT], "invalid_utf8"),
+    ({"type": "BlockRemoved", "block_hashes": [1], 5: 6}, "bad_field_type"),
+]
+
+
+@pytest.mark.parametrize(("event", "reason"), BAD_EVENTS)
+def test_a_bad_event_costs_itself_only(event: Any, reason: UndecodableReason) -> None:
+    good = ["BlockRemoved", [1, 2], "GPU"]
+    also_good = {"type": "BlockStored", "block_hashes": [3], "block_size": 16}
+    batch = normalise(encode([1.5, [good, event, also_good, event, event, ["AllBlocksCleared"]], 0]))
+    assert batch.events == [
+        Removed(bytes(7) + b"\1" + bytes(7) + b"\2"),
+        Undecodable(reason, 3),
+        Stored(bytes(7) + b"\3", 16, 16),
+        Undecodable(reason, 3, 2),
+        Cleared(),
+    ]
+    assert (batch.ts, batch.engine_events) == (1.5, 6)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        as_map(unknown=INVALID_TEXT, token_ids=INVALID_TEXT, extra_keys=-1.5),
+        ["BlockStored", [1], 2, INVALID_TEXT, 16, None, None, None, INVALID_TEXT],
+        ["BlockStored", [1], 2, "no tokens", 16] + [None] * 7 + [INVALID_TEXT, INVALID_KEY],
+    ],
+)
+def test_what_is_not_read_cannot_be_bad(event: Any) -> None:
+    batch = normalise(encode([1.5, [event]]))
+    assert batch.events == [Stored(bytes(7) + b"\1", 16, 16, bytes(7) + b"\2")]
+
+
+DEEP = b"\x91" * 100_000 + b"\xc0"
+
+BAD_FRAMES: list[tuple[bytes, UndecodableReason]] = [
+    (b"", "not_msgpack"),
+    (b"\xc1", "not_msgpack"),
+    (b"\x93", "not_msgpack"),
+    (encode([1.5, [["AllBlocksCleared"]], 0])[:-1], "not_msgpack"),
+    (encode([1.5, [["AllBlocksCleared"]], 0]) + b"\0", "not_msgpack"),
+    (b"plain text, no message", "not_msgpack"),
+    (DEEP[:MAX_FRAME_BYTES], "not_msgpack"),
+    (b"\x92\xcb" + bytes(8) + b"\x91" + DEEP[-50_000:], "not_msgpack"),
+    (encode(None), "not_an_envelope"),
+    (encode(5), "not_an_envelope"),
+    (encode("events"), "not_an_envelope"),
+    (encode([]), "not_an_envelope"),
+    (encode([1.5]), "not_an_envelope"),
+    (encode([1.5, None]), "not_an_envelope"),
+    (encode([1.5, {}]), "not_an_envelope"),
+    (encode([1.5, "events"]), "not_an_envelope"),
+    (encode({}), "not_an_envelope"),
+    (encode({"ts": 1.5}), "not_an_envelope"),
+    (encode({"events": []}), "not_an_envelope"),
+    (encode({"ts": 1.5, "events": 1}), "not_an_envelope"),
+    (encode({1: 1.5, 2: []}), "not_an_envelope"),
+    (bytes(MAX_FRAME_BYTES + 1), "frame_too_large"),
+]
+
+
+@pytest.mark.parametrize(("payload", "reason"), BAD_FRAMES)
+def test_a_bad_frame_is_one_undecodable(payload: bytes, reason: UndecodableReason) -> None:
+    assert normalise(payload) == Batch(3, 9.0, 9.0, [Undecodable(reason, 3)], 0)
+
+
+@pytest.mark.parametrize("ts", [None, "1.5", True, [], {}, b"", float("nan"), float("inf"), float("-inf")])
+def test_a_bad_timestamp_does_not_cost_the_events(ts: Any) -> None:
+    for envelope in ([ts, [["AllBlocksCleared"]], 0], {"ts": ts, "events": [{"type": "AllBlocksCleared"}]}):
+        assert normalise(encode(envelope)) == Batch(
+            3, 9.0, 9.0, [Undecodable("bad_timestamp", 3), Cleared()], 1
+        )
+
+
+def normalise_large(payload: bytes) -> Batch:
+    return Normaliser(max_frame_bytes=16 << 20).normalise(payload, seq=0, received_at=0.0)
+
+
+def traced(decode: Callable[[bytes], Batch], payload: bytes) -> tuple[Batch, int]:
+    """Return what becomes of a payload, and the most bytes that were allocated meanwhile."""
+    tracemalloc.start()
+    try:
+        return decode(payload), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_50_mb_frame_is_refused_without_being_decoded() -> None:
+    event = encode(["BlockRemoved", [1], "GPU"])
+    count = (50 << 20) // len(event)
+    payload = b"\x92" + encode(1.5) + b"\xdd" + struct.pack(">I", count) + event * count
+    batch, peak = traced(normalise_large, payload)
+    assert batch.events == [Undecodable("frame_too_large", 0)]
+    assert peak < 1_000_000
+
+
+LIST, MAP, TEXT, BYTES, EXT = b"\xdd", b"\xdf", b"\xdb", b"\xc6", b"\xc9"
+ENVELOPE = b"\x92" + encode(1.5) + b"\x91"
+STORED_HEAD = ENVELOPE + b"\x97" + encode("BlockStored")
+
+
+@pytest.mark.parametrize("count", [0x7FFFFFFF, 0xFFFFFFFF])
+@pytest.mark.parametrize(
+    "before",
+    [
+        LIST,
+        MAP,
+        TEXT,
+        BYTES,
+        EXT,
+        b"\x92" + encode(1.5) + LIST,
+        ENVELOPE + LIST,
+        ENVELOPE + MAP,
+        STORED_HEAD + LIST,
+        STORED_HEAD + b"\x91" + BYTES,
+        STORED_HEAD + b"\x90\xc0" + LIST,
+        STORED_HEAD + b"\x90\xc0\x90\x10\xc0" + TEXT,
+        b"\x92" + encode(1.5) + b"\x91\x81" + encode("block_hashes") + LIST,
+        b"\x92"
+        + encode(1.5)
+        + b"\x91\x82"
+        + encode("type")
+        + encode("BlockRemoved")
+        + encode("block_hashes")
+        + LIST,
+    ],
+)
+def test_absurd_lengths_allocate_nothing(before: bytes, count: int) -> None:
+    payload = before + struct.pack(">I", count) + bytes(10_000)
+    batch, peak = traced(normalise, payload)
+    assert [type(event) for event in batch.events] == [Undecodable]
+    assert peak < 2_000_000
+
+
+def test_more_events_than_any_engine_sends_are_refused_without_being_listed() -> None:
+    count = (1 << 20) + 1
+    payload = b"\x92" + encode(1.5) + LIST + struct.pack(">I", count) + bytes(count)
+    batch, peak = traced(normalise_large, payload)
+    assert batch.events == [Undecodable("not_an_envelope", 0)]
+    assert peak < 1_000_000
+
+
+def test_a_long_run_of_removals_takes_linear_time() -> None:
+    count = 100_000
+    payload = encode([1.5, [["BlockRemoved", [n], "GPU"] for n in range(count)] + [None], 0])
+    began = time.process_time()
+    batch = normalise_large(payload)
+    assert time.process_time() - began < 3.0
+    first, last = batch.events
+    assert isinstance(first, Removed)
+    assert unpack_hashes(first.hashes) == tuple(range(count))
+    assert last == Undecodable("missing_type", 0)
+
+
+# Fuzzing
+
+keys = st.text(max_size=5) | st.sampled_from(["type", "block_hashes", "medium"])
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=33)
+    | st.sampled_from(["BlockStored", "BlockRemoved", "GPU", "type", "block_hashes"]),
+    lambda inner: (
+        st.lists(inner, max_size=6)
+        | st.dictionaries(
+            st.text(max_size=5) | st.sampled_from(["type", "block_hashes", "medium"]), inner, max_size=6
+        )
+    ),
+    max_leaves=12,
+)
+hashes = st.lists(st.integers(-(2**63), 2**64 - 1) | st.binary(min_size=32, max_size=32), max_size=4)
+media = st.sampled_from([None, "GPU", "CPU", "cpu"])
+groups = st.sampled_from([None, 0, 1])
+good_events = st.one_of(
+    st.builds(lambda h, m, g: ["BlockRemoved", h, m, g], hashes, media, groups),
+    st.builds(
+        lambda h, m, g: {"type": "BlockRemoved", "block_hashes": h, "medium": m, "group_idx": g},
+        hashes,
+        media,
+        groups,
+    ),
+    st.builds(lambda h, m, s: ["BlockStored", h, None, [], s, None, m], hashes, media, st.integers(0, 99)),
+    st.builds(lambda h, m, g: as_map(block_hashes=h, medium=m, group_idx=g), hashes, media, groups),
+    st.just(["AllBlocksCleared"]),
+)
+field_names = [
+    "block_hashes",
+    "parent_block_hash",
+    "block_size",
+    "lora_id",
+    "medium",
+    "lora_name",
+    "group_idx",
+]
+odd_events = st.one_of(
+    values,
+    st.builds(lambda rest: ["BlockStored", *rest], st.lists(values, max_size=13)),
+    st.builds(lambda rest: ["BlockRemoved", *rest], st.lists(values, max_size=4)),
+    st.builds(
+        lambda kind, rest: {"type": kind} | rest,
+        st.sampled_from(["BlockStored", "BlockRemoved"]),
+        st.dictionaries(st.sampled_from(field_names), values),
+    ),
+)
+
+
+def check_bounds(payload: bytes) -> Batch:
+    """Check what must hold for any bytes, and that decoding at once agrees with event by event."""
+    batch = normalise(payload)
+    undecodable = [event for event in batch.events if isinstance(event, Undecodable)]
+    assert {event.reason for event in undecodable} <= REASONS
+    assert sum(event.count for event in undecodable) <= max(batch.engine_events + 1, 1)
+    for event in batch.events:
+        if isinstance(event, Stored | Removed):
+            assert len(event.hashes) % 8 == 0
+            assert len(event.hashes) <= 8 * len(payload)
+    msgspec.msgpack.encode(batch)
+    try:
+        by_event = ReferenceDecoder(StreamEra(), forward_session_ids=False).decode_batch(
+            payload, seq=3, received_at=9.0, replayed=False
+        )
+    except FrameError as error:
+        by_event = Batch(3, 9.0, 9.0, [Undecodable(error.reason, 3)])
+    at_once = FastDecoder(forward_session_ids=False).decode_batch(payload, 3, 9.0, False)
+    assert batch == by_event
+    assert at_once in (None, by_event)
+    return batch
+
+
+def flat(batch: Batch) -> list[tuple[Any, ...]]:
+    """List a batch's good events hash by hash, so that merging does not show."""
+    found: list[tuple[Any, ...]] = []
+    for event in batch.events:
+        if isinstance(event, Removed):
+            found += [
+                (block, event.medium, event.raw_medium, event.group_idx)
+                for block in unpack_hashes(event.hashes)
+            ]
+        elif not isinstance(event, Undecodable):
+            found.append((msgspec.msgpack.encode(event),))
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes(payload: bytes) -> None:
+    check_bounds(payload)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(odd_events, max_size=4), values)
+def test_arbitrary_values_in_an_envelope(events: list[Any], ts: Any) -> None:
+    batch = check_bounds(encode([ts, events, 0]))
+    assert batch.engine_events == len(events)
+    check_bounds(encode({"ts": ts, "events": events}))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(good_events, st.lists(values, max_size=2)), max_size=6))
+def test_good_events_survive_whatever_stands_between_them(groups: list[tuple[Any, list[Any]]]) -> None:
+    bad_count = sum(len(bad) for _, bad in groups)
+    mixed = [event for good, bad in groups for event in (good, *bad)]
+    batch = check_bounds(encode([1.5, mixed, 0]))
+    clean = check_bounds(encode([1.5, [good for good, _ in groups], 0]))
+    assert not any(isinstance(event, Undecodable) for event in clean.events)
+    assert flat(batch) == flat(clean)
+    assert sum(event.count for event in batch.events if isinstance(event, Undecodable)) == bad_count
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(SAMPLES), st.data())
+def test_mutated_and_truncated_captures(payload: bytes, data: st.DataObject) -> None:
+    changed = bytearray(payload)
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    check_bounds(bytes(changed))
+    check_bounds(payload[: data.draw(st.integers(0, len(payload)))])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(SAMPLES), st.sampled_from(SAMPLES), st.data())
+def test_spliced_captures(one: bytes, other: bytes, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(one)))
+    check_bounds(one[:cut] + other[data.draw(st.integers(0, len(other))) :])
+    check_bounds(one[:cut] + other + one[cut:])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_decoding_at_once_is_possible_for_every_batch_of_one_encoding_and_agrees(name: str) -> None:
+    at_once = FastDecoder(forward_session_ids=False)
+    by_event = ReferenceDecoder(StreamEra(), forward_session_ids=False)
+    for seq, payload in enumerate(payloads(name)):
+        batch = at_once.decode_batch(payload, seq, 1.0, False)
+        assert batch == by_event.decode_batch(payload, seq=seq, received_at=1.0, replayed=False)

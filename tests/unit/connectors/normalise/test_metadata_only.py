@@ -1,0 +1,170 @@
+"""Nothing of a prompt leaves the decoder: tokens, salts, multimodal keys and text are planted everywhere."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from connectors.frames.bundle import Bundle
+from connectors.normalise.normaliser import FIRST_LOOKS, Normaliser
+from schemas.events import Batch, Stored
+
+SALT = "SALT-5f3c9a"
+PROMPT = "PROMPT my dear aunt lives in"
+MM_KEY = "MMKEY" + "ab12" * 8
+EMBED_DIGEST = b"EMBED-digest-of-a-prompt"
+SESSION = "SESSION-chat-of-alice"
+SECRETS = [text.encode() for text in (SALT, PROMPT, MM_KEY, SESSION)] + [EMBED_DIGEST]
+
+TOKENS = [0x7EAC0001 + n for n in range(32)]
+"""Five bytes each in MessagePack, so that they are easily found."""
+TOKEN_BYTES = [token.to_bytes(4, "big") for token in TOKENS]
+
+EXTRA_KEYS = [["adapter", [MM_KEY, -7], SALT, EMBED_DIGEST, PROMPT], None]
+UNKNOWN = {"text": PROMPT, "ids": TOKENS, "deep": [[{SALT: [EMBED_DIGEST, MM_KEY]}]], MM_KEY: SESSION}
+
+HASHES = [2**63 + 1, 2**63 + 2]
+
+
+def in_array(length: int, *more: Any) -> list[Any]:
+    fields = [
+        "BlockStored",
+        HASHES,
+        5,
+        TOKENS,
+        16,
+        None,
+        "GPU",
+        "adapter",
+        EXTRA_KEYS,
+        0,
+        "full_attention",
+        None,
+    ]
+    return [*fields[:length], *more]
+
+
+IN_MAP = {
+    "type": "BlockStored",
+    "block_hashes": HASHES,
+    "parent_block_hash": 5,
+    "token_ids": TOKENS,
+    "block_size": 16,
+    "lora_id": None,
+    "medium": "GPU",
+    "lora_name": "adapter",
+    "extra_keys": EXTRA_KEYS,
+    "group_idx": 0,
+    "kv_cache_spec_kind": "full_attention",
+    "session_id": SESSION,
+    "lookahead_token_ids": TOKENS,
+    "cache_salt": SALT,
+    "prompt": PROMPT,
+    "from_the_future": UNKNOWN,
+}
+REMOVED = {"type": "BlockRemoved", "block_hashes": HASHES, "medium": "GPU", "cache_salt": SALT, "x": UNKNOWN}
+CLEARED = {"type": "AllBlocksCleared", "token_ids": TOKENS, "why": PROMPT}
+
+PAIRS = [[token, token] for token in TOKENS]
+
+GOOD = [
+    *(in_array(length) for length in (5, 6, 7, 8, 9, 10, 12)),
+    in_array(12, "LOCAL", None, SESSION, TOKENS, UNKNOWN),
+    [
+        "BlockStored",
+        [-1],
+        None,
+        [[token, token] for token in TOKENS],
+        16,
+        None,
+        "GPU",
+        {"cache_salt": SALT, "m": UNKNOWN},
+    ],
+    IN_MAP,
+    ["BlockRemoved", HASHES, "GPU", 0, SALT, UNKNOWN],
+    REMOVED,
+    ["AllBlocksCleared", TOKENS, PROMPT],
+    CLEARED,
+]
+BAD = [
+    [PROMPT, TOKENS, SALT],
+    {"type": PROMPT, "token_ids": TOKENS},
+    {"token_ids": TOKENS, "cache_salt": SALT},
+    TOKENS,
+    PROMPT,
+    EMBED_DIGEST,
+    UNKNOWN,
+    in_array(4),
+    ["BlockStored", TOKENS, PROMPT, TOKENS, SALT],
+    ["BlockStored", [SALT, MM_KEY], 5, TOKENS, 16],
+    IN_MAP | {"block_size": PROMPT},
+    IN_MAP | {"block_hashes": EXTRA_KEYS},
+    IN_MAP | {"parent_block_hash": PROMPT},
+    IN_MAP | {"medium": [SALT]},
+    IN_MAP | {"group_idx": PROMPT},
+    IN_MAP | {"lora_name": EXTRA_KEYS},
+    REMOVED | {"block_hashes": PROMPT},
+]
+ENVELOPES = [
+    lambda events: [1.5, events, 0],
+    lambda events: [1.5, events, PROMPT, TOKENS, UNKNOWN],
+    lambda events: {"ts": 1.5, "events": events, "prompt": PROMPT, "token_ids": TOKENS, "x": UNKNOWN},
+    lambda events: [PROMPT, events, 0],
+]
+
+
+def batches(payload: bytes, **options: Any) -> list[Batch]:
+    """Decode as a stream's first batches (event by event), as later ones, and scanned where possible."""
+    normaliser = Normaliser(max_frame_bytes=1 << 20, **options)
+    result = [normaliser.normalise(payload, seq=seq, received_at=2.0) for seq in range(FIRST_LOOKS + 2)]
+    scanned = normaliser.scan(Bundle.of([(b"t", bytes(8), payload)]), 2.0).encoded.tobytes()
+    return [*result, msgspec.msgpack.decode(scanned, type=Batch)] if scanned else result
+
+
+def assert_nothing_leaked(batch: Batch, *allowed: bytes) -> None:
+    for encoded in (msgspec.msgpack.encode(batch), msgspec.json.encode(batch)):
+        for secret in SECRETS:
+            assert secret in allowed or secret not in encoded
+        for token, packed in zip(TOKENS, TOKEN_BYTES, strict=True):
+            assert packed not in encoded
+            assert str(token).encode() not in encoded
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+@pytest.mark.parametrize("event", [*GOOD, *BAD])
+def test_no_secret_of_an_event_leaves(event: Any, envelope: Any) -> None:
+    for batch in batches(msgspec.msgpack.encode(envelope([event]))):
+        assert batch.events
+        assert_nothing_leaked(batch)
+
+
+@pytest.mark.parametrize("event", GOOD)
+def test_good_events_are_scanned(event: Any) -> None:
+    assert len(batches(msgspec.msgpack.encode([1.5, [event], 0]))) == FIRST_LOOKS + 3
+
+
+def test_no_secret_leaves_a_batch_of_all_kinds() -> None:
+    for events in (GOOD, BAD, [*GOOD, *BAD]):
+        for envelope in ENVELOPES:
+            for batch in batches(msgspec.msgpack.encode(envelope(events))):
+                assert batch.engine_events == len(events)
+                assert_nothing_leaked(batch)
+
+
+@pytest.mark.parametrize(
+    "payload", [PROMPT, TOKENS, UNKNOWN, [PROMPT, TOKENS], {"ts": PROMPT, "token_ids": TOKENS}]
+)
+def test_no_secret_leaves_a_bad_frame(payload: Any) -> None:
+    encoded = msgspec.msgpack.encode(payload)
+    for frame in (encoded, encoded[:-1], encoded + b"\0"):
+        for batch in batches(frame):
+            assert_nothing_leaked(batch)
+
+
+def test_session_ids_leave_only_on_demand_and_alone() -> None:
+    payload = msgspec.msgpack.encode([1.5, [IN_MAP, REMOVED, CLEARED], 0])
+    for batch in batches(payload, forward_session_ids=True):
+        (stored, *_) = batch.events
+        assert isinstance(stored, Stored)
+        assert stored.session == SESSION
+        assert_nothing_leaked(batch, SESSION.encode())

@@ -1,0 +1,55 @@
+"""Tasks that run for ever end when they are told to, even if a cancellation gets lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from connectors.process.stopping import ended
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+async def test_whoever_goes_on_is_cancelled_again(lost: int) -> None:
+    cancelled = 0
+
+    async def for_ever() -> None:
+        nonlocal cancelled
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                cancelled += 1
+                if cancelled > lost:
+                    raise
+
+    task = asyncio.create_task(for_ever())
+    await asyncio.sleep(0)
+    await asyncio.wait_for(ended(task, None), 10)
+    assert task.cancelled()
+    assert cancelled == lost + 1
+
+
+async def test_a_cancellation_that_comes_together_with_an_answer() -> None:
+    answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+
+    async def for_ever() -> None:
+        for answer in answers:
+            await asyncio.wait_for(answer, 3600)
+
+    task = asyncio.create_task(for_ever())
+    await asyncio.sleep(0.01)
+    answers[0].set_result(None)
+    await asyncio.wait_for(ended(task), 10)
+    assert task.cancelled()
+
+
+async def test_what_a_task_ended_with_is_nobodys_business() -> None:
+    async def fails() -> None:
+        raise ValueError("of the task")
+
+    task = asyncio.create_task(fails())
+    await asyncio.sleep(0)
+    await ended(task, None)
+    await ended()
+    assert task.done()

@@ -1,0 +1,202 @@
+"""The documentation names what exists: settings, tables, topics, metrics, files and commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from connectors.telemetry.events import Telemetry
+from pipeline.cli.main import kvlens
+from pipeline.generated.pages.tables import read_migrations
+from pipeline.generated.topics_file import load_topics
+from pipeline.settings.loading import section_types, variable_of
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.metrics import Connector, Gauge, Worker, metrics_of
+from schemas.settings import SECRET_KEYS, Model, Replica, Settings
+from tests.support.checkout import ROOT
+from tests.support.command_lines import FENCE, command_lines
+
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "deploy/**/*.md", "schemas/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
+
+
+def anchors(text: str) -> set[str]:
+    """The fragment of every heading, as renderers of Markdown make them."""
+    headings = re.findall(r"^#{1,6} (.+?)\s*$", FENCE.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def shown_command_lines() -> Iterator[tuple[str, str]]:
+    """(page, command line) of all pages."""
+    for path in PAGES:
+        for line in command_lines(path.read_text("utf-8")):
+            yield str(path.relative_to(ROOT)), line
+
+
+def unparsable(line: str) -> str | None:
+    """Why the command line is refused before anything runs; None when it is not."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(takewhile(lambda word: not set(word) <= set("();<>|&"), lexer))
+    command: click.Command = kvlens
+    arguments = words[1:]
+    name = "kvlens"
+    parent: click.Context | None = None
+    try:
+        while True:
+            context = command.make_context(name, list(arguments), parent=parent)
+            if not isinstance(command, click.Group):
+                return None
+            remaining = [*context._protected_args, *context.args]
+            name, found, arguments = command.resolve_command(context, remaining)
+            assert found is not None
+            command, parent = found, context
+    except click.exceptions.Exit:
+        return None  # --help or --version
+    except click.BadParameter as error:
+        # A file of the example need not exist here.
+        return None if "does not exist" in error.format_message() else error.format_message()
+    except click.ClickException as error:
+        return error.format_message()
+
+
+def test_every_setting_is_documented() -> None:
+    text = page("configuration.md")
+    for section, kind in section_types().items():
+        _, _, rest = text.partition(f"## [{section}]\n")
+        body, _, _ = rest.partition("\n## ")
+        for key in kind.__struct_fields__:
+            (row,) = [line for line in body.splitlines() if line.startswith(f"| `{key}` |")]
+            assert f"`{variable_of(section, key)}`" in row
+            assert row.rsplit("|", 2)[1].strip(), f"{section}.{key} has no meaning"
+            assert ("**Secret**" in row) == ((section, key) in SECRET_KEYS)
+    for name, kind in {"replicas": Replica, "models": Model}.items():
+        body = text.partition(f"## [[{name}]]\n")[2].partition("\n## ")[0]
+        for key in kind.__struct_fields__:
+            (row,) = [line for line in body.splitlines() if line.startswith(f"| `{key}` |")]
+            assert row.rsplit("|", 2)[1].strip(), f"{name}.{key} has no meaning"
+    assert set(section_types()) | {"replicas", "models"} == set(Settings.__struct_fields__)
+
+
+def test_documented_defaults_are_those_of_the_code() -> None:
+    text = page("configuration.md")
+    for section, kind in section_types().items():
+        body = text.partition(f"## [{section}]\n")[2].partition("\n## ")[0]
+        for field in msgspec.structs.fields(kind):
+            (row,) = [line for line in body.splitlines() if line.startswith(f"| `{field.name}` |")]
+            shown = re.split(r"(?<!\\)\|", row)[3].strip().split("`")[1]
+            documented = msgspec.json.decode(shown.encode(), type=type(field.default))
+            assert documented == field.default, f"{section}.{field.name}"
+
+
+def test_every_table_and_view_is_documented() -> None:
+    text = page("tables.md")
+    tables, views = read_migrations()
+    for name, definition in tables.items():
+        assert f"`{name}`" in text
+        assert all(f"| `{column}` |" in text for column in definition.columns), name
+    for name, view in views.items():
+        asked = f"({', '.join(view.parameters)})" if view.parameters else ""
+        assert f"`{name}{asked}`" in text
+
+
+def test_every_topic_is_documented() -> None:
+    text = page("topics.md")
+    assert all(f"\n## {topic.name}\n" in text for topic in load_topics().values())
+
+
+def exposed(registry: CollectorRegistry) -> dict[str, tuple[str, str]]:
+    """{metric: (type, meaning)} as a registry exposes them."""
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): (family.type, family.documentation)
+        for family in registry.collect()
+    }
+
+
+def documented() -> dict[str, tuple[str, str]]:
+    rows = re.findall(r"^\| `(kvlens_\w+)` \| (\w+) \| .*? \| (.*) \|$", page("metrics.md"), re.M)
+    return {name: (kind, meaning) for name, kind, meaning in rows}
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    connector = Telemetry(clock=lambda: 0.0)
+    gauges = (metric for metric in metrics_of(Connector) if isinstance(metric, Gauge) and not metric.labels)
+    connector.watch({}, dict.fromkeys(gauges, lambda: 0.0), bool)
+    defined = exposed(connector.registry) | exposed(WorkerMetrics().registry)
+    assert set(defined) == {metric.name for metric in (*metrics_of(Connector), *metrics_of(Worker))}
+    assert documented() == defined
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_metrics_that_a_page_names_exist(path: Path) -> None:
+    names = {metric.name for metric in (*metrics_of(Connector), *metrics_of(Worker))}
+    assert set(re.findall(r"kvlens_(?:connector|worker)_\w+", path.read_text("utf-8"))) <= names
+
+
+def test_documented_labels_are_those_of_the_catalogues() -> None:
+    labels = {metric.name: metric.labels for metric in (*metrics_of(Connector), *metrics_of(Worker))}
+    for family in WorkerMetrics().__dict__.values():
+        if isinstance(family, MetricWrapperBase):
+            (description,) = family.describe()
+            name = description.name + ("_total" if description.type == "counter" else "")
+            assert labels[name] == family._labelnames
+    assert labels["kvlens_connector_batches_total"] == ("replica",)
+    assert labels["kvlens_connector_undecodable_total"] == ("replica", "reason")
+    assert not {"hash", "token", "session"} & {label for names in labels.values() for label in names}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_resolve(path: Path) -> None:
+    text = path.read_text("utf-8")
+    for match in LINK.finditer(FENCE.sub("", text)):
+        target = match[1] or match[2]
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, fragment = target.partition("#")
+        place = (path.parent / file).resolve() if file else path
+        assert place.exists(), target
+        assert place.is_relative_to(ROOT), target
+        if fragment and place.suffix == ".md":
+            assert fragment in anchors(place.read_text("utf-8")), target
+
+
+NAMED_FILE = re.compile(r"`((?:connectors|pipeline|schemas|tests|docs|deploy|\.ci)/[\w./-]*)`")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_named_files_and_rooms_exist(path: Path) -> None:
+    named = set(NAMED_FILE.findall(path.read_text("utf-8")))
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def test_shown_command_lines_are_accepted() -> None:
+    refused = {line: problem for line in shown_command_lines() if (problem := unparsable(line[1]))}
+    assert refused == {}
+
+
+def test_a_command_line_that_does_not_exist_is_noticed() -> None:
+    assert "No such command" in str(unparsable("kvlens fly"))
+    assert "No such option" in str(unparsable("kvlens version --no-such-option"))
+    assert unparsable("kvlens --help | less # a comment") is None
+    page_text = (
+        "```sh\n$ kvlens a \\\n  --b\nmake demo\nuv run kvlens c\n```\n"
+        "`kvlens d`\n```\n$ kvlens e\nkvlens 0.1\n```\n"
+    )
+    assert list(command_lines(page_text)) == ["kvlens a    --b", "kvlens c", "kvlens e"]

@@ -1,0 +1,169 @@
+"""`kvlens whatif` on a part of the conversation trace, on captures of engines, and on what it must refuse."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli import failures
+from pipeline.cli.main import kvlens
+from pipeline.recordings.format import Frame, RecordedSource, Recording, RecordingWriter
+from tests.support.checkout import ROOT
+
+TESTS = ROOT / "tests"
+SLICE = TESTS / "data" / "simulator" / "mooncake_conversation_1500.jsonl.gz"
+CAPTURE = TESTS / "captures" / "vllm-0.33.0-map.frames.msgpack.gz"
+
+
+def answered(*arguments: object) -> str:
+    result = CliRunner().invoke(kvlens, ["whatif", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def rows(*arguments: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(answered(*arguments, "--json"))["rows"]
+    return found
+
+
+def test_the_table_has_a_row_for_each_combination() -> None:
+    lines = answered(
+        SLICE, "--replicas", "4,1", "--capacity", "2000,1024000t,none", "--routing", "sticky,random"
+    )
+    summary, blank, header, *table = lines.splitlines()
+    assert summary == "1,500 requests in 8 min look up 41,702 blocks of 512 tokens, 30,634 of them different."
+    assert blank == ""
+    assert header.split()[:4] == ["replicas", "capacity", "routing", "hits"]
+    cells = [line.split() for line in table[: table.index("")]]
+    # 1,024,000 tokens are 2,000 blocks: the same condition twice.
+    assert [row[-1 - len(row) :][: 4 if row[0] == "*" else 3] for row in cells] == [
+        ["*", "4", "1,024,000", "sticky"],
+        ["4", "1,024,000", "random"],
+        ["4", "endless", "sticky"],
+        ["4", "endless", "random"],
+        ["1", "1,024,000", "sticky"],
+        ["1", "1,024,000", "random"],
+        ["1", "endless", "sticky"],
+        ["1", "endless", "random"],
+    ]
+    assert [row[-1] for row in cells[1:]] == ["yes"] * 7
+    assert cells[-1][3:5] == ["26.54", "26.54"]
+
+
+def test_ids_that_are_no_prefixes_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    request = '{{"timestamp": 0, "input_length": 1024, "hash_ids": {}}}\n'
+    path.write_text(request.format([1, 2]) + request.format([2]))
+    assert "do not stand for whole prefixes" in answered(path).splitlines()[1]
+    path.write_text(request.format([1, 2]) + request.format([1, 2, 3]))
+    assert answered(path).splitlines()[1] == ""
+
+
+def test_a_recording_gives_bounds_of_what_is_saved() -> None:
+    actual, some, endless = rows(CAPTURE, "--capacity", "+10000t,none")
+    assert actual["actual"]
+    assert actual["filled_tokens"] == sum(actual["fills"].values())
+    (pool,) = json.loads(
+        CliRunner().invoke(kvlens, ["analyze", str(CAPTURE), "--json"], catch_exceptions=False).stdout
+    )
+    assert pool["trust"] == "complete"
+    # Fills are first copies: no more than what was stored, no less than what was distinct.
+    assert actual["filled_tokens"] <= pool["stored"] * 16
+    evicted = actual["fills"]["evicted"]
+    assert 0 < some["saved_at_least"] < endless["saved_at_least"] <= evicted
+    assert some["saved_at_most"] == endless["saved_at_most"] == evicted
+    text = answered(CAPTURE)
+    assert "a recording does not tell how often a block was found, and gives no hit rate" in text
+    assert f"{actual['filled_tokens']:,} tokens" in text
+
+
+def test_of_several_caches_it_says_what_one_for_all_would_save(tmp_path: Path) -> None:
+    path = tmp_path / "two.kvrec"
+    sources = tuple(RecordedSource(f"vllm-{n}", model="m") for n in range(2))
+    with Recording(CAPTURE) as capture, RecordingWriter(path, sources) as writer:
+        for frame in capture.frames():
+            for source, delay in enumerate((0.0, 1.0)):
+                writer.write(Frame(source, frame.received_at + delay, frame.parts))
+    actual, more, shared = rows(path, "--capacity", "+10000t")
+    (single,) = rows(CAPTURE)[:1]
+    assert actual["replicas"] == more["replicas"] == 2
+    # The same engine twice: what the one computed first, the other need not have computed.
+    assert actual["filled_tokens"] == 2 * single["filled_tokens"]
+    assert actual["fills"]["cold"] == single["fills"]["cold"]
+    assert actual["fills"]["peer"] == single["fills"]["cold"]
+    assert 0 < more["saved_at_least"] < more["saved_at_most"] < shared["saved_at_most"]
+    assert (shared["replicas"], shared["extra_tokens"]) == (1, None)
+    assert shared["saved_at_most"] == actual["filled_tokens"] - actual["fills"]["cold"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    """Return the exit code and the one line."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            failures.run(kvlens, ["whatif", *map(str, arguments)])
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    (line,) = capsys.readouterr().err.splitlines()
+    return int(str(ended.value.code)), line
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "problem"),
+    [
+        (
+            SLICE,
+            ["--capacity", "10"],
+            "a capacity of 10 blocks of 512 tokens does not hold the trace's longest",
+        ),
+        (SLICE, ["--capacity", "+10t"], "+ is for recordings"),
+        (
+            CAPTURE,
+            ["--routing", "sticky"],
+            "a recording cannot tell what other routing would do: hits leave no events",
+        ),
+        (CAPTURE, ["--capacity", "4000"], "a recording does not say how large the caches were"),
+        (CAPTURE, ["--replicas", "3"], "cannot tell what 3 replicas would do: hits leave no events"),
+        (Path(__file__), [], f"{__file__}: not a kvlens recording"),
+        (TESTS / "missing", [], f"{TESTS}/missing: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_known_is_refused_in_one_line(
+    file: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, line = refused(capsys, file, *options)
+    assert (code, line[: len(problem) + 8]) == (1, f"kvlens: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"timestamp": 0}\n', ", line 1: not a trace request: Object missing required field `input_length`"),
+        (
+            '{"timestamp": 0, "input_length": 1, "hash_ids": []}\n',
+            ": no request of the trace looks up a block",
+        ),
+        ("", ": empty, not a kvlens recording"),
+    ],
+)
+def test_odd_files_are_told_in_one_line(
+    text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "odd"
+    path.write_text(text)
+    assert refused(capsys, path) == (1, f"kvlens: {path}{problem}")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--replicas", "0"), ("--replicas", "x"), ("--capacity", "3M"), ("--routing", "best")],
+)
+def test_values_are_checked(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = refused(capsys, SLICE, option, value)
+    assert code == 2
+    assert f"Invalid value for '{option}': '{value}' is" in line

@@ -1,0 +1,293 @@
+"""Facts of a healthy fleet give no finding; each planted fault gives its own and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.doctor.diagnosis import diagnose
+from pipeline.doctor.facts import (
+    Facts,
+    GroupFacts,
+    HashFacts,
+    HealthFacts,
+    KafkaFacts,
+    LifeFacts,
+    LogFacts,
+    PositionFacts,
+    StoreFacts,
+    TopicFacts,
+)
+from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
+from pipeline.doctor.hash_checks import hash_findings
+from pipeline.doctor.report import as_json, as_text
+from tests.support.checkout import ROOT
+
+NOW = 1_800_000_000.0
+A, B = ("a", 0), ("b", 0)
+LIFE = int((NOW - 3000) * 1e6)
+
+HEALTH = HealthFacts(
+    window=NOW - 5,
+    incarnation=LIFE,
+    last_seq=41,
+    last_batch_at=NOW - 1,
+    connected=True,
+    trust="complete",
+    drift_blocks=0,
+    drift_since=None,
+    lag_seconds=0.2,
+    gap_batches=0,
+    replayed_batches=0,
+    lost_batches=0,
+    undecodable_events=0,
+    duplicate_batches=0,
+    batches=42,
+    restarts=0,
+)
+OPEN = LifeFacts(
+    model="m",
+    incarnation=LIFE,
+    opened_at=NOW - 3000,
+    closed_at=None,
+    closed_reason="",
+    engine="vllm",
+    wire_era="map",
+    hash_domain="m/x/default",
+    last_seq=41,
+    trust="complete",
+    trust_since=NOW - 3000,
+)
+CONFIG = {"cleanup.policy": "delete", "retention.ms": "604800000", "max.message.bytes": "8388608"}
+HEALTHY_FACTS = Facts(
+    at=NOW,
+    configured=(A, B),
+    kafka=KafkaFacts(
+        "k:9092",
+        topics=(TopicFacts("kvlens.events.v1", 8, 8, CONFIG, CONFIG),),
+        groups=(
+            GroupFacts("kvlens.replica", "kvlens.events.v1", 2, {0: 0, 1: 12}, {0: NOW - 900, 1: NOW - 1}),
+        ),
+        log={source: LogFacts(LIFE, 44, NOW - 1, (LIFE, 40)) for source in (A, B)},
+        log_seconds=90.0,
+        newest_record_at=NOW - 1,
+        positions={source: PositionFacts(LIFE, 44) for source in (A, B)},
+    ),
+    store=StoreFacts(
+        "http://c:8123",
+        written_at=NOW - 2,
+        health=dict.fromkeys((A, B), HEALTH),
+        lives=dict.fromkeys((A, B), OPEN),
+    ),
+)
+
+
+def kafka(**changes: Any) -> Facts:
+    return replace(HEALTHY_FACTS, kafka=replace(HEALTHY_FACTS.kafka, **changes))
+
+
+def store(**changes: Any) -> Facts:
+    return replace(HEALTHY_FACTS, store=replace(HEALTHY_FACTS.store, **changes))
+
+
+def health(**changes: Any) -> Facts:
+    return store(health={A: replace(HEALTH, **changes), B: HEALTH})
+
+
+def life(**changes: Any) -> Facts:
+    return store(lives={A: replace(OPEN, **changes), B: OPEN})
+
+
+def topic(**changes: Any) -> Facts:
+    return kafka(topics=(replace(HEALTHY_FACTS.kafka.topics[0], **changes),))
+
+
+def group(**changes: Any) -> Facts:
+    return kafka(groups=(replace(HEALTHY_FACTS.kafka.groups[0], **changes),))
+
+
+def log(**changes: Any) -> Facts:
+    seen = HEALTHY_FACTS.kafka.log
+    return kafka(log={A: replace(seen[A], **changes), B: seen[B]})
+
+
+def test_a_healthy_fleet_has_no_finding() -> None:
+    assert diagnose(HEALTHY_FACTS) == []
+    assert exit_code([]) == HEALTHY
+
+
+PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
+    ("kafka-unavailable", "problem", replace(HEALTHY_FACTS, kafka=KafkaFacts("k:9092", "refused")), ()),
+    ("kafka-unanswered", "unknown", kafka(unanswered={"group g": "denied"}), ()),
+    ("topic-missing", "problem", topic(partitions=0, config={}), ("kvlens.events.v1",)),
+    ("topic-partitions", "problem", topic(partitions=4), ("kvlens.events.v1",)),
+    (
+        "topic-config",
+        "problem",
+        topic(config={**CONFIG, "cleanup.policy": "compact"}),
+        ("kvlens.events.v1",),
+    ),
+    (
+        "topic-config",
+        "problem",
+        topic(config={**CONFIG, "max.message.bytes": "1048588"}),
+        ("kvlens.events.v1",),
+    ),
+    ("topic-config", "note", topic(config={**CONFIG, "retention.ms": "86400000"}), ("kvlens.events.v1",)),
+    ("no-worker", "problem", group(members=0), ("kvlens.replica",)),
+    ("consumer-lag", "problem", group(waiting={0: 0, 1: 5000}), ("partition 1",)),
+    (
+        "checkpoint-old",
+        "problem",
+        group(saved_at={0: NOW - 900, 1: NOW - 300}),
+        ("partition 1",),
+    ),
+    ("store-unavailable", "problem", replace(HEALTHY_FACTS, store=StoreFacts("c", "refused")), ()),
+    ("store-unanswered", "unknown", store(unanswered={"engine_counters": "denied"}), ()),
+    ("migration-missing", "problem", store(migrations_missing=("0009_x.sql",)), ("0009_x.sql",)),
+    ("migration-changed", "problem", store(migrations_changed=("0001_x.sql",)), ("0001_x.sql",)),
+    ("tables-stale", "problem", store(written_at=NOW - 300), ()),
+    ("rows-behind-log", "problem", log(settled=(LIFE, 42)), ("a/0",)),
+    ("rows-behind-log", "problem", log(settled=(LIFE + 1, 0)), ("a/0",)),
+    ("connector-silent", "problem", log(told_at=NOW - 80), ("a/0",)),
+    ("connector-silent", "problem", kafka(log={B: HEALTHY_FACTS.kafka.log[B]}), ("a/0",)),
+    ("source-unknown", "problem", replace(HEALTHY_FACTS, configured=(A, B, ("c", 3))), ("c/3",)),
+    ("source-disconnected", "problem", health(connected=False), ("a/0",)),
+    ("trust-degraded", "problem", life(trust="degraded", trust_since=NOW - 60), ("a/0",)),
+    ("trust-partial", "note", life(trust="partial"), ("a/0",)),
+    ("drift", "problem", health(drift_blocks=7, drift_since=NOW - 500), ("a/0",)),
+    ("undecodable", "problem", health(undecodable_events=2), ("a/0",)),
+    ("source-late", "note", health(lag_seconds=100.0), ("a/0",)),
+    ("gaps-filled", "note", health(gap_batches=5, replayed_batches=5), ("a/0",)),
+    ("two-connectors", "problem", life(superseded=3), ("a/0",)),
+    ("two-connectors", "problem", health(duplicate_batches=500, batches=400), ("a/0",)),
+    ("counters-fell", "problem", store(counters_fell={A: (NOW - 1000,)}), ("a/0",)),
+    ("hashes-differ", "problem", life(engine="sglang"), ("a/0", "b/0")),
+    ("hashes-may-differ", "note", life(wire_era="array-8"), ("a/0", "b/0")),
+    (
+        "hashes-not-comparable",
+        "problem",
+        store(hashes={A: HashFacts(True, frozenset({"a/0@1"})), B: HashFacts(False, frozenset({"b/0@1"}))}),
+        ("a/0",),
+    ),
+    ("no-source", "unknown", Facts(NOW, (), KafkaFacts("k", log_seconds=90.0), StoreFacts("c")), ()),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "severity", "facts", "subjects"), PLANTED, ids=[f"{one[0]}-{one[1]}" for one in PLANTED]
+)
+def test_a_planted_fault_is_the_only_finding(
+    code: str, severity: str, facts: Facts, subjects: tuple[str, ...]
+) -> None:
+    (finding,) = diagnose(facts)
+    assert (finding.code, finding.severity, finding.subjects) == (code, severity, subjects)
+    assert finding.remedy or severity == "note", "each problem says what to do"
+    expected = {"problem": PROBLEMS, "unknown": CANNOT_TELL, "note": HEALTHY}[severity]
+    assert exit_code([finding]) == expected
+    text = "\n".join(as_text(facts, [finding]))
+    assert f"{severity.upper()} {code}: " in text
+    assert finding.remedy in text
+    assert as_json(facts, [finding])["findings"][0]["code"] == code
+
+
+HARMLESS: dict[str, Callable[[], Facts]] = {
+    "a topic with a larger message bound": lambda: topic(config={**CONFIG, "max.message.bytes": "9000000"}),
+    "a configuration that may not be read": lambda: topic(config={}),
+    "an old checkpoint where nothing waits": lambda: group(waiting={0: 0}, saved_at={0: NOW - 9999}),
+    "an old base of an agent that writes few": lambda: group(
+        waiting={0: 9}, saved_at={0: NOW - 9999}, rare_checkpoints=True
+    ),
+    "a removed source, whose row is still there": lambda: replace(
+        life(closed_at=NOW - 100, closed_reason="removed", trust="degraded"), configured=(B,)
+    ),
+    "a source that the log has and the settings do not": lambda: replace(HEALTHY_FACTS, configured=(B,)),
+    "counters that fell at a restart that was seen": lambda: store(
+        counters_fell={A: (NOW - 1000,)},
+        lives={A: replace(OPEN, openings=(NOW - 990,)), B: OPEN},
+    ),
+    "batches that a restarted connector repeated": lambda: health(duplicate_batches=90, batches=42),
+    "counters that fell just now": lambda: store(counters_fell={A: (NOW - 30,)}),
+    "engines of two kinds in domains of their own": lambda: life(engine="sglang", hash_domain="m/y/default"),
+    "a source with old figures only, which the last life still shows": lambda: replace(
+        HEALTHY_FACTS, store=replace(HEALTHY_FACTS.store, health={B: HEALTH})
+    ),
+    "a busy log of which less than silence could be read": lambda: kafka(
+        log={B: HEALTHY_FACTS.kafka.log[B]}, log_seconds=20.0
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_what_is_no_fault_is_no_finding(what: str) -> None:
+    assert diagnose(HARMLESS[what]()) == []
+
+
+def test_the_worst_comes_first_and_decides() -> None:
+    facts = replace(
+        health(drift_blocks=1, gap_batches=1),
+        kafka=replace(HEALTHY_FACTS.kafka, unanswered={"the log": "no answer in time"}),
+    )
+    findings = diagnose(facts)
+    assert [finding.severity for finding in findings] == ["problem", "unknown", "note"]
+    assert exit_code(findings) == PROBLEMS
+    assert exit_code(findings[1:]) == CANNOT_TELL
+    assert exit_code(findings[2:]) == HEALTHY
+
+
+def test_sources_with_the_same_trouble_share_a_finding_that_stays_short() -> None:
+    sources = [(f"replica-{number:03}", 0) for number in range(500)]
+    facts = replace(
+        HEALTHY_FACTS,
+        configured=tuple(sources),
+        kafka=replace(HEALTHY_FACTS.kafka, log=dict.fromkeys(sources, HEALTHY_FACTS.kafka.log[A])),
+        store=replace(
+            HEALTHY_FACTS.store,
+            health={source: replace(HEALTH, connected=False) for source in sources},
+            lives=dict.fromkeys(sources, OPEN),
+        ),
+    )
+    (finding,) = diagnose(facts)
+    assert len(finding.subjects) == 500
+    assert len(finding.message) < 300
+    shown = [line for line in as_text(facts, [finding]) if "and 495 more" in line]
+    assert len(shown) == 1
+
+
+def test_json_and_text_have_every_source_with_its_three_positions() -> None:
+    facts = kafka(positions={A: PositionFacts(LIFE, 45)})
+    first, second = as_json(facts, [])["sources"]
+    assert (first["position_seq"], first["log_seq"], first["table_seq"]) == (45, 44, 41)
+    assert (second["position_seq"], second["log_seq"], second["table_seq"]) == (None, 44, 41)
+    lines = [line.split() for line in as_text(facts, [])]
+    assert [line[0] for line in lines if line][:3] == ["source", "a/0", "b/0"]
+    assert lines[-1] == ["verdict:", "healthy"]
+
+
+def test_every_code_has_an_entry_in_the_runbook() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    missing = {code for code, *_ in PLANTED if f"`{code}`" not in page}
+    assert not missing
+
+
+def test_unavailable_parts_are_one_finding_each() -> None:
+    facts = Facts(NOW, (A,), KafkaFacts("k", "refused"), StoreFacts("c", "refused"))
+    findings = diagnose(facts)
+    assert [finding.code for finding in findings] == ["kafka-unavailable", "store-unavailable"]
+    assert all(isinstance(finding, Finding) for finding in findings)
+
+
+def test_hash_groups_of_several_shards_are_joined() -> None:
+    groups = {"a": {"a"}, "b": {"b"}, "c": {"a", "b"}, "d": {"d"}, "e": {"d", "e"}, "lonely": {"x"}}
+    sources = [(name, 0) for name in groups]
+    facts = store(
+        lives=dict.fromkeys(sources, OPEN),
+        hashes={source: HashFacts(False, frozenset(groups[source[0]])) for source in sources},
+    )
+    (finding,) = hash_findings(facts)
+    assert (finding.code, finding.severity) == ("hash-groups", "note")
+    assert finding.message.endswith(": a/0 b/0 c/0; d/0 e/0")
+    assert finding.subjects == ("a/0", "b/0", "c/0", "d/0", "e/0")

@@ -1,0 +1,64 @@
+"""Causes, regret, redundancy and curve are those of the recount on random walks, however the log is cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.verify.fleet.expected import CAUSES
+from schemas.rows import FillsRow, RedundancyRow
+from schemas.settings import Fleet
+from tests.support.fleet_recount import LONG_AGO, compared, rows_of
+from tests.support.inputs.fleet_walks import walked, walks
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    walks,
+    st.sampled_from([3600.0, 60.0, 12.0]),
+    st.sampled_from([2_000_000, 3, 1]),
+    st.integers(1, 9),
+    st.lists(st.integers(0, 60), max_size=3),
+    st.sampled_from([0, 1, 2, 5]),
+    st.sets(st.integers(0, 3)),
+)
+def test_rows_are_those_of_the_recount(
+    walk: Any,
+    horizon: float,
+    ghosts: int,
+    every: int,
+    killed: list[int],
+    compare_after: int,
+    salted: set[int],
+) -> None:
+    end = walked(walk, salted)
+    records = end.records
+    fleet = Fleet(horizon_seconds=horizon, max_ghosts=ghosts, compare_after=compare_after)
+    rows = rows_of(records, fleet, every=every, killed=tuple(killed))
+    findings = compared(records, rows, fleet)
+    assert findings.equal, findings.kept[:3]
+    assert sum(findings.compared.values()) == len(rows)
+    resident = {}
+    for row in sorted(rows, key=lambda row: getattr(row, "window", LONG_AGO)):
+        if isinstance(row, RedundancyRow):
+            resident[row.hash_domain, row.medium, row.group_idx] = row.physical_tokens
+        if isinstance(row, FillsRow):
+            assert row.filled_blocks == sum(getattr(row, f"{cause}_blocks") for cause in CAUSES)
+            assert row.filled_tokens == sum(getattr(row, f"{cause}_tokens") for cause in CAUSES)
+    # What is resident, and nothing of a past incarnation.
+    assert +Counter(resident) == end.physical_tokens()
+
+
+@settings(max_examples=100, deadline=None)
+@given(walks, st.floats(0, 1), st.integers(1, 9))
+def test_an_agent_that_is_behind_is_not_wrong(walk: Any, part: float, every: int) -> None:
+    records = walked(walk).records
+    fleet = Fleet()
+    done = round(part * len(records))
+    rows = rows_of(records[:done], fleet, every=every) if done else []
+    findings = compared(records, rows, fleet, committed=done)
+    assert findings.equal, findings.kept[:3]
+    assert sum(findings.compared.values()) == len(rows)

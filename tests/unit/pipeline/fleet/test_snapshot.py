@@ -1,0 +1,100 @@
+"""A base holds the whole state of a shard, in however many records it is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.fleet import packing
+from pipeline.fleet.snapshot import MAX_SECONDS
+from pipeline.fleet.state import FleetState
+from pipeline.residency.snapshot import CheckpointCorrupt
+from schemas.fleet_checkpoints import HEAD_KEY, part_key
+from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.settings import Fleet
+
+START = 1_800_000_000.0
+
+
+def record(source: int, kind: int, blocks: range, at: float, *, medium: str = "gpu") -> ResidencyRecord:
+    count = len(blocks)
+    hashes = np.array(blocks, ">u8").tobytes()
+    changes = ResidencyChanges(
+        medium,
+        0,
+        hashes,
+        bytes([kind]) * count,
+        np.full(count, at, "<f8").tobytes(),
+        np.full(count, 16, "<u4").tobytes(),
+    )
+    if kind == FILLED:
+        changes.roots = np.full(count, blocks[0], ">u8").tobytes()
+        changes.depths = np.arange(1, count + 1, dtype="<u2").tobytes()
+    return ResidencyRecord(0, 0, 0, [SourceChanges(f"r{source}", "m", "d", 0, 1, "complete", [changes])])
+
+
+RECORDS = [
+    *(record(source, FILLED, range(1 + 40 * source, 101 + 40 * source), START) for source in range(5)),
+    record(0, FILLED, range(500, 520), START + 1, medium="cpu"),
+    record(1, EVICTED, range(41, 91), START + 2),
+    record(2, CLEARED, range(81, 121), START + 3),
+    record(1, FILLED, range(41, 61), START + 12),
+]
+AFTER = [
+    record(2, FILLED, range(81, 101), START + 14),
+    record(5, FILLED, range(41, 71), START + 15),
+    record(1, FILLED, range(61, 91), START + 31),
+]
+
+
+def base_of(state: FleetState) -> dict[bytes, bytes]:
+    state.cut(START)
+    return dict(state.cut(START + MAX_SECONDS).checkpoints)
+
+
+def applied() -> FleetState:
+    state = FleetState(0, Fleet(), carry_seconds=60.0)
+    for offset, each in enumerate(RECORDS):
+        state.apply(offset, each)
+    return state
+
+
+@pytest.mark.parametrize("part_bytes", [packing.PART_BYTES, 1000])
+def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
+    monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    monkeypatch.setattr(packing, "PART_BYTES", part_bytes)
+    state = applied()
+    latest = base_of(state)
+    assert (len(latest) > 20) == (part_bytes == 1000)
+    restored = FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
+    assert restored.head == state.head
+    for offset, each in enumerate(AFTER, len(RECORDS)):
+        state.apply(offset, each)
+        restored.apply(offset, each)
+    now = START + 2 * MAX_SECONDS
+    rows = [repr(row) for row in state.cut(now).rows]
+    # What was said of hashes is said again by whoever takes over.
+    again = [repr(row) for row in restored.cut(now).rows]
+    assert set(rows) <= set(again)
+    assert {row for row in again if not row.startswith("HashGroupRow")} <= set(rows)
+
+
+def test_a_base_that_lacks_a_part_is_refused() -> None:
+    latest = base_of(applied())
+    del latest[part_key(1, 2)]
+    with pytest.raises(CheckpointCorrupt, match="part 2 of the base is missing"):
+        FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
+
+
+def test_a_base_of_another_sample_rate_is_passed_over_but_not_mixed_with_the_next() -> None:
+    latest = base_of(applied())
+    state = FleetState.restore(0, Fleet(sample_rate=0.25), carry_seconds=60.0, latest=latest)
+    assert (state.next_offset, state.head.sources) == (0, [])
+    for offset, each in enumerate(RECORDS):
+        state.apply(offset, each)
+    latest.update(base_of(state))
+    restored = FleetState.restore(0, Fleet(sample_rate=0.25), carry_seconds=60.0, latest=latest)
+    assert restored.head == state.head
+    assert HEAD_KEY in latest
+    assert restored.head.epoch == 2

@@ -1,0 +1,66 @@
+"""The demo's arithmetic and view."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.local.demo.figures import PoolFigures, mean_lifetime
+from pipeline.local.demo.freshness import FreshnessMeter
+from pipeline.local.demo.terminal import freshness_line, plain, screen, table
+
+GPU = PoolFigures("a", 1, "gpu", 250, 240, 3, 4000, 500, False, "complete", 12.5, 2.25, 90, 8.0)
+CPU = PoolFigures("a", 1, "cpu", 7, 7, 0, 0, 0, True, "partial", 1.0, 0.0, 0, None)
+
+
+def test_mean_lifetime_takes_the_middle_of_each_bucket():
+    assert mean_lifetime([]) is None
+    # Bucket 11 is 1 to 2 s, bucket 13 is 4 to 8 s.
+    assert mean_lifetime([0] * 11 + [3, 0, 1]) == pytest.approx((3 * 1.5 + 6) / 4)
+
+
+def test_freshness_is_from_publication_to_the_first_query_that_saw_it():
+    meter = FreshnessMeter()
+    assert meter.quantile(0.5) is None
+    for seq, at in ((5, 10.0), (6, 10.5), (7, 11.0)):
+        meter.published(("a", 0), seq, at)
+    meter.queryable({("a", 0): 4, ("b", 0): 9}, 11.5)
+    assert meter.quantile(0.5) is None
+    meter.queryable({("a", 0): 6}, 12.0)
+    meter.queryable({("a", 0): 6}, 15.0)
+    assert (meter.quantile(0.0), meter.quantile(0.99)) == (1.5, 2.0)
+    # A new life of the engine: what nobody has seen of the old one never will be.
+    meter.published(("a", 0), 0, 20.0)
+    meter.queryable({("a", 0): 0}, 20.25)
+    assert meter.quantile(0.0) == 0.25
+
+
+def test_the_table_shows_bounds_and_what_is_not_known():
+    lines = table([GPU, CPU])
+    assert lines[1].split() == (
+        [
+            "a/1",
+            "gpu",
+            "250",
+            "/",
+            "500",
+            "██████░░░░░░",
+            "+3",
+            "fine",
+            "4,000",
+            "12.5",
+            "2.2",
+            "~8.0",
+            "s",
+            "complete",
+        ]
+    )
+    assert lines[2].split() == ["a/1", "cpu", "<=7", "/", "?", "?", "1.0", "-", "-", "partial"]
+    assert "1 sources, 247 blocks resident, 13.5 stored/s, 2.2 evicted/s, " in plain([GPU, CPU], (None, None))
+    assert freshness_line((None, None)) == "event to queryable row: not known yet"
+    assert freshness_line((0.94, 1.86)) == "event to queryable row: 0.9 s (p50), 1.9 s (p99)"
+
+
+def test_the_screen_leads_to_the_page_and_says_what_happened():
+    shown = screen([GPU], (0.9, 1.9), {"page": "http://127.0.0.1:8080/"}, ["minute 2: a restarts"])
+    assert "http://127.0.0.1:8080/?range=900" in shown.splitlines()[1]
+    assert "minute 2: a restarts" in shown.splitlines()

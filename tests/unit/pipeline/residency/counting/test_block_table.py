@@ -1,0 +1,167 @@
+"""The compiled table and its loop against a dict."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.residency.counting.block_table import CHANGED, NEW, SAVED, BlockColumns, BlockTable
+from pipeline.residency.counting.count_copies import (
+    FINISHED,
+    NEEDS_ROOM,
+    REMOVAL,
+    Events,
+    count_copies,
+    no_tally,
+    room_for,
+)
+from schemas.residency import FILLED
+
+# Multiples of 2**64 / golden ratio's inverse fall on neighbouring slots, those beyond the end on the first
+# ones: long runs of entries that are not at their own slots.
+_GATHER = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+crowded = st.tuples(st.sampled_from([0, 1, 7, 15]), st.integers(0, 30)).map(
+    lambda place: ((place[0] << 60) + place[1]) * _GATHER % 2**64
+)
+
+
+def without_chains(
+    hashes: npt.NDArray[np.uint64],
+    copies: npt.NDArray[np.int32],
+    births: npt.NDArray[np.float64],
+    codes: npt.NDArray[np.uint16],
+) -> BlockColumns:
+    count = len(hashes)
+    return BlockColumns(hashes, copies, births, codes, np.zeros(count, np.uint64), np.zeros(count, np.uint16))
+
+
+def entries_of(table: BlockTable) -> dict[int, tuple[int, float, int]]:
+    live = table.live()[["hash", "copies", "birth", "size_code"]].tolist()
+    entries = {block: (copies, birth, code) for block, copies, birth, code in live}
+    assert len(entries) == len(live) == table.blocks
+    return entries
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.dictionaries(crowded, st.integers(0, 3), max_size=30), max_size=12))
+def test_entries_that_are_set_equal_a_dict(rounds: list[dict[int, int]]) -> None:
+    table = BlockTable()
+    model: dict[int, tuple[int, float, int]] = {}
+    for number, wanted in enumerate(rounds):
+        size = len(wanted)
+        table.put(
+            without_chains(
+                np.array([*wanted], np.uint64),
+                np.array([*wanted.values()], np.int32),
+                np.full(size, float(number)),
+                np.full(size, number, np.uint16),
+            )
+        )
+        for block, copies in wanted.items():
+            model[block] = (copies, float(number), number)
+            if not copies:
+                del model[block]
+        assert entries_of(table) == model
+        table.shrink_if_sparse()
+        assert entries_of(table) == model
+        assert all(table.entry(block)["copies"] == model.get(block, (0,))[0] for block in wanted)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sets(crowded, max_size=12),
+    st.lists(
+        st.tuples(st.lists(crowded, max_size=20), st.booleans(), st.booleans(), crowded | st.just(0)),
+        max_size=30,
+    ),
+)
+def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], bool, bool, int]]) -> None:
+    table = BlockTable()
+    blocks = np.array(sorted(saved), np.uint64)
+    count = len(blocks)
+    table.put(without_chains(blocks, np.ones(count, np.int32), np.zeros(count), np.zeros(count, np.uint16)))
+    chains = dict.fromkeys(saved, (0, 0))
+    filled: list[tuple[int, int, int]] = []
+    model = dict.fromkeys(saved, (1, 0.0, 0))
+    states = dict.fromkeys(saved, SAVED)
+    gone: list[int] = []
+    changes: list[tuple[int, int, float, int]] = []
+    unknown = repeated = tokens = 0
+    for number, (hashes, stores, may_repeat, parent) in enumerate(events, 1):
+        at = float(number)
+        root, before = chains.get(parent, (0, 0)) if parent else (hashes[0] if hashes else 0, 0)
+        if stores and may_repeat and all(block in model for block in hashes):
+            repeated += len(hashes)
+            continue
+        for place, block in enumerate(hashes, 1):
+            copies, birth, code = model.get(block, (0, at, 0))
+            if stores:
+                if not copies:
+                    changes.append((block, 0, at, tokens))
+                    chains[block] = (root, before + place if root else 0)
+                    filled.append((*chains[block], number))
+                    states[block] = NEW
+                model[block] = (copies + 1, birth, code)
+                tokens += 16
+            elif not copies:
+                unknown += 1
+                continue
+            elif copies > 1:
+                model[block] = (copies - 1, birth, code)
+            else:
+                changes.append((block, 1, at, tokens))
+                if states.pop(block) != NEW:
+                    gone.append(block)
+                del model[block], chains[block]
+                continue
+            states[block] = states[block] or CHANGED
+
+    flat = np.array([block for hashes, *_ in events for block in hashes], np.uint64)
+    ends = np.cumsum([0, *(len(hashes) for hashes, *_ in events)])[1:].astype(np.int64)
+    codes = np.array([0 if stores else REMOVAL for _, stores, *_ in events], np.int32)
+    repeats = np.array([stores and may_repeat for _, stores, may_repeat, _ in events], np.bool_)
+    parents = np.array([parent for *_, parent in events], np.uint64)
+    adapters = np.arange(1, len(events) + 1, dtype=np.uint16)
+    columns = Events(flat, ends, codes, np.arange(1.0, len(events) + 1), repeats, parents, adapters)
+    found, tally = room_for(len(flat)), no_tally(1)
+    progress, sizes = tally.progress, np.array([16], np.int64)
+    progress["live"] = table.blocks
+    while True:
+        outcome = count_copies(table.entries, table.room, sizes, True, columns, found, tally)
+        table.blocks = int(progress["live"][0])
+        if outcome == FINISHED:
+            break
+        assert outcome == NEEDS_ROOM
+        table.grow(table.blocks + 1)
+    reached = progress[0]
+    assert entries_of(table) == model
+    assert dict(table.live()[["hash", "unsaved"]].tolist()) == states
+    assert found.gone[: reached["gone"]].tolist() == gone
+    changed = (found.hashes, found.kinds, found.times, found.stored)
+    assert [*zip(*(column[: reached["changes"]].tolist() for column in changed), strict=True)] == changes
+    fills = np.flatnonzero(found.kinds[: reached["changes"]] == FILLED)
+    chained = (found.roots, found.depths, found.adapters)
+    assert [*zip(*(column[fills].tolist() for column in chained), strict=True)] == filled
+    live = table.live()[["hash", "root", "depth"]].tolist()
+    assert {block: (root, depth) for block, root, depth in live} == chains
+    assert (reached["unknown_removed"], reached["reannounced"]) == (unknown, repeated)
+    assert reached["stored_tokens"] == tokens == tally.counts[0, 0] * 16
+    assert reached["unsaved"] == sum(state != SAVED for state in states.values())
+    assert tally.counts[0, 1] - tally.counts[0, 3] == len(model) - len(saved)
+    assert tally.lifetimes.sum() == tally.counts[0, 3]
+
+
+def test_a_table_that_emptied_gives_its_memory_back() -> None:
+    table = BlockTable()
+    blocks = np.arange(100_000, dtype=np.uint64)
+    one = np.ones(len(blocks), np.int32)
+    table.put(without_chains(blocks, one, np.zeros(len(blocks)), np.zeros(len(blocks), np.uint16)))
+    full = table.bytes_allocated
+    assert full / table.blocks <= 80
+    left = len(blocks) - 100
+    table.put(without_chains(blocks[100:], one[100:] * 0, np.zeros(left), np.zeros(left, np.uint16)))
+    table.shrink_if_sparse()
+    assert table.bytes_allocated < full / 100
+    assert sorted(entries_of(table)) == list(range(100))

@@ -1,0 +1,204 @@
+"""Drift is zero for every engine whose stream is whole, and says so when removals are missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connectors.normalise.normaliser import Normaliser
+from pipeline.residency.occupancy import Occupancy
+from pipeline.residency.partition import PartitionState
+from pipeline.residency.stream import drift
+from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, Engine, EngineSettings
+from pipeline.simulator.traffic.requests import Request
+from pipeline.simulator.wire.encoding import encoded_batch
+from pipeline.simulator.wire.eras import ERAS
+from schemas.checkpoints import DriftState
+from schemas.events import Batch, Cleared, EngineCounters, Event, EventsRecord, Opened, Removed, Stored
+from schemas.rows import StreamHealthRow
+from schemas.settings import Worker
+from tests.support.checkout import CAPTURES
+from tests.support.inputs.captures import captured_frames, captured_truth
+
+START = 1_800_000_000.0
+
+
+def truth(name: str) -> dict[str, Any]:
+    result: dict[str, Any] = captured_truth(name)
+    return result
+
+
+TRUTHS = {
+    path.name.removesuffix(".truth.json.gz"): truth(path.name.removesuffix(".truth.json.gz"))
+    for path in sorted(CAPTURES.glob("*.truth.json.gz"))
+}
+KNOWN = [name for name, one in TRUTHS.items() if "num_gpu_blocks" in one]
+
+
+def batches_of(name: str) -> list[Batch]:
+    normaliser = Normaliser(max_frame_bytes=1 << 24)
+    return [
+        normaliser.normalise(payload, seq=int.from_bytes(seq, "big"), received_at=1_900_000_000.0)
+        for _, seq, payload in captured_frames(name)
+    ]
+
+
+class Replica:
+    """A source whose engine is scraped before the first batch."""
+
+    def __init__(self, capacity: int, block_size: int) -> None:
+        self.state = PartitionState(0, Worker(idle_carry_seconds=0.001), shards=1)
+        self.offset = 0
+        counters = EngineCounters(capacity_blocks=capacity, block_size=block_size)
+        self.add(Batch(None, START, START, [counters]), Batch(None, START, START, [Opened(0, complete=True)]))
+
+    def add(self, *batches: Batch, life: int = 1) -> None:
+        self.state.apply(self.offset, EventsRecord("a", "m", "d", 0, life, list(batches)))
+        self.offset += 1
+
+    @property
+    def drift(self) -> int:
+        source = self.state.sources["a", 0]
+        return drift.blocks(source.head.drift, source.occupancy())
+
+    def rows(self) -> list[StreamHealthRow]:
+        table = {}
+        for row in self.state.cut(START).rows:
+            if isinstance(row, StreamHealthRow):
+                table[row.window] = row
+        return [table[window] for window in sorted(table)]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_no_capture_drifts_after_any_batch(name: str) -> None:
+    replica = Replica(TRUTHS[name]["num_gpu_blocks"], TRUTHS[name]["hash_block_size"])
+    most = 0
+    for batch in batches_of(name):
+        replica.add(batch)
+        assert replica.drift == 0, batch.seq
+        gpu = [row.entries for row in replica.state.sources["a", 0].occupancy() if row.medium == "gpu"]
+        most = max(most, sum(gpu))
+    assert most > 0.9 * TRUTHS[name]["usable_blocks"], "the capture fills the engine"
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_capture_that_loses_removals_drifts_by_what_it_holds_too_many(name: str) -> None:
+    replica = Replica(TRUTHS[name]["num_gpu_blocks"], TRUTHS[name]["hash_block_size"])
+    removals = 0
+    lost = 0
+    worst = 0
+    for batch in batches_of(name):
+        kept: list[Event] = []
+        for event in batch.events:
+            if isinstance(event, Removed) and event.medium == "gpu":
+                removals += 1
+                if removals % 3 == 0:
+                    lost += 1
+                    continue
+            kept.append(event)
+        batch.events = kept
+        replica.add(batch)
+        gpu = sum(row.entries for row in replica.state.sources["a", 0].occupancy() if row.medium == "gpu")
+        worst = max(worst, gpu)
+        assert replica.drift == max(0, gpu - TRUTHS[name]["usable_blocks"])
+    assert lost
+    assert worst > TRUTHS[name]["usable_blocks"]
+
+
+HYBRID = EngineSettings(num_blocks=25, block_size=64, groups=HYBRID_GROUPS, fine_block_size=16)
+
+
+@pytest.mark.parametrize(
+    ("settings", "prompt_tokens"),
+    [
+        (EngineSettings(num_blocks=33, block_size=16), 100),
+        (EngineSettings(num_blocks=33, block_size=16, cpu_blocks=50), 100),
+        (HYBRID, 40),
+        (HYBRID, 300),
+    ],
+    ids=["plain", "offload", "hybrid with fine blocks only", "hybrid"],
+)
+def test_no_simulated_engine_drifts(settings: EngineSettings, prompt_tokens: int) -> None:
+    engine = Engine(settings)
+    normaliser = Normaliser(max_frame_bytes=1 << 24)
+    replica = Replica(settings.num_blocks, settings.block_size)
+    seq = announced = 0
+    for number in range(120):
+        first = number * 1000
+        engine.submit(Request("s", tuple(range(first, first + prompt_tokens)), (1, 2, 3), None))
+        while engine.busy:
+            events = engine.step()
+            if not events:
+                continue
+            payload = encoded_batch(ERAS["vllm-0.33"], START + seq / 100, events)
+            batch = normaliser.normalise(payload, seq=seq, received_at=START + seq / 100)
+            announced += sum(len(event.hashes) // 8 for event in batch.events if isinstance(event, Stored))
+            replica.add(batch)
+            seq += 1
+            assert replica.drift == 0
+    assert announced > 3 * settings.num_blocks, "more was announced than the engine could hold at once"
+
+
+def stored(count: int, at: float, seq: int, *more: Event) -> Batch:
+    hashes = b"".join((seq * 1000 + number).to_bytes(8, "big") for number in range(count))
+    return Batch(seq, START + at, START + at, [Stored(hashes, 16), *more])
+
+
+def test_rows_say_how_much_and_since_which_window() -> None:
+    replica = Replica(11, 16)
+    replica.add(stored(10, 1, 0))
+    replica.add(stored(1, 12, 1))
+    replica.add(stored(2, 22, 2))
+    replica.add(Batch(3, START + 41, START + 41, [Removed((2000).to_bytes(8, "big"))]))
+    replica.add(Batch(4, START + 51, START + 51, [Cleared()]))
+    replica.add(stored(11, 61, 5))
+    shown = [
+        (
+            row.window.timestamp() - START,
+            row.drift_blocks,
+            None if row.drift_since is None else row.drift_since.timestamp() - START,
+        )
+        for row in replica.rows()
+    ]
+    assert shown == [
+        (0, 0, None),
+        (10, 1, 10),
+        (20, 3, 10),
+        (30, 3, 10),
+        (40, 2, 10),
+        (50, 0, None),
+        (60, 1, 60),
+    ]
+
+
+def test_the_next_life_is_measured_by_what_its_own_engine_says() -> None:
+    replica = Replica(5, 16)
+    replica.add(stored(10, 1, 0))
+    assert replica.drift == 6
+    replica.add(Batch(None, START + 2, START + 2, [Opened(0, complete=True)]), stored(10, 2, 0), life=2)
+    assert replica.drift == 0, "not known yet"
+    replica.add(Batch(None, START + 3, START + 3, [EngineCounters(capacity_blocks=9, block_size=16)]), life=2)
+    assert replica.drift == 2
+
+
+def test_a_smaller_capacity_of_the_life_to_come_raises_no_alarm() -> None:
+    replica = Replica(100, 16)
+    replica.add(stored(50, 1, 0))
+    replica.add(Batch(None, START + 3, START + 3, [EngineCounters(capacity_blocks=9, block_size=16)]))
+    assert replica.drift == 0
+
+
+def test_only_the_largest_blocks_of_each_group_on_the_gpu_count() -> None:
+    state = DriftState(capacity_blocks=11, block_size=32)
+
+    def part(entries: int, block_size: int, group_idx: int = 0, medium: str = "gpu") -> Occupancy:
+        return Occupancy(medium, group_idx, block_size, entries, entries, 0, 0, False)
+
+    assert drift.blocks(state, [part(10, 32)]) == 0
+    assert drift.blocks(state, [part(11, 32)]) == 1
+    assert drift.blocks(state, [part(10, 32), part(5, 16), part(900, 32, medium="cpu")]) == 0
+    assert drift.blocks(state, [part(6, 32), part(6, 64, group_idx=1), part(50, 32, group_idx=1)]) == 2
+    assert drift.blocks(state, [part(900, 16)]) == 0, "smaller than the engine's own: no block of its own"
+    assert drift.blocks(DriftState(capacity_blocks=11), [part(900, 16)]) == 0
+    assert drift.blocks(DriftState(block_size=16), [part(900, 16)]) == 0

@@ -1,0 +1,230 @@
+"""Settings: layers, and every kind of mistake refused with its path."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.settings.loading import DEFAULT, ConfigurationError, load
+from schemas.settings import BoundEndpoint, Discovery, DnsName, Settings
+
+REPLICA = 'id = "a"\nmodel = "m"\nendpoint = "tcp://127.0.0.1:5557"\n'
+ONE = f"[[replicas]]\n{REPLICA}"
+DNS = '[[discovery.dns]]\nname = "engines"\nmodel = "m"\n'
+BIND = '[[discovery.bind]]\nendpoint = "tcp://*:5557"\n'
+
+
+def loaded(document: str | None = None, **environment: str):
+    files = {"/secret": "s3cret\n"}
+
+    def read(name: str) -> str:
+        if name not in files:
+            raise FileNotFoundError(2, "No such file or directory", name)
+        return files[name]
+
+    return load(document, "kvlens.toml", environment, read)
+
+
+def test_nothing_given_is_the_defaults():
+    result = loaded()
+    assert result.settings == Settings()
+    assert result.origin("kafka", "bootstrap_servers") == DEFAULT
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_default():
+    result = loaded(
+        '[kafka]\nbootstrap_servers = "file:1"\ngroup = "mine"\n[worker]\ncheckpoint_seconds = 2\n',
+        KVLENS_KAFKA__BOOTSTRAP_SERVERS="environment:1",
+        KVLENS_WORKER__STALL_SECONDS="5.5",
+        KVLENS_WORKER__METRICS_PORT="9000",
+        KVLENS_CONNECTOR__FORWARD_SESSION_IDS="true",
+        PATH="/bin",
+    )
+    settings = result.settings
+    assert settings.kafka.bootstrap_servers == "environment:1"
+    assert settings.kafka.group == "mine"
+    assert (settings.worker.checkpoint_seconds, settings.worker.stall_seconds) == (2.0, 5.5)
+    assert settings.worker.metrics_port == 9000
+    assert settings.connector.forward_session_ids is True
+    assert result.origin("kafka", "bootstrap_servers") == "KVLENS_KAFKA__BOOTSTRAP_SERVERS"
+    assert result.origin("kafka", "group") == "kvlens.toml"
+    assert result.origin("kafka", "compression") == DEFAULT
+
+
+def test_replicas_come_from_the_file_or_as_json_from_the_environment():
+    assert [replica.id for replica in loaded(ONE).settings.replicas] == ["a"]
+    result = loaded(
+        ONE, KVLENS_REPLICAS='[{"id": "b", "model": "m", "endpoint": "ipc:///tmp/x", "dp_ranks": 1}]'
+    )
+    assert [replica.id for replica in result.settings.replicas] == ["b"]
+    assert result.origin("replicas") == "KVLENS_REPLICAS"
+
+
+def test_engines_to_find_come_from_the_file_or_as_json_from_the_environment():
+    settings = loaded(
+        DNS + "replay_port = 5657\n" + BIND,
+        KVLENS_DISCOVERY__BIND='[{"endpoint": "tcp://*:6000", "dp_ranks": 2}]',
+    )
+    assert settings.settings.discovery == Discovery(
+        dns=(DnsName(name="engines", model="m", replay_port=5657),),
+        bind=(BoundEndpoint(endpoint="tcp://*:6000", dp_ranks=2),),
+    )
+    assert settings.origin("discovery", "dns") == "kvlens.toml"
+    assert settings.origin("discovery", "bind") == "KVLENS_DISCOVERY__BIND"
+
+
+def test_a_secret_may_come_from_a_file():
+    assert loaded(KVLENS_KAFKA__SASL_PASSWORD_FILE="/secret").settings.kafka.sasl_password == "s3cret"
+    assert loaded(KVLENS_CLICKHOUSE__PASSWORD="plain").settings.clickhouse.password == "plain"
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "KVLENS_SERVICE_HOST",
+        "KVLENS_SERVICE_PORT_HTTP",
+        "KVLENS_CONNECTOR_PORT_8000_TCP_ADDR",
+        "KVLENS_WORKER_PORT",
+        "KVLENS_CONFIG",
+    ],
+)
+def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
+    assert loaded(**{variable: "tcp://10.0.0.1:80"}).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            "[kafka",
+            "kvlens.toml: not valid TOML: "
+            "Expected ']' at the end of a table declaration (at end of document)",
+        ),
+        ("[kafak]", "kvlens.toml: Object contains unknown field `kafak`"),
+        ("[kafka]\ntopic = 1", "kvlens.toml: Object contains unknown field `topic` - at `$.kafka`"),
+        ("[kafka]\ngroup = 1", "kvlens.toml: Expected `str`, got `int` - at `$.kafka.group`"),
+        (
+            '[kafka]\ncompression = "gzip"',
+            "kvlens.toml: Invalid enum value 'gzip' - at `$.kafka.compression`",
+        ),
+        (
+            "[worker]\ncheckpoint_seconds = 0",
+            "kvlens.toml: Expected `float` > 0.0 - at `$.worker.checkpoint_seconds`",
+        ),
+        (
+            "[worker]\nstall_seconds = inf",
+            "kvlens.toml: Expected a finite number - at `$.worker.stall_seconds`",
+        ),
+        (ONE + "dp_ranks = 0", "kvlens.toml: Expected `int` >= 1 - at `$.replicas[0].dp_ranks`"),
+        (
+            '[[replicas]]\nid = "a"',
+            "kvlens.toml: Object missing required field `model` - at `$.replicas[0]`",
+        ),
+        (
+            ONE + ONE.replace("5557", "5558"),
+            "kvlens.toml: replica id 'a' is used twice - at `$.replicas[1].id`",
+        ),
+        (
+            ONE + "dp_ranks = 4\n" + ONE.replace('"a"', '"b"').replace("5557", "5560"),
+            "kvlens.toml: tcp://127.0.0.1:5560 is also an address of `$.replicas[0].endpoint` "
+            "- at `$.replicas[1].endpoint`",
+        ),
+        (
+            ONE + 'replay_endpoint = "tcp://127.0.0.1:5557"',
+            "kvlens.toml: tcp://127.0.0.1:5557 is also an address of `$.replicas[0].endpoint` "
+            "- at `$.replicas[0].replay_endpoint`",
+        ),
+        (
+            ONE.replace("5557", "65535") + "dp_ranks = 2",
+            "kvlens.toml: rank 1 would have port 65536, above 65535 - at `$.replicas[0].endpoint`",
+        ),
+        (
+            ONE.replace(":5557", ""),
+            "kvlens.toml: expected tcp://host:port with a port from 1 to 65535, got tcp://127.0.0.1 "
+            "- at `$.replicas[0].endpoint`",
+        ),
+        (
+            ONE.replace("tcp://127.0.0.1:5557", "ipc:///tmp/a") + "dp_ranks = 2",
+            "kvlens.toml: DP ranks need a tcp endpoint (rank r listens on port + r) "
+            "- at `$.replicas[0].endpoint`",
+        ),
+        (
+            '[connector]\nshard = "2/2"',
+            "kvlens.toml: shard 2/2: the first number counts from 0 and is smaller than the second "
+            "- at `$.connector.shard`",
+        ),
+        (
+            DNS + 'family = "ipv5"',
+            "kvlens.toml: Invalid enum value 'ipv5' - at `$.discovery.dns[0].family`",
+        ),
+        (
+            DNS + DNS.replace('"engines"', '"Engines"') + "port = 5556\ndp_ranks = 2",
+            "kvlens.toml: port 5557 of Engines is also in `$.discovery.dns[0].port` "
+            "- at `$.discovery.dns[1].port`",
+        ),
+        (
+            DNS + "port = 65535\ndp_ranks = 3",
+            "kvlens.toml: rank 2 would have port 65537, above 65535 - at `$.discovery.dns[0].port`",
+        ),
+        (
+            DNS + "replay_port = 5557",
+            "kvlens.toml: port 5557 of engines is also in `$.discovery.dns[0].port` "
+            "- at `$.discovery.dns[0].replay_port`",
+        ),
+        (
+            BIND + "dp_ranks = 2\n" + BIND.replace("5557", "5558"),
+            "kvlens.toml: port 5558 is also one of `$.discovery.bind[0].endpoint` "
+            "- at `$.discovery.bind[1].endpoint`",
+        ),
+        (
+            BIND + 'replay_endpoint = "tcp://{host}:5657"',
+            "kvlens.toml: expected {pod} and no other placeholder, got tcp://{host}:5657 "
+            "- at `$.discovery.bind[0].replay_endpoint`",
+        ),
+        (
+            BIND + 'replay_endpoint = "tcp://{pod}"',
+            "kvlens.toml: expected tcp://host:port with a port from 1 to 65535, got tcp://pod "
+            "- at `$.discovery.bind[0].replay_endpoint`",
+        ),
+    ],
+)
+def test_mistakes_in_the_file_are_refused_with_their_path(document: str, message: str):
+    with pytest.raises(ConfigurationError) as refused:
+        loaded(document)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            {"KVLENS_KAFKA__BOOTSTRAP_SERVER": "a:1"},
+            "KVLENS_KAFKA__BOOTSTRAP_SERVER: no such setting; `kvlens config show` lists all of them",
+        ),
+        (
+            {"KVLENS_KAFKA__GROUP_FILE": "/secret"},
+            "KVLENS_KAFKA__GROUP_FILE: no such setting; `kvlens config show` lists all of them",
+        ),
+        ({"KVLENS_WORKER__METRICS_PORT": "x"}, "KVLENS_WORKER__METRICS_PORT: Expected `int`, got `str`"),
+        ({"KVLENS_WORKER__METRICS_PORT": "70000"}, "KVLENS_WORKER__METRICS_PORT: Expected `int` <= 65535"),
+        (
+            {"KVLENS_WORKER__STALL_SECONDS": "inf"},
+            "KVLENS_WORKER__STALL_SECONDS: Expected a finite number",
+        ),
+        (
+            {"KVLENS_REPLICAS": '[{"id": 1}]'},
+            "KVLENS_REPLICAS: Expected `str`, got `int` - at `$[0].id`",
+        ),
+        (
+            {"KVLENS_KAFKA__SASL_PASSWORD_FILE": "/gone"},
+            "KVLENS_KAFKA__SASL_PASSWORD_FILE: cannot read /gone: No such file or directory",
+        ),
+        (
+            {"KVLENS_KAFKA__SASL_PASSWORD_FILE": "/secret", "KVLENS_KAFKA__SASL_PASSWORD": "x"},
+            "KVLENS_KAFKA__SASL_PASSWORD_FILE: KVLENS_KAFKA__SASL_PASSWORD is set too; keep one of them",
+        ),
+    ],
+)
+def test_mistakes_in_the_environment_are_refused_with_the_variable(environment: dict[str, str], message: str):
+    with pytest.raises(ConfigurationError) as refused:
+        loaded(**environment)
+    assert str(refused.value) == message

@@ -1,0 +1,167 @@
+"""Agent and recount share no code: over random logs, cut and restored anywhere, they agree on every row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline.residency.partition import PartitionState
+from pipeline.verify.findings import Findings
+from pipeline.verify.keys import key_of
+from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, TOO_NEW, SourceCheck
+from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Stored, Undecodable
+from schemas.rows import FlowRow
+from schemas.settings import Worker
+from tests.support.inputs.source_walks import Walk
+
+LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Store:
+    """A ReplacingMergeTree."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, Any] = {}
+
+    def insert(self, rows: Iterable[Any]) -> None:
+        for row in rows:
+            known = self.rows.get(key_of(row))
+            if known is None or row.version >= known.version:
+                self.rows[key_of(row)] = row
+
+
+def written(records: list[EventsRecord], worker: Worker, seed: int) -> Store:
+    """What a worker writes that saves now and then, and is killed now and then."""
+    rng = random.Random(seed)
+    store, latest = Store(), {}
+    state = PartitionState(0, worker, shards=2)
+    offset = saved = 0
+    newest = 0.0
+    while offset < len(records):
+        record = records[offset]
+        newest = max([newest, *(batch.received_at for batch in record.batches)])
+        state.apply(offset, record)
+        offset += 1
+        killed = rng.random() < 0.05
+        if rng.random() < 0.3:
+            cut = state.cut(newest + rng.choice([0.0, 0.0, 100.0]))
+            store.insert(cut.rows)
+            if not killed:
+                latest.update(cut.checkpoints)
+                saved = offset
+        if killed:
+            state = PartitionState.restore(0, worker, shards=2, latest=latest)
+            offset = saved
+    for _ in range(2):  # what is carried comes after what changed
+        store.insert(state.cut(newest + 50.0).rows)
+    return store
+
+
+def compared(
+    records: list[EventsRecord],
+    store: Store,
+    worker: Worker,
+    *,
+    begin: int = 0,
+    end: int | None = None,
+    committed: int | None = None,
+) -> Findings:
+    """`begin` and `end`: what of the log there is."""
+    end = len(records) if end is None else end
+    findings = Findings()
+    check = SourceCheck(
+        "r",
+        0,
+        worker,
+        store.rows.values(),
+        findings,
+        committed=end if committed is None else committed,
+        whole=begin == 0,
+        oldest=LONG_AGO,
+    )
+    for offset in range(begin, end):
+        check.apply(offset, records[offset])
+    check.finish(begin, end)
+    return findings
+
+
+@pytest.mark.parametrize("scope", ["gpu", "all"])
+@pytest.mark.parametrize("hybrid", [False, True], ids=["plain", "hybrid"])
+@pytest.mark.parametrize("seed", range(6))
+def test_agent_and_recount_agree(seed: int, hybrid: bool, scope: Any) -> None:
+    worker = Worker(clear_scope=scope, fine_block_age_seconds=60.0, idle_carry_seconds=30.0)
+    records = list(Walk(seed, hybrid=hybrid).records(80))
+    findings = compared(records, written(records, worker, seed), worker)
+    assert findings.equal, findings.kept[:3]
+    assert all(
+        findings.compared[table] > 10 for table in ("occupancy_10s", "flow_10s", "stream_health_10s")
+    ), findings.compared
+    assert not findings.left_out
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_working_fleet_is_no_difference(seed: int) -> None:
+    """The worker was behind the log when it was asked, and ahead of what was read in the end."""
+    worker = Worker(idle_carry_seconds=30.0)
+    records = list(Walk(seed).records(80))
+    behind = written(records[:50], worker, seed)
+    findings = compared(records, behind, worker, committed=50)
+    assert findings.equal, findings.kept[:3]
+    assert not findings.left_out
+    ahead = written(records, worker, seed)
+    findings = compared(records, ahead, worker, end=50, committed=40)
+    assert findings.equal, findings.kept[:3]
+    assert findings.left_out[TOO_NEW] > 0
+    late = compared(records, behind, worker)
+    assert {one.kind for one in late.kept} >= {"missing", "older"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_without_its_beginning_is_compared_from_the_next_life_on(seed: int) -> None:
+    worker = Worker(idle_carry_seconds=30.0)
+    records = list(Walk(seed).records(150))
+    store = written(records, worker, seed)
+    findings = compared(records, store, worker, begin=30)
+    assert findings.equal, findings.kept[:3]
+    assert findings.left_out[BEFORE_THE_BEGINNING] > 0
+    opened = [
+        number
+        for number, record in enumerate(records)
+        if number > 30
+        and record.batches
+        and any(isinstance(event, Opened) for event in record.batches[0].events)
+    ]
+    assert not opened or opened[0] > 140 or findings.compared["occupancy_10s"] > 0
+    # A wrong figure of the last life is still found.
+    if findings.compared["occupancy_10s"]:
+        key = max((key for key in store.rows if key[0] == "occupancy_10s"), key=lambda key: key[1])
+        store.rows[key] = msgspec.structs.replace(store.rows[key], entries=store.rows[key].entries + 1)
+        assert compared(records, store, worker, begin=30).differing == {"occupancy_10s": 1}
+
+
+def test_a_clear_and_two_restarts_in_one_window_leave_every_trust_behind() -> None:
+    worker = Worker()
+    at = 1_800_000_000.0
+    block = (1).to_bytes(8, "big")
+
+    def life(number: int, *batches: Batch) -> EventsRecord:
+        opened = Batch(None, at + number, at + number, [Opened(0, complete=True)])
+        return EventsRecord("r", "m", "d", 0, number, [opened, *batches])
+
+    def batch(seq: int, *events: Event) -> Batch:
+        return Batch(seq, at + 5, at + 5, [Stored(block, 16, 16), *events])
+
+    records = [
+        life(1, batch(0, Cleared())),
+        life(2, batch(0), batch(1, Undecodable("unknown_type"))),
+        life(3, batch(0)),
+    ]
+    store = written(records, worker, 1)
+    assert compared(records, store, worker).equal
+    [flow] = [row for row in store.rows.values() if isinstance(row, FlowRow)]
+    assert flow.trust == "degraded"

@@ -1,0 +1,128 @@
+"""What an owned partition does with each record: apply, leave out and count, or refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from connectors.kafka.content_types import JSON, MSGPACK
+from pipeline.errors import CheckpointUnreadable, OffsetGap
+from pipeline.worker.checkpoints import CheckpointLog
+from pipeline.worker.partition import OwnedPartition
+from pipeline.worker.roles import replica_agent
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.checkpoints import slot_key
+from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
+from schemas.settings import Settings
+
+
+def record(seq: int) -> EventsRecord:
+    opened: list[Any] = [Batch(None, 1e9, 1e9, [Opened(first_seq=0, complete=True)])] if seq == 0 else []
+    events: list[Any] = [Stored(bytes(7) + bytes([seq + 1]), 16, 16)]
+    return EventsRecord("r", "m", "d", 0, 1, [*opened, Batch(seq, 1e9 + seq, 1e9 + seq, events)], seq, seq)
+
+
+def owned() -> tuple[OwnedPartition, WorkerMetrics]:
+    settings, metrics = Settings(), WorkerMetrics()
+    role = replica_agent(settings, shards=8)
+    log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
+    return OwnedPartition(role, log, role.restore(0, {}), metrics), metrics
+
+
+def skipped(metrics: WorkerMetrics, reason: str) -> float | None:
+    labels = {"agent": "replica", "reason": reason}
+    return metrics.registry.get_sample_value("kvlens_worker_records_skipped_total", labels)
+
+
+def test_both_encodings_are_applied() -> None:
+    partition, _ = owned()
+    partition.offer(0, msgspec.msgpack.encode(record(0)), [("content-type", MSGPACK)])
+    partition.offer(1, msgspec.json.encode(record(1)), [("ce_id", b"x"), ("content-type", JSON)])
+    partition.offer(2, msgspec.msgpack.encode(record(2)), [])
+    [occupancy] = [row for row in partition.cut(1e9)[0].rows if row.TABLE == "occupancy_10s"]
+    assert (occupancy.blocks, occupancy.version) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"),
+    [
+        ({"head": {"replica": "r", "dp_rank": 0, "trust": ["partial", 0.0]}}, "Expected"),  # another layout
+        ({"head": None}, "MessagePack"),
+        ({"base": None}, "record base of r/0 is missing"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str, Any], reason: str) -> None:
+    partition, _ = owned()
+    partition.offer(0, msgspec.msgpack.encode(record(0)), [])
+    latest = dict(partition.cut(1e9)[0].checkpoints)
+    for slot, value in records.items():
+        key = slot_key("r", 0, slot)
+        assert key in latest
+        if slot == "base":
+            del latest[key]
+        else:
+            latest[key] = b"\xc1" if value is None else msgspec.msgpack.encode(value)
+    with pytest.raises(CheckpointUnreadable, match=reason) as raised:
+        partition.role.restored(3, latest)
+    assert str(raised.value).startswith("the checkpoint in kvlens.checkpoints.replica.v1[3] cannot be read: ")
+
+
+@pytest.mark.parametrize("value", [b"\xc1", b"", None, msgspec.msgpack.encode({"replica": 1})])
+def test_undecodable_record_is_counted_and_passed(value: bytes | None) -> None:
+    partition, metrics = owned()
+    partition.offer(0, value, [])
+    partition.offer(1, msgspec.msgpack.encode(record(0)), [])
+    assert partition.state.next_offset == 2
+    assert skipped(metrics, "undecodable") == 1
+
+
+def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
+    partition, metrics = owned()
+    gap = record(1)
+    gap.batches.insert(0, Batch(None, 1e9, 1e9, [Gap(1, 3, "replay_holes")]))
+    gap.batches[1].seq = gap.first_seq = gap.last_seq = 4
+    unreached = EventsRecord("s", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [SourceStatus(connected=False)])])
+    late = EventsRecord("t", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [Opened(7, complete=False)])])
+    for offset, one in enumerate((record(0), gap, unreached, late)):
+        partition.offer(offset, msgspec.msgpack.encode(one), [])
+    partition.cut(1e9)
+
+    def troubled() -> dict[str, float]:
+        return {
+            sample.labels["trouble"]: sample.value
+            for metric in metrics.registry.collect()
+            for sample in metric.samples
+            if sample.name == "kvlens_worker_troubled_sources"
+        }
+
+    assert troubled() == {"partial": 1, "degraded": 1, "disconnected": 1, "drifting": 0}, (
+        "of s there is no trust"
+    )
+    metrics.given_up("replica", 0)
+    assert troubled() == {}
+    metrics.given_up("replica", 0)
+
+
+def test_repeated_offset_changes_nothing_and_a_hole_is_fatal() -> None:
+    partition, metrics = owned()
+    value = msgspec.msgpack.encode(record(0))
+    partition.offer(0, value, [])
+    partition.offer(0, value, [])
+    assert skipped(metrics, "repeated") == 1
+    with pytest.raises(OffsetGap, match=r"1\.\.4 of"):
+        partition.offer(5, value, [])
+    assert partition.state.next_offset == 1
+
+
+def test_cut_ends_with_checkpoints_after_outputs() -> None:
+    partition, _ = owned()
+    partition.offer(0, msgspec.msgpack.encode(record(0)), [])
+    cut, records = partition.cut(1e9)
+    assert cut.next_offset == 1
+    assert [entry.topic for entry in records] == [
+        "kvlens.residency.v1",
+        *["kvlens.checkpoints.replica.v1"] * len(cut.checkpoints),
+    ]
+    assert not partition.cut(1e9)[0].dirty

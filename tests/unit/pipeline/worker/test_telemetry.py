@@ -1,0 +1,34 @@
+"""The worker's pages over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import ClientSession
+
+from connectors.process.health_pages import HealthPages
+from pipeline.worker.telemetry import WorkerMetrics
+
+
+async def test_pages_tell_health_and_metrics(free_port: Callable[[], int]) -> None:
+    metrics, ready, port = WorkerMetrics(), [False], free_port()
+    metrics.records.labels("replica", "3").inc(7)
+    pages = HealthPages(
+        "127.0.0.1",
+        port,
+        setting="worker.metrics_port",
+        registry=metrics.registry,
+        ready=lambda: ready[0],
+        not_ready="waiting for partitions",
+    )
+    await pages.start()
+    try:
+        async with ClientSession(f"http://127.0.0.1:{port}") as client:
+            assert (await client.get("/livez")).status == 200
+            assert (await client.get("/readyz")).status == 503
+            ready[0] = True
+            assert (await client.get("/readyz")).status == 200
+            text = await (await client.get("/metrics")).text()
+    finally:
+        await pages.stop()
+    assert 'kvlens_worker_records_total{agent="replica",partition="3"} 7.0' in text.splitlines()

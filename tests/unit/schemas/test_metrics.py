@@ -1,0 +1,135 @@
+"""Metrics on the wire: names, types and labels, which dashboards and alerts of others rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from connectors.order.stream import SourceStream
+from connectors.sources import Source
+from connectors.telemetry.events import Telemetry
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas import metrics
+from schemas.settings import Connector
+
+PROMISED = """
+kvlens_connector_abandoned_messages_total counter
+kvlens_connector_abandoned_records_total counter
+kvlens_connector_backlog_bytes gauge
+kvlens_connector_batches_total counter replica
+kvlens_connector_contested_sources_total counter
+kvlens_connector_dns_failures_total counter
+kvlens_connector_duplicate_batches_total counter replica
+kvlens_connector_engine_events_total counter replica
+kvlens_connector_failed_additions_total counter
+kvlens_connector_gaps_total counter replica,reason
+kvlens_connector_hand_over_bytes gauge
+kvlens_connector_inexact_positions_total counter
+kvlens_connector_last_batch_timestamp_seconds gauge replica
+kvlens_connector_left_out_batches_total counter replica,reason
+kvlens_connector_lost_batches_total counter replica
+kvlens_connector_payload_bytes_total counter replica
+kvlens_connector_position_write_failures_total counter
+kvlens_connector_publish_delays_total counter
+kvlens_connector_publish_failures_total counter
+kvlens_connector_record_bytes_total counter
+kvlens_connector_records_total counter
+kvlens_connector_refused_endpoints_total counter
+kvlens_connector_refused_messages_total counter reason
+kvlens_connector_replay_requests_total counter replica,outcome
+kvlens_connector_replayed_batches_total counter replica
+kvlens_connector_replica_clashes_total counter
+kvlens_connector_restarts_total counter replica
+kvlens_connector_scrape_failures_total counter
+kvlens_connector_scrapes_total counter
+kvlens_connector_settings_failures_total counter
+kvlens_connector_skipped_counters_total counter
+kvlens_connector_source_connected gauge replica
+kvlens_connector_sources gauge replica
+kvlens_connector_sources_added_total counter
+kvlens_connector_sources_removed_total counter
+kvlens_connector_unacknowledged_bytes gauge
+kvlens_connector_undecodable_total counter replica,reason
+kvlens_connector_unusable_positions_total counter
+kvlens_worker_checkpoint_seconds histogram stage
+kvlens_worker_checkpoint_timestamp_seconds gauge
+kvlens_worker_checkpoints_total counter agent
+kvlens_worker_holding gauge
+kvlens_worker_lag_records gauge agent,partition
+kvlens_worker_next_offset gauge agent,partition
+kvlens_worker_partitions gauge agent
+kvlens_worker_rebalances_total counter agent
+kvlens_worker_records_lost_total counter agent
+kvlens_worker_records_skipped_total counter agent,reason
+kvlens_worker_records_total counter agent,partition
+kvlens_worker_rollup_periods_total counter table
+kvlens_worker_rollup_seconds histogram
+kvlens_worker_rows_total counter table
+kvlens_worker_sources gauge agent,partition
+kvlens_worker_store_failures_total counter step
+kvlens_worker_troubled_sources gauge agent,partition,trouble
+"""
+"""Name, type and labels as they are exposed. Whoever changes a line breaks somebody's alert."""
+
+
+def promised() -> dict[str, tuple[str, set[str]]]:
+    rows = (line.split(" ") for line in PROMISED.strip().splitlines())
+    return {name: (kind, set(filter(None, "".join(labels).split(",")))) for name, kind, *labels in rows}
+
+
+def test_the_catalogue_is_what_was_promised() -> None:
+    catalogue = (*metrics.metrics_of(metrics.Connector), *metrics.metrics_of(metrics.Worker))
+    assert {metric.name: (metric.kind, set(metric.labels)) for metric in catalogue} == promised()
+
+
+def test_what_the_processes_expose_is_what_was_promised() -> None:
+    assert dict((*exposed(_connector()), *exposed(_worker()))) == promised()
+
+
+def test_a_counter_must_be_named_as_it_is_exposed() -> None:
+    with pytest.raises(ValueError, match="must end in _total"):
+        metrics.Counter("kvlens_connector_records", "Records.")
+
+
+def exposed(registry: CollectorRegistry) -> Iterator[tuple[str, tuple[str, set[str]]]]:
+    """Yield what a scrape finds; every metric must have a sample."""
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+        labels = {frozenset(sample.labels) - {"le"} for sample in samples}
+        if not samples:
+            continue
+        (only,) = labels
+        name = samples[0].name if family.type == "counter" else family.name
+        yield name, (family.type, set(only))
+
+
+def _connector() -> CollectorRegistry:
+    telemetry = Telemetry()
+    stream = SourceStream(Source("r", 0, "m", "t", "d", "tcp://127.0.0.1:1"), Connector(), lambda: 0.0)
+    for counted in (stream.counts.gaps_by_reason, stream.counts.left_out, stream.counts.undecodable):
+        counted["reason"] = 1
+    stream.counts.asks["end"] = 1
+    gauges = (
+        metrics.Connector.unacknowledged_bytes,
+        metrics.Connector.hand_over_bytes,
+        metrics.Connector.backlog_bytes,
+    )
+    telemetry.watch({("r", 0): stream}, {gauge: lambda: 1.0 for gauge in gauges}, lambda _: True)
+    telemetry.topic_refused(b"topic", "bad_pod", 1)
+    return telemetry.registry
+
+
+def _worker() -> CollectorRegistry:
+    worker = WorkerMetrics()
+    for metric in metrics.metrics_of(metrics.Worker):
+        if metric.labels:
+            (live,) = (each for each in vars(worker).values() if _is(each, metric))
+            live.labels(*metric.labels)
+    return worker.registry
+
+
+def _is(live: object, metric: metrics.Metric) -> bool:
+    return getattr(live, "_name", "") == metric.name.removesuffix("_total")
