@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.content_types import JSON
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
@@ -30,7 +30,6 @@ TAIL_SECONDS = 30.0
 HORIZON_SECONDS = 60.0
 """An owner that lives writes all its positions far more often: events of a source that were published later
 than this after its position are none of that owner's."""
-STOP_SECONDS = 2.0
 FETCH_BYTES = 8 << 20
 _POLL_MS = 500
 
@@ -99,15 +98,14 @@ class PositionReader:
         try:
             await _answered(self._positions.name, consumer.start())
         except BaseException:
-            await consumer.stop()
+            await stop_consumer(consumer)
             raise
         self._consumer = consumer
 
     async def stop(self) -> None:
         """Disconnect."""
         if self._consumer is not None:
-            with contextlib.suppress(*KAFKA_FAILURES):
-                await asyncio.wait_for(self._consumer.stop(), STOP_SECONDS)
+            await stop_consumer(self._consumer)
             self._consumer = None
 
     async def stored(self) -> dict[SourceKey, Stored]:

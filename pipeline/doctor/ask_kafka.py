@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 
+from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import CertificateUnreadable, client_options
 from connectors.kafka.topics import catalogue, topic_name
@@ -78,7 +79,7 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
                 groups.append(await tried(f"group {name}", group, None))
         tail = await tried("the log", _tail(consumer, settings, present, now, deadline), None)
     finally:
-        await asyncio.gather(admin.close(), consumer.stop(), return_exceptions=True)
+        await asyncio.gather(admin.close(), stop_consumer(consumer), return_exceptions=True)
     reader, reached = tail or (LogReader(now), 0.0)
     events = topic_name(settings.kafka, "events")
     checkpoints = {name: saved for name, _, saved in _agents(settings)}

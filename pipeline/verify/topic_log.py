@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import TopicMissing
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
@@ -139,7 +140,7 @@ async def opened_topic(
             await uncommitted.start()
             yield TopicLog(kafka, topic, consumer, uncommitted, partitions, decode)
         finally:
-            await consumer.stop()
-            await uncommitted.stop()
+            await stop_consumer(consumer)
+            await stop_consumer(uncommitted)
     except (KafkaError, OSError) as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, str(error) or type(error).__name__) from error

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, NotEnoughReplicasError, ProducerFenced
 
+from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import TopicMissing, failure_reason
 from connectors.kafka.security import client_options
 from pipeline.errors import CheckpointFailed, KafkaUnavailable
@@ -152,7 +153,7 @@ async def load(
     except (KafkaError, OSError) as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
-        await consumer.stop()
+        await stop_consumer(consumer)
 
 
 async def _read(
@@ -161,8 +162,6 @@ async def _read(
     """Return the last value of each key before `end`."""
     latest: dict[bytes, bytes] = {}
     if beginning >= end:
-        # Not even assigned: where one assignment follows another at once and then comes the end,
-        # stop may wait for ever: the fetcher of aiokafka, still leaving the first, loses its cancellation.
         return latest
     consumer.assign([partition])
     consumer.seek(partition, beginning)

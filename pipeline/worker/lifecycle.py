@@ -12,9 +12,10 @@ from typing import Any
 
 import structlog
 import uvloop
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
+from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import TopicMissing
 from connectors.kafka.security import client_options
 from connectors.process.errors import OperatorError
@@ -185,7 +186,7 @@ async def _watch_progress(settings: Settings, agent: Agent, metrics: WorkerMetri
     stall_seconds = max(settings.worker.stall_seconds, _MIN_STALL_SECONDS)
     watchdog = Watchdog(role.topic, stall_seconds)
     every = min(_WATCH_SECONDS, stall_seconds / 4)
-    async with AIOKafkaConsumer(
+    async with started_consumer(
         isolation_level="read_committed" if role.committed else "read_uncommitted",
         **client_options(settings.kafka),
     ) as client:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 
+from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import catalogue, topic_name
 from schemas.events import EventsRecord
 from schemas.settings import Kafka
@@ -20,7 +21,7 @@ def read_events(kafka: Kafka) -> list[EventsRecord]:
 async def _read(kafka: Kafka) -> list[EventsRecord]:
     topic, partitions = topic_name(kafka, "events"), catalogue()["events"].partitions
     records: list[EventsRecord] = []
-    async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, fetch_max_wait_ms=50) as consumer:
+    async with started_consumer(bootstrap_servers=kafka.bootstrap_servers, fetch_max_wait_ms=50) as consumer:
         all_of_it = [TopicPartition(topic, number) for number in range(partitions)]
         consumer.assign(all_of_it)
         await consumer.seek_to_beginning()

@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from clickhouse_connect.driver.client import Client
 
+from connectors.kafka.consumer import started_consumer
 from connectors.kafka.security import client_options
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.errors import PipelineError
@@ -175,7 +176,7 @@ async def _end_offsets(settings: Settings) -> dict[str, int]:
     topics = [topic for topic in await describe(settings) if topic.partitions]
     ends = {}
     try:
-        async with AIOKafkaConsumer(**client_options(settings.kafka)) as consumer:
+        async with started_consumer(**client_options(settings.kafka)) as consumer:
             for topic in topics:
                 partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
                 ends[topic.name] = sum((await consumer.end_offsets(partitions)).values())

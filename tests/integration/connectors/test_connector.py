@@ -19,6 +19,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from connectors.connector import run
 from connectors.discovery.static import ReplicaInvalid
+from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.normalise.normaliser import Normaliser
 from connectors.process.health_pages import PortUnavailable
@@ -66,7 +67,7 @@ class Log:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._consumer.stop()
+        await stop_consumer(self._consumer)
 
     def batches(self, replica: str, dp_rank: int = 0) -> list[Batch]:
         return [batch for record in self.records(replica, dp_rank) for batch in record.batches]

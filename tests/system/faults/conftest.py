@@ -17,9 +17,10 @@ from typing import Any
 import clickhouse_connect
 import msgspec
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
+from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import topic_name
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
@@ -120,7 +121,7 @@ class Laboratory:
 
     async def _committed(self) -> int:
         topic = topic_name(self.settings.kafka, "events")
-        async with AIOKafkaConsumer(
+        async with started_consumer(
             bootstrap_servers=self.settings.kafka.bootstrap_servers,
             group_id=f"{self.settings.kafka.group}.replica",
             enable_auto_commit=False,
@@ -144,7 +145,7 @@ class Laboratory:
     async def _unfollowed(self) -> int:
         topic = topic_name(self.settings.kafka, "residency")
         left = 0
-        async with AIOKafkaConsumer(
+        async with started_consumer(
             bootstrap_servers=self.settings.kafka.bootstrap_servers,
             group_id=f"{self.settings.kafka.group}.fleet",
             isolation_level="read_committed",

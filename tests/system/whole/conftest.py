@@ -16,8 +16,9 @@ from typing import Any
 import clickhouse_connect
 import pytest
 import zmq
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 
+from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
@@ -100,7 +101,7 @@ class Pipeline:
         kafka = self.settings.kafka
         topic = topic_name(kafka, "events")
         places = [TopicPartition(topic, n) for n in range(catalogue()["events"].partitions)]
-        async with AIOKafkaConsumer(
+        async with started_consumer(
             bootstrap_servers=kafka.bootstrap_servers,
             group_id=f"{kafka.group}.replica",
             enable_auto_commit=False,

@@ -12,6 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import TopicMissing
 from connectors.kafka.security import CertificateUnreadable, client_options
 from connectors.kafka.topics import partition_of
@@ -85,7 +86,7 @@ async def _log(broker: EmbeddedBroker, topic: str) -> list[Any]:
             for found in (await consumer.getmany(timeout_ms=500)).values():
                 messages += found
     finally:
-        await consumer.stop()
+        await stop_consumer(consumer)
     return sorted(messages, key=lambda message: (message.partition, message.offset))
 
 

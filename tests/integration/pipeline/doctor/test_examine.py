@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from clickhouse_connect.driver.client import Client
 
+from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.topics import topic_name
 from pipeline.clickhouse import migrations
 from pipeline.clickhouse.writer import Tables
@@ -226,7 +227,7 @@ async def test_the_log_positions_checkpoints_and_groups(settings: Settings) -> N
         await consumer.commit({TopicPartition(events, 3): 4})
         facts = (await examine(settings, SECONDS)).kafka
     finally:
-        await consumer.stop()
+        await stop_consumer(consumer)
     (group,) = [group for group in facts.groups if group.topic == events]
     assert (group.members, sum(group.waiting.values())) == (1, 0)
 

@@ -6,9 +6,10 @@ import asyncio
 import secrets
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ProducerFenced
 
+from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import topic_name
 from pipeline.errors import CheckpointFailed
 from pipeline.kafka import topics
@@ -62,7 +63,7 @@ async def test_last_committed_values_and_offset_are_there(partition: Partition) 
     await log.commit(9, [partition.record(b"a", b"2"), Record(partition.residency, 0, b"k", b"out")])
     await log.close()
     assert (await partition.loaded()).latest == {b"a": b"2", b"b": b"1"}
-    async with AIOKafkaConsumer(
+    async with started_consumer(
         bootstrap_servers=partition.kafka.bootstrap_servers, group_id="g", enable_auto_commit=False
     ) as consumer:
         assert await consumer.committed(TopicPartition(partition.source, partition.number)) == 9

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
+from connectors.kafka.consumer import stop_consumer
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.directory import DirectoryInUse
 from pipeline.local.processes.child_process import ProcessFailed
@@ -64,7 +65,7 @@ async def _consume(servers: str, topic: str, count: int) -> list[bytes]:
             values.append(record.value)
         return values
     finally:
-        await consumer.stop()
+        await stop_consumer(consumer)
 
 
 async def test_records_come_back_in_order(broker: EmbeddedBroker) -> None:
