@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 
 from connectors.kafka.errors import KAFKA_FAILURES
+from connectors.process.stopping import ended_within
 
 STOP_SECONDS = 2.0
 
@@ -26,11 +26,11 @@ async def started_consumer(*topics: str, **options: Any) -> AsyncIterator[AIOKaf
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
-    """Stop it, and end after STOP_SECONDS whatever happens.
+    """Stop it, and end soon after STOP_SECONDS whatever happens.
 
     aiokafka's `stop` cancels its fetcher once and waits for it. A fetcher that is just leaving one assignment
     for the next one swallows that cancellation, goes on, and `stop` waits for ever. Cancelling `stop` then
     cancels the fetcher a second time, and `stop` does the rest of its work.
     """
     with contextlib.suppress(*KAFKA_FAILURES):
-        await asyncio.wait_for(consumer.stop(), STOP_SECONDS)
+        await ended_within(STOP_SECONDS, consumer.stop())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 AGAIN_SECONDS = 0.2
@@ -21,3 +21,16 @@ async def ended(*tasks: asyncio.Task[Any] | None) -> None:
             task.cancel()
         _, going = await asyncio.wait(going, timeout=AGAIN_SECONDS)
     await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+
+
+async def ended_within(seconds: float, stopping: Coroutine[Any, Any, Any]) -> None:
+    """Return when it is over; after so many seconds it is cancelled, and again until it is. Raises what it
+    raised before."""
+    task = asyncio.ensure_future(stopping)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            await ended(task)
+    if not task.cancelled():
+        task.result()

@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaProducer
 
 from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing
 from connectors.process.errors import OperatorError
+from connectors.process.stopping import ended_within
 from schemas.settings import Settings
 
 MAX_REQUEST_BYTES = 8 << 20
@@ -80,4 +81,4 @@ async def partitions_of(producer: AIOKafkaProducer, topic: str) -> int:
 async def stopped(producer: AIOKafkaProducer) -> None:
     """Stop a producer without waiting for what it may never get rid of."""
     with contextlib.suppress(*KAFKA_FAILURES):
-        await asyncio.wait_for(producer.stop(), STOP_SECONDS)
+        await ended_within(STOP_SECONDS, producer.stop())

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from connectors.process.stopping import ended
+from connectors.process.stopping import ended, ended_within
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
@@ -53,3 +53,35 @@ async def test_what_a_task_ended_with_is_nobodys_business() -> None:
     await ended(task, None)
     await ended()
     assert task.done()
+
+
+async def test_what_ends_in_time_is_left_alone_and_its_error_is_told() -> None:
+    said: list[str] = []
+
+    async def stops() -> None:
+        await asyncio.sleep(0.01)
+        said.append("stopped")
+
+    async def fails() -> None:
+        raise ValueError("of the stop")
+
+    await ended_within(10, stops())
+    assert said == ["stopped"]
+    with pytest.raises(ValueError, match="of the stop"):
+        await ended_within(10, fails())
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+async def test_what_does_not_end_in_time_is_cancelled_until_it_does(lost: int) -> None:
+    cancelled = 0
+
+    async def for_ever() -> None:
+        nonlocal cancelled
+        while cancelled <= lost:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                cancelled += 1
+
+    await asyncio.wait_for(ended_within(0.01, for_ever()), 10)
+    assert cancelled == lost + 1
