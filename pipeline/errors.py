@@ -152,6 +152,22 @@ class OffsetGap(PipelineError):
         )
 
 
+class RecordFatal(PipelineError):
+    """Applying a record failed half-way, which none of the checks before foresaw: the state is void."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(topic, partition, offset)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return (
+            f"the record at offset {self.offset} of {self.topic}[{self.partition}] cannot be applied, and no "
+            "check foresaw it: this worker ends; report it with that record (docs/operations.md)"
+        )
+
+
 class Stalled(PipelineError):
     """Records wait but none is applied."""
 

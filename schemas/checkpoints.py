@@ -232,7 +232,7 @@ class HealthState(msgspec.Struct, omit_defaults=True, gc=False):
     lost_batches: int = 0
     """Batches that will never come."""
     undecodable_events: int = 0
-    """Events, or whole frames, that could not be understood."""
+    """Events, whole frames or whole records, that could not be understood."""
     restarts: int = 0
     """Engine restarts seen."""
     lag_seconds: float = 0.0

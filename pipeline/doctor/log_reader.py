@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from connectors.kafka.content_types import JSON
+from connectors.kafka.content_types import JSON, UNDECODABLE
 from pipeline.doctor.facts import LogFacts, PositionFacts, SourceId
 from schemas.positions import PositionRecord
 
@@ -46,7 +46,7 @@ class LogReader:
         decode = _from_json if ("content-type", JSON) in headers else _from_msgpack
         try:
             head = decode(value or b"")
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return
         source = (head.replica, head.dp_rank)
         before = self.log.get(source)
@@ -63,7 +63,7 @@ class LogReader:
         """Take a record of the positions topic."""
         try:
             record = _position(value or b"")
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return
         self.positions[record.replica, record.dp_rank] = PositionFacts(record.incarnation, record.seq)
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from pipeline.kafka.acceptance import events_refusal
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.changes import by_shard
 from pipeline.residency.snapshot import SourceSnapshots, restore
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import HEAD, META_KEY, PartitionMeta
 from schemas.events import EventsRecord
 from schemas.hashes import HASH_BYTES
+from schemas.reasons import SetAsideReason
 from schemas.residency import ResidencyRecord, SourceChanges
 from schemas.rows import Row
 from schemas.settings import Worker
@@ -55,8 +58,12 @@ class PartitionState:
         self._snapshots: dict[tuple[str, int], SourceSnapshots] = {}
         self._saved_offset = 0
 
+    def refusal(self, record: EventsRecord) -> SetAsideReason | None:
+        """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
+        return events_refusal(record)
+
     def apply(self, offset: int, record: EventsRecord) -> None:
-        """Apply the record at `offset`."""
+        """Apply the record at `offset`, which `refusal` has nothing against."""
         key = (record.replica, record.dp_rank)
         source = self.sources.get(key)
         if source is None:
@@ -65,8 +72,11 @@ class PartitionState:
         source.apply(record, offset)
         self.next_offset = offset + 1
 
-    def skip(self, offset: int) -> None:
-        """Leave out the record at `offset`, which could not be decoded."""
+    def set_aside(self, offset: int, refused: RecordRefused) -> None:
+        """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
+        for name, source in self.sources.items():
+            if refused.names(*name):
+                source.record_set_aside(offset)
         self.next_offset = offset + 1
 
     def troubles(self) -> dict[str, int]:
