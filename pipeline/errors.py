@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from connectors.process.errors import OperatorError
+
+_WHY_CHARACTERS = 200
+_KEY_BYTES = 64
 
 
 class PipelineError(OperatorError):
@@ -230,6 +236,39 @@ class CheckpointCorrupt(Exception):
         return f"{self.missing} of {self.whose} is missing or of another checkpoint"
 
 
+class CheckpointDamaged(Exception):
+    """The records of a checkpoint are there, but no state can be made of them."""
+
+    def __init__(self, record: str, why: str) -> None:
+        super().__init__(record, why)
+        self.record = record
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.record} is damaged ({self.why})"
+
+
+@contextmanager
+def damaged_if_it_fails(key: bytes) -> Iterator[None]:
+    """Translate what fails while the record of a key is restored.
+
+    A damaged record can fail in every way in which columns, numbers and names can fail to fit. Raises
+    CheckpointDamaged, and CheckpointCorrupt where that was the failure.
+    """
+    try:
+        yield
+    except (CheckpointCorrupt, CheckpointDamaged):
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
+        raise CheckpointDamaged(shown_key(key), why) from error
+
+
+def shown_key(key: bytes) -> str:
+    """Return the key of a record as a line of text."""
+    return f"the record under the key {key[:_KEY_BYTES]!r}"
+
+
 class CheckpointUnreadable(PipelineError):
     """A checkpoint lacks records that belong to it, or another version wrote it."""
 
@@ -242,7 +281,8 @@ class CheckpointUnreadable(PipelineError):
     def __str__(self) -> str:
         return (
             f"the checkpoint in {self.topic}[{self.partition}] cannot be read: {self.reason}; "
-            "delete the checkpoint topic to build the state again from the events that are left"
+            "stop all workers and run `kvlens state rebuild` to compute it again from the log, or start the "
+            "newer kvlens that wrote it"
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pipeline.errors import CheckpointDamaged, damaged_if_it_fails
 from pipeline.fleet.hashing.comparison import Comparing
 from pipeline.fleet.hashing.groups import HashGroups
 from pipeline.fleet.index import CHUNK, Index
@@ -21,10 +22,11 @@ from pipeline.fleet.pieces import RecordPieces
 from pipeline.fleet.prefixes.hot import hot_prefixes
 from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
+from pipeline.fleet.soundness import contradiction
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency import windows
-from schemas.fleet_checkpoints import FleetHead, TableName
+from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, TableName
 from schemas.reasons import SetAsideReason
 from schemas.residency import LATEST_CHANGE, ResidencyRecord
 from schemas.rows import Row
@@ -96,9 +98,13 @@ class FleetState:
         """Return the state of the last base; a new one when there is none.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
-        CheckpointCorrupt when records are missing.
+        CheckpointCorrupt when records are missing, and CheckpointDamaged when they do not fit together.
         """
-        return cls(shard, settings, carry_seconds=carry_seconds, base=load(latest))
+        with damaged_if_it_fails(HEAD_KEY):
+            base = load(latest)
+            if base is not None and (found := contradiction(base)) is not None:
+                raise CheckpointDamaged("the base", found)
+            return cls(shard, settings, carry_seconds=carry_seconds, base=base)
 
     def _tables(self) -> dict[TableName, Columns]:
         return self.index.packed() | self._open.packed() | self._comparing.packed()

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from pipeline.errors import CheckpointDamaged, damaged_if_it_fails, shown_key
 from pipeline.kafka.acceptance import events_refusal
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.changes import by_shard
 from pipeline.residency.snapshot import SourceSnapshots, restore
 from pipeline.residency.source import SourceResidency, new_head
-from schemas.checkpoints import HEAD, META_KEY, PartitionMeta
+from schemas.checkpoints import HEAD, META_KEY, PartitionMeta, slot_key
 from schemas.events import EventsRecord
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import SetAsideReason
@@ -26,6 +27,8 @@ BYTES_PER_CHANGE = 35
 """Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth."""
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_meta = msgspec.msgpack.Decoder(PartitionMeta).decode
+_decode_key = msgspec.msgpack.Decoder(tuple[str, int, str | int]).decode
 
 
 @dataclass(frozen=True)
@@ -167,17 +170,24 @@ class PartitionState:
         """Return the state that the last checkpoint saved; a new one when there is none.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
-        CheckpointCorrupt when records are missing.
+        CheckpointCorrupt when records are missing, and CheckpointDamaged when they do not fit together.
         """
         state = cls(partition, settings, shards=shards)
         meta = latest.get(META_KEY)
         if meta is None:
             return state
-        state.next_offset = state._saved_offset = msgspec.msgpack.decode(meta, type=PartitionMeta).next_offset
+        with damaged_if_it_fails(META_KEY):
+            state.next_offset = state._saved_offset = _decode_meta(meta).next_offset
         for key, value in latest.items():
-            if key != META_KEY and msgspec.msgpack.decode(key)[2] == HEAD:
+            if key == META_KEY:
+                continue
+            with damaged_if_it_fails(key):
+                if _decode_key(key)[2] != HEAD:
+                    continue
                 source = restore(value, latest, settings)
                 name = (source.head.replica, source.head.dp_rank)
+                if slot_key(*name, HEAD) != key:
+                    raise CheckpointDamaged(shown_key(key), "it is of another source")
                 state.sources[name] = source
                 state._snapshots[name] = SourceSnapshots(source)
         return state

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pipeline.errors import CheckpointCorrupt
+from pipeline.errors import CheckpointCorrupt, CheckpointDamaged
 from pipeline.residency import entries
 from pipeline.residency.counting.pool import Pool
+from pipeline.residency.soundness import contradiction
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import BASE, DELTA_SLOTS, HEAD, PoolsRecord, SourceHead, slot_key
 from schemas.settings import Worker
@@ -62,7 +63,8 @@ class SourceSnapshots:
 def restore(value: bytes, latest: Mapping[bytes, bytes], settings: Worker) -> SourceResidency:
     """Return the source whose head is `value`; `latest` holds the last record of every key.
 
-    Raises CheckpointCorrupt when a record that the head refers to is missing or of another epoch.
+    Raises CheckpointCorrupt when a record that the head refers to is missing or of another epoch, and
+    CheckpointDamaged when what the records say does not fit together.
     """
     head = _decode_head(value)
     source = SourceResidency(head, settings)
@@ -76,4 +78,6 @@ def restore(value: bytes, latest: Mapping[bytes, bytes], settings: Worker) -> So
             pool = source.pools[part.medium, part.group_idx]
             if isinstance(pool, Pool):
                 entries.restore_entries(pool, part)
+    if (found := contradiction(source)) is not None:
+        raise CheckpointDamaged(f"the state of {head.replica}/{head.dp_rank}", found)
     return source

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
-from pipeline.errors import CheckpointCorrupt, CheckpointUnreadable, OffsetGap, RecordFatal
+from pipeline.errors import CheckpointCorrupt, CheckpointDamaged, CheckpointUnreadable, OffsetGap, RecordFatal
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.worker.checkpoints import CheckpointLog, Record
@@ -75,7 +73,7 @@ class Role:
         """Return the state that the checkpoint of a partition holds. Raises CheckpointUnreadable."""
         try:
             return self.restore(partition, latest)
-        except (CheckpointCorrupt, msgspec.DecodeError) as error:
+        except (CheckpointCorrupt, CheckpointDamaged) as error:
             raise CheckpointUnreadable(self.checkpoints, partition, str(error)) from error
 
 

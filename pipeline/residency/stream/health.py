@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schemas.checkpoints import HealthState
 
-MOST_BATCHES = 2**63 - 1
+MOST_BATCHES = 2**62
 """Counted as missing in one window: each of its lives may lack as many, and tables hold twice that."""
 
 

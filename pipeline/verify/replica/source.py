@@ -31,7 +31,7 @@ from schemas.hashes import HASH_BYTES, unpack_hashes
 from schemas.settings import Worker
 
 POOLS_THAT_MAY_REPEAT = 1
-MOST_MISSING = 2**63 - 1
+MOST_MISSING = 2**62
 """Batches of one window that count as missing."""
 LAST_MOMENT = 1e-3
 """Seconds before the end of a window at which what ends with it counts."""

@@ -120,7 +120,7 @@ def test_agent_and_recount_agree(seed: int, hybrid: bool, scope: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_records_set_aside_are_no_difference(seed: int) -> None:
-    """They are anywhere: before anything is known of the source, at the end of a life, one after the other."""
+    """They are anywhere: before the source is known, at the end of a life, one after the other."""
     worker, rng = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0), random.Random(seed)
     log: list[EventsRecord | RecordRefused] = []
     for record in Walk(seed, hybrid=seed % 2 == 0).records(80):
