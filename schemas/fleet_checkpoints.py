@@ -18,11 +18,12 @@ from msgspec import Meta
 
 from schemas.checkpoints import Moment, Natural
 from schemas.events import DpRank, GroupIdx, Incarnation, LongName, Name, Text
+from schemas.residency import LATEST_CHANGE
 
 SourceNumber = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 SpaceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Bit = Annotated[int, Meta(ge=0, le=14)]
-Written = Annotated[int, Meta(ge=-1, le=2**40)]
+Written = Annotated[int, Meta(ge=-1, le=LATEST_CHANGE // 10)]
 """A window; -1 stands before the first one."""
 
 HEAD_KEY = b"@head"

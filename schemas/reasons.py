@@ -45,6 +45,7 @@ SetAsideReason = Literal[
     "invalid_utf8",  # a text that is not UTF-8
     "too_deep",  # nested deeper than any record
     "not_a_record",  # a field is missing, of a wrong type, or beyond the bounds of its schema
+    "wrong_partition",  # in a partition to which its replica does not belong
     "bad_time",  # a notice at a time that no clock shows
     "backward_gap",  # a gap that ends before it begins
     "uneven_columns",  # packed columns of different lengths, or of no whole number of entries

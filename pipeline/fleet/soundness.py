@@ -31,6 +31,7 @@ from pipeline.fleet.packing import Packed, rows_of
 from pipeline.fleet.snapshot import Base
 from schemas.fleet_checkpoints import FleetHead
 from schemas.residency import LATEST_CHANGE
+from schemas.trust import TRUST_ORDER
 
 _I64 = np.dtype("<i8")
 _F64 = np.dtype("<f8")
@@ -44,7 +45,7 @@ def contradiction(base: Base) -> str | None:
     head, tables = base
     checks = (
         ("names", _names_fit(head)),
-        ("cells", _as_many(cells_of(0), tables.get("cells", ()), len(head.cells))),
+        ("cells", _cells_fit(head, tables)),
         ("gauges", _as_many(gauges_of(0), tables.get("gauges", ()), len(head.gauges))),
         ("labels", _labels_fit(head, tables)),
         ("refills", _refills_fit(head, tables)),
@@ -75,6 +76,23 @@ def _as_many(table: Sequence[Array], packed: Sequence[bytes], rows: int) -> bool
         return rows == 0
     widths = [column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in table]
     return [len(column) for column in packed] == [width * rows for width in widths]
+
+
+def _cells_fit(head: FleetHead, tables: Packed) -> bool:
+    packed = tables.get("cells", ())
+    if not _as_many(cells_of(0), packed, len(head.cells)):
+        return False
+    if not packed:
+        return True
+    windows, versions = (np.frombuffer(column, _I64) for column in packed[:2])
+    trusts = np.frombuffer(packed[2], np.uint8)
+    figures = [np.frombuffer(column, _I64) for column in packed[4:]]
+    return bool(
+        ((windows == NO_WINDOW) | ((windows >= 0) & (windows <= _LATEST_WINDOW))).all()
+        and (versions >= 0).all()
+        and (trusts < len(TRUST_ORDER)).all()
+        and all((column >= 0).all() for column in figures)
+    )
 
 
 def _labels_fit(head: FleetHead, tables: Packed) -> bool:
@@ -164,12 +182,13 @@ def _gauges_fit(blocks: Array, tables: Packed) -> bool:
     packed = tables.get("gauges", ())
     if not packed:
         return not len(blocks) or not blocks["owners"].any()
-    owners, unique, physical = (np.frombuffer(column, _I64) for column in packed[:3])
+    owners, unique, physical, versions = (np.frombuffer(column, _I64) for column in packed[:4])
     held = blocks[blocks["owners"] > 0]
     sizes = held["size"].astype(np.int64)
     return bool(
         (owners >= 0).all()
         and (unique >= 0).all()
+        and (versions >= 0).all()
         and (physical >= unique).all()
         and owners.sum() == len(held)
         and unique.sum() == sizes.sum()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+from connectors.kafka.topics import partition_of
 from pipeline.kafka.decoding import Headers, decode_events, decode_residency
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from schemas.events import LATEST, EventsRecord, Gap
@@ -38,6 +39,11 @@ def accepted_residency(value: bytes | None, headers: Headers, key: bytes | None)
 def events_source(record: EventsRecord) -> tuple[SourceName, ...]:
     """Return the source that a record is of."""
     return (SourceName(record.replica, record.dp_rank),)
+
+
+def is_misplaced(record: EventsRecord, partition: int, partitions: int) -> bool:
+    """Return whether a record is in another partition of the events topic than all others of its replica."""
+    return partition_of(record.replica, partitions) != partition
 
 
 def residency_sources(record: ResidencyRecord) -> tuple[SourceName, ...]:

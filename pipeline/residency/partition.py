@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pipeline.errors import CheckpointDamaged, damaged_if_it_fails, shown_key
-from pipeline.kafka.acceptance import events_refusal
+from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.changes import by_shard
 from pipeline.residency.snapshot import SourceSnapshots, restore
@@ -52,7 +52,11 @@ class PartitionState:
     the process was restarted between them.
     """
 
-    def __init__(self, partition: int, settings: Worker, *, shards: int) -> None:
+    def __init__(
+        self, partition: int, settings: Worker, *, shards: int, partitions: int | None = None
+    ) -> None:
+        """`partitions` are those of the events topic; None where this state has all records of a log."""
+        self._partitions = partitions
         self.partition = partition
         self.next_offset = 0
         self.sources: dict[tuple[str, int], SourceResidency] = {}
@@ -63,6 +67,8 @@ class PartitionState:
 
     def refusal(self, record: EventsRecord) -> SetAsideReason | None:
         """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
+        if self._partitions is not None and is_misplaced(record, self.partition, self._partitions):
+            return "wrong_partition"
         return events_refusal(record)
 
     def apply(self, offset: int, record: EventsRecord) -> None:
@@ -165,14 +171,20 @@ class PartitionState:
 
     @classmethod
     def restore(
-        cls, partition: int, settings: Worker, *, shards: int, latest: Mapping[bytes, bytes]
+        cls,
+        partition: int,
+        settings: Worker,
+        *,
+        shards: int,
+        latest: Mapping[bytes, bytes],
+        partitions: int | None = None,
     ) -> PartitionState:
         """Return the state that the last checkpoint saved; a new one when there is none.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
         CheckpointCorrupt when records are missing, and CheckpointDamaged when they do not fit together.
         """
-        state = cls(partition, settings, shards=shards)
+        state = cls(partition, settings, shards=shards, partitions=partitions)
         meta = latest.get(META_KEY)
         if meta is None:
             return state

@@ -6,7 +6,13 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pipeline.kafka.acceptance import accepted_events, accepted_residency
+from pipeline.kafka.acceptance import (
+    NOT_APPLICABLE,
+    accepted_events,
+    accepted_residency,
+    events_source,
+    is_misplaced,
+)
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.check import ShardCheck
@@ -107,6 +113,8 @@ class _Comparison:
             return checks[source]
 
         async for offset, record in events.records(partition, extent.begin, end):
+            if not isinstance(record, RecordRefused) and is_misplaced(record, partition, events.partitions):
+                record = RecordRefused("wrong_partition", NOT_APPLICABLE, events_source(record))
             self._count(record)
             if isinstance(record, RecordRefused):
                 for source, check in checks.items():

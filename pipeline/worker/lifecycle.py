@@ -79,7 +79,12 @@ async def _run(settings: Settings) -> None:
     rollups = Rollups(settings.clickhouse, metrics)
     agents = [
         Agent(settings, role, _rounds(settings.worker, tables, rollups, metrics), metrics, fatal=fatal)
-        for role in (replica_agent(settings, shards=found["residency"].partitions), fleet_agent(settings))
+        for role in (
+            replica_agent(
+                settings, shards=found["residency"].partitions, partitions=found["events"].partitions
+            ),
+            fleet_agent(settings),
+        )
         if settings.worker.agents in ("both", role.name)
     ]
     pages = HealthPages(

@@ -14,12 +14,18 @@ from pipeline.worker.partition import Role
 from schemas.settings import Settings
 
 
-def replica_agent(settings: Settings, *, shards: int) -> Role:
-    """Return the agent that keeps residency per source; `shards` is the partition count of its output."""
+def replica_agent(settings: Settings, *, shards: int, partitions: int | None = None) -> Role:
+    """Return the agent that keeps residency per source.
+
+    `shards` is the partition count of its output, `partitions` that of its input, if records are told apart
+    by it.
+    """
     residency = topic_name(settings.kafka, "residency")
 
     def restore(partition: int, latest: Mapping[bytes, bytes]) -> PartitionState:
-        return PartitionState.restore(partition, settings.worker, shards=shards, latest=latest)
+        return PartitionState.restore(
+            partition, settings.worker, shards=shards, latest=latest, partitions=partitions
+        )
 
     def outputs(cut: Cut) -> list[Record]:
         return [Record(residency, shard, key, value) for shard, key, value in cut.residency]

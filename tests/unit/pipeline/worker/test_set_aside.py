@@ -22,6 +22,8 @@ from schemas.set_aside import KEPT_BYTES, SetAsideRecord
 from schemas.settings import Settings
 
 START = 1_800_000_000.0
+PARTITION = 1
+"""Of two: that of all replicas here but `other`."""
 encode = msgspec.msgpack.encode
 
 
@@ -42,9 +44,9 @@ class Partition:
 
     def __init__(self) -> None:
         settings, self.metrics = Settings(), WorkerMetrics()
-        role = replica_agent(settings, shards=8)
-        log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
-        self.owned = OwnedPartition(role, log, role.restore(0, {}), self.metrics)
+        role = replica_agent(settings, shards=8, partitions=2)
+        log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=PARTITION)
+        self.owned = OwnedPartition(role, log, role.restore(PARTITION, {}), self.metrics)
         self.records: list[Record] = []
         self.rows: list[Row] = []
 
@@ -112,7 +114,7 @@ def test_what_cannot_be_applied_is_set_aside_and_degrades_its_source_only(name: 
     letters = partition.cut()
     alone.cut()
     assert [(letter.topic, letter.partition, letter.offset) for letter in letters] == [
-        ("kvlens.events.v1", 0, 2)
+        ("kvlens.events.v1", PARTITION, 2)
     ]
     letter = letters[0]
     assert (letter.reason, letter.replica, letter.written_at) == (reason, "bad", START)
@@ -153,6 +155,13 @@ def test_a_key_names_every_rank_of_its_replica() -> None:
     assert degraded == {("bad", 0), ("bad", 1)}
 
 
+def test_a_record_in_a_partition_of_others_is_of_nobody_there() -> None:
+    partition = two_sources()
+    partition.offer(encode(run("other", 0)))
+    assert [(letter.reason, letter.replica) for letter in partition.cut()] == [("wrong_partition", "other")]
+    assert {replica for replica, _ in partition.trusts()} == {"honest", "bad"}
+
+
 def test_batches_of_a_record_set_aside_are_lost() -> None:
     partition = two_sources()
     partition.offer(encode(run("bad", 1, duplicates=-1)), encode(run("bad", 2)))
@@ -190,6 +199,6 @@ def test_what_no_check_foresaw_names_the_record(monkeypatch: pytest.MonkeyPatch)
         raise ZeroDivisionError
 
     monkeypatch.setattr(partition.owned.state, "apply", fail)
-    with pytest.raises(RecordFatal, match=r"offset 2 of kvlens\.events\.v1\[0\]") as raised:
+    with pytest.raises(RecordFatal, match=r"offset 2 of kvlens\.events\.v1\[1\]") as raised:
         partition.offer(encode(run("bad", 1)))
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
