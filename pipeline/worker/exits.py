@@ -11,7 +11,7 @@ from typing import NoReturn
 import structlog
 
 from connectors.process.errors import OperatorError
-from pipeline.errors import CheckpointFailed, OffsetGap, Stalled
+from pipeline.errors import CheckpointFailed, OffsetGap, RecordFatal, Stalled
 
 _log = structlog.get_logger(__name__)
 
@@ -31,7 +31,8 @@ def exit_code(error: BaseException) -> ExitCode:
     """Return how the process ends because of `error`."""
     if isinstance(error, (CheckpointFailed, OffsetGap, Stalled)):
         return ExitCode.RESTART
-    if isinstance(error, OperatorError):
+    # Of a bug, the log needs the way to it.
+    if isinstance(error, OperatorError) and not isinstance(error, RecordFatal):
         return ExitCode.UNAVAILABLE
     return ExitCode.INTERNAL
 

@@ -11,6 +11,7 @@ import pytest
 from connectors.kafka.content_types import JSON
 from pipeline.errors import RecordFatal
 from pipeline.worker.checkpoints import CheckpointLog, Record
+from pipeline.worker.exits import ExitCode, exit_code
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles import replica_agent
 from pipeline.worker.set_aside import BYTES_OF_CHECKPOINT, Offered
@@ -202,3 +203,4 @@ def test_what_no_check_foresaw_names_the_record(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(RecordFatal, match=r"offset 2 of kvlens\.events\.v1\[1\]") as raised:
         partition.offer(encode(run("bad", 1)))
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert exit_code(raised.value) == ExitCode.INTERNAL
