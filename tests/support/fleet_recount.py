@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import Any
 
 from pipeline.fleet.state import FleetState
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.keys import key_of
@@ -15,8 +18,17 @@ from schemas.settings import Fleet
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+Refused = Mapping[int, RecordRefused]
+"""Number of a record -> the one behind it that is set aside."""
+
+
 def rows_of(
-    records: list[ResidencyRecord], fleet: Fleet, *, every: int = 1, killed: tuple[int, ...] = ()
+    records: list[ResidencyRecord],
+    fleet: Fleet,
+    *,
+    every: int = 1,
+    killed: tuple[int, ...] = (),
+    refused: Refused = MappingProxyType({}),
 ) -> list[Any]:
     """Winning rows of all cuts; `killed`: records after which the state is lost and loaded again."""
     state = FleetState(0, fleet, carry_seconds=3600)
@@ -34,6 +46,8 @@ def rows_of(
     while state.next_offset < 2 * len(records) - 1:
         number = (state.next_offset + 1) // 2
         state.apply(2 * number, records[number])  # offsets have holes
+        if number in refused:
+            state.set_aside(2 * number + 1, refused[number])
         if number % every == 0:
             cut = state.cut(now)
             insert(cut.rows)
@@ -47,7 +61,11 @@ def rows_of(
 
 
 def compared(
-    records: list[ResidencyRecord], rows: list[Any], fleet: Fleet, committed: int | None = None
+    records: list[ResidencyRecord],
+    rows: list[Any],
+    fleet: Fleet,
+    committed: int | None = None,
+    refused: Refused = MappingProxyType({}),
 ) -> Findings:
     """`committed`: records that the rows rest on, if not all."""
     findings = Findings()
@@ -55,5 +73,7 @@ def compared(
     check = ShardCheck(0, fleet, rows, findings, committed=ahead, oldest=LONG_AGO)
     for number, record in enumerate(records):
         check.apply(2 * number, record)
+        if number in refused:
+            check.set_aside(refused[number])
     check.finish(2 * len(records))
     return findings

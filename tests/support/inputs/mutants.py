@@ -65,7 +65,14 @@ def _other(value: Any, rng: random.Random) -> Any:
     if isinstance(value, bytes):
         return _other_column(value, rng)
     if isinstance(value, int):
-        return rng.choice([value + 1, value - 1, rng.getrandbits(rng.randint(1, 63)), *NUMBERS])
+        return rng.choice(
+            [
+                min(value + 1, 2**64 - 1),
+                max(value - 1, -(2**63)),
+                rng.getrandbits(rng.randint(1, 63)),
+                *NUMBERS,
+            ]
+        )
     if isinstance(value, float):
         return rng.choice([value + 1e6, -value, value * 2, *FLOATS])
     if isinstance(value, str):

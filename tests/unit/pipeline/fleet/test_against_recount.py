@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.verify.fleet.expected import CAUSES
 from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet
@@ -62,3 +63,19 @@ def test_an_agent_that_is_behind_is_not_wrong(walk: Any, part: float, every: int
     findings = compared(records, rows, fleet, committed=done)
     assert findings.equal, findings.kept[:3]
     assert sum(findings.compared.values()) == len(rows)
+
+
+@settings(max_examples=100, deadline=None)
+@given(walks, st.integers(1, 9), st.lists(st.integers(0, 60), max_size=3), st.sets(st.integers(0, 60)))
+def test_records_set_aside_are_no_difference(
+    walk: Any, every: int, killed: list[int], places: set[int]
+) -> None:
+    records = walked(walk).records
+    fleet = Fleet(horizon_seconds=60.0)
+    refused = {
+        number: RecordRefused("uneven_columns", "", (SourceName(f"r{number % 3}", 0), SourceName("x", 0)))
+        for number in places
+    }
+    rows = rows_of(records, fleet, every=every, killed=tuple(killed), refused=refused)
+    findings = compared(records, rows, fleet, refused=refused)
+    assert findings.equal, findings.kept[:3]
