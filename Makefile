@@ -1,4 +1,5 @@
-# Every target that needs packages makes .venv first, from deploy/locks/dev.txt: all it takes is a Python >= 3.10.
+# Every target that needs packages makes .venv first: all it takes is a Python >= 3.10. The demo needs those of
+# deploy/locks/local.txt, all other targets the developers' tools too: deploy/locks/dev.txt.
 #   make demo ARGS="--seconds 60"      make test ARGS="tests/unit/schemas -x"      make test PYTHON=python3.12
 
 PYTHON ?= python3
@@ -21,7 +22,8 @@ help: ## say what can be made
 venv: ## make .venv from the lock (nothing to do if it fits)
 	@$(PYTHON) deploy/bootstrap/bootstrap.py
 
-demo: venv ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
+demo: ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
+	@$(PYTHON) deploy/bootstrap/bootstrap.py local
 	@$(VENV)/kvlens demo $(ARGS)
 
 quick: JOBS = 2
@@ -52,6 +54,7 @@ lint: venv ## style, types, import rules, generated files
 
 lock: venv ## resolve pyproject.toml anew; ARGS="--upgrade" or ARGS="--upgrade-package NAME" for newer versions
 	$(COMPILE_LOCK) $(ARGS) --output-file deploy/locks/runtime.txt
+	$(COMPILE_LOCK) $(ARGS) --extra local --group build --output-file deploy/locks/local.txt
 	$(COMPILE_LOCK) $(ARGS) --extra local --group dev --output-file deploy/locks/dev.txt
 
 clean: ## remove what was made, .venv included; data of the demo (.kvlens) stays
