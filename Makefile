@@ -57,6 +57,6 @@ lock: venv ## resolve pyproject.toml anew; ARGS="--upgrade" or ARGS="--upgrade-p
 	$(COMPILE_LOCK) $(ARGS) --extra local --group build --output-file deploy/locks/local.txt
 	$(COMPILE_LOCK) $(ARGS) --extra local --group dev --output-file deploy/locks/dev.txt
 
-clean: ## remove what was made, .venv included; data of the demo (.kvlens) stays
+clean: ## remove what was made, .venv included; data in .kvlens stay
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find connectors pipeline schemas tests deploy -name __pycache__ -prune -exec rm -rf {} +

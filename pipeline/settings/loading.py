@@ -23,6 +23,8 @@ else:
 PREFIX = "KVLENS_"
 CONFIG_VARIABLE = "KVLENS_CONFIG"
 """Names the TOML file; not a setting."""
+LOG_LEVEL_VARIABLE = "KVLENS_LOG_LEVEL"
+"""Says what a process logs; no setting, because processes of one fleet differ in it."""
 
 DEFAULT = "default"
 
@@ -137,7 +139,7 @@ def _from_environment(
     lists = {f"{PREFIX}{name}".upper(): (name, kind) for name, kind in list_types().items()}
     secrets = {variable_of(*path) + "_FILE": path for path in SECRET_KEYS}
     for variable, text in sorted(environment.items()):
-        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+        if not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, LOG_LEVEL_VARIABLE):
             continue
         if variable in lists:
             name, kind = lists[variable]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.options import data_directory_option, load_settings
 from pipeline.settings.loading import ConfigurationError
@@ -18,17 +19,22 @@ _PLAIN_SECONDS = 10.0
 _CLEAR = "\x1b[H\x1b[J"
 
 
-@click.command
-@data_directory_option
+@click.command(
+    epilog=examples(
+        "kvlens demo",
+        "kvlens demo --seconds 60 --json",
+    )
+)
+@data_directory_option(".kvlens/demo")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop this long after it is ready.")
 @click.option(
     "--json", "as_json", is_flag=True, help="With --seconds: print one JSON summary on stdout only."
 )
 def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
-    """Run broker, store, connector, worker and five simulated engines, and show what they hold.
+    """Run kvlens with five simulated engines on this machine, and show what they hold.
 
-    Everything listens on 127.0.0.1 only. The data stay in the data directory, and the next demo
-    continues with them.
+    It brings its own Kafka and ClickHouse, and the boards as a page. Everything listens on 127.0.0.1 only.
+    The data stay in the data directory, and the next demo continues with them.
     """
     if as_json and seconds is None:
         raise click.UsageError("--json needs --seconds")

@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.recordings.format import Frame, Recording
 from schemas.settings import rank_endpoint
@@ -16,7 +17,12 @@ from schemas.settings import rank_endpoint
 _TCP = re.compile(r"tcp://.+:(\d+)")
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens play engine.kvrec",
+        "kvlens play engine.kvrec --speed max --wait-subscribers 0",
+    )
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--endpoint", default="tcp://127.0.0.1:5557", show_default=True, help="Where to publish.")
 @click.option(
@@ -61,8 +67,9 @@ def play(
     source: int | None,
     linger: float,
 ) -> None:
-    """Publish a recording (or a capture file) with its original topics, sequence numbers and payloads.
+    """Publish a recording as the engine it came from did.
 
+    Topics, sequence numbers, payloads and pace are those of the recording.
     If the recording has several sources, source k uses port + k, like DP rank k of an engine.
     """
     import zmq

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.options import config_option, load_settings
 from pipeline.recordings.format import Frame, RecordedSource, RecordingWriter
@@ -15,7 +16,12 @@ from schemas.settings import rank_endpoint
 _REPORT_SECONDS = 5.0
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens record engine.kvrec --endpoint tcp://10.0.0.11:5557 --seconds 60",
+        "kvlens record fleet.kvrec --config kvlens.toml",
+    )
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--endpoint", "endpoints", multiple=True, metavar="tcp://HOST:PORT", help="Engine; repeatable.")
 @click.option("--topic", default="", help="With --endpoint: ZMQ subscription prefix; all topics by default.")
@@ -30,7 +36,10 @@ def record(
     batches: int | None,
     config: Path | None,
 ) -> None:
-    """Write what engines publish to FILE, until interrupted: the engines given, or the configured ones.
+    """Write what engines publish to FILE.
+
+    It records the engines given by --endpoint or else the configured ones,
+    until interrupted.
 
     Frames hold the token ids of prompts and outputs, so the recording is as confidential as they are. Only
     the owner can read FILE, and record never overwrites a file.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import stopped_by_signals
 from pipeline.cli.options import (
     DEFAULT_FILE,
@@ -19,14 +20,19 @@ from pipeline.cli.options import (
 _CHECK_SECONDS = 0.2
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens up --config kvlens.toml",
+        "kvlens doctor --data-dir .kvlens/up   # is everything working?",
+    )
+)
 @config_option
-@data_directory_option
+@data_directory_option(".kvlens/up")
 def up(config: Path | None, data_dir: Path) -> None:
-    """Run connector and worker for the configured engines, until interrupted.
+    """Run everything for your engines on this machine.
 
-    If the settings name no kafka.bootstrap_servers, it runs an embedded broker; if they name no
-    clickhouse.url, an embedded store. It restarts processes that die. Logs are in DIRECTORY/logs.
+    It starts an embedded Kafka and ClickHouse unless the settings name kafka.bootstrap_servers and
+    clickhouse.url. It restarts processes that die, and runs until you stop it.
     """
     loaded = load_settings(config)
     require_engines(loaded.settings)

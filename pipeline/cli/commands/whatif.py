@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
 from pipeline.cli.whatif_options import Capacity, Several, capacity, replicas, routing
 from pipeline.cli.whatif_tables import played_table, saved_table
@@ -17,7 +18,13 @@ from pipeline.unzipped import unzipped
 _ENDLESS = (Capacity(None),)
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens whatif requests.jsonl.gz --replicas 8 --capacity 4000,none",
+        "kvlens whatif requests.jsonl.gz --replicas 8 --routing round-robin,sticky",
+        "kvlens whatif engine.kvrec --capacity +200000t,none",
+    )
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--replicas",
@@ -46,12 +53,12 @@ def whatif(
     routings: tuple[Routing, ...] | None,
     as_json: bool,
 ) -> None:
-    """Play a request trace under other conditions, or give bounds for them from a recording.
+    """Say what other caches, replicas or routing would change.
 
-    FILE is a trace in Mooncake's format or a recording (`kvlens record`), plain or gzipped. Give an option
-    several values, separated by commas, and you get a row for each combination. The first row is the fleet as
-    it is: for a trace, the first values; for a recording, the recorded fleet. The other rows show the result
-    of other conditions, beside the promise of the first row's figures.
+    FILE is a request trace in Mooncake's format or a recording (`kvlens record`), plain or gzipped. Give an
+    option several values, separated by commas, and you get a row for each combination. The first row is the
+    fleet as it is: for a trace, the first values; for a recording, the recorded fleet. The other rows show
+    the result of other conditions, beside the promise of the first row's figures.
     """
     try:
         if _is_trace(file):
