@@ -11,6 +11,7 @@ import click
 
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.terminal import width
 from pipeline.text_table import text_table
 
 _COLUMNS = (
@@ -79,5 +80,5 @@ def _print_table(pools: Iterable[dict[str, Any]]) -> None:
         )
         for pool in pools
     ]
-    for line in text_table((_COLUMNS, *rows), right=range(3, 9)):
+    for line in text_table((_COLUMNS, *rows), right=range(3, 9), width=width(), expendable=(3, 8, 2)):
         click.echo(line)

@@ -12,6 +12,8 @@ import click
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.options import data_directory_option, load_settings
+from pipeline.cli.progress_line import ProgressLine
+from pipeline.cli.terminal import redraws
 from pipeline.settings.loading import ConfigurationError
 
 _REDRAW_SECONDS = 2.0
@@ -41,32 +43,32 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
     from pipeline.local.demo.demo import Demo
     from pipeline.local.directory import DataDirectory
 
-    def tell(line: str) -> None:
-        # Progress is no part of the summary.
-        click.echo(line, err=as_json)
-
+    # Progress is no part of the summary.
+    progress = ProgressLine(sys.stderr if as_json else sys.stdout, logged=True)
     begun = time.monotonic()
     with DataDirectory(data_dir) as directory:
-        the_demo = Demo(directory, tell)
+        the_demo = Demo(directory, progress)
         try:
-            config = the_demo.start_fleet()
-            loaded = load_settings(config)
-            if loaded.origin("replicas") != str(config):
-                raise ConfigurationError("KVLENS_REPLICAS", "the demo brings its own engines; unset it")
-            the_demo.start(loaded, config)
+            with progress:
+                config = the_demo.start_fleet()
+                loaded = load_settings(config)
+                if loaded.origin("replicas") != str(config):
+                    raise ConfigurationError("KVLENS_REPLICAS", "the demo brings its own engines; unset it")
+                the_demo.start(loaded, config)
             ready_seconds = time.monotonic() - begun
-            tell(f"ready after {ready_seconds:.1f} s")
-            terminal = sys.stdout.isatty() and not as_json
+            progress.tell(f"ready after {ready_seconds:.1f} s")
+            terminal = redraws(sys.stdout) and not as_json
             with stopped_by_signals(the_demo.stop):
                 for moment in the_demo.moments(seconds, _REDRAW_SECONDS if terminal else _PLAIN_SECONDS):
                     if terminal:
                         click.echo(_CLEAR + moment.screen)
                     else:
-                        tell(moment.plain)
+                        progress.tell(moment.plain)
             summary = the_demo.summary(ready_seconds) if seconds is not None else None
         finally:
-            tell("stopping")
-            the_demo.close()
+            with progress:
+                progress.step("stopping")
+                the_demo.close()
     if summary is None:
         return
     if as_json:

@@ -10,6 +10,7 @@ import click
 
 from pipeline.cli.examples import examples
 from pipeline.cli.options import config_option, load_settings, running_directory_option
+from pipeline.cli.terminal import width
 
 _MIN_SECONDS = 1.0
 
@@ -54,6 +55,6 @@ def doctor(config: Path | None, data_dir: Path | None, as_json: bool, seconds: f
     if as_json:
         click.echo(json.dumps(report.as_json(facts, findings)))
     else:
-        for line in report.as_text(facts, findings):
+        for line in report.as_text(facts, findings, width()):
             click.echo(line)
     return exit_code(findings)

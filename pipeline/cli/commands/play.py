@@ -11,6 +11,7 @@ import click
 
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.progress_line import ProgressLine
 from pipeline.recordings.format import Frame, Recording
 from schemas.settings import rank_endpoint
 
@@ -98,9 +99,12 @@ def play(
                 )
                 click.echo(_line(engines[-1].endpoint, engines[-1].replay_endpoint))
             player = Player(engines)
-            with stopped_by_signals(player.stop):
+            with stopped_by_signals(player.stop), ProgressLine() as progress:
+                progress.step("waiting for a subscriber; --wait-subscribers 0 plays at once")
                 player.wait_subscribers(wait_subscribers)
-                published = player.play(_frames(recording, ranks), factor)
+                frames = _counted(_frames(recording, ranks), progress)
+                published = player.play(frames, factor)
+                progress.step("answering replay requests")
                 player.linger(linger)
         except OSError as error:
             raise Failure(str(error.strerror)) from error
@@ -123,6 +127,14 @@ def _frames(recording: Recording, ranks: dict[int, int]) -> Iterator[tuple[int, 
     for frame in recording.frames():
         if frame.source in ranks:
             yield ranks[frame.source], frame
+
+
+def _counted(frames: Iterator[tuple[int, Frame]], progress: ProgressLine) -> Iterator[tuple[int, Frame]]:
+    first: float | None = None
+    for number, (rank, frame) in enumerate(frames, 1):
+        first = frame.received_at if first is None else first
+        progress.step(f"playing: batch {number:,}, {frame.received_at - first:.0f} s of the recording")
+        yield rank, frame
 
 
 def _rank_endpoint(endpoint: str, rank: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -10,10 +9,9 @@ import click
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.options import config_option, load_settings
+from pipeline.cli.progress_line import ProgressLine
 from pipeline.recordings.format import Frame, RecordedSource, RecordingWriter
 from schemas.settings import rank_endpoint
-
-_REPORT_SECONDS = 5.0
 
 
 @click.command(
@@ -59,15 +57,13 @@ def record(
             writer = RecordingWriter(file, tuple(sources))
         except FileExistsError:
             raise Failure(f"{file} exists; a recording is never overwritten, choose another name") from None
-        with writer, stopped_by_signals(recorder.stop):
-            reported = time.monotonic()
+        with writer, stopped_by_signals(recorder.stop), ProgressLine() as progress:
+            progress.step("recording: no batch yet")
 
             def turned() -> None:
-                nonlocal reported
                 writer.flush()
-                if time.monotonic() - reported >= _REPORT_SECONDS:
-                    reported = time.monotonic()
-                    click.echo(f"{sum(counts)} batches", err=True)
+                if any(counts):
+                    progress.step(f"recording: {sum(counts):,} batches")
 
             def write(frame: Frame) -> None:
                 writer.write(frame)
@@ -79,6 +75,11 @@ def record(
         raise Failure(f"{error.filename or file}: {error.strerror or error}") from error
     for source, count in zip(sources, counts, strict=True):
         click.echo(f"{source.endpoint}: {count} batches")
+    if not any(counts):
+        raise Failure(
+            f"no engine published anything, so {file} is empty; check the endpoints, and that the engines "
+            "publish events and get requests"
+        )
 
 
 def _configured(config: Path | None) -> tuple[list[RecordedSource], list[str]]:

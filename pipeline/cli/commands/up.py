@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pipeline.cli.options import (
     load_settings,
     require_engines,
 )
+from pipeline.cli.progress_line import ProgressLine
 
 _CHECK_SECONDS = 0.2
 
@@ -50,12 +52,14 @@ def up(config: Path | None, data_dir: Path) -> None:
 
     with DataDirectory(data_dir) as directory:
         supervisor = Supervisor(click.echo)
+        progress = ProgressLine(sys.stdout, logged=True)
         try:
-            stack = Stack(loaded, config, directory, supervisor, click.echo)
-            stack.start_storage()
-            stack.start_worker()
-            stack.start_connector()
-            stack.start_page()
+            with progress:
+                stack = Stack(loaded, config, directory, supervisor, progress)
+                stack.start_storage()
+                stack.start_worker()
+                stack.start_connector()
+                stack.start_page()
             for name, url in stack.urls.items():
                 click.echo(f"  {name}: {url}")
             click.echo(f"  logs: {directory.logs}")
@@ -64,6 +68,7 @@ def up(config: Path | None, data_dir: Path) -> None:
                 while not stopping:
                     time.sleep(_CHECK_SECONDS)
                     supervisor.check()
-            click.echo("stopping")
         finally:
-            supervisor.stop()
+            with progress:
+                progress.step("stopping")
+                supervisor.stop()

@@ -10,6 +10,8 @@ import click
 
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.progress_line import ProgressLine
+from pipeline.cli.terminal import width
 from pipeline.cli.whatif_options import Capacity, Several, capacity, replicas, routing
 from pipeline.cli.whatif_tables import played_table, saved_table
 from pipeline.simulator.traffic.routing import ROUTINGS, Routing
@@ -101,16 +103,22 @@ def _trace(
         each.amount // TRACE_BLOCK_SIZE if each.amount and each.in_tokens else each.amount
         for each in capacities
     )
-    requests = read_trace(path)
-    facts = trace_facts(requests)
-    if not facts["queried_blocks"]:
-        raise Failure(f"{path}: no request of the trace looks up a block")
-    played = [play(requests, each) for each in combined(counts, blocks, routings, requests)]
+    with ProgressLine() as progress:
+        progress.step(f"reading {path}")
+        requests = read_trace(path)
+        facts = trace_facts(requests)
+        if not facts["queried_blocks"]:
+            raise Failure(f"{path}: no request of the trace looks up a block")
+        conditions = list(combined(counts, blocks, routings, requests))
+        played = []
+        for number, each in enumerate(conditions, 1):
+            progress.step(f"playing {len(requests):,} requests: row {number} of {len(conditions)}")
+            played.append(play(requests, each))
     rows = [played_row(played[0], each) for each in played]
     if as_json:
         click.echo(json.dumps({"trace": facts, "rows": rows}, indent=2))
     else:
-        click.echo("\n".join(played_table(facts, rows)))
+        click.echo("\n".join(played_table(facts, rows, width())))
 
 
 def _recording(
@@ -125,8 +133,10 @@ def _recording(
             "a recording does not say how large the caches were: give the tokens to add to each, such as "
             "--capacity +200000t, or none for endless"
         )
-    events = RecordedEvents(path)
-    fleet = follow(events)
+    with ProgressLine() as progress:
+        progress.step(f"reading {path}")
+        events = RecordedEvents(path)
+        fleet = follow(events)
     if events.torn:
         click.echo(f"kvlens: {path}: ends inside a frame; everything before it was read", err=True)
     asked = [(count, each.amount) for count in counts or (fleet.sources,) for each in capacities]
@@ -137,4 +147,4 @@ def _recording(
     if as_json:
         click.echo(json.dumps({"incomplete": fleet.incomplete, "rows": rows}, indent=2))
     else:
-        click.echo("\n".join(saved_table(rows, fleet.incomplete)))
+        click.echo("\n".join(saved_table(rows, fleet.incomplete, width())))
