@@ -13,7 +13,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-versi
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test screenshots soak bench lint lock clean
+.PHONY: help venv demo trace quick test screenshots soak bench lint lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -25,6 +25,10 @@ venv: ## make .venv from the lock (nothing to do if it fits)
 demo: ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
 	@$(PYTHON) deploy/bootstrap/bootstrap.py local
 	@$(VENV)/kvlens demo $(ARGS)
+
+trace: ## the public conversation trace for kvlens whatif, as build/conversation.jsonl
+	@$(PYTHON) deploy/bootstrap/bootstrap.py local
+	@mkdir -p build && $(VENV)/python -m tests.support.inputs.whole_trace build/conversation.jsonl
 
 quick: JOBS = 2
 quick: lint ## lint and the unit tests, about a minute: before every commit
