@@ -40,12 +40,14 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
     """
     if as_json and seconds is None:
         raise click.UsageError("--json needs --seconds")
-    from pipeline.local.demo.demo import Demo
-    from pipeline.local.directory import DataDirectory
-
     # Progress is no part of the summary.
     progress = ProgressLine(sys.stderr if as_json else sys.stdout, logged=True)
     begun = time.monotonic()
+    with progress:
+        progress.step("loading kvlens")
+        from pipeline.local.demo.demo import Demo
+        from pipeline.local.directory import DataDirectory
+
     with DataDirectory(data_dir) as directory:
         the_demo = Demo(directory, progress)
         try:

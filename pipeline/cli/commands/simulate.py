@@ -236,6 +236,8 @@ def _begin(fleet: Fleet | TraceFleet, options: dict[str, Any]) -> None:
     if options["write_config"]:
         with click.open_file(options["write_config"], "w") as config:
             config.write(replicas_toml(addresses))
+        if options["write_config"] != "-":
+            click.echo(f"`kvlens up --config {options['write_config']}` reads these engines", err=True)
     click.echo("ready " + json.dumps([address.endpoint for address in addresses]))
     seconds = options["wait_subscribers"]
     if seconds is not None and not fleet.wait_subscribers(seconds):

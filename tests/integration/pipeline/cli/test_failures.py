@@ -186,8 +186,10 @@ def test_a_directory_in_use_is_named_with_its_owner(tmp_path: Path):
             )
 
 
-@pytest.mark.parametrize(("signal_number", "code"), [(2, 130), (15, 143)])
-def test_signals_end_a_command_without_a_traceback(tmp_path: Path, signal_number: int, code: int):
+@pytest.mark.parametrize(
+    ("signal_number", "code", "line"), [(2, 130, "kvlens: interrupted"), (15, 143, "kvlens: terminated")]
+)
+def test_signals_end_a_command_with_one_line(tmp_path: Path, signal_number: int, code: int, line: str):
     with subprocess.Popen(
         # Reads a pipe that nobody writes.
         [sys.executable, "-m", "pipeline.cli.main", "analyze", "/dev/stdin"],
@@ -202,7 +204,7 @@ def test_signals_end_a_command_without_a_traceback(tmp_path: Path, signal_number
         process.send_signal(signal_number)
         assert process.wait(10) == code
         assert process.stderr is not None
-        assert process.stderr.read().strip() == b""
+        assert process.stderr.read().decode() == line + "\n"
 
 
 @pytest.mark.parametrize(
