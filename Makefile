@@ -1,4 +1,5 @@
-# Every target that needs packages makes .venv first, from deploy/locks/dev.txt: all it takes is a Python >= 3.10.
+# Every target that needs packages makes .venv first: all it takes is a Python >= 3.10. The demo needs those of
+# deploy/locks/local.txt, all other targets the developers' tools too: deploy/locks/dev.txt.
 #   make demo ARGS="--seconds 60"      make test ARGS="tests/unit/schemas -x"      make test PYTHON=python3.12
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-versi
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test screenshots soak bench lint lock clean
+.PHONY: help venv demo trace quick test screenshots soak bench lint lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -21,8 +22,13 @@ help: ## say what can be made
 venv: ## make .venv from the lock (nothing to do if it fits)
 	@$(PYTHON) deploy/bootstrap/bootstrap.py
 
-demo: venv ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
+demo: ## a simulated fleet, Kafka and ClickHouse on this machine; figures in the terminal
+	@$(PYTHON) deploy/bootstrap/bootstrap.py local
 	@$(VENV)/kvlens demo $(ARGS)
+
+trace: ## the public conversation trace for kvlens whatif, as build/conversation.jsonl
+	@$(PYTHON) deploy/bootstrap/bootstrap.py local
+	@mkdir -p build && $(VENV)/python -m tests.support.inputs.whole_trace build/conversation.jsonl
 
 quick: JOBS = 2
 quick: lint ## lint and the unit tests, about a minute: before every commit
@@ -52,8 +58,9 @@ lint: venv ## style, types, import rules, generated files
 
 lock: venv ## resolve pyproject.toml anew; ARGS="--upgrade" or ARGS="--upgrade-package NAME" for newer versions
 	$(COMPILE_LOCK) $(ARGS) --output-file deploy/locks/runtime.txt
+	$(COMPILE_LOCK) $(ARGS) --extra local --group build --output-file deploy/locks/local.txt
 	$(COMPILE_LOCK) $(ARGS) --extra local --group dev --output-file deploy/locks/dev.txt
 
-clean: ## remove what was made, .venv included; data of the demo (.kvlens) stays
+clean: ## remove what was made, .venv included; data in .kvlens stay
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find connectors pipeline schemas tests deploy -name __pycache__ -prune -exec rm -rf {} +

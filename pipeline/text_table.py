@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+_GAP = "  "
 
-def text_table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> Iterator[str]:
-    """Yield a line for each row, the header first; columns numbered in `right` are right-aligned."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+
+def text_table(
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Collection[int] = (),
+    width: int | None = None,
+    expendable: Sequence[int] = (),
+) -> Iterator[str]:
+    """Yield a line for each row, the header first; columns numbered in `right` are right-aligned.
+
+    Where the lines would be longer than `width` characters, columns of `expendable` are left out, the first
+    of them first, and a last line names them. None stands for any width.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    shown = list(range(len(widths)))
+    dropped: list[int] = []
+    for number in expendable:
+        if width is None or sum(widths[each] + len(_GAP) for each in shown) - len(_GAP) <= width:
+            break
+        shown.remove(number)
+        dropped.append(number)
     for row in rows:
         cells = (
-            cell.rjust(width) if number in right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            row[number].rjust(widths[number]) if number in right else row[number].ljust(widths[number])
+            for number in shown
         )
-        yield "  ".join(cells).rstrip()
+        yield _GAP.join(cells).rstrip()
+    names = [rows[0][number] for number in sorted(dropped) if rows[0][number]]
+    if names:
+        yield f"(a wider terminal also shows: {', '.join(names)})"

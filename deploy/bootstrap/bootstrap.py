@@ -1,7 +1,10 @@
-"""Make `.venv` from the lock with nothing but a Python interpreter: no pip, no ensurepip, no compiler.
+"""Make `.venv` from a lock with nothing but a Python interpreter: no pip, no ensurepip, no compiler.
 
 The pip wheel beside this file is the only installer used, so that every machine takes one path. Where
 packages come from is pip's ordinary configuration (environment, pip.conf); this file names no index.
+
+    bootstrap.py          everything, developers' tools included
+    bootstrap.py local    what kvlens needs on one machine, its embedded broker and store included
 
 A stamp in the environment says what it was made from. An environment without a fitting stamp is half-made
 or stale and is made anew; with a fitting one nothing is started and the network is left alone.
@@ -15,6 +18,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +30,12 @@ HERE = Path(__file__).resolve().parent
 PIP_WHEEL = HERE / "pip-26.3-py3-none-any.whl"
 PIP_WHEEL_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13"
 
+LOCKS = ("local", "dev")
+"""Names of the locks that an environment is made from; each holds all of the one before it."""
+
 STAMP = "kvlens-stamp.json"
 LINES_KEPT_OF_A_FAILURE = 30
+SECONDS_BETWEEN_LINES = 5.0
 
 
 class BootstrapFailed(Exception):
@@ -120,6 +129,7 @@ def run_pip(python: Path, wheel: Path, arguments: "list[str]") -> None:
     command = [str(python), "-I", str(wheel / "pip"), "--disable-pip-version-check", "--no-input", *arguments]
     last_lines: deque[str] = deque(maxlen=LINES_KEPT_OF_A_FAILURE)
     packages = 0
+    unpacked = threading.Event()
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -136,10 +146,24 @@ def run_pip(python: Path, wheel: Path, arguments: "list[str]") -> None:
                 packages += 1
                 say(f"  {packages:3d} {words[1]}")
             elif words[:2] == ["Installing", "collected"]:
-                say("  unpacking")
+                watch = threading.Thread(target=say_unpacked, args=(python, packages, unpacked), daemon=True)
+                watch.start()
+        unpacked.set()
     if pip.returncode:
         sys.stderr.write("".join(last_lines))
         raise BootstrapFailed(f"pip ended with {pip.returncode}: its last lines are above")
+
+
+def say_unpacked(python: Path, packages: int, done: threading.Event) -> None:
+    """Print how many packages the environment of `python` holds, every few seconds until `done`.
+
+    pip says nothing while it unpacks, which is most of the time.
+    """
+    begun = time.monotonic()
+    say("  unpacking")
+    while not done.wait(SECONDS_BETWEEN_LINES):
+        held = sum(1 for _ in python.parent.parent.glob("lib/python*/site-packages/*.dist-info"))
+        say(f"  unpacking: {held} packages of {packages}, {time.monotonic() - begun:.0f} s")
 
 
 def say(line: str) -> None:
@@ -147,39 +171,51 @@ def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - runs before there is any logging to use
 
 
-def main() -> None:
-    """Bring `.venv` into the state that the lock and pyproject.toml describe.
+def main(wanted: "Sequence[str]") -> None:
+    """Bring `.venv` into the state that a lock and pyproject.toml describe.
+
+    `wanted` names the lock; without a name it is the last one. An environment with more than that stays as it
+    is, and one with less is added to.
 
     Raises:
         BootstrapFailed: it cannot be reached from here.
     """
+    if list(wanted) not in ([], *([name] for name in LOCKS)):
+        raise BootstrapFailed("expected the name of one lock: {}".format(" or ".join(LOCKS)))
+    name = wanted[0] if wanted else LOCKS[-1]
     root = HERE.parent.parent
     venv = root / ".venv"
     python = venv / "bin" / "python"
-    lock = root / "deploy" / "locks" / "dev.txt"
+    locks = {each: root / "deploy" / "locks" / f"{each}.txt" for each in LOCKS}
     pyproject = root / "pyproject.toml"
 
     interpreter = f"{sys.version} {os.path.realpath(sys.executable)}"
-    wanted = {
-        "environment": environment_key(lock.read_bytes(), interpreter, str(venv)),
-        "project": project_key(pyproject.read_bytes()),
-    }
+    keys = [environment_key(locks[each].read_bytes(), interpreter, str(venv)) for each in LOCKS]
+    project = project_key(pyproject.read_bytes())
     stamp = read_stamp(venv)
-    if stamp == wanted and python.exists():
+    environment = stamp.get("environment") if python.exists() else None
+    enough = keys[LOCKS.index(name) :]
+    if environment in enough and stamp.get("project") == project:
         return
 
     wheel = checked_wheel(PIP_WHEEL, PIP_WHEEL_SHA256)
-    if stamp.get("environment") != wanted["environment"] or not python.exists():
-        say("making {} (Python {}.{}.{})".format(venv.name, *sys.version_info[:3]))
-        make_empty_environment(venv)
+    if environment not in enough:
+        if environment not in keys:
+            say("making {} (Python {}.{}.{})".format(venv.name, *sys.version_info[:3]))
+            make_empty_environment(venv)
+        (venv / STAMP).unlink(missing_ok=True)
+        environment = enough[0]
+        lock = locks[name]
         say(f"installing {lock.relative_to(root)}")
-        # The lock is complete (every package has a line and hashes), so nothing is left to resolve.
-        run_pip(python, wheel, ["install", "--no-deps", "--require-hashes", "--requirement", str(lock)])
-        write_stamp(venv, {"environment": wanted["environment"]})
+        # The lock is complete (every package has a line and hashes), so nothing is left to resolve. Python
+        # compiles what it imports, which is far less than everything.
+        options = ["--no-deps", "--no-compile", "--require-hashes"]
+        run_pip(python, wheel, ["install", *options, "--requirement", str(lock)])
+        write_stamp(venv, {"environment": environment})
     say("installing kvlens")
     # hatchling, the build back end, is in the lock: an isolated build would fetch it again, unhashed.
     run_pip(python, wheel, ["install", "--no-deps", "--no-build-isolation", "--editable", str(root)])
-    write_stamp(venv, wanted)
+    write_stamp(venv, {"environment": environment, "project": project})
 
 
 if __name__ == "__main__":
@@ -187,7 +223,7 @@ if __name__ == "__main__":
     if REFUSAL:
         sys.exit(REFUSAL)
     try:
-        main()
+        main(sys.argv[1:])
     except BootstrapFailed as failure:
         sys.exit(f"set-up failed: {failure}")
     except KeyboardInterrupt:

@@ -50,8 +50,10 @@ def run(command: click.Command, arguments: list[str] | None = None) -> NoReturn:
         _tell(error.format_message())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
+        _tell("interrupted")
         sys.exit(INTERRUPTED)
     except Terminated:
+        _tell("terminated")
         sys.exit(TERMINATED)
     except BrokenPipeError:
         # The reader of our output went away (`kvlens … | head`), so nobody would read a message.

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 import structlog
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LIBRARIES = ("aiokafka", "asyncio", "faust", "kafka", "mode", "urllib3")
+"""Loggers whose steps nobody but a developer wants to read; their warnings everybody does."""
 
-def configure_logs() -> None:
-    """One line an event on stderr: coloured text on a terminal, JSON elsewhere."""
+
+def configure_logs(level: str) -> None:
+    """One line an event on stderr: text on a terminal, coloured unless NO_COLOR is set, and JSON elsewhere.
+
+    `level` is one of LOG_LEVELS. Libraries log from warnings on, unless it is debug.
+    """
     terminal = sys.stderr.isatty()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -24,7 +32,7 @@ def configure_logs() -> None:
         cache_logger_on_first_use=True,
     )
     render: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
+        [structlog.dev.ConsoleRenderer(colors=not os.environ.get("NO_COLOR"))]
         if terminal
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
@@ -37,4 +45,7 @@ def configure_logs() -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(logging.INFO)
+    root.setLevel(level.upper())
+    if level != "debug":
+        for library in LIBRARIES:
+            logging.getLogger(library).setLevel(max(logging.WARNING, root.level))

@@ -7,41 +7,46 @@ from importlib import import_module
 import click
 
 from pipeline.cli import failures
+from pipeline.cli.examples import examples
+from pipeline.cli.groups import Group
 
 COMMANDS = {
     "demo": (
         "pipeline.cli.commands.demo",
-        "Run everything on this machine with a small simulated fleet, shown live.",
+        "See kvlens work: simulated engines, Kafka and ClickHouse, all on this machine.",
     ),
     "up": (
         "pipeline.cli.commands.up",
-        "Run connector and worker for the configured engines, under one supervisor.",
+        "Run everything for your engines on this machine.",
     ),
-    "connect": ("pipeline.cli.commands.connect", "Publish the engines' event streams to Kafka."),
+    "connect": ("pipeline.cli.commands.connect", "Read the KV-cache events of your engines into Kafka."),
     "work": ("pipeline.cli.commands.work", "Turn the Kafka log into ClickHouse tables."),
-    "doctor": ("pipeline.cli.commands.doctor", "Say what is wrong with a running fleet, and what to do."),
+    "doctor": (
+        "pipeline.cli.commands.doctor",
+        "Check the installation: what is wrong, and what to do about it.",
+    ),
     "serve": ("pipeline.cli.commands.serve", "Show the boards in a browser, without Grafana."),
-    "verify": ("pipeline.cli.commands.verify", "Check the tables against a recount of the log."),
+    "verify": ("pipeline.cli.commands.verify", "Check the tables: compute each again from the log."),
     "migrate": ("pipeline.cli.commands.migrate", "Create or upgrade the ClickHouse tables."),
     "topics": ("pipeline.cli.commands.topics", "Create or list the Kafka topics."),
     "simulate": (
         "pipeline.cli.commands.simulate",
-        "Run simulated engines that publish events as real ones do.",
+        "Run engines without a GPU, which publish events as real ones do.",
     ),
-    "record": ("pipeline.cli.commands.record", "Write the frames that engines publish to a file."),
-    "play": ("pipeline.cli.commands.play", "Publish a recording like the engine it came from."),
-    "analyze": ("pipeline.cli.commands.analyze", "Show what a recording's engines held, offline."),
+    "record": ("pipeline.cli.commands.record", "Write what engines publish to a file."),
+    "play": ("pipeline.cli.commands.play", "Publish a recording as the engine it came from did."),
+    "analyze": ("pipeline.cli.commands.analyze", "Show what the engines of a recording held."),
     "whatif": (
         "pipeline.cli.commands.whatif",
-        "Play the same traffic with other replicas, caches or routing.",
+        "Say what other caches, replicas or routing would change.",
     ),
-    "config": ("pipeline.cli.commands.config", "Show the effective settings."),
+    "config": ("pipeline.cli.commands.config", "Show the settings in effect."),
     "version": ("pipeline.cli.commands.version", "Print the version."),
 }
 """Name -> module that has it under that name, and its line in the overview."""
 
 
-class _Subcommands(click.Group):
+class _Subcommands(Group):
     """Imports a subcommand when it is used: `kvlens version` must not load a stream processor."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -58,9 +63,38 @@ class _Subcommands(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-@click.group(cls=_Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
+def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from pipeline.cli.commands.version import installed_version
+
+        click.echo(f"kvlens {installed_version()}")
+        context.exit()
+
+
+@click.group(
+    cls=_Subcommands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "kvlens demo                           # see it work, without an engine",
+        "kvlens up --config kvlens.toml        # read your engines, on this machine",
+        "kvlens doctor --data-dir .kvlens/up   # is everything working?",
+        'eval "$(_KVLENS_COMPLETE=bash_source kvlens)"   # complete names in bash',
+    ),
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
 def kvlens() -> None:
-    """KV-cache events of a fleet of inference engines, as a Kafka log and ClickHouse tables."""
+    """Show what the KV caches of your inference engines hold, lose and fill again, and why.
+
+    Exit codes: 0 done, 1 it could not, 2 wrong command line or settings, 130 interrupted. doctor, verify and
+    work have more; their help says which.
+    """
 
 
 def main() -> None:

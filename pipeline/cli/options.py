@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import asdict
 
-from pipeline.settings.loading import CONFIG_VARIABLE, ConfigurationError, LoadedSettings, load
+from pipeline.cli.logs import LOG_LEVELS
+from pipeline.settings.loading import (
+    CONFIG_VARIABLE,
+    LOG_LEVEL_VARIABLE,
+    ConfigurationError,
+    LoadedSettings,
+    load,
+)
 from schemas.settings import Settings
 
 DEFAULT_FILE = Path("kvlens.toml")
@@ -29,14 +36,37 @@ def config_option(command: Command) -> Command:
     )(command)
 
 
-def data_directory_option(command: Command) -> Command:
-    """Adds `--data-dir`, passed as `data_dir: Path`."""
+def data_directory_option(default: str) -> Callable[[Command], Command]:
+    """Adds `--data-dir`, passed as `data_dir: Path`; each command has its own, so that fleets do not mix."""
     return click.option(
         "--data-dir",
         type=click.Path(file_okay=False, path_type=Path),
-        default=Path(".kvlens"),
+        default=Path(default),
         show_default=True,
         help="Directory for the embedded broker and store, their data and all logs.",
+    )
+
+
+def running_directory_option(command: Command) -> Command:
+    """Adds `--data-dir` of what runs already, passed as `data_dir: Path | None`."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, exists=True, path_type=Path),
+        help="Data directory of a running `kvlens demo` (.kvlens/demo) or `kvlens up` (.kvlens/up); gives "
+        "addresses and engines.",
+    )(command)
+
+
+def log_level_option(command: Command) -> Command:
+    """Adds `--log-level`, passed as `log_level: str`."""
+    return click.option(
+        "--log-level",
+        type=click.Choice(LOG_LEVELS, case_sensitive=False),
+        envvar=LOG_LEVEL_VARIABLE,
+        default="info",
+        show_default=True,
+        show_envvar=True,
+        help="Least severe lines to log; debug adds those of the libraries.",
     )(command)
 
 

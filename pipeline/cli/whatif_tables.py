@@ -11,6 +11,7 @@ _PLAYED = (
     *("", "replicas", "capacity", "routing", "hits", "ideal", "peer", "either", "evicted", "cold"),
     *("at least", "at most", "kept"),
 )
+_EXPENDABLE = (7, 12, 5, 6, 8, 9)
 _PLAYED_LEGEND = """
 * the fleet as it is. Capacity: tokens of each replica's cache. All else: % of the blocks looked up.
 hits: found in the replica's cache. ideal: what one endless cache for all would find.
@@ -24,8 +25,10 @@ Hits leave no events, so a recording does not tell how often a block was found, 
 Blocks that decoding filled count like those of prefill, so "at most" is too high where they recur."""
 
 
-def played_table(facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines for a trace."""
+def played_table(
+    facts: dict[str, Any], rows: Sequence[dict[str, Any]], width: int | None = None
+) -> Iterator[str]:
+    """Yield the lines for a trace; columns that `width` has no room for are left out."""
     yield (
         f"{facts['requests']:,} requests in {facts['seconds'] / 60:,.0f} min look up "
         f"{facts['queried_blocks']:,} blocks of {facts['block_size']} tokens, "
@@ -34,7 +37,9 @@ def played_table(facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> Itera
     if not facts["ids_of_prefixes"]:
         yield "Its hash ids do not stand for whole prefixes, so the ideal and the promises are estimates."
     yield ""
-    yield from text_table((_PLAYED, *map(_played_cells, rows)), right=(1, 2, *range(4, 12)))
+    yield from text_table(
+        (_PLAYED, *map(_played_cells, rows)), right=(1, 2, *range(4, 12)), width=width, expendable=_EXPENDABLE
+    )
     yield _PLAYED_LEGEND
 
 
@@ -58,8 +63,8 @@ def _played_cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def saved_table(rows: Sequence[dict[str, Any]], incomplete: int) -> Iterator[str]:
-    """Yield the lines for a recording; the first row is what was recorded."""
+def saved_table(rows: Sequence[dict[str, Any]], incomplete: int, width: int | None = None) -> Iterator[str]:
+    """Yield the lines for a recording, as wide as `width`; the first row is what was recorded."""
     fleet, *others = rows
     filled = fleet["filled_tokens"]
     yield f"* {fleet['replicas']} caches filled {filled:,} tokens, by cause:"
@@ -69,7 +74,9 @@ def saved_table(rows: Sequence[dict[str, Any]], incomplete: int) -> Iterator[str
     if incomplete:
         yield f"    {incomplete} of the caches began before the recording or have gaps in it."
     yield ""
-    yield from text_table((_SAVED, *map(_saved_cells, others)), right=(1, 2, 3, 4, 5, 6))
+    yield from text_table(
+        (_SAVED, *map(_saved_cells, others)), right=(1, 2, 3, 4, 5, 6), width=width, expendable=(1,)
+    )
     yield _SAVED_LEGEND
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse
 
 _CONNECT_SECONDS = 5
+_NO_CONNECTION = re.compile(r"ConnectionPool.*\[Errno -?\d+\] ([^\"\')]+)")
 _UNKNOWN_TABLE = (60, 81)  # UNKNOWN_TABLE, UNKNOWN_DATABASE
 _NO_LOGIN = (192, 193, 194, 497, 516)  # unknown user, wrong or required password, access denied
 
@@ -57,4 +59,6 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, bounded."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:400]
+    # urllib3 quotes the request with all its parameters before it says what happened.
+    unreachable = _NO_CONNECTION.search(lines[0])
+    return f"no connection ({unreachable[1]})" if unreachable else lines[0][:400]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +21,8 @@ _COLUMNS = (
     *("source", "connected", "last batch", "position", "log", "table"),
     *("lost", "filled", "trust", "since", "drift"),
 )
+_EXPENDABLE = (3, 7, 9, 4, 10)
+"""Columns that a narrow terminal does without, the first of them first."""
 
 
 def as_json(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -45,11 +49,24 @@ def as_json(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def as_text(facts: Facts, findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield lines: the sources, the agents, the findings, the verdict."""
+def as_text(facts: Facts, findings: Sequence[Finding], width: int | None = None) -> Iterator[str]:
+    """Yield lines: the verdict, the findings, the sources, the agents; texts and table fit into `width`."""
+    counted = Counter(finding.severity for finding in findings)
+    more = [f"{number} {severity}{'s' * (number > 1)}" for severity, number in counted.items()]
+    yield f"verdict: {VERDICTS[exit_code(findings)]}" + (f" ({', '.join(more)})" if more else "")
+    for finding in findings:
+        yield ""
+        yield from _wrapped(f"{finding.severity.upper()} {finding.code}: {finding.message}", width)
+        if finding.subjects:
+            others = len(finding.subjects) - SHOWN_SUBJECTS
+            rest = f" and {others} more" if others > 0 else ""
+            yield from _wrapped(f"  at: {', '.join(finding.subjects[:SHOWN_SUBJECTS])}{rest}", width)
+        if finding.remedy:
+            yield from _wrapped(f"  do: {finding.remedy}", width)
+    yield ""
     rows = [_COLUMNS, *(_cells(_figures(facts, source)) for source in facts.sources())]
     if len(rows) > 1:
-        yield from text_table(rows)
+        yield from text_table(rows, width=width, expendable=_EXPENDABLE)
         yield ""
     for group in facts.kafka.groups:
         saved = max(group.saved_at.values(), default=None)
@@ -60,17 +77,15 @@ def as_text(facts: Facts, findings: Sequence[Finding]) -> Iterator[str]:
         yield f"{group.name}: {group.members} workers, {waiting} records wait, {checkpoint}"
     if facts.store.written_at is not None:
         yield f"tables: last written {max(0.0, facts.at - facts.store.written_at):.0f} s ago"
-    for finding in findings:
-        yield ""
-        yield f"{finding.severity.upper()} {finding.code}: {finding.message}"
-        if finding.subjects:
-            more = len(finding.subjects) - SHOWN_SUBJECTS
-            rest = f" and {more} more" if more > 0 else ""
-            yield f"  at: {', '.join(finding.subjects[:SHOWN_SUBJECTS])}{rest}"
-        if finding.remedy:
-            yield f"  do: {finding.remedy}"
-    yield ""
-    yield f"verdict: {VERDICTS[exit_code(findings)]}"
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    """Return the line in lines of at most `width`, those that follow the first one indented."""
+    if width is None:
+        return [line]
+    return textwrap.wrap(
+        line, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _figures(facts: Facts, source: SourceId) -> dict[str, Any]:

@@ -30,6 +30,11 @@ class RunFileMissing(PipelineError):
         self.directory = directory
 
     def __str__(self) -> str:
+        inner = sorted(found.parent for found in self.directory.glob(f"*/{_FILE}"))
+        if inner:
+            return (
+                f"{self.directory} holds no {_FILE}; did you mean --data-dir {' or '.join(map(str, inner))}?"
+            )
         return f"{self.directory} holds no {_FILE}; is it the --data-dir of `kvlens demo` or `kvlens up`?"
 
 

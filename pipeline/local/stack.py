@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.clickhouse import migrations
@@ -14,6 +14,7 @@ from pipeline.local.processes.command import CommandProcess, page_answers
 from pipeline.local.processes.ports import LOOPBACK
 from pipeline.local.processes.supervisor import Supervisor
 from pipeline.local.run_file import write_run_file
+from pipeline.local.steps import Steps
 from pipeline.settings.loading import DEFAULT, LoadedSettings, load, variable_of
 from schemas.settings import Settings
 
@@ -36,7 +37,7 @@ class Stack:
         config: Path | None,
         directory: DataDirectory,
         supervisor: Supervisor,
-        tell: Callable[[str], None],
+        steps: Steps,
     ) -> None:
         """`config` is the file `loaded` came from, for the processes to read."""
         self.settings = loaded.settings
@@ -45,7 +46,7 @@ class Stack:
         self._config = config
         self._directory = directory
         self._supervisor = supervisor
-        self._tell = tell
+        self._steps = steps
         self._environment: dict[str, str] = {}
 
     def start_storage(self) -> None:
@@ -61,9 +62,10 @@ class Stack:
             "kafka": self.settings.kafka.bootstrap_servers,
             "clickhouse": self.settings.clickhouse.url,
         }
+        self._steps.step("creating topics and tables")
         asyncio.run(topics.apply(self.settings))
         migrations.apply(self.settings)
-        self._tell("topics and tables are in place")
+        self._steps.tell("topics and tables are in place")
 
     def start_worker(self) -> None:
         """Start `kvlens work`."""
@@ -77,6 +79,7 @@ class Stack:
         """Start `kvlens serve`, on the configured port unless that is taken."""
         host, port = self.settings.page.host, self._supervisor.ports.preferred(self.settings.page.port)
         environment = {**self._environment, variable_of("page", "port"): str(port)}
+        self._steps.step("starting the page")
         url = f"http://{host}:{port}/"
         process = CommandProcess(
             "page",
@@ -90,22 +93,24 @@ class Stack:
         )
         self._supervisor.start("page", process)
         self.urls["page"] = url
-        self._tell(f"boards are on {url}")
+        self._steps.tell(f"boards are on {url}")
 
     def _start_broker(self) -> None:
         from pipeline.local.broker.embedded import EmbeddedBroker
 
+        self._steps.step("starting Kafka")
         port = self._supervisor.ports.preferred(DEFAULT_BROKER_PORT)
         log = self._directory.logs / "broker.log"
-        broker = EmbeddedBroker(self._directory.broker, port, log=log, progress=self._tell)
+        broker = EmbeddedBroker(self._directory.broker, port, log=log, progress=self._steps.step)
         self._supervisor.start("broker", broker)
         self._environment[variable_of("kafka", "bootstrap_servers")] = broker.bootstrap_servers
-        self._tell(f"Kafka listens on {broker.bootstrap_servers}")
+        self._steps.tell(f"Kafka listens on {broker.bootstrap_servers}")
 
     def _start_store(self) -> None:
         from pipeline.local.clickhouse.accounts import Account
         from pipeline.local.clickhouse.embedded import EmbeddedStore
 
+        self._steps.step("starting ClickHouse")
         given = self.settings.clickhouse
         store = EmbeddedStore(
             self._directory.store,
@@ -115,10 +120,12 @@ class Stack:
         )
         self._supervisor.start("store", store)
         self._environment[variable_of("clickhouse", "url")] = store.url
-        self._tell(f"ClickHouse listens on {store.url}")
+        self._steps.tell(f"ClickHouse listens on {store.url}")
 
     def _start_process(self, name: str, command: str, stop_seconds: float) -> None:
         """`name` is also that of the process's section in the settings."""
+        # Compiling is most of what there is to wait for, and done once in an installation.
+        self._steps.step(f"starting the {name}" + ", slow only the first time" * (name == "worker"))
         environment = dict(self._environment)
         port = getattr(self.settings, name).metrics_port
         if not port:
@@ -140,7 +147,7 @@ class Stack:
         )
         self._supervisor.start(name, process)
         self.urls[f"{name}_metrics"] = f"http://{LOOPBACK}:{port}/metrics"
-        self._tell(f"{name} is ready")
+        self._steps.tell(f"{name} is ready")
 
     def _arguments(self, command: str) -> list[str]:
         return [command, *(("--config", str(self._config)) if self._config else ())]

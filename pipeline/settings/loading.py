@@ -11,6 +11,7 @@ from typing import Any, get_origin, get_type_hints
 
 import msgspec
 
+from pipeline.settings.explain import explained, nearest
 from pipeline.settings.validation import settings_problem
 from schemas.settings import SECRET_KEYS, Settings
 
@@ -22,10 +23,12 @@ else:
 PREFIX = "KVLENS_"
 CONFIG_VARIABLE = "KVLENS_CONFIG"
 """Names the TOML file; not a setting."""
+LOG_LEVEL_VARIABLE = "KVLENS_LOG_LEVEL"
+"""Says what a process logs; no setting, because processes of one fleet differ in it."""
 
 DEFAULT = "default"
 
-_NOT_FINITE = "Expected a finite number"
+_NOT_FINITE = "expected a finite number"
 # Kubernetes gives every pod such variables for each Service; a Service called kvlens must not stop us.
 _SERVICE_LINK = re.compile(
     r"KVLENS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
@@ -33,7 +36,7 @@ _SERVICE_LINK = re.compile(
 
 
 class ConfigurationError(Exception):
-    """A setting is unknown or bad; `origin` is the file or variable, `problem` names the path inside it."""
+    """A setting is unknown or bad; `origin` is the file or variable, `problem` names the key inside it."""
 
     def __init__(self, origin: str, problem: str) -> None:
         super().__init__(origin, problem)
@@ -85,7 +88,7 @@ def load(
         settings = msgspec.structs.replace(settings, **{section: changed})
     problem = settings_problem(settings)
     if problem is not None:
-        raise ConfigurationError(origins.get(problem.path, DEFAULT), problem.text)
+        raise ConfigurationError(origins.get(problem.path, DEFAULT), explained(problem.text, Settings))
     return LoadedSettings(settings, origins)
 
 
@@ -112,7 +115,7 @@ def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]
     try:
         settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(name, str(error)) from error
+        raise ConfigurationError(name, explained(str(error), Settings)) from error
     given: list[tuple[str, ...]] = []
     for section, values in tree.items():
         if section in list_types():
@@ -121,7 +124,7 @@ def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]
         for key, value in values.items():
             given.append((section, key))
             if not _finite(value):
-                raise ConfigurationError(name, f"{_NOT_FINITE} - at `$.{section}.{key}`")
+                raise ConfigurationError(name, f"{section}.{key}: {_NOT_FINITE}")
     return settings, given
 
 
@@ -136,7 +139,7 @@ def _from_environment(
     lists = {f"{PREFIX}{name}".upper(): (name, kind) for name, kind in list_types().items()}
     secrets = {variable_of(*path) + "_FILE": path for path in SECRET_KEYS}
     for variable, text in sorted(environment.items()):
-        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+        if not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, LOG_LEVEL_VARIABLE):
             continue
         if variable in lists:
             name, kind = lists[variable]
@@ -155,12 +158,14 @@ def _from_environment(
             try:
                 value = _from_text(text, hint)
             except msgspec.DecodeError as error:
-                raise ConfigurationError(variable, str(error)) from error
+                raise ConfigurationError(variable, explained(str(error), hint)) from error
             if not _finite(value):
                 raise ConfigurationError(variable, _NOT_FINITE)
             yield variable, (section, key), value
         elif not _SERVICE_LINK.fullmatch(variable):
-            raise ConfigurationError(variable, "no such setting; `kvlens config show` lists all of them")
+            known_names = [*known, *lists, *secrets]
+            advice = nearest(variable, known_names) or "; `kvlens config show` lists all of them"
+            raise ConfigurationError(variable, f"no such setting{advice}")
 
 
 def _from_text(text: str, hint: Any) -> Any:
@@ -178,4 +183,4 @@ def _list_from_json(variable: str, text: str, kind: Any) -> Any:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise ConfigurationError(variable, str(error)) from error
+        raise ConfigurationError(variable, explained(str(error), kind)) from error

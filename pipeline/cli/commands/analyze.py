@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.terminal import width
 from pipeline.text_table import text_table
 
 _COLUMNS = (
@@ -26,14 +28,19 @@ _COLUMNS = (
 )
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens analyze engine.kvrec",
+        "kvlens analyze engine.kvrec --json",
+    )
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON array instead of a table.")
 @click.option(
     "--every-batch", is_flag=True, help="Print one JSON line per sequence number: entries and blocks."
 )
 def analyze(files: tuple[Path, ...], as_json: bool, every_batch: bool) -> None:
-    """Apply recordings (or capture files) like connector and worker, without Kafka.
+    """Show what the engines of a recording held, without Kafka or ClickHouse.
 
     Per source, medium and group: physical entries, distinct blocks, tokens, and what was stored, removed
     and cleared, in physical blocks.
@@ -73,5 +80,5 @@ def _print_table(pools: Iterable[dict[str, Any]]) -> None:
         )
         for pool in pools
     ]
-    for line in text_table((_COLUMNS, *rows), right=range(3, 9)):
+    for line in text_table((_COLUMNS, *rows), right=range(3, 9), width=width(), expendable=(3, 8, 2)):
         click.echo(line)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 import tomlkit
 from tomlkit.items import AoT, Item
 
+from pipeline.cli.examples import examples
+from pipeline.cli.groups import Group
 from pipeline.cli.options import config_option, load_settings
 from pipeline.settings.loading import DEFAULT, LoadedSettings, list_types, section_types
 from schemas.settings import SECRET_KEYS
@@ -17,16 +21,38 @@ from schemas.settings import SECRET_KEYS
 HIDDEN = "********"
 
 
-@click.group
+@click.group(cls=Group, epilog=examples("kvlens config show --config kvlens.toml"))
 def config() -> None:
-    """Show the effective settings."""
+    """Show the settings in effect."""
 
 
-@config.command
+@config.command(
+    epilog=examples(
+        "kvlens config show",
+        "KVLENS_KAFKA__GROUP=mine kvlens config show --json",
+    )
+)
 @config_option
-def show(config: Path | None) -> None:
-    """Print the effective settings as TOML; secrets are hidden, a comment names where a value came from."""
-    click.echo(as_toml(load_settings(config)), nl=False)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object: settings and origins.")
+def show(config: Path | None, as_json: bool) -> None:
+    """Print the settings in effect as TOML.
+
+    A comment names the file or variable that a value came from. Secrets are hidden.
+    """
+    loaded = load_settings(config)
+    click.echo(json.dumps(as_object(loaded), indent=2) + "\n" if as_json else as_toml(loaded), nl=False)
+
+
+def as_object(loaded: LoadedSettings) -> dict[str, Any]:
+    """Return the settings, and where those that are no defaults came from, as JSON has them."""
+    settings = msgspec.to_builtins(loaded.settings)
+    for section, key in SECRET_KEYS:
+        if settings[section][key]:
+            settings[section][key] = HIDDEN
+    return {
+        "settings": settings,
+        "origins": {".".join(path): origin for path, origin in loaded.origins.items()},
+    }
 
 
 def as_toml(loaded: LoadedSettings) -> str:

@@ -8,18 +8,32 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.options import DEFAULT_FILE, config_option, load_settings, require_engines
+from pipeline.cli.examples import examples
+from pipeline.cli.options import (
+    DEFAULT_FILE,
+    config_option,
+    load_settings,
+    log_level_option,
+    require_engines,
+)
 from pipeline.settings.loading import ConfigurationError
 from schemas.settings import Settings
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens connect --config kvlens.toml",
+        "KVLENS_CONNECTOR__SHARD=0/2 kvlens connect   # one of two",
+    )
+)
 @config_option
-def connect(config: Path | None) -> None:
-    """Publish the event streams of the configured engines to Kafka, until told to stop.
+@log_level_option
+def connect(config: Path | None, log_level: str) -> None:
+    """Read the KV-cache events of your engines and publish them to Kafka.
 
-    SIGINT and SIGTERM stop it gracefully: first it publishes what it received, for at most
-    connector.drain_seconds.
+    It runs until you stop it.
+    SIGINT and SIGTERM end it gracefully: first it publishes what it
+    received, for at most connector.drain_seconds.
     """
     settings = load_settings(config).settings
     require_engines(settings)
@@ -27,7 +41,7 @@ def connect(config: Path | None) -> None:
 
     from pipeline.cli.logs import configure_logs
 
-    configure_logs()
+    configure_logs(log_level)
     uvloop.run(_run(settings, config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)))
 
 

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.options import data_directory_option, load_settings
+from pipeline.cli.progress_line import ProgressLine
+from pipeline.cli.terminal import redraws
 from pipeline.settings.loading import ConfigurationError
 
 _REDRAW_SECONDS = 2.0
@@ -18,49 +21,56 @@ _PLAIN_SECONDS = 10.0
 _CLEAR = "\x1b[H\x1b[J"
 
 
-@click.command
-@data_directory_option
+@click.command(
+    epilog=examples(
+        "kvlens demo",
+        "kvlens demo --seconds 60 --json",
+    )
+)
+@data_directory_option(".kvlens/demo")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop this long after it is ready.")
 @click.option(
     "--json", "as_json", is_flag=True, help="With --seconds: print one JSON summary on stdout only."
 )
 def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
-    """Run broker, store, connector, worker and five simulated engines, and show what they hold.
+    """Run kvlens with five simulated engines on this machine, and show what they hold.
 
-    Everything listens on 127.0.0.1 only. The data stay in the data directory, and the next demo
-    continues with them.
+    It brings its own Kafka and ClickHouse, and the boards as a page. Everything listens on 127.0.0.1 only.
+    The data stay in the data directory, and the next demo continues with them.
     """
     if as_json and seconds is None:
         raise click.UsageError("--json needs --seconds")
-    from pipeline.local.demo.demo import Demo
-    from pipeline.local.directory import DataDirectory
-
-    def tell(line: str) -> None:
-        # Progress is no part of the summary.
-        click.echo(line, err=as_json)
-
+    # Progress is no part of the summary.
+    progress = ProgressLine(sys.stderr if as_json else sys.stdout, logged=True)
     begun = time.monotonic()
+    with progress:
+        progress.step("loading kvlens")
+        from pipeline.local.demo.demo import Demo
+        from pipeline.local.directory import DataDirectory
+
     with DataDirectory(data_dir) as directory:
-        the_demo = Demo(directory, tell)
+        the_demo = Demo(directory, progress)
         try:
-            config = the_demo.start_fleet()
-            loaded = load_settings(config)
-            if loaded.origin("replicas") != str(config):
-                raise ConfigurationError("KVLENS_REPLICAS", "the demo brings its own engines; unset it")
-            the_demo.start(loaded, config)
+            with progress:
+                config = the_demo.start_fleet()
+                loaded = load_settings(config)
+                if loaded.origin("replicas") != str(config):
+                    raise ConfigurationError("KVLENS_REPLICAS", "the demo brings its own engines; unset it")
+                the_demo.start(loaded, config)
             ready_seconds = time.monotonic() - begun
-            tell(f"ready after {ready_seconds:.1f} s")
-            terminal = sys.stdout.isatty() and not as_json
+            progress.tell(f"ready after {ready_seconds:.1f} s")
+            terminal = redraws(sys.stdout) and not as_json
             with stopped_by_signals(the_demo.stop):
                 for moment in the_demo.moments(seconds, _REDRAW_SECONDS if terminal else _PLAIN_SECONDS):
                     if terminal:
                         click.echo(_CLEAR + moment.screen)
                     else:
-                        tell(moment.plain)
+                        progress.tell(moment.plain)
             summary = the_demo.summary(ready_seconds) if seconds is not None else None
         finally:
-            tell("stopping")
-            the_demo.close()
+            with progress:
+                progress.step("stopping")
+                the_demo.close()
     if summary is None:
         return
     if as_json:

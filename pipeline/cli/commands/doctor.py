@@ -8,18 +8,21 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.options import config_option, load_settings
+from pipeline.cli.examples import examples
+from pipeline.cli.options import config_option, load_settings, running_directory_option
+from pipeline.cli.terminal import width
 
 _MIN_SECONDS = 1.0
 
 
-@click.command
-@config_option
-@click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Data directory of a running `kvlens demo` or `kvlens up`; gives addresses and engines.",
+@click.command(
+    epilog=examples(
+        "kvlens doctor --data-dir .kvlens/demo",
+        "kvlens doctor --config kvlens.toml --json",
+    )
 )
+@config_option
+@running_directory_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 @click.option(
     "--timeout",
@@ -31,7 +34,7 @@ _MIN_SECONDS = 1.0
     help="How long broker and store may take to answer.",
 )
 def doctor(config: Path | None, data_dir: Path | None, as_json: bool, seconds: float) -> int:
-    """Look at the log, tables and agents of a running fleet, and say what is wrong.
+    """Check a running installation: what is wrong, and what to do about it.
 
     Exit code: 0 healthy, 1 problems, 2 no problem seen, but it could not look at everything.
     """
@@ -52,6 +55,6 @@ def doctor(config: Path | None, data_dir: Path | None, as_json: bool, seconds: f
     if as_json:
         click.echo(json.dumps(report.as_json(facts, findings)))
     else:
-        for line in report.as_text(facts, findings):
+        for line in report.as_text(facts, findings, width()):
             click.echo(line)
     return exit_code(findings)

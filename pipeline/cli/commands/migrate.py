@@ -6,10 +6,15 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.options import config_option, load_settings
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens migrate --config kvlens.toml",
+    )
+)
 @config_option
 def migrate(config: Path | None) -> None:
     """Create the ClickHouse database and tables, or bring them up to date."""

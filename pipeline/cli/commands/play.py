@@ -9,14 +9,21 @@ from typing import Literal, cast
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.progress_line import ProgressLine
 from pipeline.recordings.format import Frame, Recording
 from schemas.settings import rank_endpoint
 
 _TCP = re.compile(r"tcp://.+:(\d+)")
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens play engine.kvrec",
+        "kvlens play engine.kvrec --speed max --wait-subscribers 0",
+    )
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--endpoint", default="tcp://127.0.0.1:5557", show_default=True, help="Where to publish.")
 @click.option(
@@ -61,8 +68,9 @@ def play(
     source: int | None,
     linger: float,
 ) -> None:
-    """Publish a recording (or a capture file) with its original topics, sequence numbers and payloads.
+    """Publish a recording as the engine it came from did.
 
+    Topics, sequence numbers, payloads and pace are those of the recording.
     If the recording has several sources, source k uses port + k, like DP rank k of an engine.
     """
     import zmq
@@ -91,9 +99,12 @@ def play(
                 )
                 click.echo(_line(engines[-1].endpoint, engines[-1].replay_endpoint))
             player = Player(engines)
-            with stopped_by_signals(player.stop):
+            with stopped_by_signals(player.stop), ProgressLine() as progress:
+                progress.step("waiting for a subscriber; --wait-subscribers 0 plays at once")
                 player.wait_subscribers(wait_subscribers)
-                published = player.play(_frames(recording, ranks), factor)
+                frames = _counted(_frames(recording, ranks), progress)
+                published = player.play(frames, factor)
+                progress.step("answering replay requests")
                 player.linger(linger)
         except OSError as error:
             raise Failure(str(error.strerror)) from error
@@ -116,6 +127,14 @@ def _frames(recording: Recording, ranks: dict[int, int]) -> Iterator[tuple[int, 
     for frame in recording.frames():
         if frame.source in ranks:
             yield ranks[frame.source], frame
+
+
+def _counted(frames: Iterator[tuple[int, Frame]], progress: ProgressLine) -> Iterator[tuple[int, Frame]]:
+    first: float | None = None
+    for number, (rank, frame) in enumerate(frames, 1):
+        first = frame.received_at if first is None else first
+        progress.step(f"playing: batch {number:,}, {frame.received_at - first:.0f} s of the recording")
+        yield rank, frame
 
 
 def _rank_endpoint(endpoint: str, rank: int) -> str:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.options import config_option, load_settings
+from pipeline.cli.progress_line import ProgressLine
 from pipeline.recordings.format import Frame, RecordedSource, RecordingWriter
 from schemas.settings import rank_endpoint
 
-_REPORT_SECONDS = 5.0
 
-
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens record engine.kvrec --endpoint tcp://10.0.0.11:5557 --seconds 60",
+        "kvlens record fleet.kvrec --config kvlens.toml",
+    )
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--endpoint", "endpoints", multiple=True, metavar="tcp://HOST:PORT", help="Engine; repeatable.")
 @click.option("--topic", default="", help="With --endpoint: ZMQ subscription prefix; all topics by default.")
@@ -30,7 +34,10 @@ def record(
     batches: int | None,
     config: Path | None,
 ) -> None:
-    """Write what engines publish to FILE, until interrupted: the engines given, or the configured ones.
+    """Write what engines publish to FILE.
+
+    It records the engines given by --endpoint or else the configured ones,
+    until interrupted.
 
     Frames hold the token ids of prompts and outputs, so the recording is as confidential as they are. Only
     the owner can read FILE, and record never overwrites a file.
@@ -50,15 +57,13 @@ def record(
             writer = RecordingWriter(file, tuple(sources))
         except FileExistsError:
             raise Failure(f"{file} exists; a recording is never overwritten, choose another name") from None
-        with writer, stopped_by_signals(recorder.stop):
-            reported = time.monotonic()
+        with writer, stopped_by_signals(recorder.stop), ProgressLine() as progress:
+            progress.step("recording: no batch yet")
 
             def turned() -> None:
-                nonlocal reported
                 writer.flush()
-                if time.monotonic() - reported >= _REPORT_SECONDS:
-                    reported = time.monotonic()
-                    click.echo(f"{sum(counts)} batches", err=True)
+                if any(counts):
+                    progress.step(f"recording: {sum(counts):,} batches")
 
             def write(frame: Frame) -> None:
                 writer.write(frame)
@@ -70,6 +75,11 @@ def record(
         raise Failure(f"{error.filename or file}: {error.strerror or error}") from error
     for source, count in zip(sources, counts, strict=True):
         click.echo(f"{source.endpoint}: {count} batches")
+    if not any(counts):
+        raise Failure(
+            f"no engine published anything, so {file} is empty; check the endpoints, and that the engines "
+            "publish events and get requests"
+        )
 
 
 def _configured(config: Path | None) -> tuple[list[RecordedSource], list[str]]:

@@ -8,15 +8,22 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.options import config_option, load_settings
 from schemas.settings import Settings
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens serve --config kvlens.toml",
+        "KVLENS_PAGE__PORT=9000 kvlens serve",
+    )
+)
 @config_option
 def serve(config: Path | None) -> None:
-    """Show the boards in a browser (settings: page.host, page.port), until told to stop.
+    """Show the boards in a browser, without Grafana.
 
+    The settings page.host and page.port say where. It runs until you stop it.
     It reads ClickHouse only and needs neither Kafka nor the worker. It has no login, and listens on 127.0.0.1
     unless told otherwise.
     """

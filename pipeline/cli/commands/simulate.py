@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.config_file import replicas_toml
 from pipeline.simulator.engine.block_pool import PoolExhaustedError
@@ -23,7 +24,14 @@ from pipeline.simulator.wire.eras import DEFAULT_ERA, ERAS
 from pipeline.simulator.wire.hashing import HASH_FORMS
 
 
-@click.command(context_settings={"show_default": True})
+@click.command(
+    context_settings={"show_default": True},
+    epilog=examples(
+        "kvlens simulate --replicas 2 --write-config simulated.toml",
+        "kvlens simulate --at 60:restart=0 --duration 120",
+        "kvlens simulate --trace conversation.jsonl.gz --speed 10",
+    ),
+)
 @click.option("--replicas", type=click.IntRange(1), default=4, help="Engine replicas.")
 @click.option("--dp-ranks", type=click.IntRange(1), default=1, help="DP ranks of each replica.")
 @click.option(
@@ -228,6 +236,8 @@ def _begin(fleet: Fleet | TraceFleet, options: dict[str, Any]) -> None:
     if options["write_config"]:
         with click.open_file(options["write_config"], "w") as config:
             config.write(replicas_toml(addresses))
+        if options["write_config"] != "-":
+            click.echo(f"`kvlens up --config {options['write_config']}` reads these engines", err=True)
     click.echo("ready " + json.dumps([address.endpoint for address in addresses]))
     seconds = options["wait_subscribers"]
     if seconds is not None and not fleet.wait_subscribers(seconds):

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
+from pipeline.cli.groups import Group
 from pipeline.cli.options import config_option, load_settings
 
 
-@click.group
+@click.group(cls=Group, epilog=examples("kvlens topics apply", "kvlens topics list --json"))
 def topics() -> None:
-    """Create or list the Kafka topics of schemas/topics.toml."""
+    """Create or list the Kafka topics."""
 
 
-@topics.command("apply")
+@topics.command("apply", epilog=examples("kvlens topics apply --config kvlens.toml"))
 @config_option
 def apply_topics(config: Path | None) -> None:
-    """Create missing topics with their configuration; existing topics stay as they are."""
+    """Create the topics that are missing; existing ones stay as they are."""
     settings = load_settings(config).settings
     from pipeline.kafka.topics import apply
 
     asyncio.run(apply(settings, click.echo))
 
 
-@topics.command("list")
+@topics.command("list", epilog=examples("kvlens topics list", "kvlens topics list --json"))
 @config_option
-def list_topics(config: Path | None) -> None:
-    """Print the topics and their state in the cluster."""
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of text.")
+def list_topics(config: Path | None, as_json: bool) -> None:
+    """Print the topics and what the cluster has of each."""
     settings = load_settings(config).settings
     from pipeline.kafka.topics import describe
 
-    for topic in asyncio.run(describe(settings)):
+    found = asyncio.run(describe(settings))
+    if as_json:
+        click.echo(json.dumps([asdict(topic) for topic in found], indent=2))
+        return
+    for topic in found:
         state = f"{topic.partitions} partitions, {topic.replication_factor} replicas"
         if not topic.partitions:
             state = "does not exist; `kvlens topics apply` creates it"

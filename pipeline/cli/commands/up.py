@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import stopped_by_signals
 from pipeline.cli.options import (
     DEFAULT_FILE,
@@ -15,18 +17,24 @@ from pipeline.cli.options import (
     load_settings,
     require_engines,
 )
+from pipeline.cli.progress_line import ProgressLine
 
 _CHECK_SECONDS = 0.2
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens up --config kvlens.toml",
+        "kvlens doctor --data-dir .kvlens/up   # is everything working?",
+    )
+)
 @config_option
-@data_directory_option
+@data_directory_option(".kvlens/up")
 def up(config: Path | None, data_dir: Path) -> None:
-    """Run connector and worker for the configured engines, until interrupted.
+    """Run everything for your engines on this machine.
 
-    If the settings name no kafka.bootstrap_servers, it runs an embedded broker; if they name no
-    clickhouse.url, an embedded store. It restarts processes that die. Logs are in DIRECTORY/logs.
+    It starts an embedded Kafka and ClickHouse unless the settings name kafka.bootstrap_servers and
+    clickhouse.url. It restarts processes that die, and runs until you stop it.
     """
     loaded = load_settings(config)
     require_engines(loaded.settings)
@@ -44,12 +52,14 @@ def up(config: Path | None, data_dir: Path) -> None:
 
     with DataDirectory(data_dir) as directory:
         supervisor = Supervisor(click.echo)
+        progress = ProgressLine(sys.stdout, logged=True)
         try:
-            stack = Stack(loaded, config, directory, supervisor, click.echo)
-            stack.start_storage()
-            stack.start_worker()
-            stack.start_connector()
-            stack.start_page()
+            with progress:
+                stack = Stack(loaded, config, directory, supervisor, progress)
+                stack.start_storage()
+                stack.start_worker()
+                stack.start_connector()
+                stack.start_page()
             for name, url in stack.urls.items():
                 click.echo(f"  {name}: {url}")
             click.echo(f"  logs: {directory.logs}")
@@ -58,6 +68,7 @@ def up(config: Path | None, data_dir: Path) -> None:
                 while not stopping:
                     time.sleep(_CHECK_SECONDS)
                     supervisor.check()
-            click.echo("stopping")
         finally:
-            supervisor.stop()
+            with progress:
+                progress.step("stopping")
+                supervisor.stop()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.cli.options import config_option, load_settings
+from pipeline.cli.examples import examples
+from pipeline.cli.options import config_option, load_settings, running_directory_option
 
 if TYPE_CHECKING:
     from pipeline.verify.findings import Findings
@@ -23,13 +24,14 @@ LEAST_PATIENCE = 30.0
 """Seconds; brokers end what a killed worker left open after 12 s, and look for it every 10 s."""
 
 
-@click.command
-@config_option
-@click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Data directory of a running `kvlens demo` or `kvlens up`; gives addresses and engines.",
+@click.command(
+    epilog=examples(
+        "kvlens verify --data-dir .kvlens/demo",
+        "kvlens verify --config kvlens.toml --json",
+    )
 )
+@config_option
+@running_directory_option
 @click.option(
     "--from-recording",
     "recordings",
@@ -61,7 +63,7 @@ def verify(
     until: str,
     patience: float | None,
 ) -> int:
-    """Compute every table again from the log by a plain recount, and compare it with ClickHouse row by row.
+    """Check the tables: compute each again from the log, and compare it row by row.
 
     Exit code: 0 equal, 1 differences, 2 could not compare, 3 late: nothing differs, but some rows could
     not be compared yet, with the reason.

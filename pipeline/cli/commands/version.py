@@ -6,11 +6,18 @@ from importlib import metadata
 
 import click
 
+from pipeline.cli.examples import examples
 
-@click.command
+
+@click.command(epilog=examples("kvlens version"))
 def version() -> None:
-    """Print the version of kvlens."""
+    """Print the version of kvlens, and nothing else."""
+    click.echo(installed_version())
+
+
+def installed_version() -> str:
+    """Return the version of the installed package."""
     try:
-        click.echo(metadata.version("kvlens"))
+        return metadata.version("kvlens")
     except metadata.PackageNotFoundError:
-        click.echo("unknown: run from a source tree that is not installed")
+        return "unknown: run from a source tree that is not installed"

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import click
 
+from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.progress_line import ProgressLine
+from pipeline.cli.terminal import width
 from pipeline.cli.whatif_options import Capacity, Several, capacity, replicas, routing
 from pipeline.cli.whatif_tables import played_table, saved_table
 from pipeline.simulator.traffic.routing import ROUTINGS, Routing
@@ -17,7 +20,13 @@ from pipeline.unzipped import unzipped
 _ENDLESS = (Capacity(None),)
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens whatif requests.jsonl.gz --replicas 8 --capacity 4000,none",
+        "kvlens whatif requests.jsonl.gz --replicas 8 --routing round-robin,sticky",
+        "kvlens whatif engine.kvrec --capacity +200000t,none",
+    )
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--replicas",
@@ -46,12 +55,12 @@ def whatif(
     routings: tuple[Routing, ...] | None,
     as_json: bool,
 ) -> None:
-    """Play a request trace under other conditions, or give bounds for them from a recording.
+    """Say what other caches, replicas or routing would change.
 
-    FILE is a trace in Mooncake's format or a recording (`kvlens record`), plain or gzipped. Give an option
-    several values, separated by commas, and you get a row for each combination. The first row is the fleet as
-    it is: for a trace, the first values; for a recording, the recorded fleet. The other rows show the result
-    of other conditions, beside the promise of the first row's figures.
+    FILE is a request trace in Mooncake's format or a recording (`kvlens record`), plain or gzipped. Give an
+    option several values, separated by commas, and you get a row for each combination. The first row is the
+    fleet as it is: for a trace, the first values; for a recording, the recorded fleet. The other rows show
+    the result of other conditions, beside the promise of the first row's figures.
     """
     try:
         if _is_trace(file):
@@ -94,16 +103,22 @@ def _trace(
         each.amount // TRACE_BLOCK_SIZE if each.amount and each.in_tokens else each.amount
         for each in capacities
     )
-    requests = read_trace(path)
-    facts = trace_facts(requests)
-    if not facts["queried_blocks"]:
-        raise Failure(f"{path}: no request of the trace looks up a block")
-    played = [play(requests, each) for each in combined(counts, blocks, routings, requests)]
+    with ProgressLine() as progress:
+        progress.step(f"reading {path}")
+        requests = read_trace(path)
+        facts = trace_facts(requests)
+        if not facts["queried_blocks"]:
+            raise Failure(f"{path}: no request of the trace looks up a block")
+        conditions = list(combined(counts, blocks, routings, requests))
+        played = []
+        for number, each in enumerate(conditions, 1):
+            progress.step(f"playing {len(requests):,} requests: row {number} of {len(conditions)}")
+            played.append(play(requests, each))
     rows = [played_row(played[0], each) for each in played]
     if as_json:
         click.echo(json.dumps({"trace": facts, "rows": rows}, indent=2))
     else:
-        click.echo("\n".join(played_table(facts, rows)))
+        click.echo("\n".join(played_table(facts, rows, width())))
 
 
 def _recording(
@@ -118,8 +133,10 @@ def _recording(
             "a recording does not say how large the caches were: give the tokens to add to each, such as "
             "--capacity +200000t, or none for endless"
         )
-    events = RecordedEvents(path)
-    fleet = follow(events)
+    with ProgressLine() as progress:
+        progress.step(f"reading {path}")
+        events = RecordedEvents(path)
+        fleet = follow(events)
     if events.torn:
         click.echo(f"kvlens: {path}: ends inside a frame; everything before it was read", err=True)
     asked = [(count, each.amount) for count in counts or (fleet.sources,) for each in capacities]
@@ -130,4 +147,4 @@ def _recording(
     if as_json:
         click.echo(json.dumps({"incomplete": fleet.incomplete, "rows": rows}, indent=2))
     else:
-        click.echo("\n".join(saved_table(rows, fleet.incomplete)))
+        click.echo("\n".join(saved_table(rows, fleet.incomplete, width())))

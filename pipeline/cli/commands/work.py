@@ -6,19 +6,27 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.options import config_option, load_settings
+from pipeline.cli.examples import examples
+from pipeline.cli.options import config_option, load_settings, log_level_option
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "kvlens work --config kvlens.toml",
+        "kvlens work --log-level debug",
+    )
+)
 @config_option
-def work(config: Path | None) -> None:
-    """Turn the Kafka log into ClickHouse tables, until told to stop.
+@log_level_option
+def work(config: Path | None, log_level: str) -> None:
+    """Turn the Kafka log into ClickHouse tables.
 
+    It runs until you stop it.
     Several workers share the partitions of the log.
     """
     settings = load_settings(config).settings
     from pipeline.cli.logs import configure_logs
     from pipeline.worker.lifecycle import run
 
-    configure_logs()
+    configure_logs(log_level)
     run(settings)

@@ -44,7 +44,7 @@ class EmbeddedBroker:
         log: Path | None = None,
         progress: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`log` defaults to broker.log beside the data; `progress` gets a line for each slow first step."""
+        """`log` defaults to broker.log beside the data; `progress` gets each slow first step."""
         self.directory = Path(directory).resolve()
         self.port = port
         self.bootstrap_servers = f"{LOOPBACK}:{port}"
@@ -84,7 +84,7 @@ class EmbeddedBroker:
         # The controller's listener serves this node only, so any port does, a new one each time.
         settings.write_text(properties_text(server_properties(data, LOOPBACK, self.port, free_port())))
         if not (data / "meta.properties").exists():
-            self._progress("formatting the broker's storage")
+            self._progress("formatting Kafka's storage")
             _format([*java, "kafka.tools.StorageTool"], environment, settings)
         self._process.spawn([*java, *_JVM, *_LOGGING, "kafka.Kafka", str(settings)], environment)
         self._process.wait_ready(lambda: answers(LOOPBACK, self.port), _START_SECONDS, _ADVICE)

@@ -77,7 +77,7 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
     """Return the paths of all jars, each with the locked content; download the missing ones first.
 
     They live in the user's Maven repository (jgo's settings and M2_REPO are honoured), or below `fallback`
-    where that cannot be written. `progress` gets one line for each download. Raises JarsUnavailable.
+    where that cannot be written. `progress` gets a step for each download. Raises JarsUnavailable.
     """
     settings = GlobalSettings.load()
     repository = settings.repo_cache
@@ -87,7 +87,8 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
         missing = [jar for jar in lock.jars if not _matches(repository / jar.path, jar)]
     if missing:
         repository.mkdir(parents=True, exist_ok=True)
-        progress(f"fetching {len(missing)} of the broker's {len(lock.jars)} jars (first start only)")
+        fetching = f"fetching {len(missing)} of Kafka's {len(lock.jars)} jars, at the first start only"
+        progress(fetching)
         # A jar is fetched aside, verified, then moved: neither a download that is cut short nor another start
         # at the same time leaves half a jar in the user's repository.
         with (
@@ -102,7 +103,7 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
                 timeout=30,
             )
             for number, jar in enumerate(pool.map(lambda jar: _fetch(context, jar, repository), missing), 1):
-                progress(f"fetched {number}/{len(missing)} {jar.file_name}")
+                progress(f"{fetching}: {number} {jar.file_name}")
     return [repository / jar.path for jar in lock.jars]
 
 

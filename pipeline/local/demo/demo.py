@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from pipeline.local.demo.terminal import plain, screen
 from pipeline.local.directory import DataDirectory
 from pipeline.local.processes.supervisor import Supervisor
 from pipeline.local.stack import Stack
+from pipeline.local.steps import Steps
 from pipeline.settings.loading import LoadedSettings
 from schemas.settings import Settings, rank_endpoint
 
@@ -44,10 +46,10 @@ class Moment:
 class Demo:
     """Call `start_fleet`, `start`, iterate over `moments`, `summary`, and in any case `close`."""
 
-    def __init__(self, directory: DataDirectory, tell: Callable[[str], None]) -> None:
+    def __init__(self, directory: DataDirectory, steps: Steps) -> None:
         self._directory = directory
         self._notes: list[str] = []
-        self._tell = tell
+        self._steps = steps
         self._supervisor = Supervisor(self._note)
         self._stack: Stack | None = None
         self._client: Client | None = None
@@ -58,9 +60,10 @@ class Demo:
 
     def start_fleet(self) -> Path:
         """Start the engines; return the kvlens.toml that points at them."""
+        self._steps.step("starting simulated engines")
         self._narrator = Narrator(self._directory.logs)
         config = start_fleet(self._supervisor, self._directory)
-        self._tell("simulated engines are running")
+        self._steps.tell("simulated engines are running")
         return config
 
     def start(self, loaded: LoadedSettings, config: Path) -> None:
@@ -70,7 +73,7 @@ class Demo:
             for replica in loaded.settings.replicas
             for rank in range(replica.dp_ranks)
         ]
-        stack = self._stack = Stack(loaded, config, self._directory, self._supervisor, self._tell)
+        stack = self._stack = Stack(loaded, config, self._directory, self._supervisor, self._steps)
         stack.start_storage()
         stack.start_worker()
         self._client = connect(stack.settings.clickhouse)
@@ -147,7 +150,8 @@ class Demo:
         with store_unavailable(settings.clickhouse):
             pools = read_pools(client, settings.clickhouse.database, time.time())
         freshness = (self._meter.quantile(0.5), self._meter.quantile(0.99))
-        return Moment(screen(pools, freshness, self._urls(), self._notes), plain(pools, freshness))
+        size = shutil.get_terminal_size()
+        return Moment(screen(pools, freshness, self._urls(), self._notes, size), plain(pools, freshness))
 
     def _urls(self) -> dict[str, str]:
         assert self._stack is not None
@@ -163,7 +167,7 @@ class Demo:
         if line in self._notes[-1:]:
             return
         self._notes = [*self._notes, line][-_NOTES_SHOWN:]
-        self._tell(line)
+        self._steps.tell(line)
 
     def _ready(self) -> tuple[Client, Settings]:
         assert self._client is not None

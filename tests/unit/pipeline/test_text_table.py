@@ -16,3 +16,17 @@ def test_columns_are_aligned_left_or_right() -> None:
 
 def test_a_header_alone_is_a_table() -> None:
     assert list(text_table([("a", "b")])) == ["a  b"]
+
+
+def test_a_narrow_table_leaves_out_what_it_may_and_says_so() -> None:
+    rows = [("name", "a", "", "trust"), ("longer", "12345", "|||", "complete")]
+    assert list(text_table(rows, width=28, expendable=(2, 1))) == list(text_table(rows))
+    assert list(text_table(rows, right={1}, width=23, expendable=(2, 1))) == [
+        "name        a  trust",
+        "longer  12345  complete",
+    ]
+    assert list(text_table(rows, width=20, expendable=(2, 1))) == [
+        "name    trust",
+        "longer  complete",
+        "(a wider terminal also shows: a)",
+    ]

@@ -135,7 +135,7 @@ async def test_replicas_of_the_file_come_and_go(running: Running, context: Conte
         )
         await running.until(lambda: len(running.notices("going")) == 2)
         assert await running.metric("kvlens_connector_sources{") == 2
-        with pytest.raises(SettingsUnreadable, match="Object contains unknown field"):
+        with pytest.raises(SettingsUnreadable, match="has no key `colour`"):
             running.write(_block("staying", staying) + "colour = 1\n")
         await asyncio.sleep(1.0)
         staying.publish(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -37,6 +38,28 @@ ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:5557"}]'
     ("arguments", "code", "line"),
     [
         (["frobnicate"], 2, "kvlens: No such command 'frobnicate'. (see `kvlens --help`)"),
+        (
+            ["doctr"],
+            2,
+            "kvlens: No such command 'doctr'. Did you mean `kvlens doctor`? (see `kvlens --help`)",
+        ),
+        (
+            ["topics", "aply"],
+            2,
+            "kvlens: No such command 'aply'. Did you mean `kvlens topics apply`? "
+            "(see `kvlens topics --help`)",
+        ),
+        (
+            ["work", "--confg", "a"],
+            2,
+            "kvlens: No such option: --confg Did you mean --config? (see `kvlens work --help`)",
+        ),
+        (
+            ["connect", "--log-level", "loud"],
+            2,
+            "kvlens: Invalid value for '--log-level' (env var: 'KVLENS_LOG_LEVEL'): 'loud' is not one of "
+            "'debug', 'info', 'warning', 'error'. (see `kvlens connect --help`)",
+        ),
         (["connect", "--frob"], 2, "kvlens: No such option: --frob (see `kvlens connect --help`)"),
         (
             ["config", "show", "--config", "gone.toml"],
@@ -70,6 +93,39 @@ ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:5557"}]'
 def test_mistakes_cost_one_line(tmp_path: Path, arguments: list[str], code: int, line: str):
     (tmp_path / "text").write_text("hello")
     assert kvlens(*arguments, cwd=tmp_path) == (code, "", line + "\n")
+
+
+@pytest.mark.parametrize("words", [(), ("topics",), ("config",)])
+def test_a_command_without_its_subcommand_prints_the_help(tmp_path: Path, words: tuple[str, ...]):
+    bare = kvlens(*words, cwd=tmp_path)
+    assert bare == kvlens(*words, "--help", cwd=tmp_path)
+    assert bare[0] == 0
+    assert bare[1].startswith(f"Usage: {' '.join(('kvlens', *words))} [OPTIONS] COMMAND")
+
+
+def test_the_version_has_two_ways_to_be_asked_for(tmp_path: Path):
+    code, version, _ = kvlens("version", cwd=tmp_path)
+    assert (code, kvlens("--version", cwd=tmp_path)) == (0, (0, f"kvlens {version}", ""))
+
+
+def test_settings_and_their_origins_come_as_json_without_secrets(tmp_path: Path):
+    (tmp_path / "kvlens.toml").write_text('[kafka]\ngroup = "here"\nsasl_password = "hidden-word"\n')
+    code, output, _ = kvlens("config", "show", "--json", cwd=tmp_path, KVLENS_LOG_LEVEL="debug")
+    assert code == 0
+    shown = json.loads(output)
+    assert shown["settings"]["kafka"]["group"] == "here"
+    assert shown["settings"]["kafka"]["sasl_password"] == "********"
+    assert shown["origins"] == {"kafka.group": "kvlens.toml", "kafka.sasl_password": "kvlens.toml"}
+
+
+def test_a_data_directory_that_holds_those_of_several_commands_names_them(tmp_path: Path):
+    (tmp_path / ".kvlens" / "up").mkdir(parents=True)
+    (tmp_path / ".kvlens" / "up" / "running.json").write_text("{}")
+    assert kvlens("doctor", "--data-dir", ".kvlens", cwd=tmp_path) == (
+        1,
+        "",
+        "kvlens: .kvlens holds no running.json; did you mean --data-dir .kvlens/up?\n",
+    )
 
 
 def test_the_file_of_the_working_directory_is_read_and_one_named_by_the_environment(tmp_path: Path):
@@ -130,8 +186,10 @@ def test_a_directory_in_use_is_named_with_its_owner(tmp_path: Path):
             )
 
 
-@pytest.mark.parametrize(("signal_number", "code"), [(2, 130), (15, 143)])
-def test_signals_end_a_command_without_a_traceback(tmp_path: Path, signal_number: int, code: int):
+@pytest.mark.parametrize(
+    ("signal_number", "code", "line"), [(2, 130, "kvlens: interrupted"), (15, 143, "kvlens: terminated")]
+)
+def test_signals_end_a_command_with_one_line(tmp_path: Path, signal_number: int, code: int, line: str):
     with subprocess.Popen(
         # Reads a pipe that nobody writes.
         [sys.executable, "-m", "pipeline.cli.main", "analyze", "/dev/stdin"],
@@ -146,7 +204,8 @@ def test_signals_end_a_command_without_a_traceback(tmp_path: Path, signal_number
         process.send_signal(signal_number)
         assert process.wait(10) == code
         assert process.stderr is not None
-        assert process.stderr.read().strip() == b""
+        # An empty line ends that of the terminal's ^C.
+        assert process.stderr.read().decode().split("\n") in ([line, ""], ["", line, ""])
 
 
 @pytest.mark.parametrize(

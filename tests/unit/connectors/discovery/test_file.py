@@ -88,7 +88,7 @@ def test_the_same_content_again_is_no_change(watched: Watched) -> None:
     ("document", "words"),
     [
         ("[[replicas]", "kvlens.toml: not valid TOML"),
-        (_document("a") + "port = 1\n", "Object contains unknown field `port` - at `$.replicas[0]`"),
+        (_document("a") + "port = 1\n", "[[replicas]] number 1 has no key `port`"),
         (_document("a", "a"), "replica id 'a' is used twice"),
     ],
 )

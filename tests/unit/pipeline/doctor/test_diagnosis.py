@@ -275,8 +275,22 @@ def test_json_and_text_have_every_source_with_its_three_positions() -> None:
     assert (first["position_seq"], first["log_seq"], first["table_seq"]) == (45, 44, 41)
     assert (second["position_seq"], second["log_seq"], second["table_seq"]) == (None, 44, 41)
     lines = [line.split() for line in as_text(facts, [])]
-    assert [line[0] for line in lines if line][:3] == ["source", "a/0", "b/0"]
-    assert lines[-1] == ["verdict:", "healthy"]
+    assert lines[:2] == [["verdict:", "healthy"], []]
+    assert [line[0] for line in lines if line][1:4] == ["source", "a/0", "b/0"]
+
+
+def test_the_text_leads_with_the_verdict_and_fits_the_terminal() -> None:
+    facts = health(drift_blocks=1, gap_batches=1)
+    findings = diagnose(facts)
+    lines = list(as_text(facts, findings, 80))
+    assert lines[0] == "verdict: problems (1 problem, 1 note)"
+    assert max(map(len, lines)) <= 80
+    heads = [line.partition(":")[0] for line in lines if line.startswith(("PROBLEM", "NOTE"))]
+    assert heads == [f"{finding.severity.upper()} {finding.code}" for finding in findings]
+    (header,) = [line.split() for line in lines if line.startswith("source ")]
+    assert {"connected", "lost", "trust"} <= set(header)
+    whole = " ".join(" ".join(line.split()) for line in lines)
+    assert all(finding.remedy in whole for finding in findings if finding.remedy)
 
 
 def test_every_code_has_an_entry_in_the_runbook() -> None:

@@ -134,7 +134,7 @@ async def test_data_survive_a_kill_on_the_packaged_java(tmp_path: Path, free_por
     part = EmbeddedBroker(tmp_path, free_port(), progress=lines.append)
     try:
         part.start()
-        assert lines[-1:] == ["formatting the broker's storage"]
+        assert lines[-1:] == ["formatting Kafka's storage"]
         await _create(part.bootstrap_servers, "kept")
         await _produce(part.bootstrap_servers, "kept", [b"before kill"])
         part.kill()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 
 from pipeline.local.demo.figures import PoolFigures, mean_lifetime
@@ -41,11 +44,9 @@ def test_the_table_shows_bounds_and_what_is_not_known():
             "a/1",
             "gpu",
             "250",
-            "/",
             "500",
             "██████░░░░░░",
-            "+3",
-            "fine",
+            "3",
             "4,000",
             "12.5",
             "2.2",
@@ -54,13 +55,33 @@ def test_the_table_shows_bounds_and_what_is_not_known():
             "complete",
         ]
     )
-    assert lines[2].split() == ["a/1", "cpu", "<=7", "/", "?", "?", "1.0", "-", "-", "partial"]
+    assert lines[2].split() == ["a/1", "cpu", "<=7", "?", "?", "1.0", "-", "-", "partial"]
     assert "1 sources, 247 blocks resident, 13.5 stored/s, 2.2 evicted/s, " in plain([GPU, CPU], (None, None))
     assert freshness_line((None, None)) == "event to queryable row: not known yet"
     assert freshness_line((0.94, 1.86)) == "event to queryable row: 0.9 s (p50), 1.9 s (p99)"
 
 
 def test_the_screen_leads_to_the_page_and_says_what_happened():
-    shown = screen([GPU], (0.9, 1.9), {"page": "http://127.0.0.1:8080/"}, ["minute 2: a restarts"])
+    urls = {"page": "http://127.0.0.1:8080/"}
+    shown = screen([GPU], (0.9, 1.9), urls, ["minute 2: a restarts"], os.terminal_size((80, 24)))
     assert "http://127.0.0.1:8080/?range=900" in shown.splitlines()[1]
     assert "minute 2: a restarts" in shown.splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+@pytest.mark.parametrize("lines", [24, 50])
+def test_the_screen_fits_the_terminal(columns: int, lines: int):
+    pools = [replace(GPU, replica="vllm-0.24-small", dp_rank=rank) for rank in range(10)]
+    urls = {"page": "http://127.0.0.1:8080/", **dict.fromkeys("abcdef", "http://127.0.0.1:9999/metrics")}
+    notes = [
+        f"minute {minute}: vllm-0.24-small has too little cache: {'it evicts ' * 9}" for minute in range(7)
+    ]
+    shown = screen(pools, (0.9, 1.9), urls, notes, os.terminal_size((columns, lines))).splitlines()
+    assert len(shown) < lines
+    assert max(map(len, shown)) <= columns
+    assert shown[1].startswith("open the boards: http://127.0.0.1:8080/")
+    assert sum(line.startswith("vllm-0.24-small/") for line in shown) == 10
+    assert any("minute 6" in line for line in shown)
+    assert any("█" in line for line in shown) == (columns >= 100)
+    assert any(line.startswith("a: ") for line in shown) == (lines == 50)
+    assert shown[-1] == "Ctrl-C stops it; the data stay"

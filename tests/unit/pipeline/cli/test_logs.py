@@ -1,0 +1,61 @@
+"""What the processes log: which lines, and without colour where it is not wanted."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.cli.logs import LIBRARIES, configure_logs
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    for library in LIBRARIES:
+        logging.getLogger(library).setLevel(logging.NOTSET)
+
+
+def logged(monkeypatch: pytest.MonkeyPatch, level: str, no_color: str = "") -> str:
+    out = Terminal()
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    configure_logs(level)
+    for name in ("faust.app", "kvlens.here"):
+        for step in ("debug", "info", "warning", "error"):
+            getattr(logging.getLogger(name), step)(f"{name.partition('.')[0]}-{step}")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("level", "ours", "theirs"),
+    [
+        ("debug", ["debug", "info", "warning", "error"], ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"], ["warning", "error"]),
+        ("warning", ["warning", "error"], ["warning", "error"]),
+        ("error", ["error"], ["error"]),
+    ],
+)
+def test_the_level_counts_and_libraries_log_only_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, level: str, ours: list[str], theirs: list[str]
+) -> None:
+    text = logged(monkeypatch, level)
+    steps = ("debug", "info", "warning", "error")
+    assert [step for step in steps if f"kvlens-{step}" in text] == ours
+    assert [step for step in steps if f"faust-{step}" in text] == theirs
+
+
+def test_a_terminal_gets_colours_unless_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b[" in logged(monkeypatch, "info")
+    assert "\x1b[" not in logged(monkeypatch, "info", no_color="1")

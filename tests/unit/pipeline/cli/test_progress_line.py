@@ -1,0 +1,67 @@
+"""The line that says what a command does: it moves on a terminal, and is not there where nobody watches."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+from pipeline.cli.progress_line import ProgressLine
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(out: io.StringIO) -> list[str]:
+    """What the terminal showed, one after the other, and the lines that stayed."""
+    return [text for text in re.split(r"\r\x1b\[K|\n", out.getvalue()) if text]
+
+
+def test_it_moves_although_the_command_says_nothing() -> None:
+    out = Terminal()
+    with ProgressLine(out) as progress:
+        progress.step("starting Kafka")
+        deadline = time.monotonic() + 10
+        while out.getvalue().count("starting Kafka") < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert out.getvalue().count("starting Kafka (") >= 2
+    assert out.getvalue().endswith("\r\x1b[K")
+
+
+def test_seconds_count_from_the_beginning_of_a_step() -> None:
+    out, at = Terminal(), [100.0]
+    progress = ProgressLine(out, clock=lambda: at[-1])
+    for seconds, step in ((110.0, "fetching: 1"), (115.0, "fetching: 2"), (120.0, "formatting")):
+        at.append(seconds)
+        progress.step(step)
+        progress.draw()
+    assert shown(out) == ["fetching: 1 (0 s)", "fetching: 2 (5 s)", "formatting (0 s)"]
+
+
+def test_what_was_told_stays_above_the_line() -> None:
+    out = Terminal()
+    progress = ProgressLine(out, clock=lambda: 0.0)
+    progress.step("starting Kafka")
+    progress.draw()
+    progress.tell("Kafka runs")
+    progress.draw()
+    assert out.getvalue() == "\r\x1b[Kstarting Kafka (0 s)\r\x1b[KKafka runs\n"
+
+
+def test_where_nobody_watches_there_are_only_the_lines_that_stay() -> None:
+    out = io.StringIO()
+    with ProgressLine(out) as progress:
+        progress.step("playing: 1")
+        progress.tell("done")
+    assert out.getvalue() == "done\n"
+
+
+def test_a_log_has_each_step_once() -> None:
+    out = io.StringIO()
+    with ProgressLine(out, logged=True) as progress:
+        progress.step("fetching: 1")
+        progress.step("fetching: 2")
+        progress.tell("done")
+    assert out.getvalue() == "fetching: 1\ndone\n"

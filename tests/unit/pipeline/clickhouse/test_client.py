@@ -1,0 +1,30 @@
+"""What is told of a ClickHouse that cannot be used."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.clickhouse.client import first_line
+
+POOL = "Error HTTPConnectionPool(host='a', port=1): Max retries exceeded with url: /?query_id=a (Caused by "
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            POOL + "NewConnectionError(\"HTTPConnection(host='127.0.0.1', port=1): Failed to establish a new "
+            'connection: [Errno 111] Connection refused")) executing HTTP request attempt 1 (http://127.0.0.1:1)',
+            "no connection (Connection refused)",
+        ),
+        (
+            POOL + "NameResolutionError(\"HTTPConnection(host='gone', port=1): Failed to resolve 'gone' "
+            '([Errno -2] Name or service not known)")) executing HTTP request attempt 1 (http://gone:1)',
+            "no connection (Name or service not known)",
+        ),
+        ("Code: 516. DB::Exception: wrong password\nand more", "Code: 516. DB::Exception: wrong password"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_reason_is_one_line_without_the_request(text: str, line: str) -> None:
+    assert first_line(RuntimeError(text)) == line
