@@ -191,8 +191,7 @@ class SourceRecount:
     # Batches
 
     def _batch(self, batch: Batch, seq: int) -> None:
-        numbers = range(self.last_seq + 1, seq)
-        missing = sum(number not in self.not_understood for number in numbers)
+        missing = seq - self.last_seq - 1 - sum(number < seq for number in self.not_understood)
         if missing and self.first_seq is not None:
             self._lost(missing)
             self.trust.degraded(self._known_until(batch))
@@ -220,7 +219,8 @@ class SourceRecount:
 
     def _advance(self, seq: int) -> None:
         self.last_seq = seq
-        self.not_understood = {number for number in self.not_understood if number > seq}
+        if self.not_understood:
+            self.not_understood = {number for number in self.not_understood if number > seq}
 
     def _lost(self, batches: int) -> None:
         self.health.gap_batches += batches
@@ -247,13 +247,15 @@ class SourceRecount:
             self.window = window
 
     def _event(self, event: Event, at: float) -> None:
-        if isinstance(event, Stored | Removed) and len(event.hashes) % HASH_BYTES:
+        if isinstance(event, (Stored, Removed)) and len(event.hashes) % HASH_BYTES:
             self._undecodable(1, at)
         elif isinstance(event, Stored):
             self._stored(event, at)
         elif isinstance(event, Removed):
-            pool = self.pools.setdefault((event.medium, event.group_idx), Copies(store_only=False))
-            pool.remove(unpack_hashes(event.hashes), at)
+            where = (event.medium, event.group_idx)
+            if where not in self.pools:
+                self.pools[where] = Copies(store_only=False)
+            self.pools[where].remove(unpack_hashes(event.hashes), at)
         elif isinstance(event, Cleared):
             everything = self.worker.clear_scope == "all"
             for (medium, _), pool in self.pools.items():
