@@ -48,7 +48,10 @@ async def check_log(
     comparison = _Comparison(settings, tables, now, until, progress)
     findings = comparison.findings
     try:
+        async with opened_topic(settings, "residency", agent="fleet", decode=decode_residency) as residency:
+            progress.expect("residency", await residency.length(until))
         async with opened_topic(settings, "events", agent="replica", decode=decode_events) as events:
+            progress.expect("events", await events.length(until))
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)
                 await comparison.partition(events, partition)
@@ -106,7 +109,7 @@ class _Comparison:
             return checks[source]
 
         async for offset, record in events.records(partition, extent.begin, end):
-            self._count(record)
+            self._count(record, events.record_bytes)
             if record is not None:
                 check_of((record.replica, record.dp_rank)).apply(offset, record)
         for source in list(found):
@@ -147,7 +150,7 @@ class _Comparison:
                 stood=committed == extent.committed,
             )
         async for offset, record in residency.records(shard, extent.begin, end):
-            self._count(record)
+            self._count(record, residency.record_bytes)
             if record is not None:
                 self.topic.apply(record)
                 if check is not None:
@@ -166,8 +169,8 @@ class _Comparison:
             return end, extent.committed
         return min(end, self.until), min(extent.committed, self.until)
 
-    def _count(self, record: EventsRecord | ResidencyRecord | None) -> None:
-        self.progress.record()
+    def _count(self, record: EventsRecord | ResidencyRecord | None, length: int) -> None:
+        self.progress.record(length)
         self.findings.records += 1
         self.findings.undecodable_records += record is None
 
