@@ -48,10 +48,10 @@ async def check_log(
     comparison = _Comparison(settings, tables, now, until, progress)
     findings = comparison.findings
     try:
-        async with opened_topic(settings, "residency", agent="fleet", decode=decode_residency) as residency:
-            progress.expect("residency", await residency.length(until))
         async with opened_topic(settings, "events", agent="replica", decode=decode_events) as events:
             progress.expect("events", await events.length(until))
+            async with opened_topic(settings, "residency", agent="fleet", decode=decode_residency) as later:
+                progress.expect("residency", await later.length(until))
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)
                 await comparison.partition(events, partition)

@@ -55,10 +55,9 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
             asyncio.run(produce(bootstrap, "bench-verify.events.v1", records, PARTITIONS))
         _work(bootstrap, environment)
         used, peak = _verify(environment)
-        figures.add(
-            f"verify: log of {operations / 1e6:.1f} million, {name}", operations / used, "block-ops/s/core"
-        )
-        figures.add(f"verify: most memory, {name} log", peak / 1e6, "MB")
+        log = f"{name} log of {operations / 1e6:.1f} million"
+        figures.add(f"verify: {log}", operations / used, "block-ops/s/core")
+        figures.add(f"verify: most memory, {log}", peak / 1e6, "MB")
 
 
 def _work(bootstrap: str, environment: Mapping[str, str]) -> None:
