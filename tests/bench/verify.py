@@ -43,7 +43,6 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
         "KVLENS_KAFKA__GROUP": settings.kafka.group,
         "KVLENS_CLICKHOUSE__URL": store_url,
         "KVLENS_CLICKHOUSE__DATABASE": settings.clickhouse.database,
-        "KVLENS_WORKER__MAX_CLOCK_AHEAD_SECONDS": "1e9",
     }
     warm_up()
     operations = 0
