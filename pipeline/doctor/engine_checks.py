@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pipeline.doctor.facts import EngineFacts, Facts, SourceId
 from pipeline.doctor.finding import Finding
 
-USAGE_MARGIN = 0.1
-"""Share of the capacity by which usage may exceed what is held: blocks that are not full yet are in use, but
-no event tells of them, and the page is read at another moment than the window's end."""
+USAGE_MARGIN = 0.25
+"""Share of the capacity by which usage may exceed what is held: the last block of each running request is in
+use before it is full, which no event tells, and the page is read at another moment than the window's end."""
 COMPUTED_TOKENS = 100_000
 """Fewer computed tokens say little: the last block of a prompt is never stored."""
 STORED_SHARE = 0.5

@@ -176,7 +176,12 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("two-connectors", "problem", health(duplicate_batches=500, batches=400), ("a/0",)),
     ("counters-fell", "problem", store(counters_fell={A: (NOW - 1000,)}), ("a/0",)),
     ("resident-above-capacity", "problem", store(engines={A: replace(ENGINE, entries=1001)}), ("a/0",)),
-    ("resident-below-usage", "problem", store(engines={A: replace(ENGINE, usage=0.91)}), ("a/0",)),
+    (
+        "resident-below-usage",
+        "problem",
+        store(engines={A: replace(ENGINE, usage=0.91, entries=659)}),
+        ("a/0",),
+    ),
     ("hits-above-queries", "problem", store(engines={A: replace(ENGINE, counters={"x": (9, 8)})}), ("a/0",)),
     ("stored-below-computed", "note", store(engines={A: replace(ENGINE, stored_tokens=90_000)}), ("a/0",)),
     ("hashes-differ", "problem", life(engine="sglang"), ("a/0", "b/0")),
@@ -224,7 +229,7 @@ HARMLESS: dict[str, Callable[[], Facts]] = {
         lives={A: replace(OPEN, openings=(NOW - 990,)), B: OPEN},
     ),
     "batches that a restarted connector repeated": lambda: health(duplicate_batches=90, batches=42),
-    "a page that agrees": lambda: store(engines={A: ENGINE, B: replace(ENGINE, usage=0.9, entries=1000)}),
+    "a page that agrees": lambda: store(engines={A: ENGINE, B: replace(ENGINE, usage=0.91, entries=660)}),
     "a page that says little": lambda: store(
         engines={A: EngineFacts(None, None, {}, None, None, 0, "complete")}
     ),
@@ -326,6 +331,6 @@ def test_what_the_worker_calls_drift_is_said_once() -> None:
 
 
 def test_what_an_engine_says_is_told_with_figures() -> None:
-    (finding,) = diagnose(store(engines={A: replace(ENGINE, usage=0.91)}))
-    assert finding.message.endswith(": a/0 910 in use, 800 held, of 1000")
+    (finding,) = diagnose(store(engines={A: replace(ENGINE, usage=0.91, entries=659)}))
+    assert finding.message.endswith(": a/0 910 in use, 659 held, of 1000")
     assert finding.remedy
