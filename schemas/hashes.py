@@ -1,5 +1,7 @@
 """Block hashes as they travel: packed big-endian unsigned 64-bit words."""
 
+import struct
+
 HASH_BYTES = 8
 """Bytes per packed hash. Every `hashes` field holds `HASH_BYTES * n` bytes, hash i at `HASH_BYTES * i`."""
 
@@ -11,6 +13,4 @@ def unpack_hashes(packed: bytes) -> tuple[int, ...]:
     """
     if len(packed) % HASH_BYTES:
         raise ValueError(f"packed hashes have {len(packed)} bytes, not a multiple of {HASH_BYTES}")
-    return tuple(
-        int.from_bytes(packed[at : at + HASH_BYTES], "big") for at in range(0, len(packed), HASH_BYTES)
-    )
+    return struct.unpack(f">{len(packed) // HASH_BYTES}Q", packed)

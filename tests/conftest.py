@@ -26,9 +26,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-durations", action="store_true", help="write how long each file took to tests/durations.json"
     )
+    parser.addoption("--seed", type=int, help="order of interleaved captures; a random one by default")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"captures interleave by --seed={config.getoption('seed')}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Before the workers of a parallel run begin, which get the options.
+    if config.getoption("seed") is None:
+        config.option.seed = secrets.randbelow(1 << 32)
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Order())
     elif config.getoption("--write-durations"):

@@ -12,6 +12,7 @@ from clickhouse_connect.driver.client import Client
 
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.migrations import migrations, unreleased
+from pipeline.doctor.ask_engines import ask_engines
 from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts
 from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse
@@ -62,13 +63,14 @@ SELECT replica, dp_rank, groupArray(at)
 FROM
 (
     SELECT
-        replica, dp_rank, toUnixTimestamp64Milli(time) AS at, prefix_cache_queries AS queries,
-        lagInFrame(prefix_cache_queries) OVER
+        replica, dp_rank, toUnixTimestamp64Milli(time) AS at,
+        [prefix_cache_queries, prefix_cache_hits, external_queries, external_hits] AS said,
+        lagInFrame(said) OVER
             (PARTITION BY replica, dp_rank ORDER BY time ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS before
     FROM {database}.engine_counters FINAL
     WHERE time >= now() - INTERVAL 1 HOUR AND toStartOfHour(time) >= toStartOfHour(now() - INTERVAL 1 HOUR)
 )
-WHERE queries < before
+WHERE notEmpty(before) AND arrayExists((now, then) -> ifNull(now < then, 0), said, before)
 GROUP BY replica, dp_rank
 """
 _HASHES = """
@@ -133,6 +135,7 @@ def _ask(store: ClickHouse) -> StoreFacts:
             lives=tried("sources", _lives, {}),
             hashes=tried("source_hashes", _hashes, {}),
             counters_fell=tried("engine_counters", _fallen, {}),
+            engines=tried("engine_counters", ask_engines, {}),
         )
     finally:
         client.close()

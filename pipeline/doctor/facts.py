@@ -147,6 +147,26 @@ class HashFacts:
 
 
 @dataclass(frozen=True)
+class EngineFacts:
+    """What an engine's metrics page said in the last hour, and what the tables say of the same engine."""
+
+    capacity_blocks: int | None
+    """GPU blocks that it has, as it said last; None where it does not export that."""
+    usage: float | None
+    """Share of them in use by running requests when the page was read last."""
+    counters: Mapping[str, tuple[int, int]]
+    """(hits, queries) in tokens when the page was read last, by cache."""
+    computed_tokens: int | None
+    """Prompt tokens looked up and not found, from the first to the last reading of the present life."""
+    entries: int | None
+    """GPU blocks that the tables hold at the end of the window of the last reading; None without a row, and
+    where several groups or sizes overlap."""
+    stored_tokens: int
+    """Stored on the GPU in the last hour, by the tables."""
+    trust: Trust
+
+
+@dataclass(frozen=True)
 class StoreFacts:
     """What the tables say."""
 
@@ -164,7 +184,9 @@ class StoreFacts:
     lives: Mapping[SourceId, LifeFacts] = field(default_factory=dict)
     hashes: Mapping[SourceId, HashFacts] = field(default_factory=dict)
     counters_fell: Mapping[SourceId, tuple[float, ...]] = field(default_factory=dict)
-    """When the engine's own counters were lower than before, within the last hour."""
+    """When one of the engine's own counters was lower than before, within the last hour."""
+    engines: Mapping[SourceId, EngineFacts] = field(default_factory=dict)
+    """Of sources with a metrics page."""
 
 
 @dataclass(frozen=True)

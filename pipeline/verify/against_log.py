@@ -56,6 +56,11 @@ async def check_log(
     findings = comparison.findings
     try:
         async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
+            progress.expect("events", await events.length(until))
+            async with opened_topic(
+                settings, "residency", agent="fleet", decode=accepted_residency
+            ) as later:
+                progress.expect("residency", await later.length(until))
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)
                 await comparison.partition(events, partition)
@@ -115,7 +120,7 @@ class _Comparison:
         async for offset, record in events.records(partition, extent.begin, end):
             if not isinstance(record, RecordRefused) and is_misplaced(record, partition, events.partitions):
                 record = RecordRefused("wrong_partition", NOT_APPLICABLE, events_source(record))
-            self._count(record)
+            self._count(record, events.record_bytes)
             if isinstance(record, RecordRefused):
                 for source, check in checks.items():
                     if record.names(*source):
@@ -160,7 +165,7 @@ class _Comparison:
                 stood=committed == extent.committed,
             )
         async for offset, record in residency.records(shard, extent.begin, end):
-            self._count(record)
+            self._count(record, residency.record_bytes)
             if isinstance(record, RecordRefused):
                 if check is not None:
                     check.set_aside(record)
@@ -182,8 +187,8 @@ class _Comparison:
             return end, extent.committed
         return min(end, self.until), min(extent.committed, self.until)
 
-    def _count(self, record: EventsRecord | ResidencyRecord | RecordRefused) -> None:
-        self.progress.record()
+    def _count(self, record: EventsRecord | ResidencyRecord | RecordRefused, length: int) -> None:
+        self.progress.record(length)
         self.findings.records += 1
         if isinstance(record, RecordRefused):
             self.findings.set_aside[record.reason] += 1

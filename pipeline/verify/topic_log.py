@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ class TopicLog(Generic[Record]):
     ) -> None:
         """`consumer` reads committed records, `uncommitted` is asked for what open transactions wrote."""
         self.partitions = partitions
+        self.record_bytes = 0
+        """Length of the newest record that `records` gave."""
         self._uncommitted = uncommitted
         self._kafka = kafka
         self._topic = topic
@@ -69,6 +72,14 @@ class TopicLog(Generic[Record]):
     async def end(self, partition: int) -> int:
         """Return the offset up to which committed records can be read."""
         return (await self._ends(self._consumer, [partition]))[partition]
+
+    async def length(self, until: int | None) -> int:
+        """Return about how many records there are before an offset of each partition; markers count too."""
+        every = range(self.partitions)
+        begins = await self._consumer.beginning_offsets([TopicPartition(self._topic, one) for one in every])
+        ends = await self._ends(self._consumer, every)
+        bound = math.inf if until is None else until
+        return sum(max(int(min(ends[one.partition], bound)) - begin, 0) for one, begin in begins.items())
 
     async def held_back(self, patience: float) -> list[int]:
         """Return the partitions in which an open transaction hides records, after so many seconds at most."""
@@ -106,6 +117,7 @@ class TopicLog(Generic[Record]):
             for message in fetched.get(topic_partition, ()):
                 if message.offset >= end:
                     return
+                self.record_bytes = len(message.value or b"")
                 try:
                     yield message.offset, self._decode(message.value, message.headers, message.key)
                 except RecordRefused as refused:

@@ -38,12 +38,16 @@ def records_of(replica: str, payloads: Sequence[bytes], settings: Connector) -> 
     return records + stream.flush()
 
 
-def played_on(records: Sequence[EventsRecord], rounds: int) -> list[EventsRecord]:
-    """Return a stream that goes on: the records again and again, with other hashes and sequence numbers."""
+def played_on(records: Sequence[EventsRecord], rounds: range, seconds: float = 0.0) -> list[EventsRecord]:
+    """Return a stream that goes on: the records again and again, with other hashes and sequence numbers.
+
+    Each round is so many seconds after the one before.
+    """
     length = max(record.last_seq or 0 for record in records) + 1
     result = []
-    now = time.time()
-    for number in range(rounds):
+    began = time.time()
+    for number in rounds:
+        now = began + (number - rounds.start) * seconds
         salt = np.uint64(number * 0x9E3779B97F4A7C15 % 2**64)
         for record in records:
             batches = [
@@ -90,7 +94,7 @@ def block_operations(records: Sequence[EventsRecord]) -> int:
     )
 
 
-async def _produce(bootstrap: str, topic: str, records: Sequence[EventsRecord], partitions: int) -> None:
+async def produce(bootstrap: str, topic: str, records: Sequence[EventsRecord], partitions: int) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="zstd", linger_ms=5)
     await producer.start()
     try:
@@ -109,7 +113,7 @@ async def _produce(bootstrap: str, topic: str, records: Sequence[EventsRecord], 
         await producer.stop()
 
 
-async def _committed(bootstrap: str, topic: str, group: str, partitions: int) -> tuple[int, int]:
+async def committed(bootstrap: str, topic: str, group: str, partitions: int) -> tuple[int, int]:
     """Return (offsets committed by the group, offsets in the topic), summed."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
     await consumer.start()
@@ -168,7 +172,7 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
     migrations.apply(settings)
     records: list[EventsRecord] = []
     for name, payloads in captures().items():
-        records += played_on(records_of(name, payloads, settings.connector), ROUNDS)
+        records += played_on(records_of(name, payloads, settings.connector), range(ROUNDS))
     operations = block_operations(records)
     topic = "bench-agent.events.v1"
     partitions = 8
@@ -188,11 +192,11 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
         time.sleep(8)
         start_up, memory = cpu_seconds(worker.pid), resident_bytes(worker.pid)
     # Produced before, not beside: the cores' speed would be shared.
-    asyncio.run(_produce(bootstrap, topic, records, partitions))
+    asyncio.run(produce(bootstrap, topic, records, partitions))
     with launched(["work"], environment) as worker:
         began = time.monotonic()
         while True:
-            done, end = asyncio.run(_committed(bootstrap, topic, "bench-agent.replica", partitions))
+            done, end = asyncio.run(committed(bootstrap, topic, "bench-agent.replica", partitions))
             if done >= end > 0:
                 break
             if worker.poll() is not None or time.monotonic() - began > 300:

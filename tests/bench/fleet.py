@@ -8,7 +8,7 @@ import time
 
 import msgspec
 import numpy as np
-from agent import _committed
+from agent import committed
 from aiokafka import AIOKafkaProducer
 from figures import Figures
 from processes import cpu_seconds, launched
@@ -149,7 +149,7 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
     with launched(["work"], environment) as worker:
         began = time.monotonic()
         while True:
-            done, end = asyncio.run(_committed(bootstrap, topic, "bench-fleet.fleet", SHARDS))
+            done, end = asyncio.run(committed(bootstrap, topic, "bench-fleet.fleet", SHARDS))
             if done >= end > 0:
                 break
             if worker.poll() is not None or time.monotonic() - began > 300:

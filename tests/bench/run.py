@@ -15,13 +15,14 @@ import idle
 import memory
 import panels
 import speed
+import verify
 from figures import Figures, machine
 
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import free_port
 
-PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "panels", "freshness")
+PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "verify", "panels", "freshness")
 
 
 def main() -> None:
@@ -49,6 +50,8 @@ def main() -> None:
                 fleet.run(figures, broker.bootstrap_servers, store.url)
             if "memory" in parts:
                 memory.run(figures)
+            if "verify" in parts:
+                verify.run(figures, broker.bootstrap_servers, store.url)
             if "panels" in parts:
                 panels.run(figures, store.url)
             speed.run(figures)

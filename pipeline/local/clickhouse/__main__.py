@@ -7,14 +7,17 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from aiohttp import web
 
 from pipeline.local.clickhouse.accounts import Account
-from pipeline.local.clickhouse.engine import Engine
-from pipeline.local.clickhouse.front import Front
-from pipeline.local.clickhouse.sandbox import LOOPBACK
+from pipeline.local.clickhouse.confinement import confine
+from pipeline.local.clickhouse.foreign_pages import LOOPBACK
+
+if TYPE_CHECKING:
+    from pipeline.local.clickhouse.engine import Engine
 
 _LONGEST_LINE = 1 << 20  # statements in the URL
 _SHUTDOWN_SECONDS = 5.0
@@ -40,6 +43,8 @@ def accounts_from(environment: os._Environ[str]) -> list[Account]:
 
 async def serve(engine: Engine, host: str, port: int) -> None:
     """Answer until SIGTERM or SIGINT; requests under way get a few seconds to end."""
+    from pipeline.local.clickhouse.front import Front
+
     front = Front(engine, accounts_from(os.environ), loopback=host in LOOPBACK)
     runner = web.AppRunner(
         front.application(),
@@ -66,6 +71,16 @@ async def serve(engine: Engine, host: str, port: int) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True)
 def main(path: Path, port: int, host: str) -> None:
     """Serve ClickHouse's HTTP interface over a local directory."""
+    path = path.resolve()
+    temporary = path / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    # The engine makes a store of its own for a moment when it is imported.
+    os.environ["TMPDIR"] = str(temporary)
+    if reason := confine(path, port):
+        click.echo(f"the store is confined by its engine's rights only: {reason}", err=True)
+    # Threads that the engine starts when it is imported are confined only if it comes after.
+    from pipeline.local.clickhouse.engine import Engine
+
     try:
         engine = Engine(path)
     except Exception as error:  # the engine raises its own and plain ones; the reason is in their text

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,12 @@ from pipeline.local.clickhouse.errors import (
     StoreError,
     from_engine,
 )
-from pipeline.local.clickhouse.sandbox import forbidden_name
+from pipeline.local.clickhouse.outside import outside_part
+
+_RIGHTS = Path(__file__).with_name("rights.xml")
+_DEFAULT, _HOME = "default", "scratch"
+"""Where a statement looks that names no database. The engine's own `default` looks for files as well, and
+refuses every name that it does not know for lack of rights to them."""
 
 
 class Answer(NamedTuple):
@@ -43,7 +49,7 @@ class EngineConnection:
 
     def prepare(self, database: str, settings: Mapping[str, str], readonly: bool) -> None:
         """Apply what came with a request: database, settings and `param_x` values, then read-only mode."""
-        if database:
+        if database and database != _DEFAULT:
             self.query(f"USE {quoted_name(database)}")
         if settings:
             self.query(
@@ -63,18 +69,19 @@ class EngineConnection:
 
         Return True for a statement that only reads, and so has a result, even if it is empty.
         """
-        forbidden = forbidden_name(statement.encode())
-        if forbidden is not None:
-            raise StoreError(
-                ACCESS_DENIED,
-                f"{forbidden} reaches outside the embedded store and is refused. (ACCESS_DENIED)",
-            )
         verdict = self._connection._conn.classify_query(statement)
         if verdict["statement_count"] > 1:
             raise StoreError(SYNTAX_ERROR, "Syntax error (Multi-statements are not allowed). (SYNTAX_ERROR)")
         reads = bool(verdict["query_class"].name == "READ_ONLY")
         if only_reading and not reads:
             raise StoreError(READONLY, "Cannot execute query in readonly mode. (READONLY)")
+        # The engine's own spelling of what it understood: no comments, one form of quotes.
+        spelled = self.query(f"SELECT formatQuerySingleLine({quoted(statement)})", "TabSeparatedRaw").data
+        if outside := outside_part(spelled):
+            raise StoreError(
+                ACCESS_DENIED,
+                f"{outside} reaches outside the embedded store and is refused. (ACCESS_DENIED)",
+            )
         return reads
 
     def query(self, statement: str, output_format: str = "TabSeparated") -> Answer:
@@ -89,7 +96,7 @@ class EngineConnection:
             int(result.rows_read() or 0),
         )
 
-    def stream(self, statement: str, output_format: str) -> Iterator[bytes]:
+    def stream(self, statement: str, output_format: str) -> Generator[bytes, None, None]:
         """Result blocks one by one; closing the iterator cancels the query."""
         try:
             with self._connection.send_query(statement, output_format) as blocks:
@@ -143,13 +150,19 @@ class _Session:
 
 
 class Engine:
-    """The open store. A path has one engine in one process: a second is refused when it opens the path."""
+    """The open store. A path has one engine in one process: a second is refused when it opens the path.
+
+    SQL has the rights of `rights.xml`: no grant reaches beyond the store's own tables.
+    """
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        self._path = str(path)
+        """`path` must be absolute: the engine looks for its rights in the process's working directory."""
+        os.chdir(_RIGHTS.parent)
+        opened = f"{path}?config-file={_RIGHTS}"
         # The engine stops with its last connection: this one keeps it up.
-        self._keeper = Connection(self._path)
+        self._keeper = Connection(opened)
+        self._keeper.query(f"CREATE DATABASE IF NOT EXISTS {_HOME}")
+        self._path = f"{opened}&database={_HOME}"
         self.version = (
             bytes(self._keeper.query("SELECT version()", "TabSeparatedRaw").bytes()).decode().strip()
         )

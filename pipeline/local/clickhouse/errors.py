@@ -7,6 +7,7 @@ import re
 _CODE = re.compile(r"Code: (\d+)\. ")
 _VERSION_SUFFIX = re.compile(r" \(version [^)]*\)\s*$")
 
+BAD_ARGUMENTS = 36
 ACCESS_DENIED = 497
 READONLY = 164
 AUTHENTICATION_FAILED = 516
@@ -58,6 +59,9 @@ _STATUS = {
     159: 408,
     NOT_IMPLEMENTED: 501,
 }
+# A server says 500 to these: a write in read-only mode, impersonation, a fixed setting, a path outside, no
+# such port.
+_REFUSED = frozenset((READONLY, 344, 452, 481, 701))
 
 
 class StoreError(Exception):
@@ -70,8 +74,8 @@ class StoreError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status a ClickHouse server gives this code."""
-        return _STATUS.get(self.code, 500)
+        """The HTTP status a ClickHouse server gives this code, but 400 wherever the client is to blame."""
+        return 400 if self.code in _REFUSED else _STATUS.get(self.code, 500)
 
     def __str__(self) -> str:
         return f"Code: {self.code}. DB::Exception: {self.message}"

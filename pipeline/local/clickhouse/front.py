@@ -12,10 +12,10 @@ from aiohttp import web
 from pipeline.local.clickhouse.accounts import Account, authenticate
 from pipeline.local.clickhouse.engine import Answer, Engine, EngineConnection, quoted_name
 from pipeline.local.clickhouse.errors import NOT_IMPLEMENTED, StoreError
+from pipeline.local.clickhouse.foreign_pages import refuse_foreign_pages
 from pipeline.local.clickhouse.hello import hello_block
 from pipeline.local.clickhouse.reply import Reply, failed
 from pipeline.local.clickhouse.request import Request, read_request, split_statement
-from pipeline.local.clickhouse.sandbox import refuse_foreign_pages
 from pipeline.local.clickhouse.statements import (
     DEFAULT_FORMAT,
     STREAMABLE,
@@ -131,12 +131,21 @@ class Front:
             return reply.whole(Answer(hello, 0, 0, 1), "Native")
         wait = request.query.get("wait_end_of_query", "0") == "1"
         if is_select(text) and chosen.lower() in STREAMABLE and not wait:
-            blocks = connection.stream(statement, chosen)
+            return await self._stream(connection, statement, reply, chosen)
+        answer = await self._run(connection.query, statement, chosen)
+        return reply.whole(answer, chosen if reads else None)
+
+    async def _stream(
+        self, connection: EngineConnection, statement: str, reply: Reply, chosen: str
+    ) -> web.StreamResponse:
+        blocks = connection.stream(statement, chosen)
+        try:
             # Until the first block is there nothing has been sent, and an error has its own status.
             first = await self._run(next, blocks, None)
             return await reply.streamed(self._blocks(first, blocks), chosen)
-        answer = await self._run(connection.query, statement, chosen)
-        return reply.whole(answer, chosen if reads else None)
+        finally:
+            # A client that goes away leaves the query at work, and a query at work keeps the store busy.
+            await self._run(blocks.close)
 
     async def _insert(
         self, connection: EngineConnection, head: Head, first: bytes, rest: AsyncIterator[bytes]

@@ -8,6 +8,7 @@ import string
 import time
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -67,16 +68,18 @@ class Reply:
         if self._coding is not None:
             response.headers["Content-Encoding"] = self._coding
         coder = encoder(self._coding)
-        await response.prepare(self._http)
-        try:
-            async for block in blocks:
-                if piece := coder.feed(block):
-                    await response.write(piece)
-        except StoreError as error:
-            await response.write(coder.feed(_exception_frame(error, tag)))
-        if rest := coder.finish():
-            await response.write(rest)
-        await response.write_eof()
+        # A client that goes away has its reasons, and needs no answer.
+        with suppress(ConnectionResetError):
+            await response.prepare(self._http)
+            try:
+                async for block in blocks:
+                    if piece := coder.feed(block):
+                        await response.write(piece)
+            except StoreError as error:
+                await response.write(coder.feed(_exception_frame(error, tag)))
+            if rest := coder.finish():
+                await response.write(rest)
+            await response.write_eof()
         return response
 
     def _summary(self, answer: Answer, written: tuple[int, int]) -> str:

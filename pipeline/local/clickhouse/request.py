@@ -8,7 +8,13 @@ from typing import NamedTuple
 from aiohttp import BodyPartReader, ClientPayloadError, web
 
 from pipeline.local.clickhouse.compression import Decoder
-from pipeline.local.clickhouse.errors import CANNOT_READ_ALL_DATA, NOT_IMPLEMENTED, SYNTAX_ERROR, StoreError
+from pipeline.local.clickhouse.errors import (
+    BAD_ARGUMENTS,
+    CANNOT_READ_ALL_DATA,
+    NOT_IMPLEMENTED,
+    SYNTAX_ERROR,
+    StoreError,
+)
 from pipeline.local.clickhouse.statements import Head, Verdict, read_head
 
 # Parameters for the HTTP interface, not for the engine. Those of the last two lines are settings of the
@@ -32,6 +38,8 @@ _NOT_SETTINGS = frozenset(
         *("http_headers_progress_interval_ms", "cancel_http_readonly_queries_on_client_close"),
     )
 )
+# Parameters that come back as headers of the answer.
+_ECHOED = ("query_id", "default_format")
 _EXTERNAL_SUFFIXES = ("_format", "_structure", "_types")
 _READ_BYTES = 1 << 18
 _LONGEST_STATEMENT = 4 << 20  # without the data of an INSERT
@@ -97,6 +105,9 @@ async def read_request(http: web.Request) -> Request:
                     files[part.name] = content
         external = [_external(name, data, query) for name, data in files.items()]
         body = _nothing()
+    for name in _ECHOED:
+        if not query.get(name, "").isprintable():
+            raise StoreError(BAD_ARGUMENTS, f"{name} has characters that a header cannot hold")
     # Asked for, or implied by the method, as on a server; a client cannot ask for less than its account has.
     readonly = http.method in ("GET", "HEAD") or query.get("readonly", "0") != "0"
     return Request(query, http.headers, body, external, readonly)

@@ -118,11 +118,6 @@ def calls(statement: bytes) -> set[str]:
     return names
 
 
-def bare_words(statement: bytes) -> list[str]:
-    """Upper-case words outside of brackets, quotes and comments, in order."""
-    return [word.text.decode() for word in _words(statement)]
-
-
 def _words(data: bytes) -> Iterator[_Word]:
     """Bare words outside of brackets, quotes and comments."""
     depth = 0

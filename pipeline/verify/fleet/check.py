@@ -50,11 +50,18 @@ class ShardCheck:
         self._findings = findings
         self._committed = committed
         self._oldest = oldest
-        self._found = {key_of(row): row for row in found}
+        self._version_found: dict[RowKey, int] = {}
         self._of_version: dict[int, list[FleetRow]] = {}
-        for row in self._found.values():
+        """Rows that are found, until the recount has passed their version."""
+        self._hash_groups: dict[RowKey, HashGroupRow] = {}
+        """Those that are found, one of a source."""
+        for row in found:
+            self._version_found[key_of(row)] = row.version
             self._of_version.setdefault(row.version, []).append(row)
+            if isinstance(row, HashGroupRow):
+                self._hash_groups[key_of(row)] = row
         self._required: dict[RowKey, FleetRow] = {}
+        """Rows that have to be there and were not found, or only an older one."""
         self._stood_at_commit = False
         self._stood = stood
         self._listed = settings.hot_prefixes
@@ -70,7 +77,8 @@ class ShardCheck:
         self.recount.apply(offset, record)
         fresh = {key_of(row): row for row in self._fills()}
         if not self._stood_at_commit:
-            self._required |= fresh
+            for row in fresh.values():
+                self._require(row)
         for found in self._of_version.pop(offset, ()):
             if isinstance(found, HotPrefixRow):
                 self._compare(self._hot.pop(key_of(found), None), found)
@@ -95,9 +103,12 @@ class ShardCheck:
                 else:
                     self._compare(None, found)
         for key, row in self._required.items():
-            other = self._found.get(key)
-            if other is None or other.version < row.version:
-                self._absent(row, other)
+            self._absent(row, self._version_found.get(key))
+
+    def _require(self, row: FleetRow) -> None:
+        """Note a row that has to be there, unless it was found, or a newer one."""
+        if self._version_found.get(key_of(row), -1) < row.version:
+            self._required[key_of(row)] = row
 
     def _fills(self) -> Iterator[FleetRow]:
         """Rows that the last record changed."""
@@ -143,7 +154,7 @@ class ShardCheck:
     def _hash_groups_stand(self) -> None:
         """The last row of a source must be as things stand, whenever it was written."""
         for row in self.recount.hash_groups.rows(self._shard, self.recount.offset):
-            found = self._found.get(key_of(row))
+            found = self._hash_groups.get(key_of(row))
             if found is None:
                 self._findings.compared[row.TABLE] += 1
                 self._differ("missing", row, msgspec.structs.asdict(row), {})
@@ -154,7 +165,8 @@ class ShardCheck:
         self._prefixes_of(window)
         if not self._stood_at_commit:
             for number in range(max(window, next_window - CARRIED_AT_ONCE), next_window):
-                self._required.update((key_of(row), row) for row in self._redundancy(number))
+                for row in self._redundancy(number):
+                    self._require(row)
 
     def _prefixes_of(self, window: int) -> None:
         """Note what prefixes show at the end of a window; few enough are listed without loss."""
@@ -165,7 +177,8 @@ class ShardCheck:
         ]
         self._hot |= {key_of(row): row for row in rows}
         if not self._stood_at_commit and len(rows) < PREFIXES_EXACT:
-            self._required |= {key_of(row): row for row in expected.listed(rows, self._listed)}
+            for row in expected.listed(rows, self._listed):
+                self._require(row)
 
     def _stand_at_commit(self) -> None:
         """What stands when the fleet agent committed was written, and older rows of later windows anew."""
@@ -176,13 +189,15 @@ class ShardCheck:
             return
         self._hash_groups_stand()
         later = {
-            times.number_of(row.window) for row in self._found.values() if isinstance(row, RedundancyRow)
+            times.number_of(window)
+            for table, window, *_ in self._version_found
+            if table == RedundancyRow.TABLE
         }
         for window in {self.recount.window, *later}:
             if window >= self.recount.window:
                 for row in self._redundancy(window):
-                    if window == self.recount.window or key_of(row) in self._found:
-                        self._required[key_of(row)] = row
+                    if window == self.recount.window or key_of(row) in self._version_found:
+                        self._require(row)
 
     def _compare(self, row: FleetRow | None, found: FleetRow) -> None:
         self._findings.compared[found.TABLE] += 1
@@ -198,14 +213,14 @@ class ShardCheck:
             wanted, has = msgspec.structs.asdict(row), msgspec.structs.asdict(found)
             self._differ("differs", row, {c: wanted[c] for c in columns}, {c: has[c] for c in columns})
 
-    def _absent(self, row: FleetRow, found: FleetRow | None) -> None:
+    def _absent(self, row: FleetRow, version_found: int | None) -> None:
         if not isinstance(row, HashGroupRow) and row.window < self._oldest:
             self._findings.left_out[EXPIRED] += 1
-        elif found is None:
+        elif version_found is None:
             self._findings.compared[row.TABLE] += 1
             self._differ("missing", row, msgspec.structs.asdict(row), {})
         else:
-            self._differ("older", row, {"version": row.version}, {"version": found.version})
+            self._differ("older", row, {"version": row.version}, {"version": version_found})
 
     def _differ(self, kind: Kind, row: FleetRow, wanted: dict[str, object], has: dict[str, object]) -> None:
         self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))

@@ -53,7 +53,7 @@ class FleetRecount:
 
     def __init__(self, settings: Fleet) -> None:
         self.fills: dict[FillsOf, Fills] = {}
-        """Of all windows."""
+        """Of windows in which fills may still count, and of those that the last record changed."""
         self.touched: set[FillsOf] = set()
         """Those that the last record changed."""
         self.owners = Owners()
@@ -72,12 +72,17 @@ class FleetRecount:
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._losses = Losses(settings.horizon_seconds, settings.max_ghosts)
         self.prefixes = Prefixes(self.owners, lambda block: bool(self._losses.of(block)))
-        self._open: dict[tuple[SourceId, str, int], int] = {}
-        """Window of the latest fills of a source, by hash domain and group."""
+        self._open: dict[tuple[SourceId, str, int], FillsOf] = {}
+        """The latest fills of a source, by hash domain and group."""
+        self._over: list[FillsOf] = []
+        """Fills of windows in which nothing counts any more."""
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply a record."""
         self.touched, self.steps, self.offset = set(), {}, offset
+        for of in self._over:
+            self.fills.pop(of, None)
+        self._over.clear()
         for said in record.sources:
             self.hash_groups.says(said)
         for change in self._order.of(record):
@@ -120,9 +125,12 @@ class FleetRecount:
 
     def _filled(self, offset: int, change: Change) -> None:
         where = (change.source, change.block.hash_domain, change.block.group_idx)
-        window = max(times.window_of(change.at), self._open.get(where, 0))
-        self._open[where] = window
+        before = self._open.get(where)
+        window = max(times.window_of(change.at), before.window if before else 0)
         key = FillsOf(window, change.block.hash_domain, change.model, *change.source, change.block.group_idx)
+        if before is not None and window > before.window:
+            self._over.append(before)
+        self._open[where] = key
         fills = self.fills.setdefault(key, Fills(offset))
         fills.version = offset
         cause = self._cause(change, fills)

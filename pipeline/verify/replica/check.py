@@ -60,13 +60,16 @@ class SourceCheck:
         self._whole = whole
         self._begun: set[int] = set()
         """Incarnations whose beginning the log has."""
-        self._found = {key_of(row): row for row in found}
-        self._of_version: dict[int, list[RowKey]] = {}
-        for key, row in self._found.items():
-            self._of_version.setdefault(row.version, []).append(key)
+        self._version_found: dict[RowKey, int] = {}
+        self._of_version: dict[int, list[ReplicaRow]] = {}
+        """Rows that are found, until the recount has passed their version."""
+        for row in found:
+            self._version_found[key_of(row)] = row.version
+            self._of_version.setdefault(row.version, []).append(row)
         self._fresh: dict[RowKey, ReplicaRow] = {}
         """Final rows that the records of the present version gave."""
         self._required: dict[RowKey, ReplicaRow] = {}
+        """Rows that have to be there and were not found, or only an older one."""
         self._stood_at_commit = False
         self.residency_sums: dict[PoolOfLife, ResidencySums] = {}
         """What the residency topic has to say by then."""
@@ -99,18 +102,16 @@ class SourceCheck:
         """Compare what is left, after the records from `begin` to before `end`."""
         self._stand_at_commit()
         self._version_over()
-        for version, keys in self._of_version.items():
-            for key in keys:
+        for version, rows in self._of_version.items():
+            for found in rows:
                 if version >= end:
                     self._findings.left_out[TOO_NEW] += 1
                 elif version < begin or not self._whole:
                     self._findings.left_out[BEFORE_THE_BEGINNING] += 1
                 else:
-                    self._compare(None, self._found[key])
+                    self._compare(None, found)
         for key, row in self._required.items():
-            found = self._found.get(key)
-            if found is None or found.version < row.version:
-                self._absent(row, found)
+            self._absent(row, self._version_found.get(key))
 
     # Callbacks of the recount
 
@@ -138,8 +139,8 @@ class SourceCheck:
         for row in rows:
             self._fresh[key_of(row)] = row
             # Not by its version: counters, for one, leave that as it is.
-            if not self._stood_at_commit and self._known(row):
-                self._required[key_of(row)] = row
+            if not self._stood_at_commit:
+                self._require(row)
 
     def _stand_at_commit(self) -> None:
         """Require the rows as they stand when the worker committed: it has written them, too."""
@@ -147,8 +148,12 @@ class SourceCheck:
             self._stood_at_commit = True
             self.residency_sums = self.recount.residency_sums()
             for row in self._standing():
-                if self._known(row):
-                    self._required[key_of(row)] = row
+                self._require(row)
+
+    def _require(self, row: ReplicaRow) -> None:
+        """Note a row that has to be there, unless it was found, or a newer one."""
+        if self._known(row) and self._version_found.get(key_of(row), -1) < row.version:
+            self._required[key_of(row)] = row
 
     def _standing(self) -> Iterator[ReplicaRow]:
         yield from expected.open_window(self.recount)
@@ -158,16 +163,16 @@ class SourceCheck:
 
     def _version_over(self) -> None:
         """Look at every row of the version that ends: from now on the recount is ahead of it."""
-        keys = self._of_version.pop(self.recount.version, None) if self.recount.incarnation else None
+        rows = self._of_version.pop(self.recount.version, None) if self.recount.incarnation else None
         self._carried_to = max(
             self._carried_to,
             (self.recount.window or 0) + self._idle_windows,
             -1 if self.recount.reported_to is None else self.recount.reported_to,
         )
-        if keys:
+        if rows:
             standing = {key_of(row): row for row in self._standing()}
-            for key in keys:
-                found = self._found[key]
+            for found in rows:
+                key = key_of(found)
                 row = self._fresh.get(key) or standing.get(key) or self._carried(found)
                 self._compare(row, found)
         self._fresh.clear()
@@ -215,15 +220,15 @@ class SourceCheck:
                 "differs", row, {c: getattr(row, c) for c in columns}, {c: values[c] for c in columns}
             )
 
-    def _absent(self, row: ReplicaRow, found: ReplicaRow | None) -> None:
+    def _absent(self, row: ReplicaRow, version_found: int | None) -> None:
         moment = getattr(row, "window", None) or getattr(row, "time", None)
         if moment is not None and moment < self._oldest:
             self._findings.left_out[EXPIRED] += 1
-        elif found is None:
+        elif version_found is None:
             self._findings.compared[row.TABLE] += 1
             self._differ("missing", row, _figures(row), {})
         else:
-            self._differ("older", row, {"version": row.version}, {"version": found.version})
+            self._differ("older", row, {"version": row.version}, {"version": version_found})
 
     def _differ(self, kind: Kind, row: ReplicaRow, wanted: dict[str, object], has: dict[str, object]) -> None:
         self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 from pipeline.verify.replica.flow import Flow
@@ -30,11 +30,10 @@ class FirstStore(NamedTuple):
     hashes: tuple[int, ...]
 
 
-@dataclass
-class Block:
-    """A hash that is held."""
+class Block(NamedTuple):
+    """How a hash is held; blocks that came with one event share theirs, until one of them changes."""
 
-    sizes: list[int]
+    sizes: tuple[int, ...]
     """Block size of each copy, oldest first."""
     since: float
     """Event time of the first copy."""
@@ -95,40 +94,55 @@ class Copies:
         if may_repeat and all(one in self.blocks for one in hashes):
             self.flow.reannounced_blocks += len(hashes)
             return
-        for one in hashes:
-            if one not in self.blocks:
-                self.changes.count(FILLED, one, at, block_size, self.stored_tokens)
-            self.stored_tokens += block_size
-            self.flow.stored_blocks += 1
-            self.flow.stored_tokens += block_size
-            self.entries_of_size[block_size] += 1
-            if one in self.blocks:
-                self.blocks[one].sizes.append(block_size)
+        blocks, alone = self.blocks, Block((block_size,), at)
+        filled: list[int] = []
+        stored_before: list[int] = []
+        for number, one in enumerate(hashes):
+            held = blocks.get(one)
+            if held is None:
+                blocks[one] = alone
+                filled.append(one)
+                stored_before.append(self.stored_tokens + number * block_size)
             else:
-                self.blocks[one] = Block([block_size], at)
-                self.blocks_of_size[block_size] += 1
-                self.flow.filled_blocks += 1
+                blocks[one] = held._replace(sizes=(*held.sizes, block_size))
+        self.changes.count_all(FILLED, filled, at, repeat(block_size), stored_before)
+        self.stored_tokens += len(hashes) * block_size
+        self.entries_of_size[block_size] += len(hashes)
+        self.blocks_of_size[block_size] += len(filled)
+        self.flow.stored_blocks += len(hashes)
+        self.flow.stored_tokens += len(hashes) * block_size
+        self.flow.filled_blocks += len(filled)
 
     def remove(self, hashes: tuple[int, ...], at: float) -> None:
         """Take one copy of each hash away: the latest of another size than the first, while there is one."""
         self.removal_seen = True
         self.first_stores.clear()
+        blocks = self.blocks
+        evicted: list[int] = []
+        of: list[Block] = []
+        sizes: list[int] = []
         for one in hashes:
-            block = self.blocks.get(one)
+            block = blocks.get(one)
             if block is None:
                 self.flow.unknown_removed_blocks += 1
-                continue
-            first = block.sizes[0]
-            others = [index for index, size in enumerate(block.sizes) if size != first]
-            size = block.sizes.pop(others[-1] if others else -1)
-            self.removed_sizes.add(size)
-            self.entries_of_size[size] -= 1
-            self.flow.removed_blocks += 1
-            if not block.sizes:
-                del self.blocks[one]
-                self.blocks_of_size[first] -= 1
-                self.flow.evicted(first, at - block.since)
-                self.changes.count(EVICTED, one, at, first, self.stored_tokens)
+            elif len(block.sizes) > 1:
+                others = [at for at, size in enumerate(block.sizes) if size != block.sizes[0]]
+                left = list(block.sizes)
+                sizes.append(left.pop(others[-1] if others else -1))
+                blocks[one] = block._replace(sizes=tuple(left))
+            else:
+                del blocks[one]
+                evicted.append(one)
+                of.append(block)
+        firsts = [block.sizes[0] for block in of]
+        self.changes.count_all(EVICTED, evicted, at, firsts, repeat(self.stored_tokens))
+        self.blocks_of_size.subtract(firsts)
+        for block, alike in Counter(of).items():
+            self.flow.evicted(block.sizes[0], at - block.since, alike)
+        sizes += firsts
+        self.removed_sizes.update(sizes)
+        self.entries_of_size.subtract(sizes)
+        self.flow.removed_blocks += len(sizes)
 
     def clear(self, at: float) -> None:
         """Drop every block."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,6 +57,18 @@ class Changes:
         """Add a change; `stored`: tokens stored in the pool before."""
         self.of_kind[kind] += 1
         self.said += hash((kind, block, at, size, stored))
+
+    def count_all(
+        self, kind: int, blocks: Sequence[int], at: float, sizes: Iterable[int], stored: Iterable[int]
+    ) -> None:
+        """Add a change of each block, with its size and the tokens stored in the pool before."""
+        self.of_kind[kind] += len(blocks)
+        self.said += sum(
+            [
+                hash((kind, block, at, size, before))
+                for block, size, before in zip(blocks, sizes, stored, strict=False)
+            ]
+        )
 
     def copy(self) -> Changes:
         """Return what was counted so far."""

@@ -231,7 +231,8 @@ class SourceRecount:
 
     def _advance(self, seq: int) -> None:
         self.last_seq = seq
-        self.not_understood = {number for number in self.not_understood if number > seq}
+        if self.not_understood:
+            self.not_understood = {number for number in self.not_understood if number > seq}
 
     def _lost(self, batches: int) -> None:
         self.health.gap_batches = min(self.health.gap_batches + batches, MOST_MISSING)
@@ -258,13 +259,15 @@ class SourceRecount:
             self.window = window
 
     def _event(self, event: Event, at: float) -> None:
-        if isinstance(event, Stored | Removed) and len(event.hashes) % HASH_BYTES:
+        if isinstance(event, (Stored, Removed)) and len(event.hashes) % HASH_BYTES:
             self._undecodable(1, at)
         elif isinstance(event, Stored):
             self._stored(event, at)
         elif isinstance(event, Removed):
-            pool = self.pools.setdefault((event.medium, event.group_idx), Copies(store_only=False))
-            pool.remove(unpack_hashes(event.hashes), at)
+            where = (event.medium, event.group_idx)
+            if where not in self.pools:
+                self.pools[where] = Copies(store_only=False)
+            self.pools[where].remove(unpack_hashes(event.hashes), at)
         elif isinstance(event, Cleared):
             everything = self.worker.clear_scope == "all"
             for (medium, _), pool in self.pools.items():

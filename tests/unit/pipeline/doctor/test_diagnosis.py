@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.doctor.diagnosis import diagnose
 from pipeline.doctor.facts import (
+    EngineFacts,
     Facts,
     GroupFacts,
     HashFacts,
@@ -61,6 +62,15 @@ OPEN = LifeFacts(
     last_seq=41,
     trust="complete",
     trust_since=NOW - 3000,
+)
+ENGINE = EngineFacts(
+    capacity_blocks=1000,
+    usage=0.5,
+    counters={"prefix cache": (300, 300)},
+    computed_tokens=200_000,
+    entries=800,
+    stored_tokens=150_000,
+    trust="complete",
 )
 CONFIG = {"cleanup.policy": "delete", "retention.ms": "604800000", "max.message.bytes": "8388608"}
 HEALTHY_FACTS = Facts(
@@ -177,6 +187,15 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("two-connectors", "problem", life(superseded=3), ("a/0",)),
     ("two-connectors", "problem", health(duplicate_batches=500, batches=400), ("a/0",)),
     ("counters-fell", "problem", store(counters_fell={A: (NOW - 1000,)}), ("a/0",)),
+    ("resident-above-capacity", "problem", store(engines={A: replace(ENGINE, entries=1001)}), ("a/0",)),
+    (
+        "resident-below-usage",
+        "problem",
+        store(engines={A: replace(ENGINE, usage=0.91, entries=659)}),
+        ("a/0",),
+    ),
+    ("hits-above-queries", "problem", store(engines={A: replace(ENGINE, counters={"x": (9, 8)})}), ("a/0",)),
+    ("stored-below-computed", "note", store(engines={A: replace(ENGINE, stored_tokens=90_000)}), ("a/0",)),
     ("hashes-differ", "problem", life(engine="sglang"), ("a/0", "b/0")),
     ("hashes-may-differ", "note", life(wire_era="array-8"), ("a/0", "b/0")),
     (
@@ -222,6 +241,16 @@ HARMLESS: dict[str, Callable[[], Facts]] = {
         lives={A: replace(OPEN, openings=(NOW - 990,)), B: OPEN},
     ),
     "batches that a restarted connector repeated": lambda: health(duplicate_batches=90, batches=42),
+    "a page that agrees": lambda: store(engines={A: ENGINE, B: replace(ENGINE, usage=0.91, entries=660)}),
+    "a page that says little": lambda: store(
+        engines={A: EngineFacts(None, None, {}, None, None, 0, "complete")}
+    ),
+    "blocks that are missing since before it joined": lambda: store(
+        engines={A: replace(ENGINE, usage=1.0, stored_tokens=0, trust="partial")}
+    ),
+    "few computed tokens": lambda: store(
+        engines={A: replace(ENGINE, computed_tokens=99_999, stored_tokens=0)}
+    ),
     "counters that fell just now": lambda: store(counters_fell={A: (NOW - 30,)}),
     "engines of two kinds in domains of their own": lambda: life(engine="sglang", hash_domain="m/y/default"),
     "a source with old figures only, which the last life still shows": lambda: replace(
@@ -317,3 +346,17 @@ def test_hash_groups_of_several_shards_are_joined() -> None:
     assert (finding.code, finding.severity) == ("hash-groups", "note")
     assert finding.message.endswith(": a/0 b/0 c/0; d/0 e/0")
     assert finding.subjects == ("a/0", "b/0", "c/0", "d/0", "e/0")
+
+
+def test_what_the_worker_calls_drift_is_said_once() -> None:
+    planted = store(
+        health={A: replace(HEALTH, drift_blocks=1, drift_since=NOW - 60)},
+        engines={A: replace(ENGINE, entries=1001)},
+    )
+    assert [finding.code for finding in diagnose(planted)] == ["drift"]
+
+
+def test_what_an_engine_says_is_told_with_figures() -> None:
+    (finding,) = diagnose(store(engines={A: replace(ENGINE, usage=0.91, entries=659)}))
+    assert finding.message.endswith(": a/0 910 in use, 659 held, of 1000")
+    assert finding.remedy

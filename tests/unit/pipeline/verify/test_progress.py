@@ -1,4 +1,4 @@
-"""The line that says how far a comparison is."""
+"""The lines that say how long a comparison takes and how far it is."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ class Terminal(io.StringIO):
         return True
 
 
-def run(out: io.StringIO) -> str:
+def run(out: io.StringIO, *, expected: bool = False) -> str:
+    """Read 3,000 of the events' records in 3 s, then 100 of the residency topic's in 2 s."""
     now = 0.0
     progress = Progress(out, clock=lambda: now)
+    if expected:
+        progress.expect("events", 3000)
+        progress.expect("residency", 600_000)
     progress.partition("events", 2, 8)
     for _ in range(3000):
         now += 0.001
-        progress.record()
+        progress.record(2000)
+    progress.partition("residency", 0, 8)
+    for _ in range(100):
+        now += 0.02
+        progress.record(2000)
     progress.end()
     return out.getvalue()
 
@@ -26,12 +34,28 @@ def run(out: io.StringIO) -> str:
 def test_a_terminal_shows_partition_and_speed_in_one_line() -> None:
     shown = run(Terminal()).split("\r\x1b[K")
     assert shown[1] == "reading events, partition 3 of 8 (0 records, 0 records/s)"
-    assert shown[-2].startswith("reading events, partition 3 of 8 (2,")
-    assert shown[-2].endswith(" records, 1,000 records/s)")
+    assert shown[15].startswith("reading events, partition 3 of 8 (2,")
+    assert shown[15].endswith(" records, 1,000 records/s)")
+    assert shown[-2].startswith("reading residency, partition 1 of 8 (3,")
     assert shown[-1] == ""
-    assert 10 < len(shown) < 20
+    assert 15 < len(shown) < 35
     assert "\n" not in "".join(shown)
 
 
+def test_after_a_second_one_line_says_what_all_of_it_comes_to() -> None:
+    shown = run(Terminal(), expected=True).split("\r\x1b[K")
+    estimates = [line for line in shown if line.endswith("\n")]
+    # 603,000 records of 2 kB, a thousand a second, of which the first second is over.
+    assert estimates == ["603,000 records, about 10 min, 1,206 MB to read\n"]
+    assert not any("left" in line for line in shown[: shown.index(estimates[0])])
+
+
+def test_the_time_left_follows_what_the_present_topic_needs() -> None:
+    shown = run(Terminal(), expected=True).split("\r\x1b[K")
+    assert ", 1,000 records/s, 10 min left)" in shown[12]
+    # 599,900 records, fifty a second.
+    assert shown[-2].endswith(", 50 records/s, 200 min left)")
+
+
 def test_elsewhere_nothing_is_written() -> None:
-    assert run(io.StringIO()) == ""
+    assert run(io.StringIO(), expected=True) == ""

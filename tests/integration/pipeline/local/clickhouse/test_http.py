@@ -238,27 +238,27 @@ async def test_pages_of_other_sites_reach_nothing(http: ClientSession, headers: 
         assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (403, "497")
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT * FROM file('/etc/hostname', 'LineAsString')",
-        "SELECT * FROM `file` /* x */ ('/etc/hostname', 'LineAsString')",
-        "SELECT * FROM \"fi\\x6ce\"('/etc/hostname', 'LineAsString')",
-        "SELECT file('/etc/hostname')",
-        "INSERT INTO FUNCTION file('out.csv') SELECT 1",
-        "INSERT INTO FUNCTION file('out.csv', 'CSV', 'a UInt8') VALUES (1)",
-        "SELECT 1 INTO OUTFILE 'out.csv'",
-        "SELECT * FROM url('http://127.0.0.1:9/', 'CSV', 'a UInt8')",
-        "CREATE TABLE x (a UInt8) ENGINE = File(CSV)",
-        "CREATE DICTIONARY x (a UInt64) PRIMARY KEY a SOURCE(EXECUTABLE(COMMAND 'id')) LAYOUT(FLAT())",
-        "CREATE TABLE x (a UInt8) ENGINE = Kafka SETTINGS kafka_broker_list = 'x'",
-        "SELECT * FROM s3('http://127.0.0.1:9/x')",
-    ],
-)
-async def test_statements_stay_inside_the_store(http: ClientSession, query: str) -> None:
-    async with http.post("/", data=query) as answer:
-        text = await answer.text()
-        assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (403, "497"), text
+@pytest.mark.parametrize("name", ["query_id", "default_format"])
+async def test_what_no_header_can_hold_is_refused(http: ClientSession, name: str) -> None:
+    async with http.post("/", params={name: "a\r\nX-Evil: 1"}, data="SELECT 1") as answer:
+        assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (400, "36")
+    async with http.post("/", data="SELECT 2") as answer:
+        assert await answer.read() == b"2\n"
+
+
+async def test_a_client_that_goes_away_ends_its_query(store: EmbeddedStore, store_client: Client) -> None:
+    query = b"SELECT number FROM numbers(1000000000000)"
+    reader, writer = await asyncio.open_connection("127.0.0.1", store.port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(query) + query)
+    assert (await reader.read(1000)).startswith(b"HTTP/1.1 200 OK")
+    writer.transport.abort()
+    running = "SELECT count() FROM system.processes WHERE query LIKE '%numbers(1000000000000)'"
+    for _ in range(200):
+        if store_client.query(running).result_rows == [(0,)]:
+            break
+        await asyncio.sleep(0.1)
+    else:
+        pytest.fail("the query of a client that is gone still runs after 20 s")
 
 
 async def test_requests_run_side_by_side(http: ClientSession) -> None:

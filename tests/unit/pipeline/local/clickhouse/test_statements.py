@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.local.clickhouse.sandbox import forbidden_name
 from pipeline.local.clickhouse.statements import (
     Verdict,
-    bare_words,
     calls,
     is_select,
     output_format,
@@ -85,20 +83,6 @@ def test_only_select_and_with_are_streamed() -> None:
     assert not is_select(b"")
 
 
-def test_names_before_brackets_and_bare_words() -> None:
+def test_names_before_brackets() -> None:
     text = b"SELECT Count(), `file` (1), 'url('  FROM t -- s3(\n WHERE a IN (1)"
-    assert calls(text) == {"count", "file", "url(", "in"} - {"url("}
-    assert bare_words(text) == ["SELECT", "COUNT", "FROM", "T", "WHERE", "A", "IN"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"INSERT INTO t (url, file, kafka)",
-        b"SELECT file, url, kafka FROM t WHERE remote IN (1) AND url = 'file(x)'",
-        b"CREATE TABLE t (file String, w DateTime CODEC(Delta, ZSTD(1))) ENGINE = MergeTree ORDER BY file",
-        b"CREATE MATERIALIZED VIEW v TO t AS SELECT toStartOfMinute(w) AS w, sum(a) FROM t GROUP BY w",
-    ],
-)
-def test_ordinary_names_are_not_refused(text: bytes) -> None:
-    assert forbidden_name(text) is None
+    assert calls(text) == {"count", "file", "in"}

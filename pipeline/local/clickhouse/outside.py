@@ -1,0 +1,31 @@
+"""Finds in a statement the few parts that reach outside the store and for which the engine has no grants.
+
+Nearly everything that reaches files, hosts or programs needs a grant that nobody has (`rights.xml`). What
+is left is done before the engine checks rights, or without a check. It is looked for in the engine's own
+spelling of a statement: there a string is in single quotes, a name in backticks or bare, and nothing is
+commented out.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PART = re.compile(
+    rb"""
+    '(?:[^'\\]|\\.)*'
+    | (?P<clause>\b(?:INTO\ OUTFILE|FROM\ INFILE)\ ')
+    | (?P<function>\b(?:file|python|executable)\(|`(?:file|python|executable)`\()
+    | `(?:[^`\\]|\\.)*`
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+
+
+def outside_part(spelled: bytes) -> str | None:
+    """Return the first such function or clause of a statement as `formatQuerySingleLine` spells it."""
+    for part in _PART.finditer(spelled):
+        if part["clause"]:
+            return part["clause"].decode().removesuffix(" '")
+        if part["function"]:
+            return f"{part['function'].decode()})"
+    return None
