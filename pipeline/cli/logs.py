@@ -7,6 +7,8 @@ import sys
 
 import structlog
 
+from connectors.process.foreign_logs import ForeignLogs
+
 
 def configure_logs() -> None:
     """One line an event on stderr: coloured text on a terminal, JSON elsewhere."""
@@ -29,6 +31,7 @@ def configure_logs() -> None:
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(ForeignLogs())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
