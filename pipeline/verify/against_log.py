@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from connectors.kafka.reach import reach
 from pipeline.kafka.decoding import decode_events, decode_residency
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.check import ShardCheck
@@ -41,8 +42,11 @@ async def check_log(
     """Recount the whole log and compare; `until`: leave records from this offset of each partition out.
 
     `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
-    Raises KafkaUnavailable, TopicMissing, CertificateUnreadable and StoreUnavailable.
+    Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, CertificateUnreadable and
+    StoreUnavailable.
     """
+    # Where both are away, the broker is what is told: it comes first in the settings and in the start.
+    await reach(settings.kafka)
     tables = await asyncio.to_thread(StoredTables, settings.clickhouse)
     progress = progress or Progress(None)
     comparison = _Comparison(settings, tables, now, until, progress)

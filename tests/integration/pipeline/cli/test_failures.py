@@ -88,7 +88,7 @@ def test_an_unreachable_broker_and_store_are_named(tmp_path: Path, closed_port: 
         "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{closed_port}",
         "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{closed_port}",
     }
-    for command in (["topics", "list"], ["topics", "apply"], ["work"]):
+    for command in (["topics", "list"], ["topics", "apply"]):
         code, _, errors = kvlens(*command, cwd=tmp_path, **environment)
         assert code == 1
         assert [line for line in errors.splitlines() if line.startswith("kvlens: ")] == errors.splitlines()[
@@ -98,6 +98,9 @@ def test_an_unreachable_broker_and_store_are_named(tmp_path: Path, closed_port: 
             f"kvlens: Kafka at 127.0.0.1:{closed_port} cannot be used: "
         )
         assert "Traceback" not in errors
+    code, _, errors = kvlens("verify", cwd=tmp_path, **environment)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert errors.startswith(f"kvlens: no Kafka broker answers at 127.0.0.1:{closed_port} (")
     code, _, errors = kvlens("migrate", cwd=tmp_path, **environment)
     assert (code, errors.count("\n")) == (1, 1)
     assert errors.startswith(f"kvlens: ClickHouse at http://127.0.0.1:{closed_port} cannot be used: ")
