@@ -20,8 +20,6 @@ from schemas.settings import Settings
 DEFAULT_BROKER_PORT = 9092
 DEFAULT_STORE_PORT = 8123
 _START_SECONDS = 60.0
-_WORKER_STOP_SECONDS = 30.0
-_MARGIN_SECONDS = 5.0
 
 
 class Stack:
@@ -67,11 +65,11 @@ class Stack:
 
     def start_worker(self) -> None:
         """Start `kvlens work`."""
-        self._start_process("worker", "work", _WORKER_STOP_SECONDS)
+        self._start_process("worker", "work")
 
     def start_connector(self) -> None:
         """Start `kvlens connect`."""
-        self._start_process("connector", "connect", self.settings.connector.drain_seconds + _MARGIN_SECONDS)
+        self._start_process("connector", "connect")
 
     def start_page(self) -> None:
         """Start `kvlens serve`, on the configured port unless that is taken."""
@@ -86,7 +84,6 @@ class Stack:
             environment=environment,
             ready=lambda: page_answers(f"{url}livez"),
             start_seconds=_START_SECONDS,
-            stop_seconds=_MARGIN_SECONDS,
         )
         self._supervisor.start("page", process)
         self.urls["page"] = url
@@ -98,7 +95,7 @@ class Stack:
         port = self._supervisor.ports.preferred(DEFAULT_BROKER_PORT)
         log = self._directory.logs / "broker.log"
         broker = EmbeddedBroker(self._directory.broker, port, log=log, progress=self._tell)
-        self._supervisor.start("broker", broker)
+        self._supervisor.start("broker", broker, storage=True)
         self._environment[variable_of("kafka", "bootstrap_servers")] = broker.bootstrap_servers
         self._tell(f"Kafka listens on {broker.bootstrap_servers}")
 
@@ -113,11 +110,11 @@ class Stack:
             log=self._directory.logs / "store.log",
             writer=Account(given.username, given.password, readonly=False),
         )
-        self._supervisor.start("store", store)
+        self._supervisor.start("store", store, storage=True)
         self._environment[variable_of("clickhouse", "url")] = store.url
         self._tell(f"ClickHouse listens on {store.url}")
 
-    def _start_process(self, name: str, command: str, stop_seconds: float) -> None:
+    def _start_process(self, name: str, command: str) -> None:
         """`name` is also that of the process's section in the settings."""
         environment = dict(self._environment)
         port = getattr(self.settings, name).metrics_port
@@ -136,7 +133,6 @@ class Stack:
             environment=environment,
             ready=lambda: page_answers(f"http://{LOOPBACK}:{port}/readyz"),
             start_seconds=_START_SECONDS,
-            stop_seconds=stop_seconds,
         )
         self._supervisor.start(name, process)
         self.urls[f"{name}_metrics"] = f"http://{LOOPBACK}:{port}/metrics"
