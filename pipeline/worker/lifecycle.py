@@ -7,13 +7,12 @@ import contextlib
 import gc
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, NoReturn
 
 import structlog
 import uvloop
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
@@ -115,10 +114,10 @@ async def _run(settings: Settings) -> None:
     limiter = LogLimiter()
     for agent in agents:
         tasks += [
-            _watched(_watch_progress(settings, agent, metrics, limiter)),
+            _watched(_of_kafka(settings, _watch_progress(settings, agent, metrics, limiter))),
             _watched(_raise_crash(agent)),
             # Returns when partitions are assigned, which may take long: a signal must not wait for that.
-            _watched(_start(agent, settings)),
+            _watched(_of_kafka(settings, agent.app.start())),
         ]
     await stop.wait()
     _log.info("stopping")
@@ -199,11 +198,12 @@ def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return task
 
 
-async def _start(agent: Agent, settings: Settings) -> None:
+async def _of_kafka(settings: Settings, work: Awaitable[None]) -> None:
+    """Await what fails when the brokers go away meanwhile. Raises KafkaUnavailable then."""
     try:
-        await agent.app.start()
-    except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(settings.kafka.bootstrap_servers, str(error)) from error
+        await work
+    except KAFKA_FAILURES as error:
+        raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
 
 
 async def _raise_crash(agent: Agent) -> None:

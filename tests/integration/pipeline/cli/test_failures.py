@@ -133,6 +133,21 @@ def test_a_directory_in_use_is_named_with_its_owner(tmp_path: Path):
             )
 
 
+def wait_reading(process: int) -> None:
+    """Return when a process has opened its standard input a second time, by name."""
+    files = Path(f"/proc/{process}/fd")
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            opened = [os.readlink(file) for file in files.iterdir()]
+            if opened.count(os.readlink(files / "0")) > 1:
+                return
+        except FileNotFoundError:  # closed between two looks
+            pass
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize(("signal_number", "code"), [(2, 130), (15, 143)])
 def test_signals_end_a_command_without_a_traceback(tmp_path: Path, signal_number: int, code: int):
     with subprocess.Popen(
@@ -145,7 +160,7 @@ def test_signals_end_a_command_without_a_traceback(tmp_path: Path, signal_number
         # Tests that were started in the background of a shell ignore it, and what they start does, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
-        time.sleep(3.0)
+        wait_reading(process.pid)
         process.send_signal(signal_number)
         assert process.wait(10) == code
         assert process.stderr is not None
