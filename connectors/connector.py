@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import time
 from collections.abc import Sequence
 
@@ -12,6 +11,8 @@ from connectors.discovery.file import SettingsFile
 from connectors.order.records import Mention
 from connectors.positions.keeper import Positions
 from connectors.process.health_pages import HealthPages
+from connectors.process.stopping import done_before
+from connectors.process.waiting import Waiting
 from connectors.publish.publisher import Publisher
 from connectors.reading import Reading
 from connectors.receive.descriptors import raise_limit
@@ -34,15 +35,14 @@ async def run(
 ) -> None:
     """Read the sources of the settings until `stop` is set, then publish what was received and return.
 
-    The replicas of `file` are followed when it changes. Raises at the start ReplicaInvalid,
-    BrokerUnreachable, TopicMissing, CertificateUnreadable, PositionsUnreadable, PositionsUnwritable,
-    PortUnavailable, DescriptorsExhausted, later EndpointRefused; each says in one line what to do.
+    It waits for a broker, topics and rights that are not there yet. The replicas of `file` are followed when
+    it changes. Raises at the start ReplicaInvalid, LoginRefused, CertificateUnreadable, PortUnavailable,
+    DescriptorsExhausted, later EndpointRefused; each says in one line what to do.
     """
     connector = Connector(settings, file)
-    await connector.start(partitions)
     try:
-        await connector.begin()
-        await connector.run_until(stop)
+        if await done_before(stop, asyncio.create_task(connector.start(partitions))):
+            await connector.run_until(stop)
     finally:
         await connector.stop()
 
@@ -56,20 +56,19 @@ class Connector:
         self._publisher = Publisher(settings, self._telemetry, self._note_acknowledged)
         self._positions = Positions(settings.kafka, self._publisher, self._telemetry)
         self._reading = Reading(settings, file, self._publisher, self._positions, self._telemetry)
+        self._receives = False
+        self._waiting = Waiting(self._telemetry.waiting)
         self._pages = HealthPages(
             settings.connector.metrics_host,
             settings.connector.metrics_port,
             setting="connector.metrics_port",
             registry=self._telemetry.registry,
-            ready=lambda: self._publisher.keeps_up,
-            not_ready="Kafka does not keep up or cannot be reached",
+            unready=self._unready,
         )
 
     async def start(self, partitions: int | None = None) -> None:
-        """Connect to Kafka and begin to receive; see `run` for what it raises."""
+        """Connect to Kafka and begin to read the sources; see `run` for what it raises."""
         raise_limit()
-        # aiokafka logs every attempt on every connection; the publisher says it once, with the address.
-        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, 20, 50)
@@ -84,18 +83,11 @@ class Connector:
             reading.connected,
         )
         await self._pages.start()
-        try:
-            await self._publisher.start(partitions)
-            await self._positions.start()
-        except BaseException:
-            await self._publisher.stop()
-            await self._pages.stop()
-            raise
+        await self._waiting.until(lambda: self._publisher.start(partitions))
+        await self._waiting.until(self._positions.start)
+        self._receives = True
         reading.start()
-
-    async def begin(self) -> None:
-        """Begin to read the sources; see `run` for what it raises."""
-        await self._reading.begin()
+        await self._waiting.until(reading.begin)
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`; raises what ended a part that should have run."""
@@ -115,13 +107,20 @@ class Connector:
     async def stop(self) -> None:
         """Publish what was received, within the drain budget, then let go of everything."""
         deadline = time.monotonic() + self._settings.drain_seconds
-        await self._reading.stop(deadline)
+        if self._receives:
+            await self._reading.stop(deadline)
         abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
         await self._positions.stop(max(POSITIONS_STOP_SECONDS, deadline - time.monotonic()))
         await self._publisher.stop()
-        await self._reading.subscriber.join(1.0)
+        if self._receives:
+            await self._reading.subscriber.join(1.0)
         await self._pages.stop()
         self._telemetry.stopped(abandoned)
+
+    def _unready(self) -> str | None:
+        if self._waiting.cause is not None:
+            return self._waiting.cause
+        return None if self._publisher.keeps_up else "Kafka does not keep up or cannot be reached"
 
     def _note_acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
         self._positions.acknowledged(partition, offset, mentions)

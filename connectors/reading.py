@@ -13,6 +13,7 @@ from connectors.order.idle import IDLE_SECONDS, IdleReports
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
 from connectors.positions.keeper import Positions
+from connectors.process.leaving import aside
 from connectors.process.stopping import ended
 from connectors.publish.publisher import Publisher
 from connectors.receive.descriptors import require
@@ -243,7 +244,7 @@ class Reading:
     async def _warm_up(self) -> None:
         """Load what was compiled before, or compile it; until then the slow way is taken."""
         try:
-            receiver = await asyncio.to_thread(warm_up)
+            receiver = await aside(warm_up)
         except Exception as error:  # whatever the compiler finds wrong with this machine
             self._telemetry.compiled_code_unavailable(f"{type(error).__name__}: {error}")
             return

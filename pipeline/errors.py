@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from connectors.process.errors import OperatorError
@@ -16,7 +16,9 @@ class PipelineError(OperatorError):
 
 
 class KafkaUnavailable(PipelineError):
-    """No broker answered, or it refused us."""
+    """No broker answered, or it refused what we asked."""
+
+    heals = True
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(address, reason)
@@ -38,15 +40,52 @@ class StoreUnavailable(PipelineError):
     """ClickHouse did not answer, or refused what we asked."""
 
     def __init__(
-        self, url: str, reason: str, *, advice: str = "check clickhouse.url and that it runs"
+        self,
+        url: str,
+        reason: str,
+        *,
+        advice: str = "check clickhouse.url and that it runs",
+        heals: bool = True,
     ) -> None:
         super().__init__(url, reason)
         self.url = url
         self.reason = reason
         self.advice = advice
+        self.heals = heals
 
     def __str__(self) -> str:
         return f"ClickHouse at {self.url} cannot be used: {self.reason}; {self.advice}"
+
+
+class TablesMissing(PipelineError):
+    """ClickHouse lacks tables of this version."""
+
+    heals = True
+
+    def __init__(self, database: str, migrations: Sequence[str]) -> None:
+        super().__init__(database, migrations)
+        self.database = database
+        self.migrations = migrations
+
+    def __str__(self) -> str:
+        more = f" and {len(self.migrations) - 1} more" if len(self.migrations) > 1 else ""
+        return f"database {self.database} lacks migration {self.migrations[0]}{more}; run `kvlens migrate`"
+
+
+class GroupRefused(PipelineError):
+    """This user may not join a consumer group."""
+
+    heals = True
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return (
+            f"this user may not join the consumer group {self.group}; "
+            "give kafka.sasl_username Read on it (docs/acls.md)"
+        )
 
 
 class TopicMismatch(PipelineError):

@@ -71,8 +71,8 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Larger payloads count as `frame_too_large` and are not decoded."""
     send_timeout_seconds: Seconds = 120.0
     """Longest time for one produce call. The connector repeats it, in order, until Kafka acknowledges it."""
-    drain_seconds: Seconds = 10.0
-    """Time that a graceful stop may take to publish what was received."""
+    drain_seconds: Seconds = 3.0
+    """Time that a graceful stop may take to publish what was received; closing takes a second more."""
     scrape_seconds: Seconds = 5.0
     """Interval between two readings of an engine's own /metrics."""
     scrape_timeout_seconds: Seconds = 2.0
@@ -103,7 +103,7 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_seconds: Seconds = 1.0
     """Interval of writing tables and committing state; it decides how fresh the tables are."""
     state_directory: str = ""
-    """Scratch space of Faust; a temporary directory when empty."""
+    """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"
     """Media that an AllBlocksCleared empties."""
     reannounced: Literal["auto", "off"] = "auto"
@@ -120,6 +120,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Interval of computing the minute and hour tables again, where their input changed."""
     stall_seconds: Seconds = 60.0
     """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
+    stop_seconds: Seconds = 4.0
+    """Time that a graceful stop may take to save and to compute minutes; the next start does what is left."""
     metrics_host: Name = "127.0.0.1"
     """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0

@@ -11,8 +11,45 @@ from connectors.process.errors import OperatorError
 KAFKA_FAILURES = (KafkaError, OSError, asyncio.TimeoutError)
 
 
+class BrokerUnreachable(OperatorError):
+    """No broker answers."""
+
+    heals = True
+
+    def __init__(self, bootstrap_servers: str, reason: str) -> None:
+        super().__init__(bootstrap_servers, reason)
+        self.bootstrap_servers = bootstrap_servers
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"no Kafka broker answers at {self.bootstrap_servers} ({self.reason}); "
+            "start it or correct kafka.bootstrap_servers"
+        )
+
+
+class LoginRefused(OperatorError):
+    """A broker answers and does not let us in.
+
+    It does not heal: passwords and certificates are read once, so only a start anew brings other ones.
+    """
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, reason)
+        self.address = address
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"Kafka at {self.address} refuses the login: {self.reason}; check kafka.security_protocol, "
+            "kafka.sasl_username and its password, and the certificates"
+        )
+
+
 class TopicMissing(OperatorError):
     """A topic does not exist, or this user may not see it."""
+
+    heals = True
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)

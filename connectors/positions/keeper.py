@@ -32,6 +32,8 @@ WRITE_TIMEOUT_SECONDS = 30.0
 class PositionsUnwritable(SourcesNotAdded):
     """Kafka does not take the start positions of a successor."""
 
+    heals = True
+
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(topic, reason)
         self.topic = topic

@@ -39,6 +39,8 @@ Value = TypeVar("Value")
 class PositionsUnreadable(SourcesNotAdded):
     """Kafka does not give what the start positions are read from."""
 
+    heals = True
+
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(topic, reason)
         self.topic = topic

@@ -1,1 +1,1 @@
-"""What every process has: compiled code, errors, health pages, limited logs, metrics, pauses, an end."""
+"""What every process has: compiled code, errors, health pages, readable logs, metrics, waiting, an end."""

@@ -27,7 +27,7 @@ class PortUnavailable(OperatorError):
 
 
 class HealthPages:
-    """Answers while the event loop turns, which is what /livez says; /readyz says what `ready` returns."""
+    """Answers while the event loop turns, which is what /livez says; /readyz says what `unready` returns."""
 
     def __init__(
         self,
@@ -36,10 +36,9 @@ class HealthPages:
         *,
         setting: str,
         registry: CollectorRegistry,
-        ready: Callable[[], bool],
-        not_ready: str,
+        unready: Callable[[], str | None],
     ) -> None:
-        """`setting` is what the port is called there; `not_ready`, a phrase, is the page while it is not.
+        """`setting` is what the port is called there; `unready` says why it is not ready, in a line, or None.
 
         Port 0 turns the pages off.
         """
@@ -47,8 +46,7 @@ class HealthPages:
         self._port = port
         self._setting = setting
         self._registry = registry
-        self._ready = ready
-        self._not_ready = not_ready
+        self._unready = unready
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -80,9 +78,10 @@ class HealthPages:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        if self._ready():
+        reason = self._unready()
+        if reason is None:
             return web.Response(text="ok\n")
-        return web.Response(text=f"{self._not_ready}\n", status=503)
+        return web.Response(text=f"{reason}\n", status=503)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         return web.Response(

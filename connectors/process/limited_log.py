@@ -1,11 +1,11 @@
-"""Keeps log lines that would repeat without end to one in ten seconds."""
+"""Keeps log lines that would repeat without end to one a minute."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-LOG_SECONDS = 10.0
+LOG_SECONDS = 60.0
 """A line is logged once in this time; the next one says how many were left out."""
 LOG_KEYS = 10_000
 """Distinct lines that are remembered for that."""

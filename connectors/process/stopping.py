@@ -1,4 +1,4 @@
-"""End tasks that run for ever."""
+"""End tasks: those that run for ever, and those that a stop comes before."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 AGAIN_SECONDS = 0.2
+
+
+async def done_before(stop: asyncio.Event, task: asyncio.Task[Any]) -> bool:
+    """Wait for the end of a task, and raise what it raised; at `stop` cancel it and return False."""
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([stopped, task], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        await ended(stopped, task)
 
 
 async def ended(*tasks: asyncio.Task[Any] | None) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing
-from connectors.process.errors import OperatorError
 from connectors.process.stopping import ended_within
 from schemas.settings import Settings
 
@@ -23,22 +22,6 @@ RETRY_SECONDS = 0.25
 """Between tries; a try takes no less, however soon the deadline."""
 NEW_TOPIC_SECONDS = 2.0
 """How long a topic that was just made may be unknown to the broker that is asked."""
-
-
-class BrokerUnreachable(OperatorError):
-    """No broker answered in time."""
-
-    def __init__(self, bootstrap_servers: str, seconds: float, reason: str) -> None:
-        super().__init__(bootstrap_servers, seconds, reason)
-        self.bootstrap_servers = bootstrap_servers
-        self.seconds = seconds
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"no Kafka broker answers at {self.bootstrap_servers} after {self.seconds:.0f} s "
-            f"({self.reason}); start it or correct kafka.bootstrap_servers"
-        )
 
 
 async def connected(settings: Settings, options: dict[str, Any], deadline: float) -> AIOKafkaProducer:

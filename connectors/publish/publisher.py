@@ -11,21 +11,22 @@ from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer
 
-from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, failure_reason
+from connectors.kafka.reach import reach
 from connectors.kafka.security import CertificateUnreadable, client_options
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.order.records import Mention, mention_of
 from connectors.process.backoff import Backoff
 from connectors.process.stopping import ended
 from connectors.publish.encoding import Headers, RecordEncoding
-from connectors.publish.producer import RETRY_SECONDS, BrokerUnreachable, connected, partitions_of, stopped
+from connectors.publish.producer import RETRY_SECONDS, connected, partitions_of, stopped
 from schemas.events import EventsRecord
 from schemas.settings import Settings
 
 MAX_UNACKNOWLEDGED_BYTES = 32 << 20
 """Encoded records waiting for acknowledgement; beyond it `room` waits."""
 START_SECONDS = 30.0
-"""How long a start looks for the broker before it gives up."""
+"""How long one try to connect a producer may take."""
 DELAY_REPORT_SECONDS = 5.0
 """A batch unacknowledged for this long is reported, and again each time it passes."""
 RETRY = Backoff(first=RETRY_SECONDS, longest=10.0)
@@ -102,29 +103,23 @@ class Publisher:
         """False before the start, while `room` would wait, and while Kafka is slow to acknowledge."""
         return bool(self._lanes) and not self.full and not any(lane.delayed for lane in self._lanes)
 
-    async def start(self, partitions: int | None = None, *, seconds: float = START_SECONDS) -> None:
-        """Connect; `partitions` skips asking the broker.
+    async def start(self, partitions: int | None = None) -> None:
+        """Connect; `partitions` skips asking the broker. A start that failed may be repeated.
 
-        Raises BrokerUnreachable after `seconds`, TopicMissing, CertificateUnreadable.
+        Raises BrokerUnreachable, LoginRefused, TopicMissing, CertificateUnreadable.
         """
-        arguments = client_options(self._kafka)
-        deadline = asyncio.get_running_loop().time() + seconds
-        while True:
+        await reach(self._kafka)
+        deadline = asyncio.get_running_loop().time() + START_SECONDS
+        try:
+            producer = await connected(self._settings, client_options(self._kafka), deadline)
             try:
-                producer = await connected(self._settings, arguments, deadline)
-                try:
-                    partitions = partitions or await partitions_of(producer, self.topic)
-                except BaseException:
-                    await stopped(producer)
-                    raise
-                self._producer = producer
-                break
-            except KAFKA_FAILURES as error:
-                reason = failure_reason(error)
-                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, reason)
-                if asyncio.get_running_loop().time() + RETRY_SECONDS > deadline:
-                    raise BrokerUnreachable(self._kafka.bootstrap_servers, seconds, reason) from error
-                await asyncio.sleep(RETRY_SECONDS * 4)
+                partitions = partitions or await partitions_of(producer, self.topic)
+            except BaseException:
+                await stopped(producer)
+                raise
+        except KAFKA_FAILURES as error:
+            raise BrokerUnreachable(self._kafka.bootstrap_servers, failure_reason(error)) from error
+        self._producer = producer
         self._lanes = [_Lane(partition) for partition in range(partitions)]
         for lane in self._lanes:
             lane.task = asyncio.create_task(self._run(lane), name=f"publish-{lane.partition}")
@@ -173,7 +168,7 @@ class Publisher:
         try:
             return await partitions_of(self._connected_producer(), topic)
         except KAFKA_FAILURES as error:
-            raise BrokerUnreachable(self._kafka.bootstrap_servers, 0.0, failure_reason(error)) from error
+            raise BrokerUnreachable(self._kafka.bootstrap_servers, failure_reason(error)) from error
 
     async def write(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
         """Send (key, value) records of another topic, and return when they are acknowledged.

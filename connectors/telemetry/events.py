@@ -120,6 +120,9 @@ class Telemetry:
         shown = topic[:SHOWN_TOPIC_BYTES].decode(errors="replace")
         self._warn("topic_refused", reason, topic=shown, reason=reason)
 
+    def waiting(self, reason: str) -> None:
+        self._log.warning("waiting", message=reason)
+
     def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None:
         self._warn("broker_unreachable", "", bootstrap_servers=bootstrap_servers, reason=reason)
 

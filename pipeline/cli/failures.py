@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from connectors.process.errors import OperatorError
+from connectors.process.leaving import busy_aside, leave
 from pipeline.settings.loading import ConfigurationError
 
 FAILED = 1
@@ -36,30 +37,37 @@ def run(command: click.Command, arguments: list[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, _raise_terminated)
     # Libraries' warnings would come beside the one line; commands that log configure it.
     logging.getLogger().addHandler(logging.NullHandler())
+    code = _exit_code(command, arguments)
+    if busy_aside():
+        leave(code)
+    sys.exit(code)
+
+
+def _exit_code(command: click.Command, arguments: list[str] | None) -> int:
     try:
         with _translated():
             result = command.main(arguments, prog_name="kvlens", standalone_mode=False)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "kvlens"
         _tell(f"{error.format_message()} (see `{path} --help`)")
-        sys.exit(MISUSED)
+        return MISUSED
     except ConfigurationError as error:
         _tell(str(error))
-        sys.exit(MISUSED)
+        return MISUSED
     except click.ClickException as error:
         _tell(error.format_message())
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _tell("interrupted")
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except Terminated:
         _tell("terminated")
-        sys.exit(TERMINATED)
+        return TERMINATED
     except BrokenPipeError:
         # The reader of our output went away (`kvlens … | head`), so nobody would read a message.
         sys.stderr.close()
-        sys.exit(FAILED)
-    sys.exit(result if isinstance(result, int) else 0)
+        return FAILED
+    return result if isinstance(result, int) else 0
 
 
 @contextlib.contextmanager

@@ -8,15 +8,15 @@ import sys
 
 import structlog
 
+from connectors.process.foreign_logs import ForeignLogs
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
-LIBRARIES = ("aiokafka", "asyncio", "faust", "kafka", "mode", "urllib3")
-"""Loggers whose steps nobody but a developer wants to read; their warnings everybody does."""
 
 
 def configure_logs(level: str) -> None:
     """One line an event on stderr: text on a terminal, coloured unless NO_COLOR is set, and JSON elsewhere.
 
-    `level` is one of LOG_LEVELS. Libraries log from warnings on, unless it is debug.
+    `level` is one of LOG_LEVELS. What libraries log is kept readable, unless it is debug.
     """
     terminal = sys.stderr.isatty()
     shared: list[structlog.typing.Processor] = [
@@ -37,6 +37,8 @@ def configure_logs(level: str) -> None:
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     handler = logging.StreamHandler(sys.stderr)
+    if level != "debug":
+        handler.addFilter(ForeignLogs())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
@@ -46,6 +48,3 @@ def configure_logs(level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    if level != "debug":
-        for library in LIBRARIES:
-            logging.getLogger(library).setLevel(max(logging.WARNING, root.level))

@@ -17,7 +17,8 @@ from schemas.settings import ClickHouse
 _CONNECT_SECONDS = 5
 _NO_CONNECTION = re.compile(r"ConnectionPool.*\[Errno -?\d+\] ([^\"\')]+)")
 _UNKNOWN_TABLE = (60, 81)  # UNKNOWN_TABLE, UNKNOWN_DATABASE
-_NO_LOGIN = (192, 193, 194, 497, 516)  # unknown user, wrong or required password, access denied
+_NO_LOGIN = (192, 193, 194, 516)  # unknown user, wrong or required password
+_NO_RIGHT = (497,)
 
 
 def connect(store: ClickHouse) -> Client:
@@ -51,9 +52,11 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
         code = getattr(error, "code", None)
         if code in _UNKNOWN_TABLE:
             advice = "run `kvlens migrate`"
-        elif code in _NO_LOGIN:
+        elif code in _NO_LOGIN or code in _NO_RIGHT:
             advice = "check clickhouse.username, its password and its rights"
-        raise StoreUnavailable(store.url, first_line(error), advice=advice) from error
+        # Name and password are read once: only a start anew brings other ones.
+        heals = code not in _NO_LOGIN
+        raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=heals) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -116,6 +116,20 @@ def apply(
         client.close()
 
 
+def missing(store: ClickHouse) -> list[str]:
+    """Return the names of the files that were not applied.
+
+    Blocks. Raises StoreUnavailable, also when the database does not exist.
+    """
+    client = connect(store)
+    try:
+        with store_unavailable(store):
+            applied = _applied(client, store)
+    finally:
+        client.close()
+    return [migration.name for migration in migrations() if migration.name not in applied]
+
+
 def _applied(client: Client, store: ClickHouse) -> dict[str, str]:
     rows = client.query(f"SELECT name, sha256 FROM {store.database}.schema_migrations FINAL").result_rows
     return {name: sha256.decode() if isinstance(sha256, bytes) else sha256 for name, sha256 in rows}

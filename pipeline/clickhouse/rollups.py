@@ -18,6 +18,7 @@ import structlog
 from clickhouse_connect.driver.client import Client
 from prometheus_client import Counter, Histogram
 
+from connectors.process.limited_log import LogLimiter
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.migrations import DIRECTORY, statements
 from pipeline.errors import StoreUnavailable
@@ -95,6 +96,7 @@ class Rollups:
         self._due: Minutes = {}
         self._client: Client | None = None
         self._caught_up = False
+        self._limiter = LogLimiter()
 
     def note(self, rows: Iterable[Row]) -> None:
         """Take up the minutes of rows that were written."""
@@ -109,7 +111,8 @@ class Rollups:
                 await self.run_once()
             except StoreUnavailable as error:
                 self._metrics.store_failures.labels("rollup").inc()
-                _log.warning("rollups wait for ClickHouse", reason=str(error))
+                if (suppressed := self._limiter.admit("waiting")) is not None:
+                    _log.warning("rollups wait for ClickHouse", reason=str(error), **suppressed)
             await asyncio.sleep(every_seconds)
 
     async def run_once(self) -> None:

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, for_code
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import failure_reason
+from connectors.kafka.errors import LoginRefused, failure_reason
 from connectors.kafka.security import CertificateUnreadable, client_options
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
@@ -48,7 +48,7 @@ async def ask_kafka(settings: Settings, now: float, seconds: float) -> KafkaFact
         return KafkaFacts(kafka.bootstrap_servers, f"no answer within {seconds:g} s")
     except KafkaUnavailable as error:
         return KafkaFacts(kafka.bootstrap_servers, error.reason)
-    except CertificateUnreadable as error:
+    except (CertificateUnreadable, LoginRefused) as error:
         return KafkaFacts(kafka.bootstrap_servers, str(error))
     except (KafkaError, OSError) as error:
         return KafkaFacts(kafka.bootstrap_servers, failure_reason(error))
@@ -72,7 +72,13 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
     consumer = AIOKafkaConsumer(enable_auto_commit=False, isolation_level="read_committed", **options)
     try:
         await asyncio.gather(admin.start(), consumer.start())
-        topics = await tried("the configuration of topics", _topics(admin, found), _without_config(found))
+        topics = _without_config(found)
+        configs = await tried("the configuration of topics", _configs(admin, topics), {})
+        for name, answer in configs.items():
+            if isinstance(answer, str):
+                unanswered[f"the configuration of {name}"] = answer
+        told = {name: answer for name, answer in configs.items() if isinstance(answer, dict)}
+        topics = [replace(topic, config=told.get(topic.name, {})) for topic in topics]
         present = {topic.name: topic.partitions for topic in topics if topic.partitions}
         groups = []
         for name, source, _ in _agents(settings):
@@ -131,15 +137,14 @@ def _without_config(found: list[Found]) -> list[TopicFacts]:
     ]
 
 
-async def _topics(admin: AIOKafkaAdminClient, found: list[Found]) -> list[TopicFacts]:
-    topics = _without_config(found)
+async def _configs(admin: AIOKafkaAdminClient, topics: list[TopicFacts]) -> dict[str, dict[str, str] | str]:
+    """Return each topic's configuration, or why the broker does not tell it."""
     wanted = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics if topic.partitions]
-    configs: dict[str, dict[str, str]] = {}
+    configs: dict[str, dict[str, str] | str] = {}
     for response in await admin.describe_configs(wanted) if wanted else ():
         for code, _, _, name, entries in response.resources:
-            if not code:
-                configs[name] = {entry[0]: entry[1] for entry in entries}
-    return [replace(topic, config=configs.get(topic.name, {})) for topic in topics]
+            configs[name] = for_code(code).__name__ if code else {entry[0]: entry[1] for entry in entries}
+    return configs
 
 
 async def _group(

@@ -12,6 +12,8 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from connectors.kafka.errors import BrokerUnreachable
+from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.errors import KafkaUnavailable, TopicMismatch, TopicRefused
@@ -37,9 +39,9 @@ class Found:
 async def describe(settings: Settings) -> list[Found]:
     """Return what the cluster has of each topic of the catalogue.
 
-    Raises KafkaUnavailable and CertificateUnreadable.
+    Raises KafkaUnavailable, LoginRefused and CertificateUnreadable.
     """
-    async with _admin(settings.kafka) as admin:
+    async with administration(settings.kafka) as admin:
         return await _found(admin, settings.kafka)
 
 
@@ -47,11 +49,11 @@ async def apply(settings: Settings, progress: Callable[[str], None] | None = Non
     """Create the topics that are missing and return their names; `progress` gets one line a topic.
 
     An existing topic is left as it is. Raises TopicMismatch when its partition count differs (nothing is
-    created then), KafkaUnavailable, CertificateUnreadable, and TopicRefused.
+    created then), KafkaUnavailable, LoginRefused, CertificateUnreadable, and TopicRefused.
     """
     say = progress or (lambda line: None)
     created = []
-    async with _admin(settings.kafka) as admin:
+    async with administration(settings.kafka) as admin:
         found = await _found(admin, settings.kafka)
         check(found)
         for topic in found:
@@ -122,7 +124,12 @@ async def _found(admin: AIOKafkaAdminClient, kafka: Kafka) -> list[Found]:
 
 
 @asynccontextmanager
-async def _admin(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
+async def administration(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Give a client that asks and orders; raises KafkaUnavailable, LoginRefused, CertificateUnreadable."""
+    try:
+        await reach(kafka)
+    except BrokerUnreachable as error:
+        raise KafkaUnavailable(error.bootstrap_servers, error.reason) from error
     admin = AIOKafkaAdminClient(request_timeout_ms=_REQUEST_TIMEOUT_MS, **client_options(kafka))
     try:
         await admin.start()

@@ -21,8 +21,6 @@ from schemas.settings import Settings
 DEFAULT_BROKER_PORT = 9092
 DEFAULT_STORE_PORT = 8123
 _START_SECONDS = 60.0
-_WORKER_STOP_SECONDS = 30.0
-_MARGIN_SECONDS = 5.0
 
 
 class Stack:
@@ -69,11 +67,11 @@ class Stack:
 
     def start_worker(self) -> None:
         """Start `kvlens work`."""
-        self._start_process("worker", "work", _WORKER_STOP_SECONDS)
+        self._start_process("worker", "work")
 
     def start_connector(self) -> None:
         """Start `kvlens connect`."""
-        self._start_process("connector", "connect", self.settings.connector.drain_seconds + _MARGIN_SECONDS)
+        self._start_process("connector", "connect")
 
     def start_page(self) -> None:
         """Start `kvlens serve`, on the configured port unless that is taken."""
@@ -89,7 +87,6 @@ class Stack:
             environment=environment,
             ready=lambda: page_answers(f"{url}livez"),
             start_seconds=_START_SECONDS,
-            stop_seconds=_MARGIN_SECONDS,
         )
         self._supervisor.start("page", process)
         self.urls["page"] = url
@@ -102,7 +99,7 @@ class Stack:
         port = self._supervisor.ports.preferred(DEFAULT_BROKER_PORT)
         log = self._directory.logs / "broker.log"
         broker = EmbeddedBroker(self._directory.broker, port, log=log, progress=self._steps.step)
-        self._supervisor.start("broker", broker)
+        self._supervisor.start("broker", broker, storage=True)
         self._environment[variable_of("kafka", "bootstrap_servers")] = broker.bootstrap_servers
         self._steps.tell(f"Kafka listens on {broker.bootstrap_servers}")
 
@@ -118,11 +115,11 @@ class Stack:
             log=self._directory.logs / "store.log",
             writer=Account(given.username, given.password, readonly=False),
         )
-        self._supervisor.start("store", store)
+        self._supervisor.start("store", store, storage=True)
         self._environment[variable_of("clickhouse", "url")] = store.url
         self._steps.tell(f"ClickHouse listens on {store.url}")
 
-    def _start_process(self, name: str, command: str, stop_seconds: float) -> None:
+    def _start_process(self, name: str, command: str) -> None:
         """`name` is also that of the process's section in the settings."""
         # Compiling is most of what there is to wait for, and done once in an installation.
         self._steps.step(f"starting the {name}" + ", slow only the first time" * (name == "worker"))
@@ -143,7 +140,6 @@ class Stack:
             environment=environment,
             ready=lambda: page_answers(f"http://{LOOPBACK}:{port}/readyz"),
             start_seconds=_START_SECONDS,
-            stop_seconds=stop_seconds,
         )
         self._supervisor.start(name, process)
         self.urls[f"{name}_metrics"] = f"http://{LOOPBACK}:{port}/metrics"

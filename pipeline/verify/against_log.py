@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from connectors.kafka.reach import reach
 from pipeline.kafka.acceptance import (
     NOT_APPLICABLE,
     accepted_events,
@@ -48,8 +49,11 @@ async def check_log(
     """Recount the whole log and compare; `until`: leave records from this offset of each partition out.
 
     `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
-    Raises KafkaUnavailable, TopicMissing, CertificateUnreadable and StoreUnavailable.
+    Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, CertificateUnreadable and
+    StoreUnavailable.
     """
+    # Where both are away, the broker is what is told: it comes first in the settings and in the start.
+    await reach(settings.kafka)
     tables = await asyncio.to_thread(StoredTables, settings.clickhouse)
     progress = progress or Progress(None)
     comparison = _Comparison(settings, tables, now, until, progress)
@@ -57,9 +61,7 @@ async def check_log(
     try:
         async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
             progress.expect("events", await events.length(until))
-            async with opened_topic(
-                settings, "residency", agent="fleet", decode=accepted_residency
-            ) as later:
+            async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as later:
                 progress.expect("residency", await later.length(until))
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)

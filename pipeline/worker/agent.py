@@ -22,7 +22,7 @@ from pipeline.worker.faust_credentials import faust_credentials
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
-from pipeline.worker.transport import Transport
+from pipeline.worker.transport import FAUST_LOG, Transport
 from schemas.settings import Kafka, Settings
 
 REBALANCE_SECONDS = 30.0
@@ -41,6 +41,8 @@ _log = structlog.get_logger(__name__)
 
 class NullMonitor(Monitor):
     """Faust's statistics cost a fifth of its time per record and nobody reads them."""
+
+    logger = FAUST_LOG
 
     def on_message_in(self, tp: TP, offset: int, message: Any) -> None: ...
     def on_stream_event_in(self, tp: TP, offset: int, stream: Any, event: Any) -> dict[Any, Any] | None:
@@ -64,16 +66,21 @@ class Agent:
         metrics: WorkerMetrics,
         *,
         fatal: Callable[[BaseException], None],
+        joined: Callable[[str, str], None],
     ) -> None:
-        """`fatal` ends the process: the state in memory may no longer match the log."""
+        """`fatal` ends the process: the state in memory may no longer match the log.
+
+        `joined` gets group and member id at each assignment.
+        """
         self.role = role
         self.owned: dict[int, OwnedPartition] = {}
         self.ready = False
-        self.group = f"{settings.kafka.group}.{role.name}"
+        self.group = group_name(settings.kafka, role.name)
         self._kafka = settings.kafka
         self._rounds = rounds
         self._metrics = metrics
         self._fatal = fatal
+        self._joined = joined
         self._handing_over = asyncio.Lock()
         self._stopping = False
         self.app = self._faust_app(settings)
@@ -87,10 +94,10 @@ class Agent:
             except Exception as error:
                 self._fatal(error)
 
-    async def stop(self) -> None:
-        """Save what was applied and give the partitions up. Raises CheckpointFailed."""
+    async def stop(self, seconds: float) -> None:
+        """Save what was applied and give the partitions up; raises CheckpointFailed after `seconds`."""
         self._stopping = True
-        await self._release("shutdown")
+        await self._release("shutdown", seconds)
 
     @property
     def rebalancing(self) -> bool:
@@ -163,6 +170,7 @@ class Agent:
                     # Assigned anew meanwhile: the call for that assignment follows and loads again.
                     await asyncio.gather(*(owned.log.close() for owned in loaded))
                     return
+                self._joined(self.group, app.consumer.member_id)
                 self.owned = {owned.partition: owned for owned in loaded}
                 self.ready = True
                 self._metrics.partitions.labels(self.role.name).set(len(loaded))
@@ -175,20 +183,21 @@ class Agent:
     async def _revoked(self, app: Any, revoked: Iterable[TP], **_: Any) -> None:
         """Save and give up everything; awaited while the partitions are still ours."""
         try:
-            await self._release("rebalance")
+            await self._release("rebalance", FINAL_SECONDS)
         except Exception as error:
             self._fatal(error)
 
-    async def _release(self, why: str) -> None:
+    async def _release(self, why: str, seconds: float) -> None:
         # Taken out first, so that nothing is applied after the last cut.
         leaving, self.owned = [*self.owned.values()], {}
         self._metrics.partitions.labels(self.role.name).set(0)
         try:
-            await asyncio.wait_for(self._hand_over(leaving), FINAL_SECONDS)
+            await asyncio.wait_for(self._hand_over(leaving), seconds)
         except asyncio.TimeoutError:
-            reason = f"not saved within {FINAL_SECONDS:.0f} s of the {why}"
-            numbers = [owned.partition for owned in leaving] or [-1]
-            raise CheckpointFailed(self.role.topic, numbers[0], reason, fenced=False) from None
+            if leaving or why == "rebalance":
+                reason = f"not saved within {seconds:.0f} s of the {why}"
+                number = leaving[0].partition if leaving else -1
+                raise CheckpointFailed(self.role.topic, number, reason, fenced=False) from None
         if leaving:
             numbers = [owned.partition for owned in leaving]
             _log.info("partitions given up", agent=self.role.name, partitions=numbers, why=why)
@@ -255,14 +264,24 @@ class Agent:
         return app
 
 
+def group_name(kafka: Kafka, agent: str) -> str:
+    """Return the consumer group of an agent."""
+    return f"{kafka.group}.{agent}"
+
+
+def state_directory(settings: Settings) -> Path:
+    """Return where this worker keeps what lives as long as the machine; workers may share it."""
+    default = Path(tempfile.gettempdir()) / f"kvlens-{settings.kafka.group}"
+    return Path(settings.worker.state_directory or default)
+
+
 def faust_app(settings: Settings, group: str) -> Any:
     """Return an app with every Faust setting that differs from its defaults, and why."""
-    directory = settings.worker.state_directory or str(Path(tempfile.gettempdir()) / f"kvlens-{group}")
     return faust.App(
         group,
         broker=_brokers(settings.kafka),
         broker_credentials=faust_credentials(settings.kafka),
-        datadir=directory,
+        datadir=str(state_directory(settings)),
         store="memory://",
         table_standby_replicas=0,
         web_enabled=False,

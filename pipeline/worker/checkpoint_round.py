@@ -24,7 +24,7 @@ from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import Row
 
 _TRANSACTIONS = 4
-_RETRY = Backoff(first=0.2, longest=5.0)
+_RETRY = Backoff(first=0.2, longest=2.0)
 
 _log = structlog.get_logger(__name__)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import enum
-import logging
-import os
-import sys
 from typing import NoReturn
 
 import structlog
 
 from connectors.process.errors import OperatorError
+from connectors.process.leaving import leave
 from pipeline.errors import CheckpointFailed, OffsetGap, RecordFatal, Stalled
 
 _log = structlog.get_logger(__name__)
@@ -45,11 +43,3 @@ def fatal(error: BaseException) -> NoReturn:
     else:
         _log.critical("worker ends", reason=str(error))
     leave(code)
-
-
-def leave(code: ExitCode) -> NoReturn:
-    """End the process at once, with the log written out."""
-    logging.shutdown()
-    sys.stderr.flush()
-    sys.stdout.flush()
-    os._exit(code)

@@ -7,36 +7,41 @@ import contextlib
 import gc
 import signal
 import time
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, NoReturn
 
 import structlog
 import uvloop
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
 
 from connectors.kafka.consumer import started_consumer
-from connectors.kafka.errors import TopicMissing
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.process.errors import OperatorError
 from connectors.process.health_pages import HealthPages
+from connectors.process.leaving import leave
+from connectors.process.limited_log import LogLimiter
+from connectors.process.stopping import done_before
+from connectors.process.waiting import Waiting
 from pipeline.clickhouse.client import without_pandas
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import KafkaUnavailable, StoreUnavailable
-from pipeline.kafka import topics
-from pipeline.worker.agent import Agent
+from pipeline.kafka.rights import AGENTS
+from pipeline.worker.agent import Agent, group_name, state_directory
 from pipeline.worker.checkpoint_round import CheckpointRounds
 from pipeline.worker.checkpoints import without_verification_retries
-from pipeline.worker.exits import ExitCode, fatal, leave
+from pipeline.worker.exits import ExitCode, fatal
+from pipeline.worker.memberships import Memberships
+from pipeline.worker.preparation import prepare
 from pipeline.worker.roles import fleet_agent, replica_agent
 from pipeline.worker.telemetry import WorkerMetrics
-from pipeline.worker.warming import warm_up
 from pipeline.worker.watchdog import Standing, Watchdog
 from schemas.rows import ModelRow
 from schemas.settings import Settings, Worker
 
-_STOP_SECONDS = 5.0
+_SAVING_SHARE = 0.75
+"""Part of the time for a stop that the last checkpoint may take."""
 _GC_THRESHOLD = 50_000
 # Below these, Kafka and ClickHouse would see little else than checkpoints, and a slow round would look
 # like a stall.
@@ -53,9 +58,9 @@ _log = structlog.get_logger(__name__)
 def run(settings: Settings) -> None:
     """Run the replica and the fleet agent until SIGTERM or SIGINT, then save and return.
 
-    Raises KafkaUnavailable, CertificateUnreadable, TopicMissing, TopicMismatch or PortUnavailable when it
-    cannot start. Whatever makes the state in memory void ends the process at once with an ExitCode, without
-    unwinding: nothing may be written then.
+    It waits for Kafka and ClickHouse, topics, tables and rights. Raises LoginRefused, CertificateUnreadable,
+    TopicMismatch, PortUnavailable or StoreUnavailable when it cannot start. Whatever makes the state in
+    memory void ends the process at once with an ExitCode, without unwinding: nothing may be written then.
     """
     # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
     uvloop.install()
@@ -65,20 +70,38 @@ def run(settings: Settings) -> None:
 
 
 async def _run(settings: Settings) -> None:
-    found = {topic.key: topic for topic in await topics.describe(settings)}
-    for topic in found.values():
-        if not topic.partitions:
-            raise TopicMissing(topic.name)
-    topics.check(list(found.values()))
-    warm_up(fleet_agent=settings.worker.agents != "replica")
-    # Records are structs without cycles: collecting them in small portions would only cost time.
-    gc.freeze()
-    gc.set_threshold(_GC_THRESHOLD)
+    stop = _stop_signal()
     metrics = WorkerMetrics()
     tables = Tables(settings.clickhouse)
     rollups = Rollups(settings.clickhouse, metrics)
-    agents = [
-        Agent(settings, role, _rounds(settings.worker, tables, rollups, metrics), metrics, fatal=fatal)
+    waiting = Waiting(lambda reason: _log.warning("waiting", reason=reason))
+    memberships = Memberships(state_directory(settings))
+    agents: list[Agent] = []
+    pages = HealthPages(
+        settings.worker.metrics_host,
+        settings.worker.metrics_port,
+        setting="worker.metrics_port",
+        registry=metrics.registry,
+        # Once it runs, ClickHouse is left out: the backlog is safe in Kafka.
+        unready=lambda: waiting.cause or _unready(agents),
+    )
+    await pages.start()
+    preparing = asyncio.create_task(prepare(settings, _groups(settings), memberships, waiting))
+    if not await done_before(stop, preparing):
+        await _end(pages)
+    found = preparing.result()
+    # Records are structs without cycles: collecting them in small portions would only cost time.
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
+    agents += [
+        Agent(
+            settings,
+            role,
+            _rounds(settings.worker, tables, rollups, metrics),
+            metrics,
+            fatal=fatal,
+            joined=memberships.note,
+        )
         for role in (
             replica_agent(
                 settings, shards=found["residency"].partitions, partitions=found["events"].partitions
@@ -87,51 +110,60 @@ async def _run(settings: Settings) -> None:
         )
         if settings.worker.agents in ("both", role.name)
     ]
-    pages = HealthPages(
-        settings.worker.metrics_host,
-        settings.worker.metrics_port,
-        setting="worker.metrics_port",
-        registry=metrics.registry,
-        # ClickHouse is left out: the backlog is safe in Kafka.
-        ready=lambda: all(agent.ready for agent in agents),
-        not_ready="waiting for partitions",
-    )
-    await pages.start()
-    stop = _stop_signal()
     every = max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS)
     rounds = [_watched(agent.checkpoint_every(every)) for agent in agents]
     tasks = [
         _watched(_write_models(settings, tables)),
         _watched(rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS))),
     ]
+    limiter = LogLimiter()
     for agent in agents:
         tasks += [
-            _watched(_watch_progress(settings, agent, metrics)),
+            _watched(_of_kafka(settings, _watch_progress(settings, agent, metrics, limiter))),
             _watched(_raise_crash(agent)),
             # Returns when partitions are assigned, which may take long: a signal must not wait for that.
-            _watched(_start(agent, settings)),
+            _watched(_of_kafka(settings, agent.app.start())),
         ]
     await stop.wait()
     _log.info("stopping")
+    deadline = time.monotonic() + settings.worker.stop_seconds
     for task in tasks:
         task.cancel()
     try:
-        await asyncio.gather(*(agent.stop() for agent in agents))
+        seconds = _SAVING_SHARE * settings.worker.stop_seconds
+        await asyncio.gather(*(agent.stop(seconds) for agent in agents))
     except OperatorError as error:
         fatal(error)
     for task in rounds:
         task.cancel()
-    with contextlib.suppress(StoreUnavailable, asyncio.TimeoutError):
-        await asyncio.wait_for(rollups.run_once(), _STOP_SECONDS)
-    try:
-        await asyncio.wait_for(asyncio.gather(*(agent.app.stop() for agent in agents)), _STOP_SECONDS)
-    except asyncio.TimeoutError:
-        # Its consumer thread would keep the process alive; everything is saved.
-        _log.warning("the consumer did not stop in time")
-        leave(ExitCode.OK)
+    leaving = [asyncio.create_task(agent.app.stop()) for agent in agents]
+    last = [asyncio.create_task(_rolled_up(rollups)), *leaving]
+    await asyncio.wait(last, timeout=max(0.0, deadline - time.monotonic()))
+    if all(task.done() for task in leaving):
+        memberships.forget()
+    await _end(pages)
+
+
+async def _end(pages: HealthPages) -> NoReturn:
+    """End the process: what counts is saved, and no thread that compiles or waits for a server holds it."""
     await pages.stop()
-    tables.close()
     _log.info("stopped")
+    leave(ExitCode.OK)
+
+
+def _unready(agents: Sequence[Agent]) -> str | None:
+    if not agents:
+        return "compiling, or looking for Kafka and ClickHouse"
+    return None if all(agent.ready for agent in agents) else "waiting for partitions"
+
+
+def _groups(settings: Settings) -> list[str]:
+    return [group_name(settings.kafka, role) for role in AGENTS if settings.worker.agents in ("both", role)]
+
+
+async def _rolled_up(rollups: Rollups) -> None:
+    with contextlib.suppress(StoreUnavailable):
+        await rollups.run_once()
 
 
 def _rounds(worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> CheckpointRounds:
@@ -171,11 +203,12 @@ def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return task
 
 
-async def _start(agent: Agent, settings: Settings) -> None:
+async def _of_kafka(settings: Settings, work: Awaitable[None]) -> None:
+    """Await what fails when the brokers go away meanwhile. Raises KafkaUnavailable then."""
     try:
-        await agent.app.start()
-    except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(settings.kafka.bootstrap_servers, str(error)) from error
+        await work
+    except KAFKA_FAILURES as error:
+        raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
 
 
 async def _raise_crash(agent: Agent) -> None:
@@ -185,9 +218,11 @@ async def _raise_crash(agent: Agent) -> None:
     raise agent.app.crash_reason or RuntimeError("Faust stopped without a reason")
 
 
-async def _watch_progress(settings: Settings, agent: Agent, metrics: WorkerMetrics) -> None:
+async def _watch_progress(
+    settings: Settings, agent: Agent, metrics: WorkerMetrics, limiter: LogLimiter
+) -> None:
     """Ask the broker, with a client of our own, how many records wait; end a worker that stands still."""
-    role = agent.role
+    role, servers = agent.role, settings.kafka.bootstrap_servers
     stall_seconds = max(settings.worker.stall_seconds, _MIN_STALL_SECONDS)
     watchdog = Watchdog(role.topic, stall_seconds)
     every = min(_WATCH_SECONDS, stall_seconds / 4)
@@ -200,8 +235,11 @@ async def _watch_progress(settings: Settings, agent: Agent, metrics: WorkerMetri
             partitions = [TopicPartition(role.topic, number) for number in agent.owned]
             try:
                 ends = await asyncio.wait_for(client.end_offsets(partitions), _WATCH_SECONDS)
-            except (KafkaError, OSError, asyncio.TimeoutError):
+            except KAFKA_FAILURES as error:
                 ends = {}
+                if (suppressed := limiter.admit("unanswered")) is not None:
+                    reason = failure_reason(error)
+                    _log.warning("Kafka does not answer", address=servers, reason=reason, **suppressed)
             standings = {
                 partition.partition: Standing(await agent.reached(partition.partition), end)
                 for partition, end in ends.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, cast
 
@@ -13,6 +14,9 @@ from faust.types import TP, AppT, Message
 from faust.types.transports import ConsumerT
 from mode import Service
 from yarl import URL
+
+FAUST_LOG = logging.getLogger("faust")
+"""Where our subclasses of Faust's services log that they start and stop, as the others do."""
 
 Positions = Callable[[], Mapping[tuple[str, int], int]]
 """Gives the offset to read next of every (topic, partition) whose state is loaded."""
@@ -38,6 +42,8 @@ class Transport(driver.Transport):
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
+    logger = FAUST_LOG
+
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         # Neither can be set through Faust; the consumer reads both when it starts. A drained partition waits
@@ -49,6 +55,13 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
 
 
 class _Consumer(driver.Consumer):
+    logger = FAUST_LOG
+
+    @property
+    def member_id(self) -> str:
+        """What the group calls this consumer."""
+        return str(self._thread._ensure_consumer()._coordinator.member_id)
+
     def _new_consumer_thread(self) -> _ConsumerThread:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 

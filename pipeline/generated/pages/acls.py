@@ -29,13 +29,12 @@ MISSING = """\
 ## When a right is missing
 
 Kafka hides topics that a user may not Describe, so a process says that the topic does not exist or that it
-may not see it. Otherwise the error line names the resource, as in `TopicAuthorizationFailedError`. Three
-cases are quieter:
+may not see it. Otherwise the error line names the resource, as in `TopicAuthorizationFailedError`. At their
+start, `kvlens connect` and `kvlens work` wait until they have the rights to begin; once a minute, and on
+`/readyz`, they say which one is missing. One case is quieter:
 
 - Without Write on the events topic, `kvlens connect` keeps running, keeps records in memory and logs
-  `publish_failed`, as it does when Kafka is away.
-- Without Read on its consumer group, `kvlens work` waits for partitions and logs nothing.
-- Without DescribeConfigs, `kvlens doctor` leaves out the comparison of the configuration."""
+  `publish_failed`, as it does when Kafka is away."""
 
 
 def acls_page() -> bytes:

@@ -56,6 +56,11 @@ class EmbeddedBroker:
         return self._process.running
 
     @property
+    def ready(self) -> bool:
+        """Whether it answers metadata requests."""
+        return answers(LOOPBACK, self.port)
+
+    @property
     def log(self) -> Path:
         return self._process.log
 
@@ -65,15 +70,24 @@ class EmbeddedBroker:
         The first start downloads about 45 MB and formats the storage; later ones take 2 to 3 s.
         Raises DirectoryInUse, PortInUse, ProcessFailed, JarsUnavailable.
         """
-        # Kafka itself would notice a second owner only after it has begun to replay the metadata log.
-        self._process.claim()
+        self.launch()
         try:
-            self._start()
+            self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
         except BaseException:
             self._process.kill()
             raise
 
-    def _start(self) -> None:
+    def launch(self) -> None:
+        """Begin to start; raises DirectoryInUse, PortInUse, JarsUnavailable, ProcessFailed."""
+        # Kafka itself would notice a second owner only after it has begun to replay the metadata log.
+        self._process.claim()
+        try:
+            self._spawn()
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def _spawn(self) -> None:
         require_free_port(_NAME, self.port)
         jars = verified_jars(read_lock(), self.directory / "jars", self._progress)
         java = _java_command()
@@ -87,11 +101,10 @@ class EmbeddedBroker:
             self._progress("formatting Kafka's storage")
             _format([*java, "kafka.tools.StorageTool"], environment, settings)
         self._process.spawn([*java, *_JVM, *_LOGGING, "kafka.Kafka", str(settings)], environment)
-        self._process.wait_ready(lambda: answers(LOOPBACK, self.port), _START_SECONDS, _ADVICE)
 
-    def stop(self) -> None:
-        """Shut down cleanly within 15 s, or else kill."""
-        self._process.stop(_STOP_SECONDS)
+    def stop(self, seconds: float = _STOP_SECONDS) -> None:
+        """Shut down cleanly within that time, or else kill."""
+        self._process.stop(seconds)
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""

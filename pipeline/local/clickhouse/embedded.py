@@ -48,16 +48,35 @@ class EmbeddedStore:
     def log(self) -> Path:
         return self._process.log
 
-    def start(self) -> None:
-        """Block until it answers /ping, about 1 s; raises DirectoryInUse, PortInUse, ProcessFailed."""
-        self._process.claim()
+    @property
+    def ready(self) -> bool:
+        """Whether it answers /ping."""
+        # No proxy of the environment stands between a process and its own loopback.
         try:
-            self._start()
+            with build_opener(ProxyHandler({})).open(f"{self.url}/ping", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (URLError, OSError):
+            return False
+
+    def start(self) -> None:
+        """Block until it is ready, about 1 s; raises DirectoryInUse, PortInUse, ProcessFailed."""
+        self.launch()
+        try:
+            self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
         except BaseException:
             self._process.kill()
             raise
 
-    def _start(self) -> None:
+    def launch(self) -> None:
+        """Begin to start; raises DirectoryInUse, PortInUse."""
+        self._process.claim()
+        try:
+            self._spawn()
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def _spawn(self) -> None:
         require_free_port(_NAME, self.port)
         environment = {
             "EMBEDDED_STORE_USER": self._writer.name,
@@ -67,11 +86,10 @@ class EmbeddedStore:
         }
         command = [sys.executable, "-m", "pipeline.local.clickhouse", "--path", str(self.directory / "data")]
         self._process.spawn([*command, "--host", LOOPBACK, "--port", str(self.port)], environment)
-        self._process.wait_ready(self._answers, _START_SECONDS, _ADVICE)
 
-    def stop(self) -> None:
-        """Let requests end and close the data, within 20 s, or else kill."""
-        self._process.stop(_STOP_SECONDS)
+    def stop(self, seconds: float = _STOP_SECONDS) -> None:
+        """Let requests end and close the data, within that time, or else kill."""
+        self._process.stop(seconds)
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""
@@ -80,11 +98,3 @@ class EmbeddedStore:
     def signal(self, number: int) -> None:
         """Send a signal to the process, such as SIGSTOP."""
         self._process.signal(number)
-
-    def _answers(self) -> bool:
-        # No proxy of the environment stands between a process and its own loopback.
-        try:
-            with build_opener(ProxyHandler({})).open(f"{self.url}/ping", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (URLError, OSError):
-            return False

@@ -29,7 +29,6 @@ kv_bytes_per_token = 131072
 """
 """32 layers of 8 heads of 128 numbers of 2 bytes, for keys and for values."""
 _START_SECONDS = 30.0
-_STOP_SECONDS = 5.0
 _WAIT_SUBSCRIBERS_SECONDS = 3600
 """The engines publish once the connector listens, which may have to wait for a first download."""
 _REPLAY_OFFSET = 10
@@ -107,7 +106,6 @@ def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
             environment={},
             ready=_listed(written, len(group.replicas)),
             start_seconds=_START_SECONDS,
-            stop_seconds=_STOP_SECONDS,
         )
         supervisor.start(group.name, process)
         for name, replica in zip(group.replicas, _tables(written), strict=True):

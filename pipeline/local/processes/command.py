@@ -24,33 +24,43 @@ class CommandProcess:
         environment: Mapping[str, str],
         ready: Callable[[], bool],
         start_seconds: float,
-        stop_seconds: float,
     ) -> None:
-        """`directory` is the process's alone; after `stop_seconds` of stopping it is killed."""
+        """`directory` is the process's alone."""
         self._command = [sys.executable, "-m", "pipeline.cli.main", *arguments]
         self._process = ChildProcess(name, directory, logs / f"{name}.log")
         self._environment = environment
         self._ready = ready
         self._start_seconds = start_seconds
-        self._stop_seconds = stop_seconds
 
     @property
     def running(self) -> bool:
         return self._process.running
 
-    def start(self) -> None:
-        """Block until it is ready; raises ProcessFailed and DirectoryInUse."""
+    @property
+    def ready(self) -> bool:
+        return self._ready()
+
+    def launch(self) -> None:
+        """Begin; raises DirectoryInUse."""
         self._process.claim()
         try:
             self._process.spawn(self._command, self._environment)
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def start(self) -> None:
+        """Block until it is ready; raises ProcessFailed and DirectoryInUse."""
+        self.launch()
+        try:
             self._process.wait_ready(self._ready, self._start_seconds, "see its log")
         except BaseException:
             self._process.kill()
             raise
 
-    def stop(self) -> None:
+    def stop(self, seconds: float) -> None:
         """Ask it to end; kill it if it does not."""
-        self._process.stop(self._stop_seconds)
+        self._process.stop(seconds)
 
 
 def page_answers(url: str) -> bool:

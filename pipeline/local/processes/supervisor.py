@@ -1,9 +1,10 @@
-"""Keeps the processes of one machine running: started in order, restarted, stopped in reverse."""
+"""Keeps the processes of one machine running: started in order, restarted, stopped within seconds."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,10 +13,14 @@ from pipeline.local.directory import DirectoryInUse
 from pipeline.local.processes.child_process import ProcessFailed
 from pipeline.local.processes.ports import KeptPorts
 
-LONGEST_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 5.0
 PAUSES = Backoff(first=0.5, longest=LONGEST_PAUSE_SECONDS)
-STABLE_SECONDS = 60.0
-"""A process that ran for so long begins with the first pause again."""
+STABLE_SECONDS = 30.0
+"""A process that ran for so long is restarted at once: what ended it came from outside."""
+STOP_SECONDS = 4.5
+"""From the stop to the end of the last process, whatever hangs."""
+STORAGE_STOP_SECONDS = 1.5
+"""Part of it that is left for what the others write to."""
 
 
 class Service(Protocol):
@@ -24,11 +29,18 @@ class Service(Protocol):
     @property
     def running(self) -> bool: ...
 
-    def start(self) -> None:
-        """Return when it is ready; raises ProcessFailed and DirectoryInUse."""
+    @property
+    def ready(self) -> bool:
+        """Whether it does its work; asks the process, and waits two seconds for an answer at most."""
 
-    def stop(self) -> None:
-        """End it in bounded time; harmless when it does not run."""
+    def launch(self) -> None:
+        """Return when the process is there; raises ProcessFailed and DirectoryInUse."""
+
+    def start(self) -> None:
+        """Launch it and return when it is ready; raises ProcessFailed and DirectoryInUse."""
+
+    def stop(self, seconds: float) -> None:
+        """Ask it to end, and kill it after that time; harmless when it does not run."""
 
 
 @dataclass
@@ -36,9 +48,12 @@ class _Watched:
     name: str
     service: Service
     started_at: float
+    storage: bool
     restart_at: float | None = None
+    starting: bool = False
+    """Restarted, and not ready yet."""
     deaths: int = 0
-    """Without a stable run in between."""
+    """In a row, each soon after the start."""
     restarts: int = 0
 
 
@@ -62,43 +77,62 @@ class Supervisor:
         """How often each service was restarted."""
         return {watched.name: watched.restarts for watched in self._watched}
 
-    def start(self, name: str, service: Service) -> None:
-        """Start a service and watch it from now on; raises what its start raises."""
+    def start(self, name: str, service: Service, *, storage: bool = False) -> None:
+        """Start a service and watch it from now on; raises what its start raises.
+
+        `storage`: others write to it until they end.
+        """
         service.start()
-        self._watched.append(_Watched(name, service, self._clock()))
+        self._watched.append(_Watched(name, service, self._clock(), storage))
 
     def check(self) -> None:
-        """Restart what has died, each time after a longer pause."""
+        """Restart what has died; never waits, so that no part keeps another one from coming back."""
         for watched in self._watched:
             now = self._clock()
-            if watched.restart_at is None:
-                if not watched.service.running:
-                    self._plan_restart(watched, now, "died")
-            elif now >= watched.restart_at:
-                self._restart(watched)
+            if watched.restart_at is not None:
+                if now >= watched.restart_at:
+                    self._restart(watched)
+            elif not watched.service.running:
+                self._plan_restart(watched, now, "ended while starting" if watched.starting else "died")
+            elif watched.starting and watched.service.ready:
+                watched.starting = False
+                self._tell(f"{watched.name} is running again")
 
     def stop(self) -> None:
-        """Stop everything, the last started first."""
-        while self._watched:
-            self._watched.pop().service.stop()
+        """Stop everything side by side, what the others write to at last."""
+        deadline = self._clock() + STOP_SECONDS
+        watched, self._watched = self._watched, []
+        _stop_all((one for one in watched if not one.storage), STOP_SECONDS - STORAGE_STOP_SECONDS)
+        left = max(STORAGE_STOP_SECONDS, deadline - self._clock())
+        _stop_all((one for one in watched if one.storage), left)
         self.ports.release()
 
     def _plan_restart(self, watched: _Watched, now: float, why: str) -> None:
-        if now - watched.started_at >= STABLE_SECONDS:
-            watched.deaths = 0
-        watched.deaths += 1
+        stable = now - watched.started_at >= STABLE_SECONDS
+        watched.deaths = 0 if stable else watched.deaths + 1
         pause = PAUSES.pause(watched.deaths)
         watched.restart_at = now + pause
-        self._tell(f"{watched.name} {why}; restarting it in {pause:g} s")
+        self._tell(f"{watched.name} {why}; restarting it {f'in {pause:g} s' if pause else 'at once'}")
 
     def _restart(self, watched: _Watched) -> None:
-        watched.service.stop()
+        watched.service.stop(STORAGE_STOP_SECONDS)
         watched.restarts += 1
         watched.started_at = self._clock()
+        watched.restart_at = None
+        watched.starting = True
         try:
-            watched.service.start()
+            watched.service.launch()
         except (ProcessFailed, DirectoryInUse) as error:
             self._plan_restart(watched, self._clock(), f"did not start ({str(error).partition(chr(10))[0]})")
-        else:
-            watched.restart_at = None
-            self._tell(f"{watched.name} is running again")
+
+
+def _stop_all(watched: Iterable[_Watched], seconds: float) -> None:
+    stopping = [
+        # Daemons: a second signal ends the process, and its children with it.
+        threading.Thread(target=one.service.stop, args=(seconds,), daemon=True)
+        for one in watched
+    ]
+    for thread in stopping:
+        thread.start()
+    for thread in stopping:
+        thread.join()

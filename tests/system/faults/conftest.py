@@ -207,7 +207,13 @@ def laboratories(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Labo
 
     def make(broker: EmbeddedBroker, store: EmbeddedStore, **worker: Any) -> Laboratory:
         name = f"lab_{secrets.token_hex(4)}"
-        options = {"checkpoint_seconds": 0.3, "rollup_seconds": 1.0, "idle_carry_seconds": 0.001, **worker}
+        options = {
+            "checkpoint_seconds": 0.3,
+            "rollup_seconds": 1.0,
+            "idle_carry_seconds": 0.001,
+            "stop_seconds": 30.0,
+            **worker,
+        }
         directory = tmp_path_factory.mktemp(name)
         laboratory = Laboratory(
             Settings(

@@ -189,7 +189,7 @@ def _pipeline(
     settings = Settings(
         kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
         clickhouse=ClickHouse(url=store.url, database=name),
-        connector=Connector(metrics_port=free_port(), **connector),
+        connector=Connector(metrics_port=free_port(), **{"drain_seconds": 10.0, **connector}),
         worker=Worker(
             checkpoint_seconds=0.3,
             rollup_seconds=2.0,
@@ -197,6 +197,8 @@ def _pipeline(
             idle_carry_seconds=0.001,
             state_directory=str(directory / "faust"),
             metrics_port=free_port(),
+            # On a busy machine, too, the tables are right when it has ended.
+            stop_seconds=30.0,
         ),
         replicas=tuple(
             Replica(id=replica, model="m", endpoint=engine.endpoint) for replica, engine in engines.items()

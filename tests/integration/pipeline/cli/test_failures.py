@@ -144,7 +144,7 @@ def test_an_unreachable_broker_and_store_are_named(tmp_path: Path, closed_port: 
         "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{closed_port}",
         "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{closed_port}",
     }
-    for command in (["topics", "list"], ["topics", "apply"], ["work"]):
+    for command in (["topics", "list"], ["topics", "apply"]):
         code, _, errors = kvlens(*command, cwd=tmp_path, **environment)
         assert code == 1
         assert [line for line in errors.splitlines() if line.startswith("kvlens: ")] == errors.splitlines()[
@@ -154,6 +154,9 @@ def test_an_unreachable_broker_and_store_are_named(tmp_path: Path, closed_port: 
             f"kvlens: Kafka at 127.0.0.1:{closed_port} cannot be used: "
         )
         assert "Traceback" not in errors
+    code, _, errors = kvlens("verify", cwd=tmp_path, **environment)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert errors.startswith(f"kvlens: no Kafka broker answers at 127.0.0.1:{closed_port} (")
     code, _, errors = kvlens("migrate", cwd=tmp_path, **environment)
     assert (code, errors.count("\n")) == (1, 1)
     assert errors.startswith(f"kvlens: ClickHouse at http://127.0.0.1:{closed_port} cannot be used: ")
@@ -186,6 +189,21 @@ def test_a_directory_in_use_is_named_with_its_owner(tmp_path: Path):
             )
 
 
+def wait_reading(process: int) -> None:
+    """Return when a process has opened its standard input a second time, by name."""
+    files = Path(f"/proc/{process}/fd")
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            opened = [os.readlink(file) for file in files.iterdir()]
+            if opened.count(os.readlink(files / "0")) > 1:
+                return
+        except FileNotFoundError:  # closed between two looks
+            pass
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize(
     ("signal_number", "code", "line"), [(2, 130, "kvlens: interrupted"), (15, 143, "kvlens: terminated")]
 )
@@ -200,7 +218,7 @@ def test_signals_end_a_command_with_one_line(tmp_path: Path, signal_number: int,
         # Tests that were started in the background of a shell ignore it, and what they start does, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
-        time.sleep(3.0)
+        wait_reading(process.pid)
         process.send_signal(signal_number)
         assert process.wait(10) == code
         assert process.stderr is not None

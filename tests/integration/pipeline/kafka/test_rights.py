@@ -36,6 +36,7 @@ USERS = {
     "kvlens doctor": "doctor",
 }
 ROLES = {USERS[role.command]: role for role in roles(load_topics(), topic_prefix="sec", group="secgroup")}
+COMMANDS = {"replica": ["work"], "fleet": ["work"], "connect": ["connect"], "verify": ["verify"]}
 # Numbers of Kafka's protocol.
 RESOURCES = {"topic": 2, "group": 3, "transactional id": 5}
 OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
@@ -82,6 +83,15 @@ class Part:
         """Return its exit code and all it said."""
         code = self.process.wait(seconds)
         return code, self.log.read_text()
+
+    def wait_said(self, words: str, seconds: float = 60.0) -> str:
+        """Return all it has said when the words are among it."""
+        deadline = time.monotonic() + seconds
+        while words not in (said := self.log.read_text()):
+            assert self.process.poll() is None, said[-2000:]
+            assert time.monotonic() < deadline, said[-2000:]
+            time.sleep(0.05)
+        return said
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -230,21 +240,15 @@ def right_of(user: str, operation: str, name: str) -> Right:
 @pytest.mark.parametrize(
     ("user", "operation", "name", "code", "line"),
     [
-        ("connect", "Read", "sec.positions.v1", 1, "the connector needs Read and Describe on it"),
-        ("connect", "Write", "sec.positions.v1", 1, "the connector needs Write on it"),
-        ("replica", "Describe", "sec.checkpoints.fleet.v1", 1, "or this user may not Describe it"),
         ("replica", "Write", "secgroup.replica-", 69, "give kafka.sasl_username this right (docs/acls.md)"),
-        ("fleet", "Read", "sec.residency.v1", 1, "or this user may not Describe it"),
         ("verify", "Read", "sec.residency.v1", 2, "or this user may not Describe it"),
     ],
 )
 def test_a_missing_right_is_named(
     cluster: Cluster, user: str, operation: str, name: str, code: int, line: str
 ) -> None:
-    command = {"replica": "work", "fleet": "work"}.get(user, user)
-    agents = user if command == "work" else "both"
     with cluster.without(user, right_of(user, operation, name)):
-        found, said = cluster.start(user, command, KVLENS_WORKER__AGENTS=agents).ended()
+        found, said = cluster.start(user, *COMMANDS[user], KVLENS_WORKER__AGENTS="replica").ended()
     last = said.splitlines()[-1]
     assert found == code, said[-2000:]
     assert line in last
@@ -252,8 +256,46 @@ def test_a_missing_right_is_named(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    ("user", "operation", "name", "line"),
+    [
+        ("connect", "Read", "sec.positions.v1", "the connector needs Read and Describe on it"),
+        ("connect", "Write", "sec.positions.v1", "the connector needs Write on it"),
+        ("replica", "Describe", "sec.checkpoints.fleet.v1", "or this user may not Describe it"),
+        ("replica", "Read", "secgroup.replica", "give kafka.sasl_username Read on it (docs/acls.md)"),
+        ("fleet", "Read", "sec.residency.v1", "or this user may not Describe it"),
+    ],
+)
+def test_a_process_that_lacks_a_right_says_which_and_waits_for_it(
+    cluster: Cluster, user: str, operation: str, name: str, line: str
+) -> None:
+    with cluster.without(user, right_of(user, operation, name)):
+        agents = "both" if user == "connect" else user
+        part = cluster.start(user, *COMMANDS[user], KVLENS_WORKER__AGENTS=agents)
+        [waiting] = [said for said in part.wait_said('"waiting"').splitlines() if '"waiting"' in said]
+        assert line in waiting
+        assert name in waiting
+        assert "Traceback" not in waiting
+    # It has the right again, and begins without anybody's help.
+    part.wait_said("connector_started" if user == "connect" else "partitions assigned")
+    part.stop()
+
+
+def test_a_wrong_password_ends_a_process_with_one_line(cluster: Cluster) -> None:
+    for command in ("connect", "work"):
+        code, said = cluster.start("replica", command, KVLENS_KAFKA__SASL_PASSWORD="wrong").ended()
+        last = said.splitlines()[-1]
+        assert code == 1, said[-2000:]
+        assert "refuses the login" in last
+        assert "kafka.sasl_username and its password" in last
+        assert "Traceback" not in said
+
+
 def test_doctor_says_what_it_was_not_told(cluster: Cluster) -> None:
     with cluster.without("doctor", right_of("doctor", "Describe", "secgroup.replica")):
         _, said = cluster.run("doctor", "doctor")
     assert "kafka-unanswered" in said
     assert "GroupAuthorizationFailed" in said
+    with cluster.without("doctor", right_of("doctor", "DescribeConfigs", "sec.events.v1")):
+        _, said = cluster.run("doctor", "doctor")
+    assert "the configuration of sec.events.v1: TopicAuthorizationFailed" in " ".join(said.split())

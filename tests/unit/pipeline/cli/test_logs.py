@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.cli.logs import LIBRARIES, configure_logs
+from pipeline.cli.logs import configure_logs
 
 
 class Terminal(io.StringIO):
@@ -23,8 +23,6 @@ def as_before() -> Iterator[None]:
     handlers, level = root.handlers, root.level
     yield
     root.handlers, root.level = handlers, level
-    for library in LIBRARIES:
-        logging.getLogger(library).setLevel(logging.NOTSET)
 
 
 def logged(monkeypatch: pytest.MonkeyPatch, level: str, no_color: str = "") -> str:

@@ -11,22 +11,23 @@ from pipeline.worker.telemetry import WorkerMetrics
 
 
 async def test_pages_tell_health_and_metrics(free_port: Callable[[], int]) -> None:
-    metrics, ready, port = WorkerMetrics(), [False], free_port()
+    metrics, port = WorkerMetrics(), free_port()
+    unready: list[str | None] = ["waiting for partitions"]
     metrics.records.labels("replica", "3").inc(7)
     pages = HealthPages(
         "127.0.0.1",
         port,
         setting="worker.metrics_port",
         registry=metrics.registry,
-        ready=lambda: ready[0],
-        not_ready="waiting for partitions",
+        unready=lambda: unready[0],
     )
     await pages.start()
     try:
         async with ClientSession(f"http://127.0.0.1:{port}") as client:
             assert (await client.get("/livez")).status == 200
-            assert (await client.get("/readyz")).status == 503
-            ready[0] = True
+            answer = await client.get("/readyz")
+            assert (answer.status, await answer.text()) == (503, "waiting for partitions\n")
+            unready[0] = None
             assert (await client.get("/readyz")).status == 200
             text = await (await client.get("/metrics")).text()
     finally:

@@ -22,30 +22,54 @@ class Switch:
         self.log = log
         self.running = False
         self.refuses = False
+        self.ready = True
 
-    def start(self) -> None:
+    def launch(self) -> None:
         if self.refuses:
             raise ProcessFailed(self.name, "refuses", "wait")
         self.log.append(f"start {self.name}")
         self.running = True
 
-    def stop(self) -> None:
+    start = launch
+
+    def stop(self, seconds: float) -> None:
         self.log.append(f"stop {self.name}")
         self.running = False
 
 
-def test_parts_start_in_order_and_stop_in_reverse():
+def test_parts_start_in_order_and_stop_before_what_they_write_to():
     log: list[str] = []
     supervisor = Supervisor(log.append, lambda: 0.0)
-    for name in "abc":
+    supervisor.start("store", Switch("store", log), storage=True)
+    for name in "ab":
         supervisor.start(name, Switch(name, log))
     supervisor.check()
     supervisor.stop()
     supervisor.stop()
-    assert log == ["start a", "start b", "start c", "stop c", "stop b", "stop a"]
+    assert log[:3] == ["start store", "start a", "start b"]
+    assert (sorted(log[3:5]), log[5:]) == (["stop a", "stop b"], ["stop store"])
 
 
-def test_pauses_grow_to_a_bound_and_begin_anew_after_a_stable_time():
+def test_a_part_that_is_long_in_starting_keeps_no_other_from_coming_back():
+    said: list[str] = []
+    supervisor = Supervisor(said.append, lambda: 100.0)
+    waits, other = Switch("waits", []), Switch("other", [])
+    for service in (waits, other):
+        supervisor.start(service.name, service)
+        service.running = False
+    waits.ready = False
+    supervisor._clock = lambda: 140.0
+    for _ in range(3):
+        supervisor.check()
+    assert (waits.running, other.running) == (True, True)
+    assert "other is running again" in said
+    assert "waits is running again" not in said
+    waits.ready = True
+    supervisor.check()
+    assert said[-1] == "waits is running again"
+
+
+def test_pauses_grow_to_a_bound_and_a_part_that_ran_well_comes_back_at_once():
     now = 0.0
     said: list[str] = []
     switch = Switch("a", [])
@@ -60,17 +84,20 @@ def test_pauses_grow_to_a_bound_and_begin_anew_after_a_stable_time():
         now += 0.25
     pauses = [later - earlier for earlier, later in itertools.pairwise(starts)]
     assert starts[0] == 0.5
-    assert pauses[:6] == [1.0, 2.0, 4.0, 8.0, 16.0, LONGEST_PAUSE_SECONDS]
-    assert set(pauses[6:]) == {LONGEST_PAUSE_SECONDS}
+    assert pauses[:3] == [1.0, 2.0, 4.0]
+    assert set(pauses[3:]) == {LONGEST_PAUSE_SECONDS}
     switch.refuses = False
     while not switch.running:
         supervisor.check()
         now += 0.25
+    supervisor.check()
     assert said[-1] == "a is running again"
     now += STABLE_SECONDS
     switch.running = False
     supervisor.check()
-    assert said[-1] == "a died; restarting it in 0.5 s"
+    assert said[-1] == "a died; restarting it at once"
+    supervisor.check()
+    assert switch.running
 
 
 class Child:
@@ -88,17 +115,22 @@ class Child:
     def pid(self) -> int:
         return int(self.file.read_text())
 
-    def start(self) -> None:
+    @property
+    def ready(self) -> bool:
+        return self.file.exists() and self.file.read_text().endswith("\n")
+
+    def launch(self) -> None:
         self.file.unlink(missing_ok=True)
         self.child.claim()
         code = f"import os, time; open({str(self.file)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
         self.child.spawn([sys.executable, "-c", code])
-        self.child.wait_ready(
-            lambda: self.file.exists() and self.file.read_text().endswith("\n"), 20, "see log"
-        )
 
-    def stop(self) -> None:
-        self.child.stop(5)
+    def start(self) -> None:
+        self.launch()
+        self.child.wait_ready(lambda: self.ready, 20, "see log")
+
+    def stop(self, seconds: float) -> None:
+        self.child.stop(seconds)
 
 
 def alive(pid: int) -> bool:
@@ -117,7 +149,7 @@ def test_a_killed_child_is_restarted_and_stopped_in_the_end(tmp_path: Path):
         first = child.pid
         os.kill(first, signal.SIGKILL)
         deadline = time.monotonic() + 30
-        while supervisor.restarts["child"] == 0 and time.monotonic() < deadline:
+        while not (supervisor.restarts["child"] and child.ready) and time.monotonic() < deadline:
             supervisor.check()
             time.sleep(0.05)
         assert supervisor.restarts == {"child": 1}

@@ -1,0 +1,58 @@
+"""Log on to a broker before any client does: aiokafka's clients log why they cannot, and do not raise it."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    IllegalSaslStateError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+
+from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, LoginRefused, failure_reason
+from connectors.kafka.security import client_options
+from schemas.settings import Kafka
+
+ANSWER_SECONDS = 5.0
+"""How long one broker may take to answer."""
+_REFUSALS = (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    IllegalSaslStateError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+    ssl.SSLError,
+)
+_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""What a handshake ends with when the broker goes away meanwhile."""
+
+
+async def reach(settings: Kafka) -> None:
+    """Return when one of the brokers has let us in.
+
+    Raises BrokerUnreachable when none answers, LoginRefused, CertificateUnreadable.
+    """
+    options = client_options(settings)
+    servers = options.pop("bootstrap_servers")
+    reason = "no address given"
+    for host, port, _ in collect_hosts(servers):
+        try:
+            await _log_on(host, port, options)
+        except KAFKA_FAILURES as error:
+            reason = failure_reason(error)
+            cause = error.__cause__ or error
+            if isinstance(cause, _REFUSALS) and not isinstance(cause, _CUT_OFF):
+                raise LoginRefused(f"{host}:{port}", reason) from error
+        else:
+            return
+    raise BrokerUnreachable(servers, reason)
+
+
+async def _log_on(host: str, port: int, options: dict[str, Any]) -> None:
+    connection = await create_conn(host, port, request_timeout_ms=int(ANSWER_SECONDS * 1000), **options)
+    await connection.close()

@@ -1,0 +1,60 @@
+"""The end of a process: threads whose work nobody waits for, and an exit that does not wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import NoReturn, TypeVar, cast
+
+_THREAD_NAME = "aside"
+
+Result = TypeVar("Result")
+
+
+async def aside(work: Callable[[], Result]) -> Result:
+    """Return what `work` returns, in a thread of its own.
+
+    Unlike the threads of an event loop, it holds neither the loop's end nor, with `leave`, the process's:
+    the compiler works for a minute where nothing is compiled yet, and cannot be interrupted.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Result] = loop.create_future()
+
+    def tell(result: Result | None, error: Exception | None) -> None:
+        if outcome.done():  # cancelled
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(cast(Result, result))
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, result, failure)
+
+    threading.Thread(target=run, name=_THREAD_NAME, daemon=True).start()
+    return await outcome
+
+
+def busy_aside() -> bool:
+    """Tell whether such a thread still works: the interpreter must not be taken down around it."""
+    return any(thread.name == _THREAD_NAME for thread in threading.enumerate())
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once, with everything written that was said."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,64 @@
+"""What a worker needs before it takes partitions: topics and rights in Kafka, tables, compiled code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from connectors.kafka.errors import TopicMissing
+from connectors.process.leaving import aside
+from connectors.process.waiting import Waiting
+from pipeline.clickhouse import migrations
+from pipeline.errors import TablesMissing
+from pipeline.kafka import topics
+from pipeline.kafka.membership import leave_groups, may_join
+from pipeline.worker.memberships import Memberships
+from pipeline.worker.warming import warm_up
+from schemas.settings import ClickHouse, Kafka, Settings
+
+_LOOK_SECONDS = 5.0
+"""How long ClickHouse may take to say which tables it has."""
+
+
+async def prepare(
+    settings: Settings, groups: Sequence[str], memberships: Memberships, waiting: Waiting
+) -> dict[str, topics.Found]:
+    """Return the topics by their key when everything is there; meanwhile the code is compiled.
+
+    A worker without ClickHouse could do no more than hold partitions that others could work on. Raises
+    LoginRefused, CertificateUnreadable, TopicMismatch; StoreUnavailable when ClickHouse refuses the login.
+    """
+    compiling = asyncio.create_task(aside(lambda: warm_up(fleet_agent=settings.worker.agents != "replica")))
+    try:
+        found = await waiting.until(lambda: _topics(settings))
+        await waiting.until(lambda: may_join(settings.kafka, groups))
+        await waiting.until(lambda: _tables(settings.clickhouse))
+        await compiling
+        await waiting.until(lambda: _bury(settings.kafka, memberships))
+    finally:
+        compiling.cancel()
+    return found
+
+
+async def _topics(settings: Settings) -> dict[str, topics.Found]:
+    found = {topic.key: topic for topic in await topics.describe(settings)}
+    for topic in found.values():
+        if not topic.partitions:
+            raise TopicMissing(topic.name)
+    topics.check(list(found.values()))
+    return found
+
+
+async def _bury(kafka: Kafka, memberships: Memberships) -> None:
+    for members in memberships.of_the_dead():
+        await leave_groups(kafka, members)
+
+
+async def _tables(store: ClickHouse) -> None:
+    soon = msgspec.structs.replace(store, timeout_seconds=min(store.timeout_seconds, _LOOK_SECONDS))
+    # A store that hangs holds no exit so.
+    missing = await aside(lambda: migrations.missing(soon))
+    if missing:
+        raise TablesMissing(store.database, missing)

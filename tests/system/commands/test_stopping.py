@@ -1,0 +1,129 @@
+"""SIGTERM and Ctrl-C end a command soon, whatever it is at."""
+
+from __future__ import annotations
+
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.worker.exits import ExitCode
+from tests.support.processes import KVLENS, Started, kvlens, started
+
+SOON = 10.0
+"""Seconds; it takes 5 at most on a machine that is not busy. What held an exit before took 12 to 60."""
+ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]'
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    """A function that starts a command whose code is not compiled yet; killed after the test."""
+    running: list[Started] = []
+
+    def start(command: str, **settings: str) -> Started:
+        more = {"KVLENS_REPLICAS": ENGINE, "NUMBA_CACHE_DIR": str(tmp_path / "nothing"), **settings}
+        log = tmp_path / f"{len(running)}.log"
+        running.append(started([*KVLENS, command], log, cwd=tmp_path, PYTHONUNBUFFERED="1", **more))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.close()
+
+
+def ended(process: Started, number: int) -> int:
+    """Send a signal; return the exit code."""
+    process.send(number)
+    began = time.monotonic()
+    code = process.process.wait(SOON)
+    print(f"ended after {time.monotonic() - began:.1f} s")  # noqa: T201 - figures are printed
+    return code
+
+
+def page(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("command", ["connect", "work"])
+def test_while_it_waits_for_a_broker_and_compiles(
+    run: Callable[..., Started], free_port: Callable[[], int], command: str, number: int
+) -> None:
+    broker, metrics = f"127.0.0.1:{free_port()}", free_port()
+    section = {"connect": "CONNECTOR", "work": "WORKER"}[command]
+    process = run(
+        command, KVLENS_KAFKA__BOOTSTRAP_SERVERS=broker, **{f"KVLENS_{section}__METRICS_PORT": str(metrics)}
+    )
+    process.wait_said('"waiting"')
+    status, reason = page(f"http://127.0.0.1:{metrics}/readyz")
+    assert status == 503
+    assert broker in reason
+    assert "refused" in reason.lower()
+    assert page(f"http://127.0.0.1:{metrics}/livez")[0] == 200
+    assert ended(process, number) == 0
+    assert process.said().count('"waiting"') == 1
+
+
+def test_while_a_connector_compiles(
+    run: Callable[..., Started], broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    kafka = {
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "KVLENS_KAFKA__TOPIC_PREFIX": "stopping",
+    }
+    process = run("connect", **kafka)
+    process.wait_said("kvlens topics apply")
+    assert kvlens("topics", "apply", cwd=tmp_path, **kafka)[0] == 0
+    process.wait_said("connector_started")
+    assert ended(process, signal.SIGTERM) == 0
+
+
+@pytest.fixture
+def broken(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[EmbeddedBroker, EmbeddedStore]]:
+    """A broker and a store to freeze."""
+    parts = EmbeddedBroker(tmp_path / "broker", free_port()), EmbeddedStore(tmp_path / "store", free_port())
+    try:
+        for part in parts:
+            part.start()
+        yield parts
+    finally:
+        for part in parts:
+            part.kill()
+
+
+def test_while_the_store_hangs_and_while_the_broker_hangs(
+    run: Callable[..., Started], broken: tuple[EmbeddedBroker, EmbeddedStore], tmp_path: Path
+) -> None:
+    broker, store = broken
+    settings = {
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "KVLENS_CLICKHOUSE__URL": store.url,
+        "NUMBA_CACHE_DIR": "",
+    }
+    assert kvlens("topics", "apply", cwd=tmp_path, **settings)[0] == 0
+    early = run("work", **settings)
+    early.wait_said("run `kvlens migrate`")
+    assert kvlens("migrate", cwd=tmp_path, **settings)[0] == 0
+    early.wait_said("partitions assigned", times=2)
+    connector = run("connect", **settings)
+    connector.wait_said("connector_started")
+    store.signal(signal.SIGSTOP)
+    assert ended(early, signal.SIGTERM) in (ExitCode.OK, ExitCode.RESTART)
+    late = run("work", **settings)
+    late.wait_said(store.url)
+    assert ended(late, signal.SIGINT) == 0
+    broker.signal(signal.SIGSTOP)
+    assert ended(connector, signal.SIGTERM) == 0
+    joining = run("connect", **settings)
+    joining.wait_said('"waiting"')
+    assert ended(joining, signal.SIGINT) == 0
