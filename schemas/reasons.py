@@ -38,3 +38,18 @@ ClosedReason = Literal[
     "removed",  # the replica is no longer configured or discovered
     "silent",  # neither connected nor heard for too long
 ]
+
+ScrapeFailure = Literal[
+    "unreachable",  # no connection, or it broke
+    "timeout",  # no whole page within `connector.scrape_timeout_seconds`
+    "http_status",  # an answer that is no page
+    "too_large",  # more bytes, lines or samples than a page may have
+    "not_prometheus",  # not in Prometheus' text format, or compressed
+]
+
+FigureRefusal = Literal[
+    "not_a_number",  # no finite number, or no whole one where only these make sense
+    "negative",
+    "too_large",  # beyond what the records' field holds
+    "bad_rank",  # of a data-parallel rank that is no number, or beyond all ranks
+]
