@@ -282,7 +282,7 @@ async def test_whatever_bytes_come_to_the_port_engines_beside_are_received(
             b"\xff" + bytes(8) + b"\x7f\x03\0NULL" + bytes(48) + b"\x02" + b"\x7f" * 8,
             *(rng.randbytes(200) for _ in range(30)),
         ):
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(endpoint.rpartition(":")[2]))
+            _, writer = await asyncio.open_connection("127.0.0.1", int(endpoint.rpartition(":")[2]))
             writer.write(garbage)
             await writer.drain()
             writer.close()
