@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from connectors.process.addresses import shown
 from connectors.process.errors import OperatorError
 
 
@@ -40,7 +41,7 @@ class StoreUnavailable(PipelineError):
         self.advice = advice
 
     def __str__(self) -> str:
-        return f"ClickHouse at {self.url} cannot be used: {self.reason}; {self.advice}"
+        return f"ClickHouse at {shown(self.url)} cannot be used: {self.reason}; {self.advice}"
 
 
 class TopicMismatch(PipelineError):

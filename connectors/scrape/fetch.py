@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -46,12 +45,3 @@ async def _text(response: aiohttp.ClientResponse) -> str:
         if len(page) > MAX_PAGE_BYTES:
             raise PageUnreadable("too_large", f"more than {MAX_PAGE_BYTES} bytes")
     return page.decode(errors="replace")
-
-
-def shown(url: str) -> str:
-    """Return an address without what may be secret in it: user, password and query."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "(no address)"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -9,9 +9,10 @@ from typing import Protocol
 
 import aiohttp
 
+from connectors.process.addresses import shown
 from connectors.process.stopping import ended
 from connectors.scrape.counters import PageUnreadable, parse_engine_metrics
-from connectors.scrape.fetch import fetched, new_session, shown
+from connectors.scrape.fetch import fetched, new_session
 from schemas.events import EngineCounters
 from schemas.reasons import FigureRefusal, ScrapeFailure
 
