@@ -20,6 +20,8 @@ TURN_MESSAGES = 256
 """Messages that are taken before they are dealt with and others get their turn."""
 TURN_BYTES = 1 << 20
 """Payload bytes that are taken before they are dealt with."""
+MAX_ANSWER_MESSAGES = 100_000
+"""After so many an answer is over, so that others get their turn. Engines keep 10,000 batches by default."""
 WAITS = 12
 """Waiting time for one answer altogether, in timeouts: an engine may not trickle for ever."""
 MAX_SOCKETS = 4_096
@@ -95,12 +97,16 @@ class Connection:
         except zmq.Again:
             return "unreachable"
         waited = 0.0
+        messages = 0
         while True:
             batches, ended = _taken(self._socket)
+            messages += len(batches)
             if batches and not await take(batches):
                 return "enough"
             if ended:
                 return "end"
+            if messages >= MAX_ANSWER_MESSAGES:
+                return "endless"
             if batches:
                 continue
             began = time.monotonic()

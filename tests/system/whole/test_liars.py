@@ -9,7 +9,7 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.fuzz.live import Attack, Servers
 
-FRAMES = 4_000
+FRAMES = 2_000
 
 
 def test_figures_of_honest_engines_are_right_whatever_others_say(
