@@ -18,10 +18,6 @@ DpRank = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 Timestamp = Annotated[float, Meta(ge=0, le=1e11)]
 """Seconds since the epoch."""
 PackedHash = Annotated[bytes, Meta(min_length=8, max_length=8)]
-TokenCount = Annotated[int, Meta(ge=0, le=2**53)]
-"""Of an engine's own counter: its metrics page has doubles, which are whole numbers up to here."""
-BlockCount = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True, gc=False):
@@ -110,19 +106,19 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
     Queries and hits are cumulative tokens since the engine started.
     """
 
-    prefix_cache_queries: TokenCount | None = None
+    prefix_cache_queries: int | None = None
     """Tokens looked up in the engine's own prefix cache."""
-    prefix_cache_hits: TokenCount | None = None
+    prefix_cache_hits: int | None = None
     """Tokens found there."""
-    external_queries: TokenCount | None = None
+    external_queries: int | None = None
     """Tokens looked up in a connector's cache (offload, shared)."""
-    external_hits: TokenCount | None = None
+    external_hits: int | None = None
     """Tokens found there."""
-    capacity_blocks: BlockCount | None = None
+    capacity_blocks: int | None = None
     """GPU blocks the engine has."""
-    block_size: BlockSize | None = None
+    block_size: int | None = None
     """Tokens per GPU block."""
-    kv_cache_usage: Share | None = None
+    kv_cache_usage: float | None = None
     """Share of GPU blocks in use by running requests, 0 to 1."""
 
 

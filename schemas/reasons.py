@@ -20,9 +20,9 @@ UndecodableReason = Literal[
     "bad_hash_length",  # a bytes hash of odd length or shorter than eight
     "bad_parent_hash",  # the parent's hash has a wrong type or length
     "bad_block_size",  # negative, or no integer
-    "bad_medium",  # no text
+    "bad_medium",  # no text, or of more than 1,024 characters
     "bad_group",  # negative, or no integer
-    "bad_field_type",  # any other field of a wrong type
+    "bad_field_type",  # any other field of a wrong type, or a text of more than 1,024 characters
     "invalid_utf8",  # a text that is not UTF-8
 ]
 

@@ -19,7 +19,8 @@ TIMES = (
 )
 TEXTS = (
     *("", "GPU", "gpu", "Cpu", "BlockStored", "BlockRemoved", "AllBlocksCleared", "type", "block_hashes"),
-    *("é", "\x00", "\x1b[31m", "<script>", "'; DROP TABLE x", "x" * 31, "x" * 32, "x" * 300, "y" * 70_000),
+    *("é", "\x00", "\x1b[31m", "<script>", "'; DROP TABLE x", "x" * 31, "x" * 32, "x" * 300),
+    *("y" * 1_024, "y" * 1_025, "y" * 70_000),
 )
 LENGTHS = (0, 1, 7, 15, 16, 255, 256, 65_535, 65_536, 2**20, 2**20 + 1, 2**31 - 1, 2**31, 2**32 - 1)
 _LENGTH_HEADS = {1: b"\xc4\xc7\xd9", 2: b"\xc5\xc8\xda\xdc\xde", 4: b"\xc6\xc9\xdb\xdd\xdf"}
