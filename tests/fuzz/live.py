@@ -33,6 +33,8 @@ BLOCK_SIZE = 16
 ANYWHERE = "tcp://127.0.0.1:0"
 WAIT_SECONDS = 300.0
 """For tables to show what is true: it takes seconds, and more on a machine that has other things to do."""
+ROLLUP_SECONDS = 30.0
+"""For the minutes and hours of each table to catch up before they are recounted."""
 _STREAMS = """
     SELECT replica, sum(batches) AS batches, sum(lost_batches) AS lost, sum(restarts) AS restarts,
         sum(undecodable_events) AS undecodable, sum(duplicate_batches) AS repeated, max(trust) AS trust
@@ -184,7 +186,7 @@ class Attack:
         if not died:
             connector.stop()
         findings = asyncio.run(
-            check_log(self._settings, datetime.now(timezone.utc), until=None, patience=WAIT_SECONDS)
+            check_log(self._settings, datetime.now(timezone.utc), until=None, patience=ROLLUP_SECONDS)
         )
         if not died:
             worker.stop()
