@@ -28,13 +28,16 @@ async def fetched(session: aiohttp.ClientSession, url: str) -> str:
         async with session.get(url) as response:
             if response.status >= 400:
                 raise PageUnreadable("http_status", f"HTTP status {response.status}")
-            encoding = response.headers.get("Content-Encoding", "identity")
-            if encoding != "identity":
-                raise PageUnreadable("not_prometheus", f"compressed ({encoding}), which nobody asked for")
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise PageUnreadable("not_prometheus", "compressed, which nobody asked for")
             return await _text(response)
     except asyncio.TimeoutError as error:
         raise PageUnreadable("timeout", "no whole page in time") from error
+    except aiohttp.ClientConnectorError as error:
+        message = error.os_error.strerror or type(error.os_error).__name__
+        raise PageUnreadable("unreachable", message) from error
     except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: of some addresses that are none
+        # Their texts repeat the address, with what is secret in it.
         raise PageUnreadable("unreachable", type(error).__name__) from error
 
 
