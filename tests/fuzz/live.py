@@ -183,13 +183,13 @@ class Attack:
         }
         found = self._wait_found(expected)
         died = [process.said()[-2_000:] for process in self._processes if not process.alive]
+        equal, differences = False, ["not recounted: no worker follows the log"]
         if not died:
             connector.stop()
-        findings = asyncio.run(
-            check_log(self._settings, datetime.now(timezone.utc), until=None, patience=ROLLUP_SECONDS)
-        )
-        if not died:
+            now = datetime.now(timezone.utc)
+            findings = asyncio.run(check_log(self._settings, now, until=None, patience=ROLLUP_SECONDS))
             worker.stop()
+            equal, differences = findings.equal, [str(difference) for difference in findings.kept]
         streams = self._rows(_STREAMS)
         return Outcome(
             {liar.name: liar.sent for liar in self._liars},
@@ -199,8 +199,8 @@ class Attack:
             {row["trust"] for row in streams if row["replica"] in expected},
             {row["replica"]: row for row in streams if row["replica"] not in expected},
             died,
-            findings.equal,
-            [str(difference) for difference in findings.kept],
+            equal,
+            differences,
             time.monotonic() - began,
         )
 
