@@ -93,7 +93,7 @@ class Connector:
         """Wait for `stop`; raises what ended a part that should have run."""
         self._telemetry.started(len(self._reading.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
-        running = [*self._reading.tasks]
+        running = [*self._reading.tasks, *self._publisher.tasks]
         if self._positions.task is not None:
             running.append(self._positions.task)
         try:

@@ -89,6 +89,7 @@ class Reading:
         self._ticker = asyncio.create_task(self._tick(), name="ticker")
         self._reporter = asyncio.create_task(self._report_idle(), name="reporter")
         self._replay_requests.start()
+        self._scraper.start()
         if self._may_scan:
             self._warming = asyncio.create_task(self._warm_up(), name="warm up")
 
@@ -105,7 +106,8 @@ class Reading:
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """What runs until the stop; a task that ends before has failed."""
-        tasks = (self._pump, self._ticker, self._reporter, self._replay_requests.task, self._following)
+        asking = (self._replay_requests.task, self._scraper.task)
+        tasks = (self._pump, self._ticker, self._reporter, *asking, self._following)
         return [task for task in tasks if task is not None]
 
     async def stop(self, deadline: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from connectors.process.addresses import shown
 from connectors.process.errors import OperatorError
 
 _WHY_CHARACTERS = 200
@@ -54,7 +55,7 @@ class StoreUnavailable(PipelineError):
         self.heals = heals
 
     def __str__(self) -> str:
-        return f"ClickHouse at {self.url} cannot be used: {self.reason}; {self.advice}"
+        return f"ClickHouse at {shown(self.url)} cannot be used: {self.reason}; {self.advice}"
 
 
 class TablesMissing(PipelineError):

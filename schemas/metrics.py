@@ -112,7 +112,14 @@ class Connector:
     )
     scrapes = Counter("kvlens_connector_scrapes_total", "Metrics pages of engines read.")
     scrape_failures = Counter(
-        "kvlens_connector_scrape_failures_total", "Metrics pages of engines that could not be read."
+        "kvlens_connector_scrape_failures_total",
+        "Metrics pages of engines that could not be read.",
+        ("reason",),
+    )
+    refused_figures = Counter(
+        "kvlens_connector_refused_figures_total",
+        "Figures on engines' metrics pages that no engine can mean; the rest of the page is taken.",
+        ("reason",),
     )
 
     unacknowledged_bytes = Gauge(

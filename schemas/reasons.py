@@ -20,9 +20,9 @@ UndecodableReason = Literal[
     "bad_hash_length",  # a bytes hash of odd length or shorter than eight
     "bad_parent_hash",  # the parent's hash has a wrong type or length
     "bad_block_size",  # negative, or no integer
-    "bad_medium",  # no text
+    "bad_medium",  # no text, or of more than 1,024 characters
     "bad_group",  # negative, or no integer
-    "bad_field_type",  # any other field of a wrong type
+    "bad_field_type",  # any other field of a wrong type, or a text of more than 1,024 characters
     "invalid_utf8",  # a text that is not UTF-8
 ]
 
@@ -50,4 +50,19 @@ SetAsideReason = Literal[
     "backward_gap",  # a gap that ends before it begins
     "uneven_columns",  # packed columns of different lengths, or of no whole number of entries
     "bad_change",  # a change of residency of no known kind, time or adapter
+]
+
+ScrapeFailure = Literal[
+    "unreachable",  # no connection, or it broke
+    "timeout",  # no whole page within `connector.scrape_timeout_seconds`
+    "http_status",  # an answer that is no page
+    "too_large",  # more bytes, lines or samples than a page may have
+    "not_prometheus",  # not in Prometheus' text format, or compressed
+]
+
+FigureRefusal = Literal[
+    "not_a_number",  # no finite number, or no whole one where only these make sense
+    "negative",
+    "too_large",  # beyond what the records' field holds
+    "bad_rank",  # of a data-parallel rank that is no number, or beyond all ranks
 ]

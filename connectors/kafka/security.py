@@ -52,11 +52,24 @@ def _ssl_context(settings: Kafka) -> ssl.SSLContext:
         raise CertificateUnreadable("ssl_cafile", settings.ssl_cafile, str(error)) from error
     if settings.ssl_certfile:
         try:
-            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile or None)
+            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile or None, _no_password)
+        except _KeyEncrypted as error:
+            setting = "ssl_keyfile" if settings.ssl_keyfile else "ssl_certfile"
+            reason = "its key is encrypted; store it without a password, readable by kvlens only"
+            raise CertificateUnreadable(setting, getattr(settings, setting), reason) from error
         except (OSError, ssl.SSLError) as error:
             with_key = f"{error} (key: {settings.ssl_keyfile or 'in the same file'})"
             raise CertificateUnreadable("ssl_certfile", settings.ssl_certfile, with_key) from error
     return context
+
+
+class _KeyEncrypted(Exception):
+    """The private key needs a password."""
+
+
+def _no_password() -> str:
+    """Take OpenSSL's question, which would otherwise go to the terminal and wait there for ever."""
+    raise _KeyEncrypted
 
 
 def _require_readable(setting: str, file: str) -> None:

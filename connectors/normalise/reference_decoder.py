@@ -19,7 +19,7 @@ from connectors.engines.sighting import Meaning, Sighting, is_map
 from connectors.normalise.envelope import open_envelope
 from connectors.normalise.errors import EventError
 from connectors.normalise.hashes import pack_hash, pack_hashes
-from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX
+from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.reasons import UndecodableReason
 
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 _ARRAY = Decoder(list[Raw])
 _TEXT = Decoder(str)
-_OPTIONAL_TEXT = Decoder(str | None)
+_OPTIONAL_TEXT = Decoder(Text | None)
 _INTEGER = Decoder(int)
 _OPTIONAL_INTEGER = Decoder(int | None)
 _HASHES = Decoder(list[int | bytes])
 _PARENT = Decoder(int | bytes | None)
-_LORA_ID = Decoder(int | str | None)
+_LORA_ID = Decoder(int | Text | None)
 
 _NIL = Raw(b"\xc0")
 

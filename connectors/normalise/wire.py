@@ -12,6 +12,8 @@ from msgspec import Meta, Raw, Struct
 
 MAX_BLOCK_SIZE = (1 << 32) - 1
 MAX_GROUP_IDX = (1 << 16) - 1
+MAX_TEXT = 1_024
+"""Characters of any text that is kept. No medium, adapter or kind of attention has a name like that."""
 
 ABSENT = Raw()
 """Stands for a field that the event does not have; no MessagePack value is empty."""
@@ -19,6 +21,7 @@ ABSENT = Raw()
 Hash = int | bytes
 BlockSize = Annotated[int, Meta(ge=0, le=MAX_BLOCK_SIZE)]
 GroupIdx = Annotated[int, Meta(ge=0, le=MAX_GROUP_IDX)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
 class EnvelopeArray(Struct, array_like=True, gc=False):

@@ -14,7 +14,7 @@ from msgspec import Meta, Raw, Struct, defstruct
 
 from connectors.engines.catalogue import TYPE_KEY, Catalogue, EventForm
 from connectors.engines.sighting import Kind, Meaning
-from connectors.normalise.wire import ABSENT, BlockSize, GroupIdx, Hash
+from connectors.normalise.wire import ABSENT, BlockSize, GroupIdx, Hash, Text
 
 
 class WireEvent(Protocol):
@@ -48,13 +48,13 @@ _TYPES: dict[Meaning, Any] = {
     "hashes": list[Hash],
     "parent": Hash | None,
     "block_size": BlockSize,
-    "lora_id": int | str | None,
-    "medium": str | None,
-    "lora_name": str | None,
+    "lora_id": int | Text | None,
+    "medium": Text | None,
+    "lora_name": Text | None,
     "group_idx": GroupIdx | None,
-    "spec_kind": str | None,
+    "spec_kind": Text | None,
     "sliding_window": int | None,
-    "session": str | None,
+    "session": Text | None,
 }
 _MAY_BE_FOREIGN: frozenset[Meaning] = frozenset({"lora_name"})
 """Fields for which the fast decoder takes a map; it gives up a payload that has one elsewhere."""

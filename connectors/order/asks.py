@@ -13,6 +13,7 @@ Outcome = Literal[
     "timeout",  # nothing more came for too long
     "unreachable",  # nobody listens at the endpoint
     "enough",  # the rest of the answer was of no use
+    "endless",  # it brought more than any engine keeps; the rest is asked for anew
 ]
 LeftOut = Literal[
     "backlog",  # live, and no room to wait, or of no use there; it is asked for

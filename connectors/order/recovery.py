@@ -163,7 +163,7 @@ class Recovery:
     def _conclude(self, request: RequestInFlight, outcome: Outcome, now: float) -> None:
         """See what the end of an answer makes final, and whether to ask again."""
         progress = self._due != request.due
-        cut_off = outcome in ("timeout", "unreachable")
+        cut_off = outcome in ("timeout", "unreachable", "endless")
         answered = progress or not cut_off
         if answered:
             self._pacing.answered(progress=progress, waiting=bool(self._backlog))

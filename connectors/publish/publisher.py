@@ -90,6 +90,11 @@ class Publisher:
         """Of the topic; 0 before the start."""
         return len(self._lanes)
 
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What runs from the start to the stop; a task that ends before has failed."""
+        return [lane.task for lane in self._lanes if lane.task is not None]
+
     def is_idle(self, partition: int) -> bool:
         """Tell whether every record of a partition is acknowledged."""
         return not self._lanes[partition].waiting
@@ -192,7 +197,7 @@ class Publisher:
         return self._producer
 
     async def _empty(self) -> None:
-        while self._unacknowledged_bytes:
+        while any(lane.waiting and not lane.failed for lane in self._lanes):
             self._changed.clear()
             await self._changed.wait()
 
@@ -283,3 +288,8 @@ class _Lane:
         self.some = asyncio.Event()
         self.delayed = False
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing is sent any more."""
+        return self.task is not None and self.task.done()

@@ -16,8 +16,8 @@ class Heard:
     messages: list[Frames]
     size: int
     """Bytes of the frames."""
-    descriptor: int
-    """Of the connection that the last message came through."""
+    descriptor: int | None
+    """Of the connection that the last message came through; None where ZMQ does not say it."""
 
 
 def receive_by_topic(
@@ -33,7 +33,7 @@ def receive_by_topic(
             return heard, True
         frames = [part.bytes for part in parts]
         length = sum(map(len, frames))
-        descriptor = parts[-1].get(zmq.SRCFD)
+        descriptor = _descriptor(parts[-1])
         known = heard.get(frames[0])
         if known is None:
             heard[frames[0]] = Heard([frames], length, descriptor)
@@ -44,3 +44,15 @@ def receive_by_topic(
         count += 1
         size += length
     return heard, False
+
+
+def _descriptor(frame: zmq.Frame) -> int | None:
+    """Return the connection that a frame came through.
+
+    ZMQ knows none for those of its first protocols, which is also what it takes any bytes for that somebody
+    sends to the port.
+    """
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return None

@@ -10,6 +10,8 @@ engines' queues back, and these are theirs to drop."""
 SOCKETS_MESSAGES = 64_000
 """Messages that all sockets together hold; where there are many, each holds less."""
 MIN_SOCKET_MESSAGES = 100
+MAX_MESSAGE_BYTES = 256 << 20
+"""A larger frame ends its connection: ZMQ takes it into memory before anybody sees how large it is."""
 RECEIVE_BUFFER_BYTES = 256 << 10
 """Of the kernel, for each connection; its own choice can be megabytes."""
 RECONNECT_MILLISECONDS = 100
@@ -24,6 +26,7 @@ def new_sub_socket(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, topic
     """Return a socket with a subscription, for the caller to connect to the endpoint or to bind there."""
     socket = context.socket(zmq.SUB)
     socket.setsockopt(zmq.RCVHWM, SOCKET_MESSAGES)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
     socket.setsockopt(zmq.RCVBUF, RECEIVE_BUFFER_BYTES)
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MILLISECONDS)

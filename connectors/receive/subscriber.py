@@ -329,6 +329,7 @@ class Subscriber:
         heard, emptied = receive_by_topic(socket, TURN_MESSAGES, TURN_BYTES)
         for topic, under_topic in heard.items():
             peer = Peer(listening, topic)
-            self._connections.heard(socket, under_topic.descriptor, peer)
+            if under_topic.descriptor is not None:
+                self._connections.heard(socket, under_topic.descriptor, peer)
             self._hand_over.put(peer, Bundle.of(under_topic.messages), under_topic.size, now)
         return emptied

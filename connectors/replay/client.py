@@ -14,10 +14,14 @@ from connectors.replay.protocol import parse_answer, request
 RECEIVE_HIGH_WATER_MARK = 4_000
 """Messages that a socket holds. An engine sends its whole buffer at once: what we do not take waits with it.
 Engines before vLLM 0.33 drop what they cannot send, which is a hole and asked for again."""
+MAX_MESSAGE_BYTES = 256 << 20
+"""A larger frame ends the connection, and so the answer."""
 TURN_MESSAGES = 256
 """Messages that are taken before they are dealt with and others get their turn."""
 TURN_BYTES = 1 << 20
 """Payload bytes that are taken before they are dealt with."""
+MAX_ANSWER_MESSAGES = 100_000
+"""After so many an answer is over, so that others get their turn. Engines keep 10,000 batches by default."""
 WAITS = 12
 """Waiting time for one answer altogether, in timeouts: an engine may not trickle for ever."""
 MAX_SOCKETS = 4_096
@@ -61,6 +65,7 @@ class Replayer:
         try:
             socket.setsockopt(zmq.LINGER, 0)
             socket.setsockopt(zmq.RCVHWM, RECEIVE_HIGH_WATER_MARK)
+            socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
             # A request is sent to an engine that is there, or not at all.
             socket.setsockopt(zmq.IMMEDIATE, 1)
             socket.setsockopt(zmq.IPV6, int("[" in endpoint))
@@ -92,12 +97,16 @@ class Connection:
         except zmq.Again:
             return "unreachable"
         waited = 0.0
+        messages = 0
         while True:
             batches, ended = _taken(self._socket)
+            messages += len(batches)
             if batches and not await take(batches):
                 return "enough"
             if ended:
                 return "end"
+            if messages >= MAX_ANSWER_MESSAGES:
+                return "endless"
             if batches:
                 continue
             began = time.monotonic()

@@ -1,109 +1,147 @@
 """Read the engines' own counters out of their Prometheus page. No IO.
 
-The engines' descriptions name these metrics. A page belongs to one engine but does not say which.
+The engines' descriptions name these metrics. A page belongs to one engine but does not say which. Whatever a
+page holds, reading it takes a bounded time: an engine that lies must not hold up the others.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.description import Metrics
+from connectors.scrape.figures import BOUNDS, RANKS, FigureRefused
 from schemas.events import EngineCounters
+from schemas.reasons import FigureRefusal, ScrapeFailure
 
-_WHOLE = frozenset(field.name for field in msgspec.structs.fields(EngineCounters) if field.type == int | None)
-"""Fields that are whole numbers."""
+MAX_LINES = 200_000
+"""Of a page. An engine of eight ranks has some thousand."""
+MAX_SAMPLES = 4_096
+"""Of the metrics that are read; a rank has seven."""
+MAX_LINE_CHARACTERS = 16 << 10
+"""Of one of them. The parser takes the square of the labels of a line."""
+MAX_SAMPLES_CHARACTERS = 512 << 10
+"""Of all these together; a rank has three thousand."""
+_ABSENT = frozenset({"", "None"})
+"""What a label says while the engine does not know its number yet."""
 
 
-class PageUnreadable(ValueError):
-    """The page is not in Prometheus' text format."""
+class PageUnreadable(Exception):
+    """Nothing of a page is used."""
+
+    def __init__(self, reason: ScrapeFailure, message: str) -> None:
+        super().__init__(reason, message)
+        self.reason: ScrapeFailure = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
 
-def parse_engine_metrics(text: str, catalogue: Catalogue = CATALOGUE) -> dict[int, EngineCounters]:
-    """Return the counters of each data-parallel rank that the page knows; absent figures are None.
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one page says."""
 
-    Raises PageUnreadable.
-    """
-    known = _names(catalogue)
+    ranks: dict[int, EngineCounters]
+    """Counters of each data-parallel rank that the page knows; absent and refused figures are None."""
+    refused: Counter[FigureRefusal] = field(default_factory=Counter)
+    """Figures that no engine can mean."""
+
+
+def parse_engine_metrics(text: str, catalogue: Catalogue = CATALOGUE) -> Page:
+    """Return what a page says. Raises PageUnreadable."""
+    if text.count("\n") > MAX_LINES:
+        raise PageUnreadable("too_large", f"more than {MAX_LINES} lines")
+    # Without the histograms that make up most of a page: parsing costs 10 µs a line.
+    lines = [match[0] for match in _known_lines(catalogue).finditer(text)]
+    if len(lines) > MAX_SAMPLES:
+        raise PageUnreadable("too_large", f"more than {MAX_SAMPLES} samples of the metrics that are read")
+    if max(map(len, lines), default=0) > MAX_LINE_CHARACTERS:
+        raise PageUnreadable("too_large", f"a line of more than {MAX_LINE_CHARACTERS} characters")
+    if sum(map(len, lines)) > MAX_SAMPLES_CHARACTERS:
+        raise PageUnreadable("too_large", f"more than {MAX_SAMPLES_CHARACTERS} characters of samples")
     try:
-        families = list(text_string_to_metric_families("\n".join(_known_lines(text, known)) + "\n"))
+        families = list(text_string_to_metric_families("\n".join(lines) + "\n"))
     except ValueError as error:
-        raise PageUnreadable(str(error)) from error
+        raise PageUnreadable("not_prometheus", "a line that is not in Prometheus' text format") from error
     samples = [
         (sample.name.removesuffix("_total"), sample.labels, sample.value)
         for family in families
         for sample in family.samples
     ]
-    ranks: dict[int, EngineCounters] = {}
+    page = Page({})
     for engine in catalogue.engines:
         if engine.metrics is not None:
-            ranks = {**_of_engine(engine.metrics, samples), **ranks}
-    return dict(sorted(ranks.items()))
+            for rank, counters in _of_engine(engine.metrics, samples, page.refused).items():
+                page.ranks.setdefault(rank, counters)
+    return Page(dict(sorted(page.ranks.items())), page.refused)
 
 
 _Sample = tuple[str, Mapping[str, str], float]
 """Name without `_total`, labels, value."""
 
 
-def _of_engine(metrics: Metrics, samples: Sequence[_Sample]) -> dict[int, EngineCounters]:
+def _of_engine(
+    metrics: Metrics, samples: Sequence[_Sample], refused: Counter[FigureRefusal]
+) -> dict[int, EngineCounters]:
     """Return an engine's counters by rank; ranks without any are left out."""
+    ours = _names(metrics)
     values: dict[int, dict[str, float]] = {}
     labels: dict[int, dict[tuple[str, str], str]] = {}
     for name, of_sample, value in samples:
-        rank = _rank(of_sample.get(metrics.rank_label))
-        if rank is None:
+        if name not in ours:
+            continue
+        try:
+            rank = RANKS.of_label(of_sample.get(metrics.rank_label, "0"))
+        except FigureRefused:
+            refused["bad_rank"] += 1
             continue
         labels.setdefault(rank, {}).update({(name, label): text for label, text in of_sample.items()})
-        if math.isfinite(value) and value >= 0:
-            values.setdefault(rank, {})[name] = value
-    counters = {rank: _counters(metrics, values.get(rank, {}), labels[rank]) for rank in labels}
+        values.setdefault(rank, {})[name] = value
+    counters = {rank: _counters(metrics, values[rank], labels[rank], refused) for rank in labels}
     return {rank: one for rank, one in counters.items() if one != EngineCounters()}
 
 
 def _counters(
-    metrics: Metrics, values: Mapping[str, float], labels: Mapping[tuple[str, str], str]
+    metrics: Metrics,
+    values: Mapping[str, float],
+    labels: Mapping[tuple[str, str], str],
+    refused: Counter[FigureRefusal],
 ) -> EngineCounters:
-    fields: dict[str, Any] = {}
-    for field, names in metrics.samples.items():
+    found: dict[str, float | str] = {}
+    for name, names in metrics.samples.items():
         # Under its newest name: in between, engines export both.
-        value = next((values[name] for name in names if name in values), None)
-        fields[field] = int(value) if value is not None and field in _WHOLE else value
-    for field, where in metrics.labels.items():
-        fields[field] = _whole(labels.get(where))
+        found.update([(name, values[known]) for known in names if known in values][:1])
+    for name, where in metrics.labels.items():
+        if (text := labels.get(where, "")) not in _ABSENT:
+            found[name] = text
+    fields: dict[str, Any] = {}
+    for name, figure in found.items():
+        bound = BOUNDS[name]
+        try:
+            fields[name] = bound.of_label(figure) if isinstance(figure, str) else bound.of_value(figure)
+        except FigureRefused as error:
+            refused[error.reason] += 1
     return EngineCounters(**fields)
 
 
+def _names(metrics: Metrics) -> set[str]:
+    """Return the names, without `_total`, of all metrics that an engine's description mentions."""
+    samples = {name for names in metrics.samples.values() for name in names}
+    return samples | {name for name, _ in metrics.labels.values()}
+
+
 @lru_cache(maxsize=8)
-def _names(catalogue: Catalogue) -> frozenset[str]:
-    """Return the names of all metrics that any engine's description mentions."""
+def _known_lines(catalogue: Catalogue) -> re.Pattern[str]:
+    """Return what finds the lines of these metrics on a page."""
     every = [engine.metrics for engine in catalogue.engines if engine.metrics is not None]
-    samples = {name for metrics in every for names in metrics.samples.values() for name in names}
-    return frozenset(samples | {name for metrics in every for name, _ in metrics.labels.values()})
-
-
-def _known_lines(text: str, known: frozenset[str]) -> Iterator[str]:
-    """Leave out the histograms that make up most of a page: parsing costs 10 µs a line."""
-    beginnings = tuple(known)
-    for line in text.split("\n"):
-        if line.startswith(beginnings):
-            end = len(line)
-            for separator in "{ ":
-                at = line.find(separator)
-                if at >= 0:
-                    end = min(end, at)
-            if line[:end].removesuffix("_total") in known:
-                yield line
-
-
-def _rank(label: str | None) -> int | None:
-    return 0 if label is None else _whole(label)
-
-
-def _whole(label: str | None) -> int | None:
-    return int(label) if label is not None and label.isascii() and label.isdigit() else None
+    names = sorted({name for metrics in every for name in _names(metrics)})
+    alternatives = "|".join(map(re.escape, names))
+    return re.compile(rf"^(?:{alternatives})(?:_total)?[{{ ].*$" if names else r"(?!)", re.MULTILINE)

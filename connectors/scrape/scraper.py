@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import aiohttp
 
+from connectors.process.addresses import shown
 from connectors.process.stopping import ended
 from connectors.scrape.counters import PageUnreadable, parse_engine_metrics
+from connectors.scrape.fetch import fetched, new_session
 from schemas.events import EngineCounters
+from schemas.reasons import FigureRefusal, ScrapeFailure
 
 MIN_INTERVAL_SECONDS = 0.5
 """Shorter intervals are raised to this: a page of an engine takes milliseconds to make and to parse."""
 STAGGER_SECONDS = 0.01
 """Between the first pages of replicas that are added together."""
-MAX_PAGE_BYTES = 8 << 20
 
 
 class ScrapeTelemetry(Protocol):
     """Where scrapes are counted."""
 
     def scraped(self, replica: str) -> None: ...
-    def scrape_failed(self, replica: str, url: str, reason: str) -> None: ...
+    def scrape_failed(self, replica: str, url: str, reason: ScrapeFailure, message: str) -> None: ...
+    def figures_refused(self, replica: str, url: str, refused: Mapping[FigureRefusal, int]) -> None: ...
 
 
 Deliver = Callable[[str, int, EngineCounters], None]
@@ -48,6 +51,13 @@ class Scraper:
         self._telemetry = telemetry
         self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._failed = asyncio.Event()
+        self._failure: BaseException | None = None
+        self.task: asyncio.Task[None] | None = None
+        """Runs from the start to the stop; raises what the reading of a page should not have raised."""
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self._watch(), name="scraper")
 
     def add(self, replica: str, url: str) -> None:
         """Begin to read the page of a replica, instead of another page of it.
@@ -56,16 +66,14 @@ class Scraper:
         pages do not come all at the same time.
         """
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
-                connector=aiohttp.TCPConnector(limit=0),
-            )
+            self._session = new_session(self._timeout_seconds)
         if replica in self._tasks:
             if self._tasks[replica][0] == url:
                 return
             self.remove(replica)
         delay = len(self._tasks) * STAGGER_SECONDS % self._interval_seconds
         task = asyncio.create_task(self._run(self._session, replica, url, delay), name=f"scrape-{replica}")
+        task.add_done_callback(self._over)
         self._tasks[replica] = (url, task)
 
     def remove(self, replica: str) -> None:
@@ -73,7 +81,7 @@ class Scraper:
             self._tasks.pop(replica)[1].cancel()
 
     async def stop(self) -> None:
-        await ended(*(task for _, task in self._tasks.values()))
+        await ended(self.task, *(task for _, task in self._tasks.values()))
         self._tasks.clear()
         if self._session is not None:
             await self._session.close()
@@ -88,26 +96,22 @@ class Scraper:
 
     async def _scrape(self, session: aiohttp.ClientSession, replica: str, url: str) -> None:
         try:
-            async with session.get(url) as response:
-                response.raise_for_status()
-                page = await _text(response)
-            ranks = parse_engine_metrics(page)
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, PageUnreadable, PageTooLarge) as error:
-            self._telemetry.scrape_failed(replica, url, str(error) or type(error).__name__)
+            page = parse_engine_metrics(await fetched(session, url))
+        except PageUnreadable as error:
+            self._telemetry.scrape_failed(replica, shown(url), error.reason, str(error))
             return
-        for rank, counters in ranks.items():
+        for rank, counters in page.ranks.items():
             self._deliver(replica, rank, counters)
         self._telemetry.scraped(replica)
+        if page.refused:
+            self._telemetry.figures_refused(replica, shown(url), page.refused)
 
+    def _over(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self._failure = task.exception()
+            self._failed.set()
 
-class PageTooLarge(Exception):
-    """A page is longer than MAX_PAGE_BYTES."""
-
-
-async def _text(response: aiohttp.ClientResponse) -> str:
-    page = bytearray()
-    async for piece in response.content.iter_any():
-        page += piece
-        if len(page) > MAX_PAGE_BYTES:
-            raise PageTooLarge(f"more than {MAX_PAGE_BYTES} bytes")
-    return page.decode(errors="replace")
+    async def _watch(self) -> None:
+        await self._failed.wait()
+        assert self._failure is not None, "the reading of a page never ends by itself"
+        raise self._failure

@@ -19,6 +19,7 @@ from connectors.sources import Source, SourceKey
 from connectors.telemetry.streams import StreamCollector
 from schemas.events import Closed, Event, Gap, Opened, Undecodable
 from schemas.metrics import Connector, Counter, Gauge, metrics_of
+from schemas.reasons import FigureRefusal, ScrapeFailure
 
 SHOWN_TOPIC_BYTES = 100
 
@@ -172,9 +173,14 @@ class Telemetry:
     def scraped(self, replica: str) -> None:
         self._count(Connector.scrapes)
 
-    def scrape_failed(self, replica: str, url: str, reason: str) -> None:
-        self._count(Connector.scrape_failures)
-        self._warn("scrape_failed", replica, replica=replica, url=url, reason=reason)
+    def scrape_failed(self, replica: str, url: str, reason: ScrapeFailure, message: str) -> None:
+        self._counters[Connector.scrape_failures].labels(reason).inc()
+        self._warn("scrape_failed", replica, replica=replica, url=url, reason=reason, message=message)
+
+    def figures_refused(self, replica: str, url: str, refused: Mapping[FigureRefusal, int]) -> None:
+        for reason, count in refused.items():
+            self._counters[Connector.refused_figures].labels(reason).inc(count)
+        self._warn("figures_refused", replica, replica=replica, url=url, figures=dict(refused))
 
     def started(self, sources: int, topic: str) -> None:
         self._log.info("connector_started", sources=sources, topic=topic)

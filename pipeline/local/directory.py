@@ -10,6 +10,9 @@ from types import TracebackType
 
 from pipeline.errors import PipelineError
 
+DIRECTORY_RIGHTS = 0o700
+FILE_RIGHTS = 0o600
+"""What engines cache, who runs them and how they are reached is nobody's business but the owner's."""
 _LOCK_FILE = "owner.lock"
 _POLL_SECONDS = 0.05
 
@@ -47,8 +50,8 @@ class DirectoryLock:
 
     def acquire(self, patience: float = 0.0) -> None:
         """Create the directory and own it; raises DirectoryInUse after `patience` seconds."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.path.mkdir(DIRECTORY_RIGHTS, parents=True, exist_ok=True)
+        lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_RIGHTS)
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -95,6 +98,7 @@ class DataDirectory:
         self._lock.acquire()
         for inner in (self.broker, self.store, self.logs):
             inner.mkdir(exist_ok=True)
+            inner.chmod(DIRECTORY_RIGHTS)  # made for everybody's eyes by earlier versions
 
     def release(self) -> None:
         self._lock.release()

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from pipeline.errors import PipelineError
+from pipeline.local.directory import FILE_RIGHTS
 
 _FILE = "running.json"
 
@@ -41,7 +42,10 @@ class RunFileMissing(PipelineError):
 def write_run_file(directory: Path, config: Path | None, environment: Mapping[str, str]) -> None:
     """Write where the started processes are. The file outlives them; the next start writes it anew."""
     run_file = RunFile(str(config.resolve()) if config else None, dict(environment))
-    (directory / _FILE).write_bytes(msgspec.json.encode(run_file))
+    file = directory / _FILE
+    file.touch(FILE_RIGHTS)
+    file.chmod(FILE_RIGHTS)
+    file.write_bytes(msgspec.json.encode(run_file))
 
 
 def read_run_file(directory: Path, config: Path | None = None) -> tuple[Path | None, dict[str, str]]:

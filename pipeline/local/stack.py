@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from connectors.process.addresses import shown
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
 from pipeline.local.directory import DataDirectory
@@ -58,7 +59,7 @@ class Stack:
         write_run_file(self._directory.path, self._config, self._environment)
         self.urls |= {
             "kafka": self.settings.kafka.bootstrap_servers,
-            "clickhouse": self.settings.clickhouse.url,
+            "clickhouse": shown(self.settings.clickhouse.url),
         }
         self._steps.step("creating topics and tables")
         asyncio.run(topics.apply(self.settings))

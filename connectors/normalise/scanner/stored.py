@@ -40,6 +40,7 @@ from connectors.normalise.scanner.msgpack_keys import (
 )
 from connectors.normalise.scanner.reading import integer_at, text_at
 from connectors.normalise.scanner.writing import put_integer, put_text
+from connectors.normalise.wire import MAX_TEXT
 from connectors.process.compiled import inner
 
 
@@ -49,7 +50,7 @@ def _put_named(data: Bytes, p: int, end: int, name: int, out: Bytes, limit: int,
     if p < 0:
         return o
     start, size = text_at(data, p, end)
-    if size == -1 or limit - o < size + ROOM:
+    if size == -1 or size > MAX_TEXT or limit - o < size + ROOM:
         return -1
     if size < 0:
         return o
@@ -79,7 +80,7 @@ def _put_lora(data: Bytes, name: int, number: int, end: int, out: Bytes, limit: 
     value = integer_at(data, number, end)
     if value < 0:
         start, size = text_at(data, number, end)
-        if size < 0 or limit - o < size + ROOM:
+        if size < 0 or size > MAX_TEXT or limit - o < size + ROOM:
             return -1
         return named if named > o else put_text(data, start, size, out, put(out, o, W_LORA))
     return named if named > o else _put_digits(value, out, put(out, o, W_LORA))

@@ -13,13 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pipeline.errors import PipelineError
-from pipeline.local.directory import DirectoryLock
+from pipeline.local.directory import DIRECTORY_RIGHTS, FILE_RIGHTS, DirectoryLock
 
 _LOG_ROTATE_BYTES = 16 << 20
 _LOG_TAIL_LINES = 15
 _POLL_SECONDS = 0.05
 _GONE_SECONDS = 5.0
 _CLAIM_SECONDS = 2.0
+_UMASK = 0o777 & ~DIRECTORY_RIGHTS
+"""What child processes write is for their owner alone, whatever the starter's umask is."""
 
 
 class ProcessFailed(PipelineError):
@@ -69,7 +71,7 @@ class ChildProcess:
 
     def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Start the command; call `claim` first."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.parent.mkdir(DIRECTORY_RIGHTS, parents=True, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > _LOG_ROTATE_BYTES:
             self.log.replace(self.log.with_suffix(self.log.suffix + ".1"))
         root = Path(__file__).resolve().parents[3]
@@ -77,7 +79,7 @@ class ChildProcess:
         # Nobody writes to this pipe: its read end shows when the last process that inherited the write end is
         # gone, which waiting for the lifeline alone does not. Ports and file locks are free a moment later.
         self._end, held = os.pipe()
-        with self.log.open("ab") as output:
+        with open(self.log, "ab", opener=_private) as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.local.processes.lifeline", *command],
                 stdin=subprocess.PIPE,
@@ -85,6 +87,7 @@ class ChildProcess:
                 stderr=output,
                 # Ctrl-C in a terminal reaches the starter only, which stops its children in order.
                 start_new_session=True,
+                umask=_UMASK,
                 pass_fds=[held, self._lock.descriptor],
                 env={**os.environ, **(environment or {}), "PYTHONPATH": python_path},
             )
@@ -137,6 +140,10 @@ class ChildProcess:
             gone.poll(_GONE_SECONDS * 1000)
             os.close(self._end)
             self._end = None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_RIGHTS)
 
 
 def _tail(log: Path) -> str:

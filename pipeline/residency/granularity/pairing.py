@@ -15,16 +15,16 @@ from schemas.checkpoints import CoarseStore, FineBlock, FineStore, GranularState
 
 
 def chain(state: GranularState, tail: int, length: int) -> list[int] | None:
-    """Return `length` fine blocks from `tail` backwards, None if one of them is not known."""
-    blocks: list[int] = []
+    """Return `length` fine blocks from `tail` backwards, None if one of them is not known or comes twice."""
+    blocks: dict[int, None] = {}
     at: int | None = tail
     while len(blocks) < length:
         fine = state.fine.get(at) if at is not None else None
-        if at is None or fine is None:
+        if at is None or fine is None or at in blocks:
             return None
-        blocks.append(at)
+        blocks[at] = None
         at = fine.parent
-    return blocks
+    return list(blocks)
 
 
 def link(state: GranularState, hashes: Iterable[int], parent: int | None) -> None:

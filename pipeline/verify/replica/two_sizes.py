@@ -194,13 +194,15 @@ class TwoSizes:
         return None
 
     def _back(self, tail: int, length: int) -> list[int] | None:
-        """Return so many fine blocks from `tail` towards the start; None if one is not there."""
+        """Return so many fine blocks from `tail` towards the start; None if one is missing or comes twice."""
         chain: list[int] = []
+        seen: set[int] = set()
         at: int | None = tail
         while len(chain) < length:
-            if at is None or at not in self.fine:
+            if at is None or at not in self.fine or at in seen:
                 return None
             chain.append(at)
+            seen.add(at)
             at = self.fine[at].parent
         return chain
 

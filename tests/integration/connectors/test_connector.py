@@ -22,6 +22,7 @@ from connectors.discovery.static import ReplicaInvalid
 from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.normalise.normaliser import Normaliser
+from connectors.positions.keeper import Positions
 from connectors.process.health_pages import PortUnavailable
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.events import Batch, Closed, EngineCounters, Event, EventsRecord, Gap, Opened, Undecodable
@@ -398,6 +399,22 @@ async def test_health_and_metrics_tell_the_streams_numbers(
         'kvlens_connector_undecodable_total{reason="frame_count",replica="r"} 1.0',
         "kvlens_connector_abandoned_records_total 0.0",
     } <= lines
+
+
+async def test_a_connector_that_can_publish_no_more_ends_with_the_reason(
+    kafka: Kafka, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ArithmeticError("of the ledger")
+
+    monkeypatch.setattr(Positions, "acknowledged", fail)
+    engine = PubSocket(context)
+    replica = Replica(id="r", model="m", endpoint=engine.endpoint)
+    task = asyncio.create_task(run(_settings(kafka, [replica]), stop=asyncio.Event()))
+    await engine.subscribed()
+    engine.send([_message(0)])
+    with pytest.raises(ArithmeticError, match="of the ledger"):
+        await asyncio.wait_for(task, 20)
 
 
 async def test_settings_that_cannot_work_are_refused_at_the_start(

@@ -38,12 +38,13 @@ kvlens_connector_publish_failures_total counter
 kvlens_connector_record_bytes_total counter
 kvlens_connector_records_total counter
 kvlens_connector_refused_endpoints_total counter
+kvlens_connector_refused_figures_total counter reason
 kvlens_connector_refused_messages_total counter reason
 kvlens_connector_replay_requests_total counter replica,outcome
 kvlens_connector_replayed_batches_total counter replica
 kvlens_connector_replica_clashes_total counter
 kvlens_connector_restarts_total counter replica
-kvlens_connector_scrape_failures_total counter
+kvlens_connector_scrape_failures_total counter reason
 kvlens_connector_scrapes_total counter
 kvlens_connector_settings_failures_total counter
 kvlens_connector_skipped_counters_total counter
@@ -120,6 +121,8 @@ def _connector() -> CollectorRegistry:
     )
     telemetry.watch({("r", 0): stream}, {gauge: lambda: 1.0 for gauge in gauges}, lambda _: True)
     telemetry.topic_refused(b"topic", "bad_pod", 1)
+    telemetry.scrape_failed("r", "http://r/metrics", "timeout", "no whole page in time")
+    telemetry.figures_refused("r", "http://r/metrics", {"negative": 1})
     return telemetry.registry
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -256,6 +257,44 @@ async def test_engine_that_connects_again_is_connected(
         assert subscriber.connected(peer)
         second.close(0)
         await _until(lambda: not subscriber.connected(peer))
+
+
+def _old_protocol(*frames: bytes) -> bytes:
+    """Return what a peer of ZMQ's first protocol sends: an empty identity, and one message."""
+    lengths = [bytes([1 + len(frame), frame is not frames[-1]]) for frame in frames]
+    return b"\x01\x00" + b"".join(length + frame for length, frame in zip(lengths, frames, strict=True))
+
+
+async def test_whatever_bytes_come_to_the_port_engines_beside_are_received(
+    context: Context, free_port: Callable[[], int]
+) -> None:
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    listening = Listening(endpoint, 0)
+    rng = random.Random(7)
+    old = [b"old", b"\0" * 8, b"payload"]
+    async with _running() as subscriber:
+        subscriber.listen(listening, endpoint)
+        engine = _connecting(context, endpoint)
+        await _subscribed(engine)
+        for garbage in (
+            _old_protocol(*old),
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"\xff" + bytes(8) + b"\x7f\x03\0NULL" + bytes(48) + b"\x02" + b"\x7f" * 8,
+            *(rng.randbytes(200) for _ in range(30)),
+        ):
+            _, writer = await asyncio.open_connection("127.0.0.1", int(endpoint.rpartition(":")[2]))
+            writer.write(garbage)
+            await writer.drain()
+            writer.close()
+        engine.send_multipart(_message(0))
+        seen: dict[Key, list[list[bytes]]] = {}
+        while not {Peer(listening, b"kv-events"), Peer(listening, b"old")} <= seen.keys():
+            for key, messages in (await _take_any(subscriber, 1)).items():
+                seen.setdefault(key, []).extend(messages)
+        assert seen[Peer(listening, b"kv-events")] == [_message(0)]
+        assert seen[Peer(listening, b"old")] == [[b"kv-events", *old[1:]]]
+        assert subscriber.connected(Peer(listening, b"kv-events"))
+        assert not subscriber.connected(Peer(listening, b"old"))
 
 
 async def test_address_that_is_taken_ends_the_subscriber(context: Context) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 import zmq
 
+from connectors.replay import client
 from connectors.replay.client import TURN_MESSAGES, Replayer
 from connectors.replay.protocol import END_SEQUENCE, MALFORMED, parse_answer, request
 from pipeline.simulator.publisher import Publisher, PublisherSettings
@@ -74,6 +75,27 @@ async def _replay(
     outcome = await asyncio.wait_for(connection.replay(first, take), 20)
     connection.close()
     return outcome, found
+
+
+async def test_an_answer_without_end_is_over_after_what_no_engine_keeps(
+    context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_ANSWER_MESSAGES", 2_000)
+    flooded = threading.Event()
+
+    def flood(answer: Callable[[Frames], None]) -> None:
+        for seq in range(200_000):
+            if flooded.is_set():
+                return
+            answer([b"", _number(seq), b"payload"])
+
+    router = Router(context, flood)
+    outcome, found = await _replay(replayer, router.endpoint)
+    flooded.set()
+    router.stop(context)
+    assert outcome == "endless"
+    assert found == [(seq, b"payload") for seq in range(len(found))]
+    assert 2_000 <= len(found) < 2_000 + TURN_MESSAGES
 
 
 def _number(seq: int) -> bytes:

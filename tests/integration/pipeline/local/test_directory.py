@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.local.directory import DataDirectory, DirectoryInUse
+from pipeline.local.run_file import write_run_file
 
 _OWNER = """
 import sys, time
@@ -34,6 +35,24 @@ def test_second_owner_is_refused_and_told_who_owns(tmp_path: Path) -> None:
     assert str(refused.value) == (
         f"directory {tmp_path} is in use by process {os.getpid()}; stop it or choose another --data-dir"
     )
+
+
+def rights(path: Path) -> str:
+    return oct(path.stat().st_mode & 0o777)
+
+
+def test_nobody_but_the_owner_can_look_inside(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir(0o755)  # by an earlier version
+    before = os.umask(0)
+    try:
+        with DataDirectory(tmp_path / "new") as directory, DataDirectory(tmp_path) as old:
+            write_run_file(directory.path, None, {"KVLENS_KAFKA__SASL_PASSWORD": "hidden-word"})
+            made = [directory.path, directory.broker, directory.store, directory.logs, old.logs]
+            assert {rights(path) for path in made} == {"0o700"}
+            files = [directory.path / "running.json", directory.path / "owner.lock"]
+            assert {rights(path) for path in files} == {"0o600"}
+    finally:
+        os.umask(before)
 
 
 def test_a_released_directory_can_be_owned_again(tmp_path: Path) -> None:

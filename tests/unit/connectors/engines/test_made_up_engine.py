@@ -324,11 +324,11 @@ vllm_lookalike{shard="0"} 5
 
 
 def test_its_metrics() -> None:
-    assert parse_engine_metrics(PAGE, WITH_QUILT) == {
+    assert parse_engine_metrics(PAGE, WITH_QUILT).ranks == {
         0: EngineCounters(100, 40, None, None, 4096, 32, 0.25),
         2: EngineCounters(prefix_cache_queries=7),
     }
-    assert parse_engine_metrics(PAGE) == {}
+    assert parse_engine_metrics(PAGE).ranks == {}
 
 
 # What the pipeline makes of its records, which are all that it sees.

@@ -37,6 +37,43 @@ def test_a_file_of_something_else_is_named_with_its_setting(tmp_path: Path, sett
     assert "\n" not in str(raised.value)
 
 
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBbjCCARWgAwIBAgIUeTXBijR1lIy3DxUU/oW8mH0prKswCgYIKoZIzj0EAwIw
+DDEKMAgGA1UEAwwBdDAgFw0yNjExMjIwNzA1MTZaGA8yMTI2MTAyOTA3MDUxNlow
+DDEKMAgGA1UEAwwBdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABHM/LC/x8MaZ
+uNllAS31K83/DSYz92+UhNoVR8nE6WoRZn2UecjNTPKp6CWLLlWltNyjfmrgjpNw
+2Z0LQFdeU5CjUzBRMB0GA1UdDgQWBBQrIkeWBDkDvjy/+cEF5KTG1wr+nDAfBgNV
+HSMEGDAWgBQrIkeWBDkDvjy/+cEF5KTG1wr+nDAPBgNVHRMBAf8EBTADAQH/MAoG
+CCqGSM49BAMCA0cAMEQCIH0LOELNPXm3ryGWpTk6BcsK/EpFl7iqVR7gxBgCxiTe
+AiAaMxpR/nPJcjhH06EZ8SPTMhahnsmqwlnBVWYTiKxKZg==
+-----END CERTIFICATE-----
+"""
+ENCRYPTED_KEY = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHrMFYGCSqGSIb3DQEFDTBJMCgGCSqGSIb3DQEFDDAbBAjuTm+q8Rl0TgIBATAM
+BggqhkiG9w0CCQUAMB0GCWCGSAFlAwQBKgQQfa+hSOyTGf09oI1N8vyOegSBkJS6
+MtjazXvEVYiBSuyS2SL8niKFI8um9MrsS/DIafiVxcKGFYxQWkRrdqOhAis/TeBb
+dMV/RBqJpdzC20syRjS6F4JNcv3VEC31MbzdLUqx3xLzlc8G7A+qC9VwqV3ILNXQ
+f4BCTMfonf5nmEkRFNjhhWuriFMh+XfBO+QwZit5ziLpQ8snIL1By/2WIJuf/Q==
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+"""Of the certificate, made for this test."""
+
+
+@pytest.mark.parametrize("own_file", [True, False])
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked(tmp_path: Path, own_file: bool) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    certificate.write_text(CERTIFICATE if own_file else CERTIFICATE + ENCRYPTED_KEY)
+    key.write_text(ENCRYPTED_KEY)
+    given = {"ssl_certfile": str(certificate)} | ({"ssl_keyfile": str(key)} if own_file else {})
+    # OpenSSL would ask on the terminal; without one it fails at once, with words of its own.
+    with pytest.raises(CertificateUnreadable) as raised:
+        client_options(Kafka(security_protocol="SSL", **given))  # type: ignore[arg-type]
+    assert raised.value.setting == ("ssl_keyfile" if own_file else "ssl_certfile")
+    assert "its key is encrypted; store it without a password" in str(raised.value)
+
+
 def test_files_are_not_read_where_nothing_is_encrypted(tmp_path: Path) -> None:
     options = client_options(Kafka(ssl_cafile=str(tmp_path / "missing.pem")))
     assert "ssl_context" not in options

@@ -129,6 +129,7 @@ BAD_EVENTS: list[tuple[Any, UndecodableReason]] = [
     (["BlockRemoved", [1], 3], "bad_medium"),
     (["BlockRemoved", [1], b"GPU"], "bad_medium"),
     (as_map(medium=["GPU"]), "bad_medium"),
+    (as_map(medium="é" * 1_025), "bad_medium"),
     (removed(medium=INVALID_TEXT), "invalid_utf8"),
     (["BlockRemoved", [1], "GPU", -1], "bad_group"),
     (["BlockRemoved", [1], "GPU", 65536], "bad_group"),
@@ -138,6 +139,9 @@ BAD_EVENTS: list[tuple[Any, UndecodableReason]] = [
     # the rest
     (as_map(lora_id=[1]), "bad_field_type"),
     (as_map(lora_name=5), "bad_field_type"),
+    (as_map(lora_name="x" * 1_025), "bad_field_type"),
+    (as_map(lora_id="x" * 1_025), "bad_field_type"),
+    (as_map(kv_cache_spec_kind="x" * 1_025), "bad_field_type"),
     (as_map(lora_name={}), "bad_field_type"),
     (as_map(lora_name=INVALID_TEXT), "invalid_utf8"),
     (as_map(kv_cache_spec_kind=1), "bad_field_type"),

@@ -227,10 +227,11 @@ def test_numbers_of_all_widths_and_what_is_none(number: Any) -> None:
     done_and_equal(payloads, sessions=True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "GPU", "gpu", "CPU", "cpu", "CPU_PINNED", "cpu_tier1", "é", "a\x00b", "x" * 31, "x" * 300, "Disk"],
-)
+SHORT_TEXTS = ["", "GPU", "gpu", "CPU", "cpu", "CPU_PINNED", "cpu_tier1", "é", "a\x00b", "x" * 31, "Disk"]
+LONG_TEXTS = ["x" * 300, "x" * 1_024, "x" * 1_025, "é" * 1_024, "é" * 1_025]
+
+
+@pytest.mark.parametrize("text", SHORT_TEXTS + LONG_TEXTS)
 def test_texts(text: str) -> None:
     for field in ("medium", "lora_name", "lora_id", "kv_cache_spec_kind", "session_id", "from_the_future"):
         event = {"type": "BlockStored", "block_hashes": [1], "block_size": 16, field: text}

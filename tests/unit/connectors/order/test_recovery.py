@@ -564,3 +564,12 @@ def test_position_and_settled_follow() -> None:
     position = driver.stream.position
     assert position is not None
     assert (position.last, position.fingerprint) == (3, print_of(3))
+
+
+def test_an_answer_that_was_cut_for_its_length_goes_on_where_it_ended() -> None:
+    driver = Driver()
+    assert driver.answer(range(5), outcome="endless") == 0
+    assert driver.answer(range(4, 8)) == 4
+    assert driver.new() == [OPENED, *range(8)]
+    assert driver.stream.counts.asks == {"endless": 1, "end": 1}
+    assert driver.stream.ask is None

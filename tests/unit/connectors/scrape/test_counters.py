@@ -1,9 +1,26 @@
+"""What a metrics page says, and that nothing on it is more than a bounded reason."""
+
 from __future__ import annotations
 
+import random
+import time
+from collections import Counter
+from typing import Any, get_args
+
+import msgspec
 import pytest
 
-from connectors.scrape.counters import PageUnreadable, parse_engine_metrics
+from connectors.scrape.counters import (
+    MAX_LINE_CHARACTERS,
+    MAX_LINES,
+    MAX_SAMPLES,
+    Page,
+    PageUnreadable,
+    parse_engine_metrics,
+)
+from connectors.scrape.figures import BOUNDS
 from schemas.events import EngineCounters
+from schemas.reasons import FigureRefusal, ScrapeFailure
 
 TWO_RANKS = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -34,7 +51,7 @@ vllm:time_to_first_token_seconds_bucket{engine="0",le="0.001",model_name="qwen"}
 
 
 def test_each_rank_gets_its_own_figures() -> None:
-    assert parse_engine_metrics(TWO_RANKS) == {
+    assert parse_engine_metrics(TWO_RANKS).ranks == {
         0: EngineCounters(12_345_678, 6, 40, 4, 27381, 16, 0.25),
         1: EngineCounters(22, 11, None, None, 27380, 16, 0.5),
     }
@@ -47,7 +64,7 @@ vllm:gpu_prefix_cache_hits{model_name="m"} 40.0
 vllm:gpu_cache_usage_perc{model_name="m"} 0.75
 vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"} 1.0
 """
-    assert parse_engine_metrics(page) == {0: EngineCounters(100, 40, None, None, 1000, 16, 0.75)}
+    assert parse_engine_metrics(page).ranks == {0: EngineCounters(100, 40, None, None, 1000, 16, 0.75)}
 
 
 def test_newest_name_wins_where_both_are_exported() -> None:
@@ -57,28 +74,128 @@ vllm:prefix_cache_queries_total{engine="0"} 9.0
 vllm:kv_cache_usage_perc{engine="0"} 0.5
 vllm:gpu_cache_usage_perc{engine="0"} 0.1
 """
-    assert parse_engine_metrics(page) == {0: EngineCounters(prefix_cache_queries=9, kv_cache_usage=0.5)}
+    assert parse_engine_metrics(page).ranks == {0: EngineCounters(prefix_cache_queries=9, kv_cache_usage=0.5)}
 
 
-def test_absent_and_senseless_figures_are_none() -> None:
+def test_what_an_engine_does_not_know_yet_is_absent() -> None:
     page = """\
-vllm:prefix_cache_queries_total{engine="0"} NaN
 vllm:prefix_cache_hits_total{engine="0"} 5
-vllm:kv_cache_usage_perc{engine="0"} +Inf
 vllm:cache_config_info{engine="0",num_gpu_blocks="None",block_size="16"} 1
-vllm:prefix_cache_hits_total{engine="prefill"} 5
 """
-    assert parse_engine_metrics(page) == {0: EngineCounters(prefix_cache_hits=5, block_size=16)}
+    assert parse_engine_metrics(page) == Page({0: EngineCounters(prefix_cache_hits=5, block_size=16)})
+
+
+def test_every_figure_has_a_bound() -> None:
+    assert tuple(BOUNDS) == EngineCounters.__struct_fields__
+
+
+QUERIES = 'vllm:prefix_cache_queries_total{engine="0"} %s\n'
+USAGE = 'vllm:kv_cache_usage_perc{engine="0"} %s\n'
+BLOCKS = 'vllm:cache_config_info{engine="0",num_gpu_blocks="%s"} 1\n'
+SIZE = 'vllm:cache_config_info{engine="0",block_size="%s"} 1\n'
+RANK = 'vllm:prefix_cache_queries_total{engine="%s"} 5\n'
 
 
 @pytest.mark.parametrize(
-    "page", ["", "\n\n", "process_cpu_seconds_total 3.5\n", "sglang:num_running_reqs 3\n"]
+    ("line", "number", "reason"),
+    [
+        (QUERIES, "NaN", "not_a_number"),
+        (QUERIES, "+Inf", "not_a_number"),
+        (QUERIES, "-1", "negative"),
+        (QUERIES, "1e300", "too_large"),
+        (QUERIES, str(2**53 + 2), "too_large"),
+        (USAGE, "1e308", "too_large"),
+        (USAGE, "1.01", "too_large"),
+        (BLOCKS, str(10**30), "too_large"),
+        (BLOCKS, "9" * 5000, "too_large"),
+        (BLOCKS, str(2**32), "too_large"),
+        (BLOCKS, "-5", "not_a_number"),
+        (BLOCKS, "1.5", "not_a_number"),
+        (BLOCKS, "\u0663", "not_a_number"),
+        (SIZE, "5000000000", "too_large"),
+        (RANK, "prefill", "bad_rank"),
+        (RANK, "65536", "bad_rank"),
+        (RANK, "9" * 5000, "bad_rank"),
+    ],
+)
+def test_a_figure_that_no_engine_can_mean_costs_itself(line: str, number: str, reason: FigureRefusal) -> None:
+    page = line % number + 'vllm:prefix_cache_hits_total{engine="0"} 5\n'
+    assert parse_engine_metrics(page) == Page({0: EngineCounters(prefix_cache_hits=5)}, Counter([reason]))
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "field"),
+    [
+        (QUERIES, 2**53, "prefix_cache_queries"),
+        (USAGE, 1, "kv_cache_usage"),
+        (BLOCKS, 2**32 - 1, "capacity_blocks"),
+        (SIZE, 2**32 - 1, "block_size"),
+    ],
+)
+def test_the_largest_number_of_each_kind_is_taken(line: str, number: int, field: str) -> None:
+    given: dict[str, Any] = {field: number}
+    assert parse_engine_metrics(line % number) == Page({0: EngineCounters(**given)})
+
+
+@pytest.mark.parametrize(
+    "page", ["", "\n\n", "process_cpu_seconds_total 3.5\n", "sglang:num_running_reqs 3\n", "<html>\n"]
 )
 def test_page_that_knows_nothing_gives_nothing(page: str) -> None:
-    assert parse_engine_metrics(page) == {}
+    assert parse_engine_metrics(page) == Page({})
 
 
-def test_page_of_another_format_is_refused() -> None:
-    with pytest.raises(PageUnreadable):
-        parse_engine_metrics('vllm:prefix_cache_hits_total{engine="0" 5\n')
-    assert parse_engine_metrics("<html>not found</html>") == {}
+def many_labels(count: int) -> str:
+    labels = "".join(f'a{number}="",' for number in range(count))
+    return f'vllm:prefix_cache_queries_total{{{labels}engine="0"}} 1\n'
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ('vllm:prefix_cache_hits_total{engine="0" 5\n', "not_prometheus"),
+        (QUERIES % "five", "not_prometheus"),
+        ("\n" * (MAX_LINES + 1), "too_large"),
+        (QUERIES % 1 * (MAX_SAMPLES + 1), "too_large"),
+        (many_labels(MAX_LINE_CHARACTERS // 5), "too_large"),
+        (many_labels(1_000) * 100, "too_large"),
+    ],
+    ids=["no end", "no number", "lines", "samples", "one line", "all lines"],
+)
+def test_a_page_that_is_none_or_too_much_is_refused(page: str, reason: ScrapeFailure) -> None:
+    with pytest.raises(PageUnreadable) as raised:
+        parse_engine_metrics(page)
+    assert raised.value.reason == reason
+    assert len(str(raised.value)) < 100, "nothing of the page stands in the log"
+
+
+def test_the_worst_page_that_is_taken_takes_a_fraction_of_a_second() -> None:
+    for page in (QUERIES % 1 * MAX_SAMPLES, many_labels(1_500) * 30, "\n" * MAX_LINES, "v" * (8 << 20)):
+        began = time.process_time()
+        parse_engine_metrics(page)
+        assert time.process_time() - began < 2
+
+
+LETTERS = '{}",=\\# \n\t\x00é9-eE+.naif_'
+
+
+def test_whatever_is_on_a_page_a_record_can_hold_it() -> None:
+    rng = random.Random(1)
+    outcomes: Counter[str] = Counter()
+    for _ in range(1_500):
+        page = TWO_RANKS
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            at = rng.randrange(len(page))
+            page = (
+                page[:at] + "".join(rng.choices(LETTERS, k=rng.randrange(3))) + page[at + rng.randrange(3) :]
+            )
+        try:
+            found = parse_engine_metrics(page)
+        except PageUnreadable as error:
+            outcomes[error.reason] += 1
+            continue
+        outcomes.update(["read", *found.refused])
+        for counters in found.ranks.values():
+            encoded = msgspec.msgpack.encode(counters)
+            assert msgspec.msgpack.decode(encoded, type=EngineCounters) == counters
+    assert outcomes.keys() <= {"read", *get_args(FigureRefusal), *get_args(ScrapeFailure)}
+    assert outcomes.keys() >= {"read", "not_prometheus", "not_a_number", "bad_rank"}

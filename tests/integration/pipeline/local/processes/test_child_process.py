@@ -53,6 +53,19 @@ def test_stop_asks_first_and_frees_the_directory(tmp_path: Path) -> None:
     _spawned(tmp_path, _SLEEPER).kill()
 
 
+def test_what_it_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        writes = f"open({str(tmp_path / 'written')!r}, 'w'); print('up', flush=True); time.sleep(60)"
+        child = _spawned(tmp_path, [sys.executable, "-c", f"import time; {writes}"])
+    finally:
+        os.umask(before)
+    try:
+        assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("log", "written")} == {0o600}
+    finally:
+        child.kill()
+
+
 def test_stop_is_bounded_for_a_process_that_ignores_it(tmp_path: Path) -> None:
     child = _spawned(tmp_path, _DEAF)
     stopping = time.monotonic()

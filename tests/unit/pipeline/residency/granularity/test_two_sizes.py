@@ -157,6 +157,18 @@ def test_a_token_counts_once(fine_first: bool, one_batch: bool) -> None:
     assert flow(followed).evicted_tokens == 2176
 
 
+@pytest.mark.parametrize("members", [1, 2, 5])
+def test_a_chain_that_bites_its_own_tail_is_none(members: int) -> None:
+    """No engine makes one, but one that lies may: a block, fine and coarse at once, before itself."""
+    followed = Followed()
+    followed.batch([fine(1000, 2), coarse(9000, 9001)])
+    followed.batch([fine(1, members, parent=members), coarse(members)])
+    alone = 2 + members
+    assert followed.sizes(0) == {2176: (3, 3, 6528, 0), 64: (alone, alone, alone * 64, 0)}
+    followed.batch([Removed(packed(members))])
+    assert followed.sizes(0) == {2176: (2, 2, 4352, 0), 64: (alone, alone, alone * 64, 0)}
+
+
 def test_short_prompts_are_visible_and_join_the_chain_later() -> None:
     followed = Followed()
     followed.batch([fine(1, 20)])

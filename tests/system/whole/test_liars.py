@@ -1,0 +1,35 @@
+"""Lying engines beside honest ones: a short `make fuzz ARGS=live`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from tests.fuzz.live import Attack, Servers
+
+FRAMES = 2_000
+
+
+def test_figures_of_honest_engines_are_right_whatever_others_say(
+    broker: EmbeddedBroker, store: EmbeddedStore, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    attack = Attack(Servers(broker.bootstrap_servers, store.url, tmp_path, free_port), seed=1)
+    try:
+        outcome = attack.run(FRAMES)
+    finally:
+        attack.close()
+    assert outcome.died == []
+    assert outcome.found == outcome.expected
+    assert outcome.honest_trust == {"complete"}
+    assert outcome.recount_equal, outcome.recount
+    # The lies were told, and came as far as the tables.
+    assert all(sent >= FRAMES // 4 for sent in outcome.sent.values())
+    assert all(outcome.requests.values())
+    liars = outcome.liars
+    assert set(liars) == {"liar-payloads", "liar-numbers", "liar-times", "liar-answers"}
+    assert liars["liar-payloads"]["undecodable"] > FRAMES // 40
+    assert liars["liar-numbers"]["restarts"] > 0
+    assert liars["liar-numbers"]["lost"] > 0
+    assert {row["trust"] for row in liars.values()} == {"degraded"}
