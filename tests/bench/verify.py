@@ -20,7 +20,7 @@ from pipeline.kafka import topics
 from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
 
-ROUNDS = int(os.environ.get("KVLENS_BENCH_VERIFY_ROUNDS", "60"))
+ROUNDS = int(os.environ.get("BENCH_VERIFY_ROUNDS", "60"))
 """How often each capture is played: 60 times are 10 million block operations."""
 SHORT = ROUNDS // 4
 """Rounds of the shorter log."""

@@ -20,7 +20,7 @@ from pipeline.local.clickhouse.errors import (
     StoreError,
     from_engine,
 )
-from pipeline.local.clickhouse.outside import outside_part
+from pipeline.local.clickhouse.outside import may_reach_outside, outside_part
 
 _RIGHTS = Path(__file__).with_name("rights.xml")
 _DEFAULT, _HOME = "default", "scratch"
@@ -75,6 +75,11 @@ class EngineConnection:
         reads = bool(verdict["query_class"].name == "READ_ONLY")
         if only_reading and not reads:
             raise StoreError(READONLY, "Cannot execute query in readonly mode. (READONLY)")
+        if may_reach_outside(statement):
+            self._stay_inside(statement)
+        return reads
+
+    def _stay_inside(self, statement: str) -> None:
         # The engine's own spelling of what it understood: no comments, one form of quotes.
         spelled = self.query(f"SELECT formatQuerySingleLine({quoted(statement)})", "TabSeparatedRaw").data
         if outside := outside_part(spelled):
@@ -82,7 +87,6 @@ class EngineConnection:
                 ACCESS_DENIED,
                 f"{outside} reaches outside the embedded store and is refused. (ACCESS_DENIED)",
             )
-        return reads
 
     def query(self, statement: str, output_format: str = "TabSeparated") -> Answer:
         try:

@@ -20,6 +20,16 @@ _PART = re.compile(
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 
+_WORD = re.compile(r"file|python|executable|\\", re.IGNORECASE)
+
+
+def may_reach_outside(statement: str) -> bool:
+    """Return whether it is worth to ask the engine for its spelling, which takes a millisecond.
+
+    Nothing splits a name or a keyword, and only a backslash can spell a letter of a quoted name otherwise.
+    """
+    return _WORD.search(statement) is not None
+
 
 def outside_part(spelled: bytes) -> str | None:
     """Return the first such function or clause of a statement as `formatQuerySingleLine` spells it."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.local.clickhouse.outside import outside_part
+from pipeline.local.clickhouse.outside import may_reach_outside, outside_part
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ from pipeline.local.clickhouse.outside import outside_part
 )
 def test_what_the_engine_does_without_asking_for_rights(spelled: bytes, part: str) -> None:
     assert outside_part(spelled) == part
+    assert may_reach_outside(spelled.decode())
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,8 @@ def test_what_the_engine_does_without_asking_for_rights(spelled: bytes, part: st
 )
 def test_ordinary_names_and_texts_are_none(spelled: bytes) -> None:
     assert outside_part(spelled) is None
+
+
+def test_an_escape_may_spell_any_name() -> None:
+    assert may_reach_outside(r"SELECT `\x66i\x6ce`('/x')")
+    assert not may_reach_outside("INSERT INTO t (a, b) SETTINGS async_insert = 0 FORMAT Native")
