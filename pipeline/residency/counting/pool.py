@@ -133,7 +133,9 @@ class Pool:
         reached["live"], reached["unsaved"] = table.blocks, table.unsaved
         reached["stored_tokens"] = head.stored_tokens
         while True:
-            outcome = count_copies(table.entries, table.room, sizes, self._chained, events, found, tally)
+            outcome = count_copies(
+                table.entries, table.spread, table.room, sizes, self._chained, events, found, tally
+            )
             table.blocks = int(reached["live"])
             if outcome == FINISHED:
                 break
