@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -10,21 +10,14 @@ import msgspec
 from pipeline.errors import CheckpointDamaged, damaged_if_it_fails, shown_key
 from pipeline.kafka.acceptance import events_refusal
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.residency.changes import by_shard
+from pipeline.residency.residency_records import residency_records
 from pipeline.residency.snapshot import SourceSnapshots, restore
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import HEAD, META_KEY, PartitionMeta, slot_key
 from schemas.events import EventsRecord
-from schemas.hashes import HASH_BYTES
 from schemas.reasons import SetAsideReason
-from schemas.residency import ResidencyRecord, SourceChanges
 from schemas.rows import Row
 from schemas.settings import Worker
-
-RECORD_BYTES = 1 << 20
-"""Packed changes per residency record; a single source's may exceed it, far below the topic's 8 MB bound."""
-BYTES_PER_CHANGE = 35
-"""Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_meta = msgspec.msgpack.Decoder(PartitionMeta).decode
@@ -125,43 +118,10 @@ class PartitionState:
             dirty=True,
             rows=rows,
             checkpoints=checkpoints,
-            residency=self._residency(changed),
+            residency=residency_records(
+                changed, partition=self.partition, next_offset=self.next_offset, shards=self._shards
+            ),
         )
-
-    def _residency(self, sources: Iterable[SourceResidency]) -> list[tuple[int, bytes, bytes]]:
-        """Return the changes of these sources, joined per shard into records of bounded size."""
-        key = str(self.partition).encode()
-        waiting: dict[int, list[SourceChanges]] = {}
-        sizes: dict[int, int] = {}
-        records: list[tuple[int, bytes, bytes]] = []
-
-        def close(shard: int) -> None:
-            record = ResidencyRecord(self.partition, shard, self.next_offset, waiting.pop(shard))
-            records.append((shard, key, _encode(record)))
-
-        for source in sources:
-            for life in source.take_changes():
-                for shard, changes in by_shard(life.changes, self._shards):
-                    size = sum(len(part.hashes) for part in changes) * BYTES_PER_CHANGE // HASH_BYTES
-                    if shard in waiting and sizes[shard] + size > RECORD_BYTES:
-                        close(shard)
-                    if shard not in waiting:
-                        waiting[shard], sizes[shard] = [], 0
-                    sizes[shard] += size
-                    waiting[shard].append(
-                        SourceChanges(
-                            source.head.replica,
-                            life.model,
-                            life.hash_domain,
-                            source.head.dp_rank,
-                            life.incarnation,
-                            life.trust,
-                            changes,
-                        )
-                    )
-        for shard in sorted(waiting):
-            close(shard)
-        return records
 
     @classmethod
     def restore(
