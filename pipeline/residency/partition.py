@@ -138,13 +138,13 @@ class PartitionState:
             return state
         with damaged_if_it_fails(META_KEY):
             state.next_offset = state._saved_offset = _decode_meta(meta).next_offset
-        for key, value in latest.items():
+        for key in latest:
             if key == META_KEY:
                 continue
             with damaged_if_it_fails(key):
                 if _decode_key(key)[2] != HEAD:
                     continue
-                source = restore(value, latest, settings)
+                source = restore(key, latest, settings)
                 name = (source.head.replica, source.head.dp_rank)
                 if slot_key(*name, HEAD) != key:
                     raise CheckpointDamaged(shown_key(key), "it is of another source")
