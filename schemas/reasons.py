@@ -50,3 +50,10 @@ SetAsideReason = Literal[
     "uneven_columns",  # packed columns of different lengths, or of no whole number of entries
     "bad_change",  # a change of residency of no known kind, time or adapter
 ]
+
+LimitReason = Literal[
+    "too_many_sizes",  # of media, groups and block sizes: `worker.max_pool_sizes`
+    "too_many_blocks",  # resident at one source: `worker.max_blocks`
+    "too_many_itemised",  # of hybrid groups, and with copies of several sizes: `worker.max_itemised_blocks`
+]
+"""Why the worker leaves out events of a source."""

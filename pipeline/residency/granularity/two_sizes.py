@@ -33,21 +33,20 @@ from schemas.hashes import unpack_hashes
 from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
 
 
-def overlapping_sizes(head: PoolHead) -> tuple[int, int] | None:
+def overlapping_sizes(head: PoolHead, announced: int) -> tuple[int, int] | None:
     """Return (coarse, fine) block sizes if a settled pool is announced at two overlapping granularities.
 
-    Telling them from partial tail blocks (vLLM 0.24), which are removed one by one like any other:
-    those come one hash an event, and their removals are announced.
+    One of them is the size `announced` just now: an earlier pair would have been found before. Telling them
+    from partial tail blocks (vLLM 0.24), which are removed one by one like any other: those come one hash an
+    event, and their removals are announced.
     """
-    sizes = sorted(size for size in head.block_sizes if size > 0)
-    for fine in sizes:
-        code = head.block_sizes.index(fine)
-        if not head.several_hashes[code] or head.removed[code]:
-            continue
-        coarse = [size for size in sizes if size > fine and size % fine == 0]
-        if coarse:
-            return coarse[0], fine
-    return None
+    columns = zip(head.block_sizes, head.several_hashes, head.removed, strict=True)
+    fine_sizes = [size for size, several, removed in columns if size > 0 and several and not removed]
+    pairs = [(announced, fine) for fine in fine_sizes if announced > fine and announced % fine == 0]
+    if announced in fine_sizes:
+        multiples = [size for size in head.block_sizes if size > announced and size % announced == 0]
+        pairs += [(min(multiples), announced)] if multiples else []
+    return min(pairs, key=lambda pair: pair[1], default=None)
 
 
 class GranularPool:
@@ -89,6 +88,7 @@ class GranularPool:
         granular.changes = pool.changes
         for packed_parent, packed in pool.head.early_stores:
             granular._stored_early(unpack_hashes(packed), _unpacked(packed_parent))
+        pool.forget_early()
         return granular
 
     def _stored_early(self, hashes: tuple[int, ...], parent: int | None) -> None:
@@ -258,12 +258,35 @@ class GranularPool:
     def expire(self, at: float) -> None:
         """Drop uncovered fine blocks not announced for the configured age before event time `at`."""
         state = self._state
-        old = [block for block, fine in state.fine.items() if not fine.covers and fine.seen <= at - self._age]
+        self._expire(
+            [block for block, fine in state.fine.items() if not fine.covers and fine.seen <= at - self._age],
+            at,
+        )
+
+    def _expire(self, old: list[int], at: float) -> int:
+        state = self._state
         for block in old:
             self._drop(block)
             if block not in state.coarse:
                 self._log.append((block, EXPIRED, at, state.fine_size))
         self.head.flow.expired_blocks += len(old)
+        return len(old)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of either granularity are known, each of which costs some 300 bytes."""
+        return len(self._state.coarse) + len(self._state.fine)
+
+    def shed(self, blocks: int, at: float) -> int:
+        """Drop as many uncovered fine blocks, those announced longest ago; return how many went.
+
+        All that were announced at the same time as the last of them go too.
+        """
+        alone = {block: fine.seen for block, fine in self._state.fine.items() if not fine.covers}
+        if not alone:
+            return 0
+        last = sorted(alone.values())[min(blocks, len(alone)) - 1]
+        return self._expire([block for block, seen in alone.items() if seen <= last], at)
 
     def batch_ended(self, at: float) -> None:
         """Pair the coarse stores that can be paired by now."""

@@ -170,6 +170,21 @@ class TwoSizes:
         self.coarse_stores = _newest([store for store in self.coarse_stores if not self._paired(store)])
         self.fine_stores = _newest(self.fine_stores)
 
+    def shed(self, blocks: int) -> int:
+        """Drop at least so many fine blocks that nothing covers, if there are: those announced first.
+
+        Those announced at the same time as the last of them go too. Return how many went.
+        """
+        announced = sorted(fine.announced for fine in self.fine.values() if not fine.covered_by)
+        if not announced:
+            return 0
+        last = announced[:blocks][-1]
+        going = [one for one, f in self.fine.items() if not f.covered_by and f.announced <= last]
+        for one in going:
+            del self.fine[one]
+        self.flow.expired_blocks += len(going)
+        return len(going)
+
     def _tokens(self, tokens: int) -> None:
         """Count tokens, less those owed."""
         taken_back = min(self.flow.stored_tokens + tokens, self.tokens_owed)
