@@ -7,7 +7,7 @@ from operator import itemgetter
 import numpy as np
 
 from pipeline.residency.counting.count_copies import REMOVAL, Events
-from pipeline.residency.counting.shared import NO_LORA, Adapters
+from pipeline.residency.counting.shared import NO_LORA, Shared
 from schemas.hashes import HASH_BYTES
 
 NO_PARENT = bytes(HASH_BYTES)
@@ -18,9 +18,9 @@ _PACKED, _TIME, _CODE, _PARENT = map(itemgetter, range(4))
 class Collected:
     """Events of one pool, oldest first."""
 
-    def __init__(self, adapters: Adapters) -> None:
-        """`adapters` gives the codes of LoRAs."""
-        self._known_adapters = adapters
+    def __init__(self, shared: Shared) -> None:
+        """`shared` gives the codes of LoRAs."""
+        self._shared = shared
         self._events: list[tuple[bytes, float, int, bytes]] = []
         """Packed hashes, event time, the code of their block size if they came or REMOVAL, and the packed
         hash of the block before the first one, or NO_PARENT."""
@@ -50,7 +50,7 @@ class Collected:
             if repeatable:
                 self._repeats.append(len(self._events))
         if lora is not None:
-            self._adapters[len(self._events)] = self._known_adapters.code(lora)
+            self._adapters[len(self._events)] = self._shared.adapters.code(lora)
         self._events.append((packed, at, size_code, parent))
 
     def remove(self, packed: bytes, at: float) -> None:

@@ -49,7 +49,7 @@ class Pool:
         """Blocks of the last checkpoint that left since; some may be back."""
         self.other_copies = sum(map(len, head.other_sizes.values()))
         """Copies of other sizes than their block's first one."""
-        self._collected = Collected(shared.adapters)
+        self._collected = Collected(shared)
         self._collect = self._collected.add
         self._early = None if head.removes else head.early_stores
         self._codes: dict[int, int] = {size: code for code, size in enumerate(head.block_sizes)}
