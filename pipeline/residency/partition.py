@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,13 +10,13 @@ import msgspec
 
 from pipeline.errors import CheckpointDamaged, damaged_if_it_fails, shown_key
 from pipeline.kafka.acceptance import events_refusal
-from pipeline.kafka.refusal import RecordRefused
+from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.residency.residency_records import residency_records
 from pipeline.residency.snapshot import SourceSnapshots, restore
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import HEAD, META_KEY, PartitionMeta, slot_key
 from schemas.events import EventsRecord
-from schemas.reasons import SetAsideReason
+from schemas.reasons import LimitReason, SetAsideReason
 from schemas.rows import Row
 from schemas.settings import Worker
 
@@ -76,7 +77,7 @@ class PartitionState:
         self.next_offset = offset + 1
 
     def troubles(self) -> dict[str, int]:
-        """Return how many sources are partial, degraded, disconnected or drifting, as far as is known.
+        """Return how many sources are partial, degraded, disconnected, drifting or limited.
 
         Leaves out sources that are no longer read. A source without a first batch counts neither as partial
         nor as degraded.
@@ -90,7 +91,17 @@ class PartitionState:
             "degraded": trusts.count("degraded"),
             "disconnected": sum(source.head.connectivity.disconnected_from is not None for source in read),
             "drifting": sum(source.head.drift.since is not None for source in read),
+            "limited": sum(source.head.limited for source in read),
         }
+
+    def take_left_out(self) -> list[tuple[SourceName, Counter[LimitReason]]]:
+        """Return how many events of which source limits kept out since the last call."""
+        found = []
+        for name, source in self.sources.items():
+            if source.left_out:
+                found.append((SourceName(*name), source.left_out))
+                source.left_out = Counter()
+        return found
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.

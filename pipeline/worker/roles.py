@@ -36,6 +36,7 @@ def replica_agent(settings: Settings, *, shards: int) -> Role:
         restore=restore,
         outputs=outputs,
         troubles=PartitionState.troubles,
+        left_out=PartitionState.take_left_out,
     )
 
 

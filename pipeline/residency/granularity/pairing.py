@@ -59,6 +59,8 @@ class Pairing:
         """Of a fine store's number, the blocks at which a coarse block may end, the last one first."""
         self._unseen: dict[int, Iterator[int]] = {}
         """Of a fine store's number, the blocks before those that were looked at."""
+        self._promising: list[FineStore] = []
+        """Fine stores not known to have no such block."""
 
     def changed(self, block: int) -> None:
         """A fine block came, left or got another parent."""
@@ -71,13 +73,14 @@ class Pairing:
         self._unseen.clear()
 
     def begin(self) -> None:
-        """Stores came, or were dropped: look at those that are left."""
+        """A batch is over: pairing begins with the stores that wait now."""
         if self._depths.many:
             self._forget()
         numbers = {store.number for store in self._state.fine_stores}
         for number in self._ends.keys() - numbers:
             del self._ends[number]
             self._unseen.pop(number, None)
+        self._promising = [fine for fine in self._state.fine_stores if self._may_have_ends(fine)]
 
     def tails_of(self, store: CoarseStore) -> list[int]:
         """Return the fine block that ends each block of a coarse store, empty while it is not known."""
@@ -87,13 +90,14 @@ class Pairing:
         state = self._state
         parent = state.coarse.get(store.parent) if store.parent is not None else None
         before = parent.tail if parent is not None else None
-        promising = [fine for fine in state.fine_stores if self._may_have_ends(fine)]
-        promising.sort(key=lambda fine: (abs(fine.number - store.number), -fine.number))
-        for fine_store in promising:
+        nearest = sorted(self._promising, key=lambda fine: (abs(fine.number - store.number), -fine.number))
+        for fine_store in nearest:
             tails = self._tails_in(store, fine_store, before)
             if tails:
-                break
-        return tails
+                return tails
+            if not self._may_have_ends(fine_store):
+                self._promising.remove(fine_store)
+        return []
 
     def _known_tails(self, store: CoarseStore) -> list[int]:
         """Return the tails of another copy's pairing, or the blocks themselves where they are fine too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pipeline.kafka.refusal import SourceName
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord
@@ -85,7 +87,7 @@ def worked(records: list[EventsRecord], *, without: str = "", restored: bool = F
     latest: dict[bytes, bytes] = {}
     for offset, one in enumerate(records):
         if one.replica == without:
-            run.state.skip(offset)
+            run.state.next_offset = offset + 1
         else:
             run.state.apply(offset, one)
         if offset % 30 == 29 or one is records[-1]:
@@ -125,8 +127,11 @@ def test_honest_sources_are_as_without_the_liar_whose_share_is_bounded(kind: str
     assert max(beside.liars_rows) <= windows * (2 * sizes + 1) + 1
     assert max(beside.heads) <= 600_000
     liar = beside.state.sources["liar", 0]
-    assert liar.left_out.keys() == LIMITED.get(kind, set())
-    assert liar.head.limited == (kind in LIMITED)
+    left_out = dict(beside.state.take_left_out())
+    assert left_out.keys() <= {("liar", 0)}
+    assert {*left_out.get(SourceName("liar", 0), ())} == LIMITED.get(kind, set())
+    assert beside.state.troubles()["limited"] == (kind in LIMITED)
+    assert not beside.state.take_left_out()
     degraded = kind in LIMITED and kind != "cleared"  # what is empty is known again
     assert liar.overall_trust().trust == ("degraded" if degraded else "complete")
     for replica in HONEST:
@@ -171,9 +176,9 @@ def test_a_batch_costs_no_more_for_what_was_announced_before(kind: str) -> None:
         with counted_lines() as lines:
             state.apply(seq, one)
         costs.append(lines[0] / len(events))
-    half = len(costs) // 2
-    assert sum(costs[-half:]) <= 1.5 * sum(costs[:half])
-    assert sum(costs) / len(costs) <= 3000
+    most = 2500 if kind == "unpaired" else 100
+    assert statistics.median(costs) <= most
+    assert costs[-1] <= most
 
 
 def test_adapters_beyond_the_limit_count_as_others() -> None:
