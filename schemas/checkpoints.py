@@ -353,7 +353,7 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """GPU blocks the engine reported; 0 when unknown."""
     pools: list[PoolHead] = []
     """One entry per medium and group."""
-    loras: list[str] = []
+    loras: Annotated[list[Name], Meta(max_length=(1 << 16) - 1)] = []
     """Adapters of this life by code, from 1."""
     limited: bool = False
     """Whether something of this life was left out because of a limit."""

@@ -30,7 +30,7 @@ class Adapters:
         code = self._codes.get(name)
         if code is None:
             own = len(self._codes) - (OTHER_LORAS in self._codes)
-            if own == self._most and name != OTHER_LORAS:
+            if own >= self._most and name != OTHER_LORAS:
                 return self.code(OTHER_LORAS)
             self.names.append(name)
             code = self._codes[name] = len(self.names)

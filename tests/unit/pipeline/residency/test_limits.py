@@ -13,7 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from pipeline.errors import CheckpointCorrupt
 from pipeline.kafka.refusal import SourceName
+from pipeline.residency import entries, snapshot
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord
@@ -206,6 +208,50 @@ def test_a_new_life_names_its_adapters_anew() -> None:
     loras = [part.changes[0].loras for part in msgspec.msgpack.decode(value, type=ResidencyRecord).sources]
     assert loras == [["old"], ["new"]]
     assert state.sources["a", 0].head.loras == ["new"]
+
+
+def test_limits_that_were_lowered_hold_from_then_on() -> None:
+    state = PartitionState(0, SETTINGS, shards=1)
+    events: list[Event] = [
+        Stored(number.to_bytes(8, "big"), 16 + number, lora=f"adapter-{number}") for number in range(1, 11)
+    ]
+    state.apply(0, record("a", 0, START, events))
+    lower = msgspec.structs.replace(SETTINGS, max_loras=5, max_pool_sizes=5)
+    state = PartitionState.restore(0, lower, shards=1, latest=dict(state.cut(START).checkpoints))
+    more: list[Event] = [Stored(number.to_bytes(8, "big"), 17, lora=f"{number}") for number in range(11, 21)]
+    state.apply(1, record("a", 1, START, [*more, Stored(b"\1" * 8, 64)]))
+    source = state.sources["a", 0]
+    assert source.head.loras == [*(f"adapter-{number}" for number in range(1, 11)), "(others)"]
+    assert source.left_out == {"too_many_sizes": 1}
+
+
+def test_a_head_of_any_size_is_saved_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "HEAD_PIECE_BYTES", 1000)
+    records = log("groups")[:60]
+    run, latest = Run(), {}
+    for offset, one in enumerate(records):
+        run.state.apply(offset, one)
+        latest.update(run.state.cut(START).checkpoints)
+    pieces = [
+        key for key in latest if key != b"@meta" and str(msgspec.msgpack.decode(key)[2]).startswith("head-")
+    ]
+    assert len(pieces) > 3
+    restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+    for name, source in run.state.sources.items():
+        assert restored.sources[name].head == source.head
+    del latest[pieces[-1]]
+    with pytest.raises(CheckpointCorrupt, match="a piece of its head"):
+        PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+
+
+def test_a_base_of_many_records_is_not_written_at_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "RECORD_ENTRIES", 10)
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    blocks = b"".join(number.to_bytes(8, "big") for number in range(1, 1001))
+    state.apply(0, record("a", 0, START, [Stored(blocks, 16)]))
+    assert len(state.cut(START).checkpoints) == 1 + 99 + 2
+    state.apply(1, record("a", 1, START, [Stored(b"\xff" * 8, 16)]))
+    assert len(state.cut(START).checkpoints) == 1 + 2
 
 
 def test_block_sizes_within_the_limit_are_all_there() -> None:
