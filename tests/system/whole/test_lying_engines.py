@@ -59,11 +59,11 @@ def beside(new_pipeline: Callable[..., Any]) -> Any:
     for parts in honest:
         pipeline.publish(HONEST, parts)
     pipeline.wait_batches({HONEST: len(honest)} | {name: len(sent) for name, sent in lies.items()})
-    resident = 2 * pipeline.settings.worker.max_pool_sizes
+    most = pipeline.settings.worker.max_pool_sizes
     pipeline.wait_rows(
-        "SELECT 'blocks', sum(blocks) FROM {}.redundancy_1m FINAL WHERE hash_domain LIKE 'm/%' AND window < "
-        "(SELECT max(window) FROM {}.redundancy_1m)",
-        {"blocks": resident},
+        "SELECT replica, sum(filled_blocks) FROM {}.fills_1m FINAL "
+        "WHERE replica IN ('sizes', 'groups') GROUP BY 1",
+        dict.fromkeys(lies, most),
     )
     page = pipeline.metrics("worker")
     pipeline.finish(connector, worker)
