@@ -1,9 +1,10 @@
 """Records of `kvlens.checkpoints.replica.v1`: what the replica agent needs to continue after a crash.
 
-Every record's key is `slot_key(...)`. A source has a `head` (always current), a `base` and up to
-DELTA_SLOTS deltas. The head names the epoch and how many deltas belong to it; records of other epochs are
-leftovers of compaction and ignored. The records of one checkpoint, the outputs and the source offset commit
-in one Kafka transaction.
+Every record's key is `slot_key(...)`. A source has a `head` (always current), a `base` with as many deltas as
+its entries need, and up to DELTA_SLOTS deltas behind them. The head names the epoch and how many deltas
+belong to it; records of other epochs are leftovers of compaction and ignored. A large head is cut: HEAD holds
+the number of its pieces then. The records of one checkpoint, the outputs and the source offset commit in one
+Kafka transaction.
 
 The agent works on the very `SourceHead` that a checkpoint holds: to save it is to encode it. Only the
 entries of blocks are kept in another form, and travel as columns.
@@ -38,11 +39,21 @@ META_KEY = b"@meta"
 HEAD = "head"
 BASE = "base"
 DELTA_SLOTS = 64
+"""Deltas of a source behind what its base needs."""
+HEAD_PIECE_BYTES = 4 << 20
+"""A larger head is cut: pieces of so many bytes, half of the topic's 8 MiB bound."""
+HeadPieces = Annotated[int, Meta(ge=1, le=1 << 12)]
+"""How many there are."""
 
 
 def slot_key(replica: str, dp_rank: int, slot: str | int) -> bytes:
-    """Return the record key of a source's HEAD, BASE, or delta number 1..DELTA_SLOTS."""
+    """Return the record key of a source's HEAD, BASE, or delta number from 1 on."""
     return msgspec.msgpack.encode((replica, dp_rank, slot))
+
+
+def head_piece_slot(piece: int) -> str:
+    """Return the slot of a piece, from 1 on, of a head that was cut: its encoded bytes, in order."""
+    return f"{HEAD}-{piece}"
 
 
 class PartitionMeta(msgspec.Struct, omit_defaults=True, gc=False):
@@ -310,6 +321,8 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Number of the base that holds the entries."""
     deltas: Natural = 0
     """How many deltas belong to that base."""
+    base_deltas: Natural = 0
+    """How many of them are the rest of the base itself."""
     first_seq: Number = -1
     """First sequence number of this life; -1 before the first batch."""
     last_seq: Number = -1
@@ -340,3 +353,7 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """GPU blocks the engine reported; 0 when unknown."""
     pools: list[PoolHead] = []
     """One entry per medium and group."""
+    loras: Annotated[list[Name], Meta(max_length=(1 << 16) - 1)] = []
+    """Adapters of this life by code, from 1."""
+    limited: bool = False
+    """Whether something of this life was left out because of a limit."""

@@ -194,6 +194,11 @@ class Worker:
         "Records that cannot be applied, by reason; they are in the topic set.aside.v1.",
         ("agent", "reason"),
     )
+    left_out = Counter(
+        "kvlens_worker_left_out_events_total",
+        "Events of engines that exceed a limit of the worker; their sources are degraded.",
+        ("reason",),
+    )
     lost = Counter(
         "kvlens_worker_records_lost_total",
         "Records that retention removed before they were read.",
@@ -204,7 +209,7 @@ class Worker:
     sources = Gauge("kvlens_worker_sources", "Event streams in the state.", ("agent", "partition"))
     troubled = Gauge(
         "kvlens_worker_troubled_sources",
-        "Event streams in the state that are partial, degraded, disconnected or drifting.",
+        "Event streams in the state that are partial, degraded, disconnected, drifting or limited.",
         ("agent", "partition", "trouble"),
     )
     partitions = Gauge("kvlens_worker_partitions", "Partitions owned.", ("agent",))

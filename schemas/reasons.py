@@ -66,3 +66,10 @@ FigureRefusal = Literal[
     "too_large",  # beyond what the records' field holds
     "bad_rank",  # of a data-parallel rank that is no number, or beyond all ranks
 ]
+
+LimitReason = Literal[
+    "too_many_sizes",  # of media, groups and block sizes: `worker.max_pool_sizes`
+    "too_many_blocks",  # resident at one source: `worker.max_blocks`
+    "too_many_itemised",  # of hybrid groups, and with copies of several sizes: `worker.max_itemised_blocks`
+]
+"""Why the worker leaves out events of a source."""

@@ -114,6 +114,14 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The time of receipt replaces engine timestamps further ahead of it."""
     max_clock_behind_seconds: Seconds = 86400.0
     """The time of receipt replaces engine timestamps further behind it."""
+    max_pool_sizes: Annotated[int, Meta(ge=1, le=10_000)] = 256
+    """Block sizes of one source, those of each medium and group: a row a window each. Others are left out."""
+    max_blocks: Annotated[int, Meta(ge=1, le=1 << 30)] = 20_000_000
+    """Resident blocks of one source; stores of batches that may exceed it are left out."""
+    max_itemised_blocks: Annotated[int, Meta(ge=1, le=1 << 24)] = 400_000
+    """Blocks of one source kept one by one: of hybrid groups, and copies that differ in block size."""
+    max_loras: Annotated[int, Meta(ge=1, le=65_000)] = 1000
+    """Adapters that an engine has a name for in one life; others count as `(others)`."""
     idle_carry_seconds: Seconds = 3600.0
     """How long a source without any batch gets its occupancy rows carried forward."""
     rollup_seconds: Seconds = 15.0

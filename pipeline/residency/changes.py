@@ -55,13 +55,18 @@ def shard_of(hashes: npt.NDArray[np.uint64], shards: int) -> npt.NDArray[np.uint
     return shard
 
 
-def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[ResidencyChanges]]]:
-    """Yield, for each shard touched, its part of the changes; order within a pool is kept."""
+def by_shard(
+    changes: list[Changes], shards: int, *, most: int
+) -> Iterator[tuple[int, list[ResidencyChanges]]]:
+    """Yield, for each shard touched, its part of the changes; order within a pool is kept.
+
+    None of the `ResidencyChanges` has more than `most` changes: the next one of its pool goes on.
+    """
     parts: dict[int, list[ResidencyChanges]] = {}
     for pool in _joined(changes):
         shard = shard_of(pool.hashes, shards)
         order = np.argsort(shard, kind="stable")
-        numbers, starts = np.unique(shard[order], return_index=True)
+        pieces = [*_pieces(shard[order], most)]
         columns = (
             pool.hashes[order].astype(">u8").tobytes(),
             pool.kinds[order].tobytes(),
@@ -71,9 +76,8 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
         stored = pool.stored[order] if pool.stored is not None else None
         fills = np.flatnonzero(pool.kinds[order] == FILLED)
         chains = _chains_of(pool, order[fills])
-        fills_before = np.searchsorted(fills, [*starts, len(order)]).tolist()
-        ends = [*starts[1:].tolist(), len(order)]
-        for at, (number, start, end) in enumerate(zip(numbers.tolist(), starts.tolist(), ends, strict=True)):
+        fills_before = np.searchsorted(fills, [*(start for _, start, _ in pieces), len(order)]).tolist()
+        for at, (number, start, end) in enumerate(pieces):
             hashes, kinds, times, sizes = (
                 column[start * width : end * width]
                 for column, width in zip(columns, (8, 1, 8, 4), strict=True)
@@ -88,6 +92,15 @@ def by_shard(changes: list[Changes], shards: int) -> Iterator[tuple[int, list[Re
                 chains.add_to(part, fills_before[at], fills_before[at + 1])
             parts.setdefault(number, []).append(part)
     yield from sorted(parts.items())
+
+
+def _pieces(shard: npt.NDArray[np.uint16], most: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (shard, start, end) of the changes of a pool, sorted by shard, `most` of them at once."""
+    numbers, starts = np.unique(shard, return_index=True)
+    ends = [*starts[1:].tolist(), len(shard)]
+    for number, first, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+        for start in range(first, end, most):
+            yield number, start, min(start + most, end)
 
 
 class _PackedChains(NamedTuple):

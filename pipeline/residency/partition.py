@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from pipeline.errors import CheckpointDamaged, damaged_if_it_fails, shown_key
 from pipeline.kafka.acceptance import events_refusal, is_misplaced
-from pipeline.kafka.refusal import RecordRefused
-from pipeline.residency.changes import by_shard
+from pipeline.kafka.refusal import RecordRefused, SourceName
+from pipeline.residency.residency_records import residency_records
 from pipeline.residency.snapshot import SourceSnapshots, restore
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import HEAD, META_KEY, PartitionMeta, slot_key
 from schemas.events import EventsRecord
-from schemas.hashes import HASH_BYTES
-from schemas.reasons import SetAsideReason
-from schemas.residency import ResidencyRecord, SourceChanges
+from schemas.reasons import LimitReason, SetAsideReason
 from schemas.rows import Row
 from schemas.settings import Worker
-
-RECORD_BYTES = 1 << 20
-"""Packed changes per residency record; a single source's may exceed it, far below the topic's 8 MB bound."""
-BYTES_PER_CHANGE = 35
-"""Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_meta = msgspec.msgpack.Decoder(PartitionMeta).decode
@@ -89,7 +83,7 @@ class PartitionState:
         self.next_offset = offset + 1
 
     def troubles(self) -> dict[str, int]:
-        """Return how many sources are partial, degraded, disconnected or drifting, as far as is known.
+        """Return how many sources are partial, degraded, disconnected, drifting or limited.
 
         Leaves out sources that are no longer read. A source without a first batch counts neither as partial
         nor as degraded.
@@ -103,7 +97,17 @@ class PartitionState:
             "degraded": trusts.count("degraded"),
             "disconnected": sum(source.head.connectivity.disconnected_from is not None for source in read),
             "drifting": sum(source.head.drift.since is not None for source in read),
+            "limited": sum(source.head.limited for source in read),
         }
+
+    def take_left_out(self) -> list[tuple[SourceName, Counter[LimitReason]]]:
+        """Return how many events of which source limits kept out since the last call."""
+        found = []
+        for name, source in self.sources.items():
+            if source.left_out:
+                found.append((SourceName(*name), source.left_out))
+                source.left_out = Counter()
+        return found
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.
@@ -131,43 +135,10 @@ class PartitionState:
             dirty=True,
             rows=rows,
             checkpoints=checkpoints,
-            residency=self._residency(changed),
+            residency=residency_records(
+                changed, partition=self.partition, next_offset=self.next_offset, shards=self._shards
+            ),
         )
-
-    def _residency(self, sources: Iterable[SourceResidency]) -> list[tuple[int, bytes, bytes]]:
-        """Return the changes of these sources, joined per shard into records of bounded size."""
-        key = str(self.partition).encode()
-        waiting: dict[int, list[SourceChanges]] = {}
-        sizes: dict[int, int] = {}
-        records: list[tuple[int, bytes, bytes]] = []
-
-        def close(shard: int) -> None:
-            record = ResidencyRecord(self.partition, shard, self.next_offset, waiting.pop(shard))
-            records.append((shard, key, _encode(record)))
-
-        for source in sources:
-            for life in source.take_changes():
-                for shard, changes in by_shard(life.changes, self._shards):
-                    size = sum(len(part.hashes) for part in changes) * BYTES_PER_CHANGE // HASH_BYTES
-                    if shard in waiting and sizes[shard] + size > RECORD_BYTES:
-                        close(shard)
-                    if shard not in waiting:
-                        waiting[shard], sizes[shard] = [], 0
-                    sizes[shard] += size
-                    waiting[shard].append(
-                        SourceChanges(
-                            source.head.replica,
-                            life.model,
-                            life.hash_domain,
-                            source.head.dp_rank,
-                            life.incarnation,
-                            life.trust,
-                            changes,
-                        )
-                    )
-        for shard in sorted(waiting):
-            close(shard)
-        return records
 
     @classmethod
     def restore(
@@ -190,13 +161,13 @@ class PartitionState:
             return state
         with damaged_if_it_fails(META_KEY):
             state.next_offset = state._saved_offset = _decode_meta(meta).next_offset
-        for key, value in latest.items():
+        for key in latest:
             if key == META_KEY:
                 continue
             with damaged_if_it_fails(key):
                 if _decode_key(key)[2] != HEAD:
                     continue
-                source = restore(value, latest, settings)
+                source = restore(key, latest, settings)
                 name = (source.head.replica, source.head.dp_rank)
                 if slot_key(*name, HEAD) != key:
                     raise CheckpointDamaged(shown_key(key), "it is of another source")

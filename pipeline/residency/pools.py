@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipeline.residency import limits
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting import flow
 from pipeline.residency.counting.pool import Pool
+from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
 from pipeline.residency.granularity.two_sizes import GranularPool, overlapping_sizes
+from pipeline.residency.limits import LEFT_AFTER_SHEDDING, MOST_OF_A_BATCH, LeftOut
 from pipeline.residency.occupancy import Occupancy
-from schemas.checkpoints import FlowState, PoolHead
+from schemas.checkpoints import FlowState, PoolHead, SourceHead
 from schemas.events import Cleared, Event, Removed, Stored, Undecodable, is_store_only
 from schemas.hashes import HASH_BYTES
+from schemas.reasons import LimitReason
 from schemas.settings import Worker
 
 SETTLE_AT_BYTES = 32_768 * HASH_BYTES
@@ -21,16 +25,18 @@ SETTLE_AT_BYTES = 32_768 * HASH_BYTES
 class Pools:
     """The pools of one source, by (medium, group_idx); made when something is first heard of them."""
 
-    def __init__(self, settings: Worker, heads: list[PoolHead]) -> None:
-        """`heads` is that of the source, and is kept up to date; entries of known pools follow."""
+    def __init__(self, settings: Worker, source: SourceHead) -> None:
+        """`source` is kept up to date; entries of known pools follow."""
         self._settings = settings
-        self._heads = heads
+        self._heads = heads = source.pools
+        early = sum(len(packed) for head in heads for _, packed in head.early_stores) // HASH_BYTES
+        self._shared = Shared(Adapters(source.loras, most=settings.max_loras), EarlyRoom(early))
         self._by_key: dict[tuple[str, int], Pool | GranularPool] = {}
         for head in heads:
             self._by_key[head.medium, head.group_idx] = (
                 GranularPool(head, head.granular, age=settings.fine_block_age_seconds)
                 if head.granular is not None
-                else Pool(head)
+                else Pool(head, self._shared)
             )
         self._granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
         self.needs_base = True
@@ -39,6 +45,11 @@ class Pools:
         """Whether the engine may announce again, with the same beginning of a chain, what is resident."""
         self._unsettled = 0
         """Bytes of hashes collected since the last `settle`."""
+        self._full = limits.sizes(self) >= settings.max_pool_sizes
+        self._resident = limits.resident(self)
+        """Blocks at the last `settle`."""
+        self._itemised = limits.itemised(self)
+        """Those of them that are kept one by one."""
         self._flow_before: dict[tuple[str, int], FlowState] = {}
 
     def __len__(self) -> int:
@@ -55,11 +66,16 @@ class Pools:
         """The pools of one granularity: those with entries in block tables."""
         return [pool for pool in self._by_key.values() if isinstance(pool, Pool)]
 
-    def apply(self, events: list[Event], at: float) -> list[Cleared | Undecodable]:
-        """Apply the events of a batch at event time `at`; return those that say more than that."""
-        others: list[Cleared | Undecodable] = []
+    def life_began(self, loras: list[str]) -> None:
+        """Adapters are named anew; `loras` is that of the head."""
+        self._shared.adapters = Adapters(loras, most=self._settings.max_loras)
+
+    def apply(self, events: list[Event], at: float) -> list[Cleared | Undecodable | LeftOut]:
+        """Apply the events of a batch at event time `at`; return what says more than that."""
+        others: list[Cleared | Undecodable | LeftOut] = []
+        no_stores = self._too_many(events)
         pools = self._by_key
-        pool: Pool | GranularPool
+        pool: Pool | GranularPool | None = None
         key: tuple[str, int] | None = None
         collected = 0
         for event in events:
@@ -68,22 +84,33 @@ class Pools:
                 if len(event.hashes) % HASH_BYTES:
                     others.append(Undecodable("bad_hash_length"))
                     continue
-                collected += len(event.hashes)
+                if no_stores is not None:
+                    others.append(LeftOut(no_stores, 1))
+                    continue
                 # Most events are of the pool that the one before was of.
                 if key is None or event.group_idx != key[1] or event.medium != key[0]:
                     key = event.medium, event.group_idx
                     pool = pools.get(key) or self._begin(event)
-                if not pool.store(event, at, self.repeatable) and isinstance(pool, Pool):
-                    pool = self._announced(pool, event, at)
+                if pool is None:
+                    others.append(LeftOut("too_many_sizes", 1))
+                elif not pool.store(event, at, self.repeatable) and isinstance(pool, Pool):
+                    announced = self._announced(pool, event, at)
+                    pool = announced or pool
+                    if announced is None:
+                        others.append(LeftOut("too_many_sizes", 1))
+                collected += len(event.hashes)
             elif type(event) is Removed:
                 if len(event.hashes) % HASH_BYTES:
                     others.append(Undecodable("bad_hash_length"))
                     continue
-                collected += len(event.hashes)
                 if key is None or event.group_idx != key[1] or event.medium != key[0]:
                     key = event.medium, event.group_idx
                     pool = pools.get(key) or self._begin(event)
-                pool.remove(event.hashes, at)
+                if pool is None:
+                    others.append(LeftOut("too_many_sizes", 1))
+                else:
+                    pool.remove(event.hashes, at)
+                collected += len(event.hashes)
             elif type(event) is Cleared:
                 self.clear(at, gpu_only=self._settings.clear_scope == "gpu")
                 others.append(event)
@@ -92,9 +119,41 @@ class Pools:
         for granular in self._granular:
             granular.batch_ended(at)
         self._unsettled += collected
+        if self._granular and self._shed(at):
+            others.append(LeftOut("too_many_itemised", 0))
         if self._unsettled >= SETTLE_AT_BYTES:
             self.settle()
         return others
+
+    def _too_many(self, events: list[Event]) -> LimitReason | None:
+        """Return why the stores of a batch are left out, if they are; when pools settled does not matter."""
+        most_blocks, most_itemised = self._settings.max_blocks, self._settings.max_itemised_blocks
+        collected = self._unsettled // HASH_BYTES
+        if (
+            self._resident + collected + MOST_OF_A_BATCH <= most_blocks
+            and self._itemised + collected <= most_itemised
+        ):
+            return None
+        coming = limits.coming(events)
+        if self._resident + collected + coming > most_blocks or self._itemised + collected > most_itemised:
+            self.settle()
+            if self._resident + coming > most_blocks:
+                return "too_many_blocks"
+            if self._itemised > most_itemised:
+                return "too_many_itemised"
+        return None
+
+    def _shed(self, at: float) -> bool:
+        """Let uncovered fine blocks go if hybrid groups have too many blocks; return whether any went."""
+        blocks, most = sum(pool.blocks for pool in self._granular), self._settings.max_itemised_blocks
+        if blocks <= most:
+            return False
+        excess = blocks - int(most * LEFT_AFTER_SHEDDING)
+        gone = 0
+        for pool in self._by_key.values():
+            if gone < excess and isinstance(pool, GranularPool):
+                gone += pool.shed(excess - gone, at)
+        return gone > 0
 
     def clear(self, at: float, *, gpu_only: bool = False) -> None:
         """Everything left, or everything on GPUs."""
@@ -108,6 +167,7 @@ class Pools:
         self._unsettled = 0
         for pool in self._by_key.values():
             pool.settle()
+        self._resident, self._itemised = limits.resident(self), limits.itemised(self)
 
     def window_ended(self, end: float) -> None:
         """Begin to count flow anew, and let fine blocks go that are too old at event time `end`."""
@@ -141,23 +201,33 @@ class Pools:
             for key, pool in self._by_key.items()
         }
 
-    def _begin(self, event: Stored | Removed) -> Pool:
-        """Return the new pool that an event is the first of."""
+    def _begin(self, event: Stored | Removed) -> Pool | None:
+        """Return the new pool that an event is the first of, None if there are too many."""
+        if self._full:
+            return None
         head = PoolHead(event.medium, event.group_idx, FlowState())
         if isinstance(event, Stored):
             head.store_only = is_store_only(event)
-        pool = self._by_key[head.medium, head.group_idx] = Pool(head)
+        pool = self._by_key[head.medium, head.group_idx] = Pool(head, self._shared)
         self._heads.append(head)
+        self._full = limits.sizes(self) >= self._settings.max_pool_sizes
         self.repeatable = self.repeatable and len(self._by_key) <= 1
         return pool
 
-    def _announced(self, pool: Pool, event: Stored, at: float) -> Pool | GranularPool:
-        """Apply a store whose size, or way of announcing it, is new to the pool; return the pool it is in."""
+    def _announced(self, pool: Pool, event: Stored, at: float) -> Pool | GranularPool | None:
+        """Apply a store whose size, or way of announcing it, is new to the pool.
+
+        Return the pool it is in, None if its size is one too many.
+        """
+        known = pool.head.block_sizes
+        if self._full and known and event.block_size not in known:
+            return None
         pool.announce(event.block_size, several=len(event.hashes) > HASH_BYTES)
         pool.settle()
-        sizes = overlapping_sizes(pool.head)
+        sizes = overlapping_sizes(pool.head, event.block_size)
         into = self._split(pool, *sizes) if sizes is not None else pool
         into.store(event, at, self.repeatable)
+        self._full = limits.sizes(self) >= self._settings.max_pool_sizes
         return into
 
     def _split(self, pool: Pool, coarse_size: int, fine_size: int) -> GranularPool:

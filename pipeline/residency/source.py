@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from pipeline.residency import windows
 from pipeline.residency.changes import Changes
+from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.pools import Pools
 from pipeline.residency.rows import media
@@ -31,6 +33,7 @@ from schemas.events import (
     SourceStatus,
     Undecodable,
 )
+from schemas.reasons import LimitReason
 from schemas.settings import Worker
 from schemas.trust import Trust
 
@@ -65,10 +68,12 @@ class SourceResidency:
         """`head` is that of a new source, or of one that a checkpoint knows."""
         self.head = head
         self.settings = settings
-        self.pools = Pools(settings, head.pools)
+        self.pools = Pools(settings, head)
         self.windows = SourceWindows(head, self.pools, carry_seconds=settings.idle_carry_seconds)
         self.unsaved = False
         """Whether anything differs from the last checkpoint."""
+        self.left_out: Counter[LimitReason] = Counter()
+        """Events that limits kept out, since this was looked at last."""
         self._life_changes: list[LifeChanges] = []
 
     def apply(self, record: EventsRecord, offset: int) -> None:
@@ -125,11 +130,13 @@ class SourceResidency:
                 if not heard.seen_live or heard.disconnected_from is not None:
                     connectivity.live(heard)
                 health.live(head.health, batch.engine_events, batch.received_at - batch.ts)
-            for event in self.pools.apply(batch.events, at):
-                if isinstance(event, Cleared):
+            for found in self.pools.apply(batch.events, at):
+                if isinstance(found, Cleared):
                     trust.cleared(head.trust, {"gpu"} if self.settings.clear_scope == "gpu" else None, at)
+                elif isinstance(found, Undecodable):
+                    self._undecodable(found.count, at)
                 else:
-                    self._undecodable(event.count, at)
+                    self._limited(found, at)
         head.last_seq = last_seq
         if head.first_seq == NEVER and record.first_seq is not None:
             # The log has lost the record that says how this life began.
@@ -180,6 +187,11 @@ class SourceResidency:
     def _undecodable(self, count: int, at: float) -> None:
         self.head.health.undecodable_events += count
         trust.degraded(self.head.trust, at)
+
+    def _limited(self, left_out: LeftOut, at: float) -> None:
+        self.head.limited = True
+        self.left_out[left_out.reason] += left_out.events
+        self._undecodable(left_out.events, at)
 
     def _noticed(self, event: Event, batch: Batch) -> None:
         head, at = self.head, batch.ts
@@ -265,6 +277,9 @@ class SourceResidency:
         head.passed_over = 0
         head.engine = head.wire_era = ""
         head.may_reannounce = None
+        head.limited = False
+        head.loras = []
+        self.pools.life_began(head.loras)
         passed = trust.left_behind(head.trust) if lived else {}
         head.trust = TrustState(TrustSince("partial", head.opened_at), passed=passed)
 

@@ -10,9 +10,10 @@ from pipeline.errors import CheckpointCorrupt, CheckpointDamaged, CheckpointUnre
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.worker.checkpoints import CheckpointLog, Record
+from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.set_aside import Offered, SetAside
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.reasons import SetAsideReason
+from schemas.reasons import LimitReason, SetAsideReason
 from schemas.rows import Row
 
 
@@ -68,6 +69,8 @@ class Role:
     """Records, besides checkpoints, that a cut commits."""
     troubles: Callable[[Any], Mapping[str, int]] = lambda state: {}
     """Of a state, how many of its sources have which trouble."""
+    left_out: Callable[[Any], Iterable[tuple[SourceName, Mapping[LimitReason, int]]]] = lambda state: ()
+    """Of a state, how many events of which source limits kept out, by reason, since it was asked last."""
 
     def restored(self, partition: int, latest: Mapping[bytes, bytes]) -> State:
         """Return the state that the checkpoint of a partition holds. Raises CheckpointUnreadable."""
@@ -87,6 +90,7 @@ class OwnedPartition:
         self.partition = log.partition
         self._metrics = metrics
         self._applied = 0
+        self._left_out = LeftOutEvents(metrics)
         self._set_aside = SetAside(role.name, role.topic, self.partition, role.set_aside, metrics)
 
     def offer(self, offered: Offered) -> None:
@@ -126,6 +130,7 @@ class OwnedPartition:
         self._applied = 0
         self._metrics.next_offset.labels(*labels).set(self.state.next_offset)
         self._metrics.sources.labels(*labels).set(len(self.state.sources))
+        self._left_out.add(self.role.left_out(self.state))
         for trouble, count in self.role.troubles(self.state).items():
             self._metrics.troubled.labels(*labels, trouble).set(count)
         if not cut.dirty:

@@ -42,6 +42,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         restore=restore,
         outputs=outputs,
         troubles=PartitionState.troubles,
+        left_out=PartitionState.take_left_out,
     )
 
 

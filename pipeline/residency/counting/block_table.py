@@ -2,11 +2,12 @@
 
 Linear probing at a load of at most three quarters; a slot without copies is free. An entry that leaves
 draws those behind it back towards their own slots (Knuth 6.4, algorithm R), so searches find
-no gap.
+no gap. Where an entry lies follows from a secret of its table, so nobody can choose hashes that meet.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -42,8 +43,6 @@ _LEAST_SLOTS = 16
 _LOAD_LIMIT = 0.75
 _LOAD_AFTER_REBUILD = 0.5
 _LOAD_OF_TOO_LARGE = 0.125
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""2**64 divided by the golden ratio: spreads hashes of any kind over the slots (Knuth 6.4)."""
 _HALF = np.uint64(32)
 
 
@@ -62,8 +61,11 @@ class BlockColumns(NamedTuple):
 class BlockTable:
     """Entries of resident blocks at their slots."""
 
-    def __init__(self, blocks: int = 0) -> None:
+    def __init__(self, blocks: int = 0, *, spread: int | None = None) -> None:
+        """`blocks`: as many have room. `spread`: an odd number that tests know."""
         self.entries = _vacant(blocks)
+        self.spread = np.uint64(secrets.randbits(64) | 1 if spread is None else spread)
+        """Factor that spreads hashes over the slots (multiply-shift hashing). No figure depends on it."""
         self.blocks = 0
         self.unsaved = 0
         """Entries that are CHANGED or NEW."""
@@ -100,7 +102,7 @@ class BlockTable:
 
         Holds until the table changes.
         """
-        return self.entries[find(self.entries, np.uint64(block))]
+        return self.entries[find(self.entries, self.spread, np.uint64(block))]
 
     def grow(self, blocks: int) -> None:
         """Make room for as many blocks in all."""
@@ -122,11 +124,11 @@ class BlockTable:
             raise ValueError("columns of different lengths")
         if self.blocks + count > self.room:
             self.grow(self.blocks + count)
-        self.blocks = put_entries(self.entries, self.blocks, columns)
+        self.blocks = put_entries(self.entries, self.spread, self.blocks, columns)
 
     def _rebuild(self, blocks: int) -> None:
         old, self.entries = self.entries, _vacant(blocks)
-        move_entries(old, self.entries)
+        move_entries(old, self.entries, self.spread)
 
 
 def _vacant(blocks: int) -> Entries:
@@ -134,15 +136,15 @@ def _vacant(blocks: int) -> Entries:
 
 
 @compiled
-def _home(entries: Any, block: np.uint64) -> int:
-    slot: int = np.intp((((block * _SPREAD) >> _HALF) * np.uint64(len(entries))) >> _HALF)
+def _home(entries: Any, spread: np.uint64, block: np.uint64) -> int:
+    slot: int = np.intp((((block * spread) >> _HALF) * np.uint64(len(entries))) >> _HALF)
     return slot
 
 
 @compiled
-def find(entries: Any, block: np.uint64) -> int:
+def find(entries: Any, spread: np.uint64, block: np.uint64) -> int:
     """Return the slot of a block, or the free one where it would come."""
-    slot = _home(entries, block)
+    slot = _home(entries, spread, block)
     while entries[slot].copies != 0 and entries[slot].hash != block:
         slot += 1
         if slot == len(entries):
@@ -151,7 +153,7 @@ def find(entries: Any, block: np.uint64) -> int:
 
 
 @compiled
-def remove(entries: Any, slot: int) -> None:
+def remove(entries: Any, spread: np.uint64, slot: int) -> None:
     """Free a slot; entries behind it move up."""
     slots = len(entries)
     free = at = slot
@@ -161,7 +163,7 @@ def remove(entries: Any, slot: int) -> None:
             at = 0
         if entries[at].copies == 0:
             break
-        home = _home(entries, entries[at].hash)
+        home = _home(entries, spread, entries[at].hash)
         # An entry may not come before its own slot.
         if (at - home) % slots >= (at - free) % slots:
             entries[free] = entries[at]
@@ -170,23 +172,23 @@ def remove(entries: Any, slot: int) -> None:
 
 
 @compiled
-def move_entries(source: Any, target: Any) -> None:
+def move_entries(source: Any, target: Any, spread: np.uint64) -> None:
     """Put all entries into a table that has none."""
     for slot in range(len(source)):
         if source[slot].copies != 0:
-            target[find(target, source[slot].hash)] = source[slot]
+            target[find(target, spread, source[slot].hash)] = source[slot]
 
 
 @compiled
-def put_entries(entries: Any, live: int, columns: BlockColumns) -> int:
+def put_entries(entries: Any, spread: np.uint64, live: int, columns: BlockColumns) -> int:
     """Set entries, or remove those without copies; `entries` has room. Return how many there are then."""
     for at in range(len(columns.hashes)):
-        slot = find(entries, columns.hashes[at])
+        slot = find(entries, spread, columns.hashes[at])
         entry = entries[slot]
         known = entry.copies != 0
         if columns.copies[at] <= 0:
             if known:
-                remove(entries, slot)
+                remove(entries, spread, slot)
                 live -= 1
             continue
         if not known:

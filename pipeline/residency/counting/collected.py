@@ -7,11 +7,10 @@ from operator import itemgetter
 import numpy as np
 
 from pipeline.residency.counting.count_copies import REMOVAL, Events
+from pipeline.residency.counting.shared import NO_LORA, Shared
 from schemas.hashes import HASH_BYTES
 
 NO_PARENT = bytes(HASH_BYTES)
-NO_LORA = 0
-MAX_LORAS = 0xFFFF
 
 _PACKED, _TIME, _CODE, _PARENT = map(itemgetter, range(4))
 
@@ -19,10 +18,9 @@ _PACKED, _TIME, _CODE, _PARENT = map(itemgetter, range(4))
 class Collected:
     """Events of one pool, oldest first."""
 
-    def __init__(self) -> None:
-        self.loras: list[str] = []
-        """Adapters by code, which begins at 1."""
-        self._lora_codes: dict[str, int] = {}
+    def __init__(self, shared: Shared) -> None:
+        """`shared` gives the codes of LoRAs."""
+        self._shared = shared
         self._events: list[tuple[bytes, float, int, bytes]] = []
         """Packed hashes, event time, the code of their block size if they came or REMOVAL, and the packed
         hash of the block before the first one, or NO_PARENT."""
@@ -52,7 +50,7 @@ class Collected:
             if repeatable:
                 self._repeats.append(len(self._events))
         if lora is not None:
-            self._adapters[len(self._events)] = self._lora_code(lora)
+            self._adapters[len(self._events)] = self._shared.adapters.code(lora)
         self._events.append((packed, at, size_code, parent))
 
     def remove(self, packed: bytes, at: float) -> None:
@@ -81,13 +79,3 @@ class Collected:
         self._repeats.clear()
         self._adapters.clear()
         return columns
-
-    def _lora_code(self, lora: str) -> int:
-        """Return the code of an adapter's name; NO_LORA for those beyond the first 65,535."""
-        code = self._lora_codes.get(lora)
-        if code is None:
-            if len(self.loras) == MAX_LORAS:
-                return NO_LORA
-            self.loras.append(lora)
-            code = self._lora_codes[lora] = len(self.loras)
-        return code

@@ -116,9 +116,9 @@ def no_tally(size_codes: int) -> Tally:
 
 
 @compiled
-def _all_resident(entries: Any, hashes: Hashes, start: int, end: int) -> bool:
+def _all_resident(entries: Any, spread: np.uint64, hashes: Hashes, start: int, end: int) -> bool:
     for at in range(start, end):  # noqa: SIM110 - a generator cannot be compiled
-        if entries[find(entries, hashes[at])].copies == 0:
+        if entries[find(entries, spread, hashes[at])].copies == 0:
             return False
     return True
 
@@ -126,6 +126,7 @@ def _all_resident(entries: Any, hashes: Hashes, start: int, end: int) -> bool:
 @compiled
 def count_copies(
     entries: Any,
+    spread: np.uint64,
     room: int,
     sizes: npt.NDArray[np.int64],
     chained: bool,
@@ -135,9 +136,9 @@ def count_copies(
 ) -> int:
     """Apply events in order until all are applied, or one operation needs the interpreter.
 
-    `entries` are those of a `BlockTable` with `room`, `sizes` the tokens per block of each size code. A count
-    never falls below zero: removals of unknown blocks are normal after joining late. What became and ceased
-    to be resident goes to `found`.
+    `entries` and `spread` are those of a `BlockTable` with `room`, `sizes` the tokens per block of each size
+    code. A count never falls below zero: removals of unknown blocks are normal after joining late. What
+    became and ceased to be resident goes to `found`.
 
     Where `chained`, the blocks of an event follow each other after their parent. The root and depth of blocks
     whose parent is not resident are 0: not known.
@@ -151,7 +152,11 @@ def count_copies(
     while event < len(ends) and outcome == FINISHED:
         code, at, end = events.codes[event], events.times[event], ends[event]
         start = ends[event - 1] if event > 0 else 0
-        if operation == start and events.may_repeat[event] and _all_resident(entries, hashes, operation, end):
+        if (
+            operation == start
+            and events.may_repeat[event]
+            and _all_resident(entries, spread, hashes, operation, end)
+        ):
             reached.reannounced += end - operation
             operation = end
         root, before = np.uint64(0), 0
@@ -159,12 +164,12 @@ def count_copies(
             if events.parents[event] == 0:
                 root = hashes[start]
             else:
-                parent = entries[find(entries, events.parents[event])]
+                parent = entries[find(entries, spread, events.parents[event])]
                 if parent.copies != 0:
                     root, before = parent.root, np.int64(parent.depth)
         while operation < end:
             block = hashes[operation]
-            slot = find(entries, block)
+            slot = find(entries, spread, block)
             entry = entries[slot]
             if code != REMOVAL:
                 if entry.copies == 0:
@@ -226,7 +231,7 @@ def count_copies(
                         found.gone[reached.gone] = block
                         reached.gone += 1
                     live -= 1
-                    remove(entries, slot)
+                    remove(entries, spread, slot)
             operation += 1
         if outcome == FINISHED:
             event += 1

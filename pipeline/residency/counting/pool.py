@@ -23,14 +23,13 @@ from pipeline.residency.counting.count_copies import (
     no_tally,
     room_for,
 )
+from pipeline.residency.counting.shared import EARLY_STORES, Shared
 from pipeline.residency.histogram import added, trimmed
 from pipeline.residency.occupancy import Occupancy, counted_occupancy
 from schemas.checkpoints import PoolHead
 from schemas.events import Stored
 from schemas.hashes import HASH_BYTES
 from schemas.residency import CLEARED
-
-EARLY_STORES = 256
 
 
 class Pool:
@@ -40,14 +39,17 @@ class Pool:
     collected counts once it is settled.
     """
 
-    def __init__(self, head: PoolHead) -> None:
+    def __init__(self, head: PoolHead, shared: Shared) -> None:
         """`head` may come from a checkpoint, whose entries follow by `put`."""
         self.head = head
+        self._shared = shared
         self.table = BlockTable()
         self.changes: list[Changes] = []
         self.gone: list[Hashes] = []
         """Blocks of the last checkpoint that left since; some may be back."""
-        self._collected = Collected()
+        self.other_copies = sum(map(len, head.other_sizes.values()))
+        """Copies of other sizes than their block's first one."""
+        self._collected = Collected(shared)
         self._collect = self._collected.add
         self._early = None if head.removes else head.early_stores
         self._codes: dict[int, int] = {size: code for code, size in enumerate(head.block_sizes)}
@@ -85,7 +87,11 @@ class Pool:
         code = codes.get(event.block_size)
         if code is None:
             return False
-        if self._early is not None and len(self._early) < EARLY_STORES:
+        if (
+            self._early is not None
+            and len(self._early) < EARLY_STORES
+            and self._shared.early.take(len(packed) // HASH_BYTES)
+        ):
             self._early.append((parent, packed))
         if parent is None or event.lora is not None:
             self._collected.store(packed, at, code, parent, event.lora, repeatable=repeatable)
@@ -97,9 +103,15 @@ class Pool:
         """A copy of each hash left."""
         if self._early is not None:
             self.head.removes = True
+            self.forget_early()
+        self._collect((packed, at, REMOVAL, NO_PARENT))
+
+    def forget_early(self) -> None:
+        """The first stores are of no use any more."""
+        if self._early is not None:
+            self._shared.early.give_back(sum(len(packed) for _, packed in self._early) // HASH_BYTES)
             self._early.clear()
             self._early = None
-        self._collect((packed, at, REMOVAL, NO_PARENT))
 
     def clear(self, at: float) -> None:
         """Drop every block at event time `at`: cleared, not evicted."""
@@ -119,6 +131,7 @@ class Pool:
         head.entries = [0] * len(head.entries)
         head.blocks = [0] * len(head.blocks)
         head.other_sizes.clear()
+        self.other_copies = 0
         self.gone.clear()
 
     def settle(self) -> None:
@@ -133,7 +146,9 @@ class Pool:
         reached["live"], reached["unsaved"] = table.blocks, table.unsaved
         reached["stored_tokens"] = head.stored_tokens
         while True:
-            outcome = count_copies(table.entries, table.room, sizes, self._chained, events, found, tally)
+            outcome = count_copies(
+                table.entries, table.spread, table.room, sizes, self._chained, events, found, tally
+            )
             table.blocks = int(reached["live"])
             if outcome == FINISHED:
                 break
@@ -170,6 +185,7 @@ class Pool:
             others = other_sizes[block]
             tally.counts[self._codes[others.pop()], REMOVED] += 1
             entry["copies"] -= 1
+            self.other_copies -= 1
             if not others:
                 del other_sizes[block]
         else:
@@ -178,6 +194,7 @@ class Pool:
             tally.counts[code, STORED] += 1
             reached["stored_tokens"] += size
             entry["copies"] += 1
+            self.other_copies += 1
         entry["several_sizes"] = block in other_sizes
         if entry["unsaved"] == SAVED:
             entry["unsaved"] = CHANGED
@@ -256,6 +273,6 @@ class Pool:
                     stored.copy(),
                     self.head.store_only,
                     chains if self._chained else None,
-                    self._collected.loras,
+                    self._shared.adapters.names,
                 )
             )

@@ -9,9 +9,30 @@ covered yet, and continues the fine chain that the coarse parent was paired with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
-from schemas.checkpoints import CoarseStore, FineBlock, FineStore, GranularState
+from pipeline.residency.granularity.depths import Depths
+from schemas.checkpoints import CoarseStore, FineStore, GranularState
+
+RECENT = 64
+"""Stores of either granularity that wait to be paired."""
+RECENT_HASHES = 16_384
+"""Blocks that these stores may have together."""
+
+_Store = TypeVar("_Store", FineStore, CoarseStore)
+
+
+def recent(stores: Sequence[_Store]) -> list[_Store]:
+    """Return the newest stores, as many as may wait, oldest first."""
+    hashes = 0
+    kept: list[_Store] = []
+    for store in reversed(stores[-RECENT:]):
+        hashes += len(store.hashes)
+        if hashes > RECENT_HASHES:
+            break
+        kept.append(store)
+    return kept[::-1]
 
 
 def chain(state: GranularState, tail: int, length: int) -> list[int] | None:
@@ -27,94 +48,109 @@ def chain(state: GranularState, tail: int, length: int) -> list[int] | None:
     return list(blocks)
 
 
-def link(state: GranularState, hashes: Iterable[int], parent: int | None) -> None:
-    """Set the parents of fine blocks that stand in a chain after `parent`."""
-    for block in hashes:
-        fine = state.fine.get(block)
-        if fine is not None and fine.depth is None:
-            fine.parent = parent
-            fine.depth = 1 if parent is None else None
-        parent = block
+class Pairing:
+    """Finds the fine blocks of coarse stores; what it learnt of the chains holds until they change."""
 
+    def __init__(self, state: GranularState) -> None:
+        self._state = state
+        self._per_block = state.coarse_size // state.fine_size
+        self._depths = Depths(state)
+        self._ends: dict[int, list[int]] = {}
+        """Of a fine store's number, the blocks at which a coarse block may end, the last one first."""
+        self._unseen: dict[int, Iterator[int]] = {}
+        """Of a fine store's number, the blocks before those that were looked at."""
+        self._promising: list[FineStore] = []
+        """Fine stores not known to have no such block."""
 
-def tails_of(state: GranularState, store: CoarseStore) -> list[int]:
-    """Return the fine block that ends each block of a coarse store, empty while it is not known."""
-    tails = _known_tails(state, store)
-    if tails:
-        return tails
-    parent = state.coarse.get(store.parent) if store.parent is not None else None
-    before = parent.tail if parent is not None else None
-    nearest = sorted(state.fine_stores, key=lambda fine: (abs(fine.number - store.number), -fine.number))
-    for fine_store in nearest:
-        tails = _tails_in(state, store, fine_store, before)
+    def changed(self, block: int) -> None:
+        """A fine block came, left or got another parent."""
+        if block in self._depths.looked_at:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._depths.forget()
+        self._ends.clear()
+        self._unseen.clear()
+
+    def begin(self) -> None:
+        """A batch is over: pairing begins with the stores that wait now."""
+        if self._depths.many:
+            self._forget()
+        numbers = {store.number for store in self._state.fine_stores}
+        for number in self._ends.keys() - numbers:
+            del self._ends[number]
+            self._unseen.pop(number, None)
+        self._promising = [fine for fine in self._state.fine_stores if self._may_have_ends(fine)]
+
+    def tails_of(self, store: CoarseStore) -> list[int]:
+        """Return the fine block that ends each block of a coarse store, empty while it is not known."""
+        tails = self._known_tails(store)
         if tails:
-            break
-    return tails
+            return tails
+        state = self._state
+        parent = state.coarse.get(store.parent) if store.parent is not None else None
+        before = parent.tail if parent is not None else None
+        nearest = sorted(self._promising, key=lambda fine: (abs(fine.number - store.number), -fine.number))
+        for fine_store in nearest:
+            tails = self._tails_in(store, fine_store, before)
+            if tails:
+                return tails
+            if not self._may_have_ends(fine_store):
+                self._promising.remove(fine_store)
+        return []
 
+    def _known_tails(self, store: CoarseStore) -> list[int]:
+        """Return the tails of another copy's pairing, or the blocks themselves where they are fine too."""
+        state = self._state
+        tails = []
+        for block in store.hashes:
+            coarse = state.coarse.get(block)
+            tail = block if block in state.fine else coarse.tail if coarse is not None else None
+            if tail is None or chain(state, tail, self._per_block) is None:
+                return []
+            tails.append(tail)
+        return tails
 
-def _per_block(state: GranularState) -> int:
-    return state.coarse_size // state.fine_size
+    def _may_have_ends(self, fine_store: FineStore) -> bool:
+        return bool(self._ends.get(fine_store.number, True)) or fine_store.number in self._unseen
 
+    def _ends_of(self, fine_store: FineStore) -> Iterator[tuple[int, int]]:
+        """Yield the blocks at which a coarse block may end and their depths, the last one first.
 
-def _known_tails(state: GranularState, store: CoarseStore) -> list[int]:
-    """Return the tails of another copy's pairing, or the blocks themselves where they are fine too."""
-    tails = []
-    for block in store.hashes:
-        coarse = state.coarse.get(block)
-        tail = block if block in state.fine else coarse.tail if coarse is not None else None
-        if tail is None or chain(state, tail, _per_block(state)) is None:
-            return []
-        tails.append(tail)
-    return tails
+        Looks up no depth before it is asked for: a depth that was found stays.
+        """
+        number = fine_store.number
+        if number not in self._ends:
+            self._ends[number], self._unseen[number] = [], reversed(fine_store.hashes)
+        ends = self._ends[number]
+        for candidate in ends:
+            depth = self._depths.of(candidate)
+            if depth is not None:
+                yield candidate, depth
+        for candidate in self._unseen.get(number, ()):
+            depth = self._depths.of(candidate)
+            if depth is not None and depth % self._per_block == 0:
+                ends.append(candidate)
+                yield candidate, depth
+        self._unseen.pop(number, None)
 
+    def _tails_in(self, store: CoarseStore, fine_store: FineStore, before: int | None) -> list[int]:
+        """Return the fine block that ends each coarse block, empty if this cannot be the store's chain.
 
-def _tails_in(
-    state: GranularState, store: CoarseStore, fine_store: FineStore, before: int | None
-) -> list[int]:
-    """Return the fine block that ends each coarse block, empty if this cannot be the store's chain.
-
-    `before` is the tail of the coarse parent, if it is known.
-    """
-    per_block = _per_block(state)
-    length = len(store.hashes) * per_block
-    base = _depth(state, before) if before is not None else None
-    for candidate in reversed(fine_store.hashes):
-        fine = state.fine.get(candidate)
-        depth = _depth(state, candidate)
-        if fine is None or fine.covers or depth is None or depth % per_block:
-            continue
-        if store.parent is None and depth != length:
-            continue
-        if base is not None and depth != base + length:
-            continue
-        blocks = chain(state, candidate, length)
-        if not blocks or (base is not None and state.fine[blocks[-1]].parent != before):
-            continue
-        return blocks[::per_block][::-1]
-    return []
-
-
-def _depth(state: GranularState, block: int) -> int | None:
-    """Return how many fine blocks the sequence has up to and including this one, if that is known.
-
-    A parent may be announced (again) after its child, so depths are looked up when they are needed. A
-    chain that bites its own tail, which no engine makes, has no depth.
-    """
-    path: dict[int, FineBlock] = {}
-    at: int | None = block
-    depth: int | None = None
-    while at is not None:
-        fine = state.fine.get(at)
-        if fine is None or at in path:
-            return None
-        if fine.depth is not None:
-            depth = fine.depth
-            break
-        path[at] = fine
-        at = fine.parent
-    if depth is None:
-        return None
-    for fine in reversed(path.values()):
-        depth += 1
-        fine.depth = depth
-    return depth
+        `before` is the tail of the coarse parent, if it is known.
+        """
+        state = self._state
+        length = len(store.hashes) * self._per_block
+        base = self._depths.of(before) if before is not None else None
+        for candidate, depth in self._ends_of(fine_store):
+            if state.fine[candidate].covers:
+                continue
+            if store.parent is None and depth != length:
+                continue
+            if base is not None and depth != base + length:
+                continue
+            blocks = chain(state, candidate, length)
+            if not blocks or (base is not None and state.fine[blocks[-1]].parent != before):
+                continue
+            return blocks[:: self._per_block][::-1]
+        return []

@@ -17,7 +17,7 @@ import numpy as np
 
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.granularity.pairing import chain, link, tails_of
+from pipeline.residency.granularity.pairing import Pairing, chain, recent
 from pipeline.residency.histogram import added, bucket_of
 from pipeline.residency.occupancy import Occupancy
 from schemas.checkpoints import (
@@ -32,25 +32,21 @@ from schemas.events import Stored
 from schemas.hashes import unpack_hashes
 from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
 
-RECENT = 64
-"""Stores of either granularity that wait to be paired."""
 
-
-def overlapping_sizes(head: PoolHead) -> tuple[int, int] | None:
+def overlapping_sizes(head: PoolHead, announced: int) -> tuple[int, int] | None:
     """Return (coarse, fine) block sizes if a settled pool is announced at two overlapping granularities.
 
-    Telling them from partial tail blocks (vLLM 0.24), which are removed one by one like any other:
-    those come one hash an event, and their removals are announced.
+    One of them is the size `announced` just now: an earlier pair would have been found before. Telling them
+    from partial tail blocks (vLLM 0.24), which are removed one by one like any other: those come one hash an
+    event, and their removals are announced.
     """
-    sizes = sorted(size for size in head.block_sizes if size > 0)
-    for fine in sizes:
-        code = head.block_sizes.index(fine)
-        if not head.several_hashes[code] or head.removed[code]:
-            continue
-        coarse = [size for size in sizes if size > fine and size % fine == 0]
-        if coarse:
-            return coarse[0], fine
-    return None
+    columns = zip(head.block_sizes, head.several_hashes, head.removed, strict=True)
+    fine_sizes = [size for size, several, removed in columns if size > 0 and several and not removed]
+    pairs = [(announced, fine) for fine in fine_sizes if announced > fine and announced % fine == 0]
+    if announced in fine_sizes:
+        multiples = [size for size in head.block_sizes if size > announced and size % announced == 0]
+        pairs += [(min(multiples), announced)] if multiples else []
+    return min(pairs, key=lambda pair: pair[1], default=None)
 
 
 class GranularPool:
@@ -62,6 +58,7 @@ class GranularPool:
         self.changes: list[Changes] = []
         self._state = state
         self._age = age
+        self._pairing = Pairing(state)
         self._per_block = state.coarse_size // state.fine_size
         self._coarse_entries = sum(block.copies for block in state.coarse.values())
         self._covered = sum(1 for block in state.fine.values() if block.covers)
@@ -91,13 +88,14 @@ class GranularPool:
         granular.changes = pool.changes
         for packed_parent, packed in pool.head.early_stores:
             granular._stored_early(unpack_hashes(packed), _unpacked(packed_parent))
+        pool.forget_early()
         return granular
 
     def _stored_early(self, hashes: tuple[int, ...], parent: int | None) -> None:
         state = self._state
         state.stores += 1
         if any(block in state.fine for block in hashes):
-            link(state, hashes, parent)
+            self._link(hashes, parent)
             state.fine_stores.append(FineStore(state.stores, hashes))
         else:
             state.coarse_stores.append(CoarseStore(state.stores, hashes, parent))
@@ -158,6 +156,7 @@ class GranularPool:
             known = state.fine.get(block)
             if known is None:
                 state.fine[block] = FineBlock(None, None, at, at)
+                self._pairing.changed(block)
                 flow.stored_blocks += 1
                 self._count_tokens(state.fine_size)
                 flow.filled_blocks += 1
@@ -166,7 +165,18 @@ class GranularPool:
             else:
                 known.seen = at
                 flow.reannounced_blocks += 1
-        link(state, hashes, parent)
+        self._link(hashes, parent)
+
+    def _link(self, hashes: tuple[int, ...], parent: int | None) -> None:
+        """Set the parents of fine blocks that stand in a chain after `parent`; known depths stay."""
+        for block in hashes:
+            fine = self._state.fine.get(block)
+            if fine is not None and fine.depth is None:
+                depth = 1 if parent is None else None
+                if (parent, depth) != (fine.parent, fine.depth):
+                    self._pairing.changed(block)
+                fine.parent, fine.depth = parent, depth
+            parent = block
 
     def _count_tokens(self, tokens: int) -> None:
         """Count stored tokens, less those that turned out to be counted already.
@@ -194,7 +204,7 @@ class GranularPool:
                     self._evicted(block, at, coarse.birth, state.coarse_size)
             elif fine is not None:
                 flow.removed_blocks += 1
-                del state.fine[block]
+                self._drop(block)
                 if not fine.covers:
                     self._evicted(block, at, fine.birth, state.fine_size)
                 else:
@@ -224,8 +234,12 @@ class GranularPool:
             if block in fine.covers:
                 fine.covers.remove(block)
                 if not fine.covers:
-                    del state.fine[fine_block]
+                    self._drop(fine_block)
                     self._covered -= 1
+
+    def _drop(self, block: int) -> None:
+        del self._state.fine[block]
+        self._pairing.changed(block)
 
     def clear(self, at: float) -> None:
         """Everything is gone: cleared, not evicted."""
@@ -236,6 +250,7 @@ class GranularPool:
         self._log += [(block, CLEARED, at, state.fine_size) for block in alone if block not in state.coarse]
         state.coarse.clear()
         state.fine.clear()
+        self._pairing = Pairing(state)
         state.fine_stores.clear()
         state.coarse_stores.clear()
         self._coarse_entries = self._covered = 0
@@ -243,22 +258,45 @@ class GranularPool:
     def expire(self, at: float) -> None:
         """Drop uncovered fine blocks not announced for the configured age before event time `at`."""
         state = self._state
-        old = [block for block, fine in state.fine.items() if not fine.covers and fine.seen <= at - self._age]
+        self._expire(
+            [block for block, fine in state.fine.items() if not fine.covers and fine.seen <= at - self._age],
+            at,
+        )
+
+    def _expire(self, old: list[int], at: float) -> int:
+        state = self._state
         for block in old:
-            del state.fine[block]
+            self._drop(block)
             if block not in state.coarse:
                 self._log.append((block, EXPIRED, at, state.fine_size))
         self.head.flow.expired_blocks += len(old)
+        return len(old)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of either granularity are known, each of which costs some 300 bytes."""
+        return len(self._state.coarse) + len(self._state.fine)
+
+    def shed(self, blocks: int, at: float) -> int:
+        """Drop as many uncovered fine blocks, those announced longest ago; return how many went.
+
+        All that were announced at the same time as the last of them go too.
+        """
+        alone = {block: fine.seen for block, fine in self._state.fine.items() if not fine.covers}
+        if not alone:
+            return 0
+        last = sorted(alone.values())[min(blocks, len(alone)) - 1]
+        return self._expire([block for block, seen in alone.items() if seen <= last], at)
 
     def batch_ended(self, at: float) -> None:
         """Pair the coarse stores that can be paired by now."""
         state = self._state
-        unpaired = [store for store in state.coarse_stores if not self._paired(store, at)]
-        state.coarse_stores = unpaired[-RECENT:]
-        del state.fine_stores[:-RECENT]
+        self._pairing.begin()
+        state.coarse_stores = recent([s for s in state.coarse_stores if not self._paired(s, at)])
+        state.fine_stores = recent(state.fine_stores)
 
     def _paired(self, store: CoarseStore, at: float) -> bool:
-        tails = tails_of(self._state, store)
+        tails = self._pairing.tails_of(store)
         for block, tail in zip(store.hashes, tails, strict=False):
             coarse = self._state.coarse.get(block)
             if coarse is not None:

@@ -11,6 +11,8 @@ from pipeline.verify.replica.residency_sums import Changes, ResidencySums, Resid
 from schemas.residency import CLEARED, EVICTED, FILLED
 
 REMEMBERED_STORES = 256
+REMEMBERED_HASHES = 16_384
+"""Blocks that the remembered stores of all pools of a source have together."""
 
 
 class Held(NamedTuple):
@@ -62,6 +64,10 @@ class Copies:
         """Of all lives."""
         self.first_stores: list[FirstStore] = []
         """The first stores here, as long as no removal was announced; clears do not matter."""
+        self.remembered_hashes = 0
+        """Blocks in them."""
+        self.other_sizes = 0
+        """Copies of another size than the first one of their block."""
 
     def announced(self, hashes: tuple[int, ...], block_size: int) -> bool:
         """Note a store before it counts; return whether its size, or several blocks of it at once, is new."""
@@ -85,12 +91,16 @@ class Copies:
                 return min(coarse), fine
         return None
 
-    def store(
-        self, hashes: tuple[int, ...], block_size: int, parent: int | None, at: float, *, may_repeat: bool
-    ) -> None:
-        """Count a copy of each hash, unless the store may be a repetition and all are held."""
-        if not self.removal_seen and len(self.first_stores) < REMEMBERED_STORES:
+    def remember(self, hashes: tuple[int, ...], parent: int | None, elsewhere: int) -> None:
+        """Remember one of the first stores; those of other pools have so many blocks."""
+        if self.removal_seen or len(self.first_stores) >= REMEMBERED_STORES:
+            return
+        if self.remembered_hashes + elsewhere + len(hashes) <= REMEMBERED_HASHES:
             self.first_stores.append(FirstStore(parent, hashes))
+            self.remembered_hashes += len(hashes)
+
+    def store(self, hashes: tuple[int, ...], block_size: int, at: float, *, may_repeat: bool) -> None:
+        """Count a copy of each hash, unless the store may be a repetition and all are held."""
         if may_repeat and all(one in self.blocks for one in hashes):
             self.flow.reannounced_blocks += len(hashes)
             return
@@ -105,6 +115,7 @@ class Copies:
                 stored_before.append(self.stored_tokens + number * block_size)
             else:
                 blocks[one] = held._replace(sizes=(*held.sizes, block_size))
+                self.other_sizes += block_size != held.sizes[0]
         self.changes.count_all(FILLED, filled, at, repeat(block_size), stored_before)
         self.stored_tokens += len(hashes) * block_size
         self.entries_of_size[block_size] += len(hashes)
@@ -117,6 +128,7 @@ class Copies:
         """Take one copy of each hash away: the latest of another size than the first, while there is one."""
         self.removal_seen = True
         self.first_stores.clear()
+        self.remembered_hashes = 0
         blocks = self.blocks
         evicted: list[int] = []
         of: list[Block] = []
@@ -127,6 +139,7 @@ class Copies:
                 self.flow.unknown_removed_blocks += 1
             elif len(block.sizes) > 1:
                 others = [at for at, size in enumerate(block.sizes) if size != block.sizes[0]]
+                self.other_sizes -= bool(others)
                 left = list(block.sizes)
                 sizes.append(left.pop(others[-1] if others else -1))
                 blocks[one] = block._replace(sizes=tuple(left))
@@ -150,6 +163,7 @@ class Copies:
             self.changes.count(CLEARED, one, at, block.sizes[0], self.stored_tokens)
         self.flow.cleared_blocks += sum(self.entries_of_size.values())
         self.blocks.clear()
+        self.other_sizes = 0
         self.entries_of_size.clear()
         self.blocks_of_size.clear()
 

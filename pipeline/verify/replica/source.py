@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.verify import times
+from pipeline.verify.replica import limits
 from pipeline.verify.replica.copies import Copies, Held
 from pipeline.verify.replica.drift import EngineSays
 from pipeline.verify.replica.flow import Flow
@@ -223,11 +224,17 @@ class SourceRecount:
             self.clock_offset = at - batch.received_at
             self.disconnected_from = self.reported_to = None
             self.health.lag_seconds = max(self.health.lag_seconds, batch.received_at - batch.ts)
+        stores = not limits.no_room_for_stores(batch.events, self.pools, self.worker)
         for event in batch.events:
-            self._event(event, at)
+            if stores or not isinstance(event, Stored):
+                self._event(event, at)
+            else:
+                self._undecodable(1, at)
         for pool in self.pools.values():
             if isinstance(pool, TwoSizes):
                 pool.batch_ended()
+        if limits.shed(self.pools, self.worker):
+            self.trust.degraded(at)
 
     def _advance(self, seq: int) -> None:
         self.last_seq = seq
@@ -259,7 +266,7 @@ class SourceRecount:
             self.window = window
 
     def _event(self, event: Event, at: float) -> None:
-        if isinstance(event, (Stored, Removed)) and len(event.hashes) % HASH_BYTES:
+        if isinstance(event, (Stored, Removed)) and self._left_out(event):
             self._undecodable(1, at)
         elif isinstance(event, Stored):
             self._stored(event, at)
@@ -276,6 +283,9 @@ class SourceRecount:
             self.trust.cleared(None if everything else "gpu", at)
         elif isinstance(event, Undecodable):
             self._undecodable(event.count, at)
+
+    def _left_out(self, event: Stored | Removed) -> bool:
+        return bool(len(event.hashes) % HASH_BYTES) or limits.no_room_for(event, self.pools, self.worker)
 
     def _stored(self, event: Stored, at: float) -> None:
         where = (event.medium, event.group_idx)
@@ -297,7 +307,9 @@ class SourceRecount:
                 and self.may_reannounce is True
                 and len(self.pools) <= POOLS_THAT_MAY_REPEAT
             )
-            pool.store(hashes, event.block_size, parent, at, may_repeat=may_repeat)
+            others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
+            pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
+            pool.store(hashes, event.block_size, at, may_repeat=may_repeat)
 
     def _undecodable(self, count: int, at: float) -> None:
         self.health.undecodable_events += count

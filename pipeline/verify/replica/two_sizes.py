@@ -10,6 +10,8 @@ from pipeline.verify.replica.residency_sums import ResidencySums, Resident
 
 WAITING = 64
 """Stores of each granularity that are remembered for pairing."""
+WAITING_HASHES = 16_384
+"""Blocks that those of one granularity may have together."""
 
 
 @dataclass
@@ -62,6 +64,10 @@ class TwoSizes:
         self.stores = 0
         self.fine_stores: list[Store] = []
         self.coarse_stores: list[Store] = []
+        self._no_depth: set[int] = set()
+        """Blocks whose chains led nowhere when this batch looked, which is as often as anything changes."""
+        self._hopeless: set[int] = set()
+        """Numbers of fine stores in which this batch found no block that may end a coarse one."""
         for one, block in before.blocks.items():
             if block.sizes[0] == fine_size:
                 self.fine[one] = Fine(block.since, block.since)
@@ -159,8 +165,25 @@ class TwoSizes:
 
     def batch_ended(self) -> None:
         """Pair the waiting coarse stores, oldest first; the newest that are left wait on."""
-        self.coarse_stores = [store for store in self.coarse_stores if not self._paired(store)][-WAITING:]
-        self.fine_stores = self.fine_stores[-WAITING:]
+        self._no_depth.clear()
+        self._hopeless.clear()
+        self.coarse_stores = _newest([store for store in self.coarse_stores if not self._paired(store)])
+        self.fine_stores = _newest(self.fine_stores)
+
+    def shed(self, blocks: int) -> int:
+        """Drop at least so many fine blocks that nothing covers, if there are: those announced first.
+
+        Those announced at the same time as the last of them go too. Return how many went.
+        """
+        announced = sorted(fine.announced for fine in self.fine.values() if not fine.covered_by)
+        if not announced:
+            return 0
+        last = announced[:blocks][-1]
+        going = [one for one, f in self.fine.items() if not f.covered_by and f.announced <= last]
+        for one in going:
+            del self.fine[one]
+        self.flow.expired_blocks += len(going)
+        return len(going)
 
     def _tokens(self, tokens: int) -> None:
         """Count tokens, less those owed."""
@@ -182,7 +205,7 @@ class TwoSizes:
         path: list[Fine] = []
         seen: set[int] = set()
         at: int | None = one
-        while at is not None and at in self.fine and at not in seen:
+        while at is not None and at in self.fine and at not in seen and at not in self._no_depth:
             seen.add(at)
             fine = self.fine[at]
             if fine.depth is not None:
@@ -191,6 +214,7 @@ class TwoSizes:
                 return self.fine[one].depth
             path.append(fine)
             at = fine.parent
+        self._no_depth |= seen
         return None
 
     def _back(self, tail: int, length: int) -> list[int] | None:
@@ -212,8 +236,8 @@ class TwoSizes:
         if not tails:
             coarse_parent = None if store.parent is None else self.coarse.get(store.parent)
             before = None if coarse_parent is None else coarse_parent.tail
-            nearest = sorted(self.fine_stores, key=lambda one: (abs(one.number - store.number), -one.number))
-            for fine_store in nearest:
+            left = [one for one in self.fine_stores if one.number not in self._hopeless]
+            for fine_store in sorted(left, key=lambda one: (abs(one.number - store.number), -one.number)):
                 tails = self._tails_in(store, fine_store, before)
                 if tails:
                     break
@@ -243,9 +267,13 @@ class TwoSizes:
         """
         length = len(store.hashes) * self.in_coarse
         base = None if before is None else self._depth(before)
+        may_end = False
         for candidate in reversed(fine_store.hashes):
             depth = self._depth(candidate)
-            if depth is None or depth % self.in_coarse or self.fine[candidate].covered_by:
+            if depth is None or depth % self.in_coarse:
+                continue
+            may_end = True
+            if self.fine[candidate].covered_by:
                 continue
             if store.parent is None and depth != length:
                 continue
@@ -255,6 +283,8 @@ class TwoSizes:
             if not chain or (base is not None and self.fine[chain[-1]].parent != before):
                 continue
             return chain[:: self.in_coarse][::-1]
+        if not may_end:
+            self._hopeless.add(fine_store.number)
         return []
 
     def _cover(self, one: int, tail: int) -> None:
@@ -277,3 +307,13 @@ class TwoSizes:
                 fine.covered_by.remove(one)
                 if not fine.covered_by:
                     del self.fine[part]
+
+
+def _newest(stores: list[Store]) -> list[Store]:
+    """Return the newest stores that are remembered, oldest first."""
+    kept: list[Store] = []
+    for store in reversed(stores[-WAITING:]):
+        if sum(len(one.hashes) for one in [*kept, store]) > WAITING_HASHES:
+            break
+        kept.insert(0, store)
+    return kept

@@ -60,6 +60,7 @@ kvlens_worker_checkpoint_timestamp_seconds gauge
 kvlens_worker_checkpoints_total counter agent
 kvlens_worker_holding gauge
 kvlens_worker_lag_records gauge agent,partition
+kvlens_worker_left_out_events_total counter reason
 kvlens_worker_next_offset gauge agent,partition
 kvlens_worker_partitions gauge agent
 kvlens_worker_rebalances_total counter agent

@@ -90,7 +90,7 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
             if sample.name == "kvlens_worker_troubled_sources"
         }
 
-    assert troubled() == {"partial": 1, "degraded": 1, "disconnected": 1, "drifting": 0}, (
+    assert troubled() == {"partial": 1, "degraded": 1, "disconnected": 1, "drifting": 0, "limited": 0}, (
         "of s there is no trust"
     )
     metrics.given_up("replica", 0)

@@ -19,9 +19,10 @@ from pipeline.residency.counting.count_copies import (
 )
 from schemas.residency import FILLED
 
-# Multiples of 2**64 / golden ratio's inverse fall on neighbouring slots, those beyond the end on the first
+# Multiples of the spread's inverse fall on neighbouring slots, those beyond the end on the first
 # ones: long runs of entries that are not at their own slots.
-_GATHER = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+_SPREAD = 0x9E3779B97F4A7C15
+_GATHER = pow(_SPREAD, -1, 1 << 64)
 crowded = st.tuples(st.sampled_from([0, 1, 7, 15]), st.integers(0, 30)).map(
     lambda place: ((place[0] << 60) + place[1]) * _GATHER % 2**64
 )
@@ -47,7 +48,7 @@ def entries_of(table: BlockTable) -> dict[int, tuple[int, float, int]]:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.dictionaries(crowded, st.integers(0, 3), max_size=30), max_size=12))
 def test_entries_that_are_set_equal_a_dict(rounds: list[dict[int, int]]) -> None:
-    table = BlockTable()
+    table = BlockTable(spread=_SPREAD)
     model: dict[int, tuple[int, float, int]] = {}
     for number, wanted in enumerate(rounds):
         size = len(wanted)
@@ -78,7 +79,7 @@ def test_entries_that_are_set_equal_a_dict(rounds: list[dict[int, int]]) -> None
     ),
 )
 def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], bool, bool, int]]) -> None:
-    table = BlockTable()
+    table = BlockTable(spread=_SPREAD)
     blocks = np.array(sorted(saved), np.uint64)
     count = len(blocks)
     table.put(without_chains(blocks, np.ones(count, np.int32), np.zeros(count), np.zeros(count, np.uint16)))
@@ -129,7 +130,7 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     progress, sizes = tally.progress, np.array([16], np.int64)
     progress["live"] = table.blocks
     while True:
-        outcome = count_copies(table.entries, table.room, sizes, True, columns, found, tally)
+        outcome = count_copies(table.entries, table.spread, table.room, sizes, True, columns, found, tally)
         table.blocks = int(progress["live"][0])
         if outcome == FINISHED:
             break
@@ -165,3 +166,25 @@ def test_a_table_that_emptied_gives_its_memory_back() -> None:
     table.shrink_if_sparse()
     assert table.bytes_allocated < full / 100
     assert sorted(entries_of(table)) == list(range(100))
+
+
+def longest_way(table: BlockTable) -> int:
+    """Return how many slots lie between an entry and the slot where the search for it begins, at most."""
+    slots = len(table.entries)
+    (taken,) = np.nonzero(table.entries["copies"])
+    hashes = table.entries["hash"][taken].tolist()
+    homes = [(((block * int(table.spread)) % 2**64 >> 32) * slots) >> 32 for block in hashes]
+    return max((slot - home) % slots for slot, home in zip(taken.tolist(), homes, strict=True))
+
+
+def test_hashes_chosen_to_meet_in_one_slot_meet_only_where_the_spread_is_known() -> None:
+    count = 5_000
+    chosen = np.array([place * _GATHER % 2**64 for place in range(1, count + 1)], np.uint64)
+    columns = without_chains(chosen, np.ones(count, np.int32), np.zeros(count), np.zeros(count, np.uint16))
+    ways = []
+    for spread in (_SPREAD, None):
+        table = BlockTable(spread=spread)
+        table.put(columns)
+        ways.append(longest_way(table))
+    assert ways[0] > count / 2
+    assert ways[1] < count / 5

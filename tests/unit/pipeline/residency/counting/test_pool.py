@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.residency import histogram
 from pipeline.residency.counting.pool import Pool
+from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
 from schemas.checkpoints import FlowState, PoolHead
 from schemas.events import Stored
 from schemas.residency import CLEARED, EVICTED, FILLED
@@ -140,7 +141,10 @@ steps = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(steps, st.booleans())
 def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
-    pool, naive = Pool(PoolHead("gpu", 0, FlowState())), NaivePool()
+    pool, naive = (
+        Pool(PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0))),
+        NaivePool(),
+    )
     for number, step in enumerate(steps):
         at = float(number)
         match step:
@@ -167,7 +171,10 @@ def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
 
 @pytest.mark.parametrize("live", [300, 3_000])
 def test_long_churn_keeps_memory_and_counts(live: int) -> None:
-    pool, naive = Pool(PoolHead("gpu", 0, FlowState())), NaivePool()
+    pool, naive = (
+        Pool(PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0))),
+        NaivePool(),
+    )
     for number in range(200):
         fresh = [(number * 64 + i) * 0x9E3779B97F4A7C15 % 2**64 for i in range(64)]
         old = [((number - live // 64) * 64 + i) * 0x9E3779B97F4A7C15 % 2**64 for i in range(64)]

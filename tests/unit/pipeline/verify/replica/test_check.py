@@ -118,6 +118,29 @@ def test_agent_and_recount_agree(seed: int, hybrid: bool, scope: Any) -> None:
     assert not findings.left_out
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "hybrid"),
+    [
+        ("max_pool_sizes", 1, False),
+        ("max_pool_sizes", 2, True),
+        ("max_blocks", 30, False),
+        ("max_blocks", 30, True),
+        ("max_itemised_blocks", 1, False),
+        ("max_itemised_blocks", 12, True),
+    ],
+)
+def test_agent_and_recount_leave_out_the_same(limit: str, most: int, hybrid: bool) -> None:
+    worker = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0, **{limit: most})
+    left_out = 0
+    for seed in range(4):
+        records = list(Walk(seed, hybrid=hybrid).records(60))
+        findings = compared(records, written(records, worker, seed), worker)
+        assert findings.equal, findings.kept[:3]
+        free = written(records, msgspec.structs.replace(worker, **{limit: 10_000}), seed)
+        left_out += not compared(records, free, worker).equal
+    assert left_out, "the limit decides nothing here"
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_records_set_aside_are_no_difference(seed: int) -> None:
     """They are anywhere: before the source is known, at the end of a life, one after the other."""

@@ -1,0 +1,64 @@
+"""What the pools of a source share: the names of its adapters, and room to remember first stores."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NO_LORA: Final = 0
+OTHER_LORAS: Final = "(others)"
+"""Stands for adapters beyond the limit, and for those whose names are too long."""
+MAX_NAME_CHARACTERS: Final = 200
+EARLY_STORES: Final = 256
+"""First stores that a pool remembers while nothing was removed from it."""
+EARLY_HASHES: Final = 16_384
+"""Blocks that the first stores of all pools of a source have together."""
+
+
+class Adapters:
+    """Codes of adapters' names, from 1."""
+
+    def __init__(self, names: list[str], *, most: int) -> None:
+        """`names`, by code, is that of the head; `most` of them have a code of their own."""
+        self.names = names
+        self._most = most
+        self._codes = {name: code for code, name in enumerate(names, 1)}
+
+    def code(self, name: str) -> int:
+        """Return the code of a name; one for all names that have none of their own."""
+        if len(name) > MAX_NAME_CHARACTERS:
+            name = OTHER_LORAS
+        code = self._codes.get(name)
+        if code is None:
+            own = len(self._codes) - (OTHER_LORAS in self._codes)
+            if own >= self._most and name != OTHER_LORAS:
+                return self.code(OTHER_LORAS)
+            self.names.append(name)
+            code = self._codes[name] = len(self.names)
+        return code
+
+
+class EarlyRoom:
+    """Counts the blocks of remembered first stores."""
+
+    def __init__(self, hashes: int) -> None:
+        """`hashes`: what they have so far."""
+        self._hashes = hashes
+
+    def take(self, hashes: int) -> bool:
+        """Tell whether a store of so many blocks may be remembered, and count it if so."""
+        if self._hashes + hashes > EARLY_HASHES:
+            return False
+        self._hashes += hashes
+        return True
+
+    def give_back(self, hashes: int) -> None:
+        """Stores of so many blocks are forgotten."""
+        self._hashes -= hashes
+
+
+class Shared:
+    """One of each for all pools of a source."""
+
+    def __init__(self, adapters: Adapters, early: EarlyRoom) -> None:
+        self.adapters = adapters
+        self.early = early

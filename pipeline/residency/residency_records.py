@@ -1,0 +1,81 @@
+"""The residency records of a checkpoint: changes of all sources, joined per shard, each of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pipeline.residency.changes import by_shard
+from pipeline.residency.source import LifeChanges, SourceResidency
+from schemas.hashes import HASH_BYTES
+from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
+
+RECORD_BYTES = 1 << 20
+"""Packed changes per record, far below the topic's 8 MiB bound."""
+BYTES_PER_CHANGE = 35
+"""Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth."""
+MOST_CHANGES = RECORD_BYTES // BYTES_PER_CHANGE
+"""Changes of one pool in one record."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def residency_records(
+    sources: Iterable[SourceResidency], *, partition: int, next_offset: int, shards: int
+) -> list[tuple[int, bytes, bytes]]:
+    """Take the changes of these sources; return (shard, key, value) of the records that hold them."""
+    packing = _Packing(partition, next_offset)
+    for source in sources:
+        for life in source.take_changes():
+            for shard, parts in by_shard(life.changes, shards, most=MOST_CHANGES):
+                for part in parts:
+                    packing.add(shard, source, life, part)
+    return packing.finish()
+
+
+class _Packing:
+    """Records that are not full yet, one for each shard, and those that are."""
+
+    def __init__(self, partition: int, next_offset: int) -> None:
+        self._partition = partition
+        self._next_offset = next_offset
+        self._open: dict[int, list[SourceChanges]] = {}
+        self._life: dict[int, LifeChanges] = {}
+        """Whose changes a shard's open record ends with."""
+        self._bytes: dict[int, int] = {}
+        self._records: list[tuple[int, bytes, bytes]] = []
+
+    def add(self, shard: int, source: SourceResidency, life: LifeChanges, part: ResidencyChanges) -> None:
+        """Put changes behind those of their shard."""
+        size = len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES + sum(map(len, part.loras))
+        if shard in self._open and self._bytes[shard] + size > RECORD_BYTES:
+            self._close(shard)
+        sources = self._open.setdefault(shard, [])
+        self._bytes[shard] = self._bytes.get(shard, 0) + size
+        if self._life.get(shard) is not life:
+            self._life[shard] = life
+            head = source.head
+            sources.append(
+                SourceChanges(
+                    head.replica,
+                    life.model,
+                    life.hash_domain,
+                    head.dp_rank,
+                    life.incarnation,
+                    life.trust,
+                    [],
+                )
+            )
+        sources[-1].changes.append(part)
+
+    def _close(self, shard: int) -> None:
+        del self._bytes[shard], self._life[shard]
+        record = ResidencyRecord(self._partition, shard, self._next_offset, self._open.pop(shard))
+        self._records.append((shard, str(self._partition).encode(), _encode(record)))
+
+    def finish(self) -> list[tuple[int, bytes, bytes]]:
+        """Return all records; those of a shard in order."""
+        for shard in sorted(self._open):
+            self._close(shard)
+        return self._records

@@ -1,0 +1,266 @@
+"""One engine that lies costs the sources beside it nothing: their rows stay, and its own share is bounded."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline.errors import CheckpointCorrupt
+from pipeline.kafka.refusal import SourceName
+from pipeline.residency import entries, snapshot
+from pipeline.residency.partition import PartitionState
+from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
+from schemas.residency import ResidencyRecord
+from schemas.rows import OccupancyRow, Row
+from schemas.settings import Worker
+from tests.support.inputs.lying_engines import KINDS, lies
+
+START = 1_800_000_000.0
+SHARDS = 4
+HONEST = ("a", "b")
+SETTINGS = Worker(max_pool_sizes=40, max_blocks=100_000, max_itemised_blocks=10_000, max_loras=50)
+MOST_RECORD_BYTES = 8 << 20
+LIMITED = {
+    "block_sizes": {"too_many_sizes"},
+    "block_sizes_several": {"too_many_sizes"},
+    "groups": {"too_many_sizes"},
+    "groups_removed": {"too_many_sizes"},
+    "media": {"too_many_sizes"},
+    "early_stores": {"too_many_blocks"},
+    "mixed_sizes": {"too_many_itemised"},
+    "endless_blocks": {"too_many_blocks"},
+    "cleared": {"too_many_blocks"},
+    "unpaired": {"too_many_itemised"},
+}
+"""What each kind meets, if anything is left out."""
+
+
+def record(replica: str, seq: int, at: float, events: list[Event]) -> EventsRecord:
+    opened = [Batch(None, at, at, [Opened(0, complete=True)])] if not seq else []
+    return EventsRecord(replica, "m", "d", 0, 1, [*opened, Batch(seq, at, at, events, len(events))], seq, seq)
+
+
+def honest_events(replica: str, seq: int) -> list[Event]:
+    """Chains of four blocks that come, and leave 20 batches later."""
+
+    def chain(number: int) -> bytes:
+        return b"".join((ord(replica) << 32 | number * 4 + i).to_bytes(8, "big") for i in range(1, 5))
+
+    gone: list[Event] = [Removed(chain(seq - 20))] if seq >= 20 else []
+    return [*gone, Stored(chain(seq), 16, tokens=64)]
+
+
+def log(kind: str) -> list[EventsRecord]:
+    """Two honest sources and one that lies, in turns, a tenth of a second apart."""
+    records = []
+    for seq, lie in enumerate(lies(kind)):
+        at = START + seq / 10
+        records += [record(replica, seq, at, honest_events(replica, seq)) for replica in HONEST]
+        records.append(record("liar", seq, at, lie))
+    return records
+
+
+@dataclass
+class Run:
+    """What a worker writes of a log, one cut every 30 records."""
+
+    rows: dict[Any, Row] = field(default_factory=dict)
+    liars_rows: list[int] = field(default_factory=list)
+    """Of each cut."""
+    largest: int = 0
+    """Bytes of the largest record."""
+    heads: list[int] = field(default_factory=list)
+    """Bytes of the liar's head at each cut, all pieces together."""
+    changes: Counter[str] = field(default_factory=Counter)
+    """Changes of residency, by replica."""
+    state: PartitionState = field(default_factory=lambda: PartitionState(0, SETTINGS, shards=SHARDS))
+
+
+def worked(records: list[EventsRecord], *, without: str = "", restored: bool = False) -> Run:
+    run = Run()
+    latest: dict[bytes, bytes] = {}
+    for offset, one in enumerate(records):
+        if one.replica == without:
+            run.state.next_offset = offset + 1
+        else:
+            run.state.apply(offset, one)
+        if offset % 30 == 29 or one is records[-1]:
+            cut = run.state.cut(one.batches[-1].received_at)
+            latest.update(cut.checkpoints)
+            take(run, cut)
+            if restored:
+                run.state = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+    return run
+
+
+def take(run: Run, cut: Any) -> None:
+    of_liar = [row for row in cut.rows if row.replica == "liar"]
+    run.liars_rows.append(len(of_liar))
+    for row in cut.rows:
+        if row.replica != "liar":
+            run.rows[row.TABLE, str(row.replica), row.window if hasattr(row, "window") else 0] = row
+    values = [*(value for *_, value in cut.residency), *(value for _, value in cut.checkpoints)]
+    run.largest = max(run.largest, *map(len, values))
+    keys = [(msgspec.msgpack.decode(key), value) for key, value in cut.checkpoints if key != b"@meta"]
+    run.heads.append(sum(len(v) for k, v in keys if k[0] == "liar" and str(k[2]).startswith("head")))
+    for _, _, value in cut.residency:
+        for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
+            run.changes[source.replica] += sum(len(part.kinds) for part in source.changes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_honest_sources_are_as_without_the_liar_whose_share_is_bounded(kind: str) -> None:
+    records = log(kind)
+    alone, beside = worked(records, without="liar"), worked(records)
+    assert alone.rows
+    assert beside.rows == alone.rows
+    assert {r: n for r, n in beside.changes.items() if r in HONEST} == alone.changes
+    assert beside.largest <= MOST_RECORD_BYTES / 2
+    sizes = SETTINGS.max_pool_sizes
+    windows = 2  # a cut may close one, and writes the open one
+    assert max(beside.liars_rows) <= windows * (2 * sizes + 1) + 1
+    assert max(beside.heads) <= 600_000
+    liar = beside.state.sources["liar", 0]
+    left_out = dict(beside.state.take_left_out())
+    assert left_out.keys() <= {("liar", 0)}
+    assert {*left_out.get(SourceName("liar", 0), ())} == LIMITED.get(kind, set())
+    assert beside.state.troubles()["limited"] == (kind in LIMITED)
+    assert not beside.state.take_left_out()
+    degraded = kind in LIMITED and kind != "cleared"  # what is empty is known again
+    assert liar.overall_trust().trust == ("degraded" if degraded else "complete")
+    for replica in HONEST:
+        assert beside.state.sources[replica, 0].overall_trust().trust == "complete"
+
+
+@pytest.mark.parametrize("kind", ["block_sizes", "groups", "adapters", "mixed_sizes", "unpaired"])
+def test_limits_are_the_same_after_every_restart(kind: str) -> None:
+    records = log(kind)
+    straight, restored = worked(records), worked(records, restored=True)
+    assert restored.rows == straight.rows
+    assert restored.changes == straight.changes
+    one, other = (run.state.sources["liar", 0] for run in (straight, restored))
+    assert one.occupancy() == other.occupancy()
+    assert (one.head.trust, one.head.limited) == (other.head.trust, other.head.limited)
+
+
+@contextmanager
+def counted_lines() -> Iterator[list[int]]:
+    """Count the lines of Python that run: work, on a machine of any load."""
+    lines = [0]
+
+    def trace(_frame: Any, event: str, _arg: Any) -> Any:
+        lines[0] += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("kind", ["block_sizes", "block_sizes_several", "groups", "media", "unpaired"])
+def test_a_batch_costs_no_more_for_what_was_announced_before(kind: str) -> None:
+    batches = lies(kind)
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    costs = []
+    for seq, events in enumerate(batches):
+        one = record("liar", seq, START, events)
+        with counted_lines() as lines:
+            state.apply(seq, one)
+        costs.append(lines[0] / len(events))
+    most = 2500 if kind == "unpaired" else 100
+    assert statistics.median(costs) <= most
+    assert costs[-1] <= most
+
+
+def test_adapters_beyond_the_limit_count_as_others() -> None:
+    state = PartitionState(0, SETTINGS, shards=1)
+    names = [f"adapter-{number}" for number in range(SETTINGS.max_loras + 5)]
+    events: list[Event] = [
+        Stored(number.to_bytes(8, "big"), 16, lora=name) for number, name in enumerate(names, 1)
+    ]
+    state.apply(0, record("a", 0, START, events))
+    (_, _, value), *_ = state.cut(START).residency
+    part = msgspec.msgpack.decode(value, type=ResidencyRecord).sources[0].changes[0]
+    assert part.loras == [*names[: SETTINGS.max_loras], "(others)"]
+    codes = [int.from_bytes(part.lora_codes[at : at + 2], "little") for at in range(0, len(names) * 2, 2)]
+    assert codes == [*range(1, SETTINGS.max_loras + 1), *[SETTINGS.max_loras + 1] * 5]
+    assert state.sources["a", 0].overall_trust().trust == "complete"
+
+
+def test_a_new_life_names_its_adapters_anew() -> None:
+    state = PartitionState(0, SETTINGS, shards=1)
+    state.apply(0, record("a", 0, START, [Stored(bytes(7) + b"\1", 16, lora="old")]))
+    again = record("a", 0, START + 1, [Stored(bytes(7) + b"\2", 16, lora="new")])
+    again.incarnation = 2
+    state.apply(1, again)
+    (_, _, value), *_ = state.cut(START).residency
+    loras = [part.changes[0].loras for part in msgspec.msgpack.decode(value, type=ResidencyRecord).sources]
+    assert loras == [["old"], ["new"]]
+    assert state.sources["a", 0].head.loras == ["new"]
+
+
+def test_limits_that_were_lowered_hold_from_then_on() -> None:
+    state = PartitionState(0, SETTINGS, shards=1)
+    events: list[Event] = [
+        Stored(number.to_bytes(8, "big"), 16 + number, lora=f"adapter-{number}") for number in range(1, 11)
+    ]
+    state.apply(0, record("a", 0, START, events))
+    lower = msgspec.structs.replace(SETTINGS, max_loras=5, max_pool_sizes=5)
+    state = PartitionState.restore(0, lower, shards=1, latest=dict(state.cut(START).checkpoints))
+    more: list[Event] = [Stored(number.to_bytes(8, "big"), 17, lora=f"{number}") for number in range(11, 21)]
+    state.apply(1, record("a", 1, START, [*more, Stored(b"\1" * 8, 64)]))
+    source = state.sources["a", 0]
+    assert source.head.loras == [*(f"adapter-{number}" for number in range(1, 11)), "(others)"]
+    assert source.left_out == {"too_many_sizes": 1}
+
+
+def test_a_head_of_any_size_is_saved_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "HEAD_PIECE_BYTES", 1000)
+    records = log("groups")[:60]
+    run, latest = Run(), {}
+    for offset, one in enumerate(records):
+        run.state.apply(offset, one)
+        latest.update(run.state.cut(START).checkpoints)
+    pieces = [
+        key for key in latest if key != b"@meta" and str(msgspec.msgpack.decode(key)[2]).startswith("head-")
+    ]
+    assert len(pieces) > 3
+    restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+    for name, source in run.state.sources.items():
+        assert restored.sources[name].head == source.head
+    del latest[pieces[-1]]
+    with pytest.raises(CheckpointCorrupt, match="a piece of its head"):
+        PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+
+
+def test_a_base_of_many_records_is_not_written_at_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "RECORD_ENTRIES", 10)
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    blocks = b"".join(number.to_bytes(8, "big") for number in range(1, 1001))
+    state.apply(0, record("a", 0, START, [Stored(blocks, 16)]))
+    assert len(state.cut(START).checkpoints) == 1 + 99 + 2
+    state.apply(1, record("a", 1, START, [Stored(b"\xff" * 8, 16)]))
+    assert len(state.cut(START).checkpoints) == 1 + 2
+
+
+def test_block_sizes_within_the_limit_are_all_there() -> None:
+    state = PartitionState(0, SETTINGS, shards=1)
+    events: list[Event] = [
+        Stored(number.to_bytes(8, "big"), 1_000_003 + 2 * number) for number in range(SETTINGS.max_pool_sizes)
+    ]
+    state.apply(0, record("a", 0, START, events))
+    rows = [row for row in state.cut(START).rows if isinstance(row, OccupancyRow)]
+    assert len(rows) == SETTINGS.max_pool_sizes
+    assert {row.blocks for row in rows} == {1}
+    assert not state.sources["a", 0].head.limited
