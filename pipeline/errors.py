@@ -214,6 +214,20 @@ class CheckpointCorrupt(Exception):
         return f"{self.missing} of {self.whose} is missing or of another checkpoint"
 
 
+class CheckpointFormatUnknown(Exception):
+    """Another kvlens wrote the checkpoint."""
+
+    def __init__(self, found: int, last: int) -> None:
+        """`found` is its format; this kvlens reads those from 1 to `last`."""
+        super().__init__(found, last)
+        self.found = found
+        self.last = last
+
+    def __str__(self) -> str:
+        reads = "format 1" if self.last == 1 else f"formats 1 to {self.last}"
+        return f"it has format {self.found}, and this kvlens reads {reads}"
+
+
 class CheckpointUnreadable(PipelineError):
     """A checkpoint lacks records that belong to it, or another version wrote it."""
 

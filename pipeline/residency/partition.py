@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from pipeline.errors import CheckpointFormatUnknown
 from pipeline.residency.changes import by_shard
-from pipeline.residency.snapshot import SourceSnapshots, restore
+from pipeline.residency.partition_snapshots import PartitionSnapshots
+from pipeline.residency.restoring import restore
 from pipeline.residency.source import SourceResidency, new_head
-from schemas.checkpoints import HEAD, META_KEY, PartitionMeta
+from schemas.checkpoints import FORMAT, HEAD, META_KEY, CheckpointFormat, PartitionMeta
 from schemas.events import EventsRecord
 from schemas.hashes import HASH_BYTES
 from schemas.residency import ResidencyRecord, SourceChanges
@@ -52,7 +54,7 @@ class PartitionState:
         self.sources: dict[tuple[str, int], SourceResidency] = {}
         self._settings = settings
         self._shards = shards
-        self._snapshots: dict[tuple[str, int], SourceSnapshots] = {}
+        self._snapshots = PartitionSnapshots()
         self._saved_offset = 0
 
     def apply(self, offset: int, record: EventsRecord) -> None:
@@ -61,7 +63,7 @@ class PartitionState:
         source = self.sources.get(key)
         if source is None:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings)
-            self._snapshots[key] = SourceSnapshots(source)
+            self._snapshots.add(key, source)
         source.apply(record, offset)
         self.next_offset = offset + 1
 
@@ -93,26 +95,25 @@ class PartitionState:
         fails, this state must be dropped.
         """
         rows: list[Row] = []
-        checkpoints: list[tuple[bytes, bytes]] = []
-        changed: list[SourceResidency] = []
+        changed: list[tuple[str, int]] = []
         for key, source in self.sources.items():
             source_rows = source.windows.take(now)
             rows += source_rows
             if not source.unsaved and not source_rows:
                 continue
-            changed.append(source)
-            checkpoints += self._snapshots[key].cut()
+            changed.append(key)
             source.unsaved = False
+        checkpoints = self._snapshots.cut(changed)
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
-        checkpoints.append((META_KEY, _encode(PartitionMeta(self.next_offset))))
+        checkpoints.append((META_KEY, _encode(PartitionMeta(self.next_offset, FORMAT))))
         return Cut(
             self.next_offset,
             dirty=True,
             rows=rows,
             checkpoints=checkpoints,
-            residency=self._residency(changed),
+            residency=self._residency(self.sources[key] for key in changed),
         )
 
     def _residency(self, sources: Iterable[SourceResidency]) -> list[tuple[int, bytes, bytes]]:
@@ -157,17 +158,20 @@ class PartitionState:
         """Return the state that the last checkpoint saved; a new one when there is none.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
-        CheckpointCorrupt when records are missing.
+        CheckpointFormatUnknown, and CheckpointCorrupt when records are missing.
         """
         state = cls(partition, settings, shards=shards)
         meta = latest.get(META_KEY)
         if meta is None:
             return state
+        found = msgspec.msgpack.decode(meta, type=CheckpointFormat).format
+        if not 1 <= found <= FORMAT:
+            raise CheckpointFormatUnknown(found, FORMAT)
         state.next_offset = state._saved_offset = msgspec.msgpack.decode(meta, type=PartitionMeta).next_offset
         for key, value in latest.items():
             if key != META_KEY and msgspec.msgpack.decode(key)[2] == HEAD:
                 source = restore(value, latest, settings)
                 name = (source.head.replica, source.head.dp_rank)
                 state.sources[name] = source
-                state._snapshots[name] = SourceSnapshots(source)
+                state._snapshots.add(name, source)
         return state

@@ -33,8 +33,6 @@ class Pools:
                 else Pool(head)
             )
         self._granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
-        self.needs_base = True
-        """Whether the next checkpoint has to hold everything."""
         self.repeatable = False
         """Whether the engine may announce again, with the same beginning of a chain, what is resident."""
         self._unsettled = 0
@@ -101,7 +99,6 @@ class Pools:
         for pool in self._by_key.values():
             if not gpu_only or pool.head.medium == "gpu":
                 pool.clear(at)
-        self.needs_base = True
 
     def settle(self) -> None:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
@@ -166,5 +163,4 @@ class Pools:
         self._by_key[pool.head.medium, pool.head.group_idx] = granular
         self._heads[self._heads.index(pool.head)] = granular.head
         self._granular.append(granular)
-        self.needs_base = True
         return granular

@@ -10,7 +10,18 @@ import msgspec
 from pipeline.generated.examples.blocks import START
 from pipeline.generated.examples.events import events_examples
 from pipeline.residency.partition import PartitionState
-from schemas.checkpoints import BASE, HEAD, META_KEY, PartitionMeta, PoolsRecord, SourceHead, slot_key
+from pipeline.residency.snapshot import SourceSnapshots
+from schemas.checkpoints import (
+    FORMAT,
+    HEAD,
+    META_KEY,
+    PartitionMeta,
+    PoolsRecord,
+    SourceHead,
+    base_slot,
+    delta_slot,
+    slot_key,
+)
 from schemas.settings import Worker
 
 SHARDS = 8
@@ -19,8 +30,8 @@ OFFSET = 811
 
 SLOTS: dict[str, tuple[bytes, type[msgspec.Struct]]] = {
     "head": (slot_key("vllm-0", 0, HEAD), SourceHead),
-    "base": (slot_key("vllm-0", 0, BASE), PoolsRecord),
-    "delta": (slot_key("vllm-0", 0, 1), PoolsRecord),
+    "base": (slot_key("vllm-0", 0, base_slot(0)), PoolsRecord),
+    "delta": (slot_key("vllm-0", 0, delta_slot(2)), PoolsRecord),
     "meta": (META_KEY, PartitionMeta),
 }
 """Name of the example -> key and type of the record."""
@@ -30,8 +41,12 @@ def checkpoint_examples() -> dict[str, msgspec.Struct]:
     """Return {name: record}: base after the first batch, then delta, head and meta as they are at the end."""
     run = events_examples()["run"]
     state = PartitionState(0, Worker(), shards=SHARDS)
-    latest: dict[bytes, bytes] = {}
-    for number, batches in enumerate((run.batches[:2], run.batches[2:])):
-        state.apply(OFFSET + number, msgspec.structs.replace(run, batches=batches))
-        latest.update(state.cut(START + 1.0).checkpoints)
+    state.apply(OFFSET, msgspec.structs.replace(run, batches=run.batches[:2]))
+    (source,) = state.sources.values()
+    snapshots = SourceSnapshots(source)
+    latest = dict(snapshots.deltas() + snapshots.base())
+    state.apply(OFFSET + 1, msgspec.structs.replace(run, batches=run.batches[2:]))
+    source.windows.take(START + 1.0)
+    latest.update([*snapshots.deltas(), snapshots.head()])
+    latest[META_KEY] = msgspec.msgpack.encode(PartitionMeta(OFFSET + 2, FORMAT))
     return {name: msgspec.msgpack.decode(latest[key], type=record) for name, (key, record) in SLOTS.items()}
