@@ -229,7 +229,7 @@ class CheckpointFormatUnknown(Exception):
 
 
 class CheckpointUnreadable(PipelineError):
-    """A checkpoint lacks records that belong to it, or another version wrote it."""
+    """A checkpoint lacks records that belong to it, or has a format that this kvlens does not read."""
 
     def __init__(self, topic: str, partition: int, reason: str) -> None:
         super().__init__(topic, partition, reason)
@@ -240,7 +240,8 @@ class CheckpointUnreadable(PipelineError):
     def __str__(self) -> str:
         return (
             f"the checkpoint in {self.topic}[{self.partition}] cannot be read: {self.reason}; "
-            "delete the checkpoint topic to build the state again from the events that are left"
+            "stop all workers and run `kvlens state rebuild` to compute it again from the log, or start the "
+            "newer kvlens that wrote it"
         )
 
 

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from connectors.process.limited_log import LogLimiter
-from pipeline.errors import CheckpointCorrupt, CheckpointUnreadable, OffsetGap
+from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown, CheckpointUnreadable, OffsetGap
 from pipeline.kafka.decoding import RecordUndecodable
 from pipeline.worker.checkpoints import CheckpointLog, Record
 from pipeline.worker.telemetry import WorkerMetrics
@@ -70,7 +70,7 @@ class Role:
         """Return the state that the checkpoint of a partition holds. Raises CheckpointUnreadable."""
         try:
             return self.restore(partition, latest)
-        except (CheckpointCorrupt, msgspec.DecodeError) as error:
+        except (CheckpointCorrupt, CheckpointFormatUnknown, msgspec.DecodeError) as error:
             raise CheckpointUnreadable(self.checkpoints, partition, str(error)) from error
 
 
