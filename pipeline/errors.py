@@ -245,6 +245,21 @@ class CheckpointUnreadable(PipelineError):
         )
 
 
+class GroupInUse(PipelineError):
+    """Workers run that must not."""
+
+    def __init__(self, group: str, members: int) -> None:
+        super().__init__(group, members)
+        self.group = group
+        self.members = members
+
+    def __str__(self) -> str:
+        return (
+            f"consumer group {self.group} has {self.members} members: stop all workers and try again "
+            "(one that was killed stays a member for some seconds)"
+        )
+
+
 class TooManySources(PipelineError):
     """More sources than the tables of the fleet agent have numbers for."""
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "doctor": ("pipeline.cli.commands.doctor", "Say what is wrong with a running fleet, and what to do."),
     "serve": ("pipeline.cli.commands.serve", "Show the boards in a browser, without Grafana."),
     "verify": ("pipeline.cli.commands.verify", "Check the tables against a recount of the log."),
+    "state": ("pipeline.cli.commands.state", "Compute the agents' state again from the log."),
     "migrate": ("pipeline.cli.commands.migrate", "Create or upgrade the ClickHouse tables."),
     "topics": ("pipeline.cli.commands.topics", "Create or list the Kafka topics."),
     "simulate": (

@@ -25,6 +25,7 @@ from pipeline.fleet.kernel.tables import (
     SPARSE,
     Losses,
     capacity_for,
+    copied,
     copy_blocks,
     copy_pairs,
     doubled,
@@ -65,8 +66,8 @@ class Index:
         """Return copies of the tables for a base: their slots as they are, which takes the least time."""
         refills = self.refills.rows[self.refills.rows["root"] != 0]
         return {
-            "blocks": self.blocks.copy(),
-            "pairs": self.pairs.copy(),
+            "blocks": copied(self.blocks),
+            "pairs": copied(self.pairs),
             "losses": self._losses_in_order(),
             "clock": mapped(self.clock, np.copy),
             "refills": [*fields_of(refills), self.refills.totals.copy()],
@@ -129,7 +130,8 @@ class Index:
         count, capacity = int(counters[TAIL] - counters[HEAD]), len(self.losses)
         begin = int(counters[HEAD]) & (capacity - 1)
         before_the_turn = self.losses[begin : begin + count]
-        return np.concatenate((before_the_turn, self.losses[: count - len(before_the_turn)]))
+        behind = self.losses[: count - len(before_the_turn)]
+        return np.concatenate((before_the_turn.view(np.uint8), behind.view(np.uint8))).view(LOSS)
 
     def _remembered(self) -> I64:
         """Return the rows of the losses, oldest first."""

@@ -71,9 +71,9 @@ def _portions(table: Table) -> Iterator[Columns]:
         slots = max(1, PART_BYTES // table.dtype.itemsize)
         for start in range(0, len(table), slots):
             rows = table[start : start + slots]
-            rows = rows[rows["key"] != 0]
-            if len(rows):
-                yield fields_of(rows)
+            used = rows["key"] != 0
+            if used.any():
+                yield [column[used] for column in fields_of(rows)]
     else:
         row_bytes = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in table)
         rows_each = max(1, PART_BYTES // row_bytes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pipeline.errors import CheckpointFormatUnknown
+from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown
 from pipeline.residency.changes import by_shard
 from pipeline.residency.partition_snapshots import PartitionSnapshots
 from pipeline.residency.restoring import restore
@@ -163,6 +163,8 @@ class PartitionState:
         state = cls(partition, settings, shards=shards)
         meta = latest.get(META_KEY)
         if meta is None:
+            if latest:
+                raise CheckpointCorrupt("the partition", "record @meta")
             return state
         found = msgspec.msgpack.decode(meta, type=CheckpointFormat).format
         if not 1 <= found <= FORMAT:

@@ -20,8 +20,10 @@ from schemas.checkpoints import (
 
 BASE_ENTRIES = 65_536
 """Of a base, more or less: 26 bytes each."""
-_DELTAS_BEFORE_BASE = DELTA_SLOTS // 2
-_DELTAS_TO_KEEP = DELTA_SLOTS * 3 // 4
+_DELTAS_BEFORE_BASE = DELTA_SLOTS * 3 // 4
+_DELTAS_TO_KEEP = DELTA_SLOTS * 7 // 8
+_DELTA_SHARE = 2
+"""Entries in deltas for each one that is resident: more cost a start more, fewer cost more bases."""
 _SPARED_ENTRIES = 4096
 """Deltas of so few entries are not worth a base."""
 
@@ -31,7 +33,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class SourceSnapshots:
     """Writes the checkpoints of one source.
 
-    Each checkpoint holds the head and a delta of what changed. Once the deltas have grown as large as what is
+    Each checkpoint holds the head and a delta of what changed. Once the deltas have grown to twice what is
     resident, every range of places has got a new base: the older deltas do not count any more.
     """
 
@@ -67,7 +69,7 @@ class SourceSnapshots:
         """Whether the deltas have become large, or many, for what is resident."""
         ranges, deltas = len(self._bases), self._source.head.last_delta - self._last_based
         return (
-            self._entries * ranges > self._resident() + _SPARED_ENTRIES
+            self._entries * ranges > _DELTA_SHARE * self._resident() + _SPARED_ENTRIES
             or deltas * ranges > _DELTAS_BEFORE_BASE
             or self.deltas_kept > _DELTAS_TO_KEEP
         )
