@@ -99,15 +99,15 @@ class Rebuild:
         async with self._logs("replica", self._events, events) as replica:
             residency = await self._extent(self._residency)
             async with self._logs("fleet", self._residency, residency) as fleet:
-                count = await self._forget("replica", replica, events.begins)
-                count += await self._forget("fleet", fleet, residency.ends)
+                # The first step is the one that a user may lack the right for.
                 await self._admin.delete_records(
                     {
                         TopicPartition(self._residency, number): RecordsToDelete(end)
                         for number, end in residency.ends.items()
-                        if end > residency.begins[number]
                     }
                 )
+                count = await self._forget("replica", replica, events.begins)
+                count += await self._forget("fleet", fleet, residency.ends)
         return Discarded(await self._extent(self._events), len(residency.begins), count)
 
     async def _forget(self, agent: str, logs: Iterable[CheckpointLog], begins: Mapping[int, int]) -> int:

@@ -34,11 +34,12 @@ USERS = {
     "kvlens work, agent fleet": "fleet",
     "kvlens verify": "verify",
     "kvlens doctor": "doctor",
+    "kvlens state rebuild": "rebuild",
 }
 ROLES = {USERS[role.command]: role for role in roles(load_topics(), topic_prefix="sec", group="secgroup")}
 # Numbers of Kafka's protocol.
 RESOURCES = {"topic": 2, "group": 3, "transactional id": 5}
-OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
+OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Describe": 8, "DescribeConfigs": 10}
 LITERAL, PREFIXED, ALLOW = 3, 4, 3
 DATABASE = "rights"
 
@@ -218,6 +219,8 @@ def test_every_process_needs_no_more_than_its_rights(cluster: Cluster) -> None:
             part.stop()
     code, said = cluster.run("verify", "verify")
     assert code == 0, said
+    code, said = cluster.run("rebuild", "state", "rebuild", "--yes", "--no-wait")
+    assert code == 0, said
 
 
 def right_of(user: str, operation: str, name: str) -> Right:
@@ -236,15 +239,17 @@ def right_of(user: str, operation: str, name: str) -> Right:
         ("replica", "Write", "secgroup.replica-", 69, "give kafka.sasl_username this right (docs/acls.md)"),
         ("fleet", "Read", "sec.residency.v1", 1, "or this user may not Describe it"),
         ("verify", "Read", "sec.residency.v1", 2, "or this user may not Describe it"),
+        ("rebuild", "Delete", "sec.residency.v1", 1, "give kafka.sasl_username this right (docs/acls.md)"),
     ],
 )
 def test_a_missing_right_is_named(
     cluster: Cluster, user: str, operation: str, name: str, code: int, line: str
 ) -> None:
-    command = {"replica": "work", "fleet": "work"}.get(user, user)
+    commands = {"replica": "work", "fleet": "work", "rebuild": "state rebuild --yes --no-wait"}
+    command = commands.get(user, user)
     agents = user if command == "work" else "both"
     with cluster.without(user, right_of(user, operation, name)):
-        found, said = cluster.start(user, command, KVLENS_WORKER__AGENTS=agents).ended()
+        found, said = cluster.start(user, *command.split(), KVLENS_WORKER__AGENTS=agents).ended()
     last = said.splitlines()[-1]
     assert found == code, said[-2000:]
     assert line in last
