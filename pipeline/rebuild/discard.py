@@ -100,15 +100,21 @@ class Rebuild:
             residency = await self._extent(self._residency)
             async with self._logs("fleet", self._residency, residency) as fleet:
                 # The first step is the one that a user may lack the right for.
-                await self._admin.delete_records(
-                    {
-                        TopicPartition(self._residency, number): RecordsToDelete(end)
-                        for number, end in residency.ends.items()
-                    }
-                )
+                await self._empty(residency)
                 count = await self._forget("replica", replica, events.begins)
                 count += await self._forget("fleet", fleet, residency.ends)
         return Discarded(await self._extent(self._events), len(residency.begins), count)
+
+    async def _empty(self, extent: Extent) -> None:
+        """Remove all records of a topic."""
+        ends = {
+            TopicPartition(extent.topic, number): RecordsToDelete(end) for number, end in extent.ends.items()
+        }
+        try:
+            await self._admin.delete_records(ends)
+        except KafkaError as error:
+            reason = f"{failure_reason(error)}, Delete on topic {extent.topic}"
+            raise KafkaUnavailable(self._settings.kafka.bootstrap_servers, reason) from error
 
     async def _forget(self, agent: str, logs: Iterable[CheckpointLog], begins: Mapping[int, int]) -> int:
         """Write a tombstone for each record of an agent's checkpoints; return how many there were."""

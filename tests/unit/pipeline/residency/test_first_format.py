@@ -9,7 +9,7 @@ from schemas.checkpoints import META_KEY, slot_key
 from schemas.settings import Worker
 
 FILES = Path(__file__).parents[3] / "support" / "inputs" / "first_format"
-"""What was saved after the run of `pipeline.generated.examples`: a base after the first batch, and a delta."""
+"""Saved after the run of `pipeline.generated.examples`: a base after the first batch, and a delta."""
 KEYS = {
     "head": slot_key("vllm-0", 0, "head"),
     "base": slot_key("vllm-0", 0, "base"),
