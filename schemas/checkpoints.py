@@ -1,11 +1,11 @@
 """Records of `kvlens.checkpoints.replica.v1`: what the replica agent needs to continue after a crash.
 
 Every record's key is `slot_key(...)`. A source has a `head` (always current), bases of its blocks, and
-deltas. Deltas are numbered, and delta n is in slot `delta_slot(n)`. A base holds the blocks of a range of
-places (where hashes are spread to) as they were after a delta; bases are written in turns, so that no
-checkpoint has to hold everything. The head says which range is in which base; what else a base or a delta
-holds is a leftover. The records of one checkpoint, the outputs and the source offset commit in one Kafka
-transaction.
+deltas. Deltas are numbered. Each has a slot that was free, and names the slot of the one before. A base holds
+the blocks of a range of places (where hashes are spread to) as they were after a delta; bases are written in
+turns, so that no checkpoint has to hold everything. The head says which range is in which base; what else a
+base or a delta holds is a leftover. The records of one checkpoint, the outputs and the source offset commit
+in one Kafka transaction.
 
 The agent works on the very `SourceHead` that a checkpoint holds: to save it is to encode it. Only the
 entries of blocks are kept in another form, and travel as columns.
@@ -21,8 +21,6 @@ META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
 HEAD = "head"
 BASE = "base"
-DELTA_SLOTS = 512
-"""Deltas kept of a source, at most."""
 FORMAT = 2
 """Of the checkpoints that this kvlens writes. It reads those of formats 1 to FORMAT."""
 NO_BASE = -1
@@ -30,18 +28,13 @@ NO_BASE = -1
 
 
 def slot_key(replica: str, dp_rank: int, slot: str | int) -> bytes:
-    """Return the record key of a source's HEAD, of a base or of a delta, by its slot."""
+    """Return the record key of a source's HEAD, of a base, or of the delta in a slot from 1."""
     return msgspec.msgpack.encode((replica, dp_rank, slot))
 
 
 def base_slot(number: int) -> str:
     """Return the slot of base `number`, from 0."""
     return f"{BASE}.{number}" if number else BASE
-
-
-def delta_slot(number: int) -> int:
-    """Return the slot of delta `number`, from 1."""
-    return (number - 1) % DELTA_SLOTS + 1
 
 
 class CheckpointFormat(msgspec.Struct):
@@ -98,6 +91,8 @@ class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """One entry per medium and group, or several."""
     number: int = 0
     """Of the delta; of a base, the last delta that it includes."""
+    before: int = 0
+    """Slot of the delta before. In the first format it is not said: a delta's slot is its number."""
     epoch: int = 0
     """In the first format, epoch of the head it belongs to."""
 
@@ -341,6 +336,8 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Ranges by their start; None in the first format, which has one base."""
     last_delta: int = 0
     """Number of the last delta."""
+    last_slot: int = 0
+    """Its slot."""
     former_epoch: int = 0
     """Epoch of the records of the first format that still belong to this; 0 when there are none."""
     epoch: int = 0

@@ -172,8 +172,8 @@ class PartitionState:
         state.next_offset = state._saved_offset = msgspec.msgpack.decode(meta, type=PartitionMeta).next_offset
         for key, value in latest.items():
             if key != META_KEY and msgspec.msgpack.decode(key)[2] == HEAD:
-                source = restore(value, latest, settings)
+                source, slots = restore(value, latest, settings)
                 name = (source.head.replica, source.head.dp_rank)
                 state.sources[name] = source
-                state._snapshots.add(name, source)
+                state._snapshots.add(name, source, slots)
         return state

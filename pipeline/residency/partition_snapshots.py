@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pipeline.residency.snapshot import SourceSnapshots
 from pipeline.residency.source import SourceResidency
-from schemas.checkpoints import DELTA_SLOTS
 
 BASE_BYTES = 4 << 20
 """Of bases per checkpoint, and one more base at most: a checkpoint must not hold the worker up."""
@@ -22,9 +21,9 @@ class PartitionSnapshots:
         self._waiting: set[SourceKey] = set()
         """Sources that want a base."""
 
-    def add(self, key: SourceKey, source: SourceResidency) -> None:
-        """Add a source: a new one, or one that was restored."""
-        self._by_source[key] = SourceSnapshots(source)
+    def add(self, key: SourceKey, source: SourceResidency, slots: Sequence[int] = ()) -> None:
+        """Add a source: a new one, or one that was restored, from deltas in these slots."""
+        self._by_source[key] = SourceSnapshots(source, slots)
 
     def cut(self, changed: Sequence[SourceKey]) -> list[tuple[bytes, bytes]]:
         """Return the (key, value) records that bring the checkpoint up to date."""
@@ -35,10 +34,10 @@ class PartitionSnapshots:
                 self._waiting.add(key)
         heads = dict.fromkeys(changed)
         room = BASE_BYTES
-        # Those come first whose deltas will soon have no slot left.
+        # Those come first of which a start has to read most.
         for key in sorted(self._waiting, key=lambda key: -self._by_source[key].deltas_kept):
             source = self._by_source[key]
-            while source.deltas_kept > DELTA_SLOTS or (room > 0 and source.wants_base):
+            while room > 0 and source.wants_base:
                 base = source.base()
                 room -= sum(len(value) for _, value in base)
                 records += base

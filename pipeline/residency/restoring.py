@@ -20,7 +20,6 @@ from schemas.checkpoints import (
     PoolsRecord,
     SourceHead,
     base_slot,
-    delta_slot,
     slot_key,
 )
 from schemas.hashes import HASH_BYTES
@@ -32,8 +31,12 @@ _decode_head = msgspec.msgpack.Decoder(SourceHead).decode
 _decode_pools = msgspec.msgpack.Decoder(PoolsRecord).decode
 
 
-def restore(value: bytes, latest: Mapping[bytes, bytes], settings: Worker) -> SourceResidency:
-    """Return the source whose head is `value`; `latest` holds the last record of every key.
+def restore(
+    value: bytes, latest: Mapping[bytes, bytes], settings: Worker
+) -> tuple[SourceResidency, list[int]]:
+    """Return the source whose head is `value`, and the slots of the deltas it rests on, oldest first.
+
+    `latest` holds the last record of every key.
 
     Raises CheckpointCorrupt when a record that the head refers to is missing or of another checkpoint.
     """
@@ -41,15 +44,17 @@ def restore(value: bytes, latest: Mapping[bytes, bytes], settings: Worker) -> So
     bases = _bases_of(head)
     source = SourceResidency(head, settings)
     _put_bases(source, latest, bases)
-    _apply_deltas(source, latest, bases)
-    return source
+    slots, deltas = _deltas(head, latest, min(each.delta for each in bases))
+    _apply_deltas(source, deltas, bases)
+    return source, slots
 
 
 def _bases_of(head: SourceHead) -> list[BaseRange]:
     """Return the ranges of bases; a head of the first format becomes one of today's."""
     if head.bases is None:
         head.bases = [BaseRange(0, 0, 0)]
-        head.last_delta, head.former_epoch = head.deltas, head.epoch
+        head.last_delta = head.last_slot = head.deltas
+        head.former_epoch = head.epoch
         head.deltas = head.epoch = 0
     return head.bases
 
@@ -97,14 +102,27 @@ def _chosen(columns: BlockColumns, rows: npt.NDArray[np.bool_]) -> BlockColumns:
     return BlockColumns._make(column[rows] for column in columns)
 
 
-def _apply_deltas(source: SourceResidency, latest: Mapping[bytes, bytes], bases: list[BaseRange]) -> None:
+def _deltas(
+    head: SourceHead, latest: Mapping[bytes, bytes], oldest: int
+) -> tuple[list[int], list[PoolsRecord]]:
+    """Return the slots and records of the deltas after `oldest`, in their order."""
+    slots: list[int] = []
+    records: list[PoolsRecord] = []
+    slot = head.last_slot
+    for number in range(head.last_delta, oldest, -1):
+        slots.append(slot)
+        records.append(_record(head, latest, slot, number))
+        slot = records[-1].before or number - 1
+    return slots[::-1], records[::-1]
+
+
+def _apply_deltas(source: SourceResidency, deltas: list[PoolsRecord], bases: list[BaseRange]) -> None:
     """Apply, in their order, what deltas have of the ranges whose bases do not include them."""
-    head = source.head
     starts = np.array([each.start for each in bases], np.uint64)
     included = np.array([each.delta for each in bases], np.int64)
     parts: dict[Pool, list[tuple[int, BlockColumns]]] = {}
-    for number in range(int(included.min()) + 1, head.last_delta + 1):
-        for part in _record(head, latest, delta_slot(number), number).pools:
+    for number, record in enumerate(deltas, int(included.min()) + 1):
+        for part in record.pools:
             pool = _pool_of(source, part)
             if pool is not None:
                 columns = unpacked_entries(pool, part)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
 import msgspec
 
 from pipeline.residency import entries
 from pipeline.residency.counting.block_table import PLACES
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import (
-    DELTA_SLOTS,
     HEAD,
     NO_BASE,
     BaseRange,
     PoolsRecord,
     base_slot,
-    delta_slot,
     slot_key,
 )
 
 BASE_ENTRIES = 65_536
 """Of a base, more or less: 26 bytes each."""
-_DELTAS_BEFORE_BASE = DELTA_SLOTS * 3 // 4
-_DELTAS_TO_KEEP = DELTA_SLOTS * 7 // 8
+_MOST_DELTAS = 384
+"""Before there is a base of every range: a start reads them all."""
 _DELTA_SHARE = 2
 """Entries in deltas for each one that is resident: more cost a start more, fewer cost more bases."""
 _SPARED_ENTRIES = 4096
@@ -37,12 +39,17 @@ class SourceSnapshots:
     resident, every range of places has got a new base: the older deltas do not count any more.
     """
 
-    def __init__(self, source: SourceResidency) -> None:
+    def __init__(self, source: SourceResidency, slots: Sequence[int] = ()) -> None:
+        """`slots` are those of the deltas that a restored source rests on, oldest first."""
         self._source = source
         head = source.head
         if head.bases is None:
             head.bases = [BaseRange(0, NO_BASE, 0)]
         self._bases = head.bases
+        self._deltas = deque(enumerate(slots, head.last_delta - len(slots) + 1))
+        """Numbers and slots of the deltas that count."""
+        self._free = sorted(set(range(1, max(slots, default=0))) - set(slots))
+        """Slots below theirs, as a heap."""
         self._entries = 0
         """Entries in the deltas written since the last base, by this process."""
         self._last_based = max(each.delta for each in self._bases)
@@ -60,9 +67,15 @@ class SourceSnapshots:
         records = []
         for delta in entries.in_records(parts):
             head.last_delta += 1
-            slot = delta_slot(head.last_delta)
-            records.append((self._key(slot), _encode(PoolsRecord(delta, head.last_delta))))
+            before, head.last_slot = head.last_slot, self._free_slot()
+            self._deltas.append((head.last_delta, head.last_slot))
+            record = PoolsRecord(delta, head.last_delta, before)
+            records.append((self._key(head.last_slot), _encode(record)))
         return records
+
+    def _free_slot(self) -> int:
+        """Return the lowest one: in the log there are never more deltas than once counted together."""
+        return heappop(self._free) if self._free else len(self._deltas) + 1
 
     @property
     def wants_base(self) -> bool:
@@ -70,14 +83,13 @@ class SourceSnapshots:
         ranges, deltas = len(self._bases), self._source.head.last_delta - self._last_based
         return (
             self._entries * ranges > _DELTA_SHARE * self._resident() + _SPARED_ENTRIES
-            or deltas * ranges > _DELTAS_BEFORE_BASE
-            or self.deltas_kept > _DELTAS_TO_KEEP
+            or deltas * ranges > _MOST_DELTAS
         )
 
     @property
     def deltas_kept(self) -> int:
-        """How many deltas a restored state needs; more than DELTA_SLOTS cannot be kept."""
-        return self._source.head.last_delta - min(each.delta for each in self._bases)
+        """How many deltas a restored state rests on."""
+        return len(self._deltas)
 
     def base(self) -> list[tuple[bytes, bytes]]:
         """Return the (key, value) records of the base that is due: of the range with the oldest one.
@@ -103,6 +115,9 @@ class SourceSnapshots:
             BaseRange(start, number, each.delta) if each.start == start else each for each in self._bases
         ]
         self._entries, self._last_based = 0, head.last_delta
+        oldest = min(each.delta for each in self._bases)
+        while self._deltas and self._deltas[0][0] <= oldest:
+            heappush(self._free, self._deltas.popleft()[1])
         parts = [entries.packed_entries(pool, part) for pool, part in found if len(part)]
         records = [(self._key(base_slot(number)), _encode(PoolsRecord(parts, head.last_delta)))]
         # Nothing keeps their room in the log.

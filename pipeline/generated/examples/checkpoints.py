@@ -19,7 +19,6 @@ from schemas.checkpoints import (
     PoolsRecord,
     SourceHead,
     base_slot,
-    delta_slot,
     slot_key,
 )
 from schemas.settings import Worker
@@ -31,7 +30,7 @@ OFFSET = 811
 SLOTS: dict[str, tuple[bytes, type[msgspec.Struct]]] = {
     "head": (slot_key("vllm-0", 0, HEAD), SourceHead),
     "base": (slot_key("vllm-0", 0, base_slot(0)), PoolsRecord),
-    "delta": (slot_key("vllm-0", 0, delta_slot(2)), PoolsRecord),
+    "delta": (slot_key("vllm-0", 0, 1), PoolsRecord),
     "meta": (META_KEY, PartitionMeta),
 }
 """Name of the example -> key and type of the record."""

@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import pytest
 
-import schemas.checkpoints
 from pipeline.residency import partition_snapshots, snapshot
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.partition import PartitionState
@@ -54,7 +53,7 @@ def contents(state: PartitionState) -> dict:
     found: dict = {"next": state.next_offset}
     for key, source in state.sources.items():
         head = msgspec.to_builtins(source.head)
-        for name in ("bases", "last_delta", "former_epoch", "epoch", "deltas"):
+        for name in ("bases", "last_delta", "last_slot", "former_epoch", "epoch", "deltas"):
             head.pop(name, None)
         found[key] = head
         for pool in source.pools:
@@ -70,10 +69,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bases of ten blocks, few deltas, and room for one base in a checkpoint."""
     monkeypatch.setattr(snapshot, "BASE_ENTRIES", 10)
     monkeypatch.setattr(snapshot, "_SPARED_ENTRIES", 20)
-    monkeypatch.setattr(snapshot, "_DELTAS_BEFORE_BASE", 6)
-    monkeypatch.setattr(snapshot, "_DELTAS_TO_KEEP", 9)
-    monkeypatch.setattr(schemas.checkpoints, "DELTA_SLOTS", 12)
-    monkeypatch.setattr(partition_snapshots, "DELTA_SLOTS", 12)
+    monkeypatch.setattr(snapshot, "_MOST_DELTAS", 6)
     monkeypatch.setattr(partition_snapshots, "BASE_BYTES", 1)
 
 
@@ -162,10 +158,28 @@ def test_bases_that_are_not_needed_any_more_leave_nothing_behind() -> None:
     assert len(head.bases or ()) > 10
     play(Cleared())
     for _ in range(100):
-        play(Stored(blocks[:4].astype(">u8").tobytes(), 16), Removed(blocks[:4].astype(">u8").tobytes()))
-    assert head.bases == [BaseRange(0, head.bases[0].base, head.last_delta)]
+        play(Stored(blocks[:4].astype(">u8").tobytes(), 16))
+        play(Removed(blocks[:4].astype(">u8").tobytes()))
+    assert head.bases == [BaseRange(0, head.bases[0].base, head.bases[0].delta)]
     kept = {key for key in latest if latest[key] and b"base" in key}
     assert kept == {slot_key("a", 0, base_slot(head.bases[0].base))}
+
+
+@pytest.mark.usefixtures("small")
+def test_deltas_take_no_more_room_than_once_counted_together() -> None:
+    state = held_by(np.arange(1, 101, dtype=np.uint64))
+    latest = dict(state.cut(START).checkpoints)
+    for step in range(1, 300):
+        packed = (step % 100 + 1).to_bytes(8, "big") * 200
+        batch = Batch(step, START, START, [Stored(packed, 16), Removed(packed)])
+        state.apply(step, EventsRecord("a", "m", "d", 0, 1, [batch]))
+        latest.update(state.cut(START + step).checkpoints)
+    slots = [
+        key
+        for key in map(msgspec.msgpack.decode, latest.keys() - {META_KEY})
+        if key[2] not in ("head", "base")
+    ]
+    assert len(slots) < 50
 
 
 def test_a_source_of_the_first_format_becomes_one_of_today() -> None:
