@@ -110,8 +110,10 @@ def _verify(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right,
 
 
 def _rebuild(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right, ...]:
+    used = {"events", "residency", *(f"checkpoints_{agent}" for agent in groups)}
+    others = [name for key, name in names.items() if key not in used]
     rights = [
-        Right("topic", names["positions"], "Describe", "looks at every topic before it starts"),
+        *(Right("topic", name, "Describe", "looks at every topic before it starts") for name in others),
         Right("topic", names["events"], "Read", "looks how old its beginning is"),
         Right("topic", names["residency"], "Read", "sees whether the fleet agent has read all of it"),
         Right("topic", names["residency"], "Delete", "empties it"),

@@ -17,7 +17,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 
-from connectors.kafka.errors import TopicMissing, failure_reason
+from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import GroupInUse, KafkaUnavailable
@@ -179,13 +180,14 @@ async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
             raise TopicMissing(topic.name)
     topics.check(found)
     options = client_options(settings.kafka)
-    # Not only committed records: where the topic ends is asked when nobody can write any more.
-    consumer = AIOKafkaConsumer(enable_auto_commit=False, **options)
+    partitions = {topic.name: topic.partitions for topic in found}
     admin = AIOKafkaAdminClient(**options)
     try:
-        await asyncio.gather(consumer.start(), admin.start())
-        yield Rebuild(settings, {topic.name: topic.partitions for topic in found}, consumer, admin)
-    except (KafkaError, OSError) as error:
+        await admin.start()
+        # Not only committed records: where the topic ends is asked when nobody can write any more.
+        async with started_consumer(enable_auto_commit=False, **options) as consumer:
+            yield Rebuild(settings, partitions, consumer, admin)
+    except KAFKA_FAILURES as error:
         raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
-        await asyncio.gather(consumer.stop(), admin.close(), return_exceptions=True)
+        await admin.close()

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
 
-from connectors.kafka.errors import failure_reason
+from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable
@@ -60,44 +60,55 @@ async def follow(settings: Settings, begun: Discarded, say: Callable[[Standing],
     Raises KafkaUnavailable.
     """
     options = client_options(settings.kafka)
-    consumer = AIOKafkaConsumer(enable_auto_commit=False, isolation_level="read_committed", **options)
-    admin = AIOKafkaAdminClient(**options)
     residency = topic_name(settings.kafka, "residency")
-    numbers = [TopicPartition(residency, number) for number in range(begun.shards)]
-    events = begun.events
+    shards = [TopicPartition(residency, number) for number in range(begun.shards)]
     began = time.monotonic()
+    admin = AIOKafkaAdminClient(**options)
     try:
-        await asyncio.gather(consumer.start(), admin.start())
-        while True:
-            done = _done(events, await _committed(admin, f"{settings.kafka.group}.replica", events.topic))
-            total = sum(events.ends[number] - begin for number, begin in events.begins.items())
-            # Asked for after what announced them is committed, so that nothing is left out.
-            ends = await consumer.end_offsets(numbers)
-            followed = await _committed(admin, f"{settings.kafka.group}.fleet", residency)
-            unfollowed = {
-                partition: (followed.get(partition.partition, 0), end)
-                for partition, end in ends.items()
-                if followed.get(partition.partition, 0) < end
-            }
-            left = sum(end - begin for begin, end in unfollowed.values())
-            if done >= total and left < _FEW:
-                left = await _records(consumer, unfollowed)
-            say(Standing(time.monotonic() - began, done, total, left))
-            if done >= total and not left:
-                return
-            await asyncio.sleep(_EVERY_SECONDS)
-    except (KafkaError, OSError) as error:
+        await admin.start()
+        committed = started_consumer(enable_auto_commit=False, isolation_level="read_committed", **options)
+        async with committed as consumer:
+            while True:
+                replica = await _committed(admin, f"{settings.kafka.group}.replica", begun.events.topic)
+                done, total = _done(begun.events, replica)
+                # Asked for after what announced them is committed, so that nothing is left out.
+                ends = await consumer.end_offsets(shards)
+                fleet = await _committed(admin, f"{settings.kafka.group}.fleet", residency)
+                left = await _left(consumer, fleet, ends, one_by_one=done >= total)
+                say(Standing(time.monotonic() - began, done, total, left))
+                if done >= total and not left:
+                    return
+                await asyncio.sleep(_EVERY_SECONDS)
+    except KAFKA_FAILURES as error:
         raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
-        await asyncio.gather(consumer.stop(), admin.close(), return_exceptions=True)
+        await admin.close()
 
 
-def _done(events: Extent, committed: Mapping[int, int]) -> int:
-    """Return how many of the records are committed; what came since does not count."""
-    return sum(
+def _done(events: Extent, committed: Mapping[int, int]) -> tuple[int, int]:
+    """Return how many of the records are committed, and of how many; what came since does not count."""
+    done = sum(
         min(committed.get(number, begin), events.ends[number]) - begin
         for number, begin in events.begins.items()
     )
+    return done, sum(events.ends[number] - begin for number, begin in events.begins.items())
+
+
+async def _left(
+    consumer: AIOKafkaConsumer,
+    committed: Mapping[int, int],
+    ends: Mapping[TopicPartition, int],
+    *,
+    one_by_one: bool,
+) -> int:
+    """Return how many offsets are not committed; if those are few, and `one_by_one`, how many records."""
+    ranges = {
+        partition: (committed.get(partition.partition, 0), end)
+        for partition, end in ends.items()
+        if committed.get(partition.partition, 0) < end
+    }
+    left = sum(end - begin for begin, end in ranges.values())
+    return await _records(consumer, ranges) if one_by_one and left < _FEW else left
 
 
 async def _committed(admin: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, int]:
