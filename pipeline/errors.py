@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from connectors.process.errors import OperatorError
+
+_WHY_CHARACTERS = 200
+_KEY_BYTES = 64
 
 
 class PipelineError(OperatorError):
@@ -152,6 +158,22 @@ class OffsetGap(PipelineError):
         )
 
 
+class RecordFatal(PipelineError):
+    """Applying a record failed half-way, which none of the checks before foresaw: the state is void."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(topic, partition, offset)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return (
+            f"the record at offset {self.offset} of {self.topic}[{self.partition}] cannot be applied, and no "
+            "check foresaw it: this worker ends; report it with that record (docs/operations.md)"
+        )
+
+
 class Stalled(PipelineError):
     """Records wait but none is applied."""
 
@@ -226,6 +248,39 @@ class CheckpointFormatUnknown(Exception):
     def __str__(self) -> str:
         reads = "format 1" if self.last == 1 else f"formats 1 to {self.last}"
         return f"it has format {self.found}, and this kvlens reads {reads}"
+
+
+class CheckpointDamaged(Exception):
+    """The records of a checkpoint are there, but no state can be made of them."""
+
+    def __init__(self, record: str, why: str) -> None:
+        super().__init__(record, why)
+        self.record = record
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.record} is damaged ({self.why})"
+
+
+@contextmanager
+def damaged_if_it_fails(key: bytes) -> Iterator[None]:
+    """Translate what fails while the record of a key is restored.
+
+    A damaged record can fail in every way in which columns, numbers and names can fail to fit. Raises
+    CheckpointDamaged, and CheckpointCorrupt where that was the failure.
+    """
+    try:
+        yield
+    except (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown):
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
+        raise CheckpointDamaged(shown_key(key), why) from error
+
+
+def shown_key(key: bytes) -> str:
+    """Return the key of a record as a line of text."""
+    return f"the record under the key {key[:_KEY_BYTES]!r}"
 
 
 class CheckpointUnreadable(PipelineError):

@@ -13,9 +13,27 @@ entries of blocks are kept in another form, and travel as columns.
 
 from __future__ import annotations
 
-import msgspec
+import sys
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from schemas.events import LATEST, BlockSize, DpRank, GroupIdx, Incarnation, LongName, Name, PackedHash, Text
+from schemas.residency import LATEST_CHANGE
 from schemas.trust import Trust
+
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Number = Annotated[int, Meta(ge=-1, le=2**63 - 1)]
+"""Of a batch; -1 before the first one."""
+Hash = Annotated[int, Meta(ge=0)]
+Moment = Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
+"""Seconds since the epoch, event time."""
+WindowNumber = Annotated[int, Meta(ge=0, le=LATEST_CHANGE // 10)]
+Lag = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+Offset = Annotated[float, Meta(ge=-LATEST, le=366 * 86_400)]
+"""Of one clock from another, in seconds."""
+Histogram = Annotated[list[Natural], Meta(max_length=36)]
 
 META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
@@ -47,7 +65,7 @@ class CheckpointFormat(msgspec.Struct):
 class PartitionMeta(msgspec.Struct, omit_defaults=True, gc=False):
     """Where a partition stands."""
 
-    next_offset: int
+    next_offset: Natural
     """Offset of the first events record that is not yet in the state."""
     format: int = 1
     """Format of the checkpoint, which is looked at first."""
@@ -61,9 +79,9 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     once.
     """
 
-    medium: str
+    medium: Text
     """Canonical medium, e.g. `gpu`, `cpu`."""
-    group_idx: int
+    group_idx: GroupIdx
     """KV-cache group of a hybrid engine; 0 where there is only one."""
     hashes: bytes
     """m little-endian u64."""
@@ -100,125 +118,125 @@ class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
 class FlowState(msgspec.Struct, array_like=True, gc=False):
     """What came and went in one pool in the open window; counters named as the columns of `flow_10s`."""
 
-    stored_blocks: int = 0
+    stored_blocks: Natural = 0
     """Copies that came."""
-    stored_tokens: int = 0
+    stored_tokens: Natural = 0
     """Tokens in them."""
-    filled_blocks: int = 0
+    filled_blocks: Natural = 0
     """First copies that came."""
-    removed_blocks: int = 0
+    removed_blocks: Natural = 0
     """Copies that the engine removed."""
-    evicted_blocks: int = 0
+    evicted_blocks: Natural = 0
     """Last copies that the engine removed."""
-    evicted_tokens: int = 0
+    evicted_tokens: Natural = 0
     """Tokens in them."""
-    cleared_blocks: int = 0
+    cleared_blocks: Natural = 0
     """Copies lost by a clear or a restart."""
-    expired_blocks: int = 0
+    expired_blocks: Natural = 0
     """Fine blocks dropped at their age limit."""
-    reannounced_blocks: int = 0
+    reannounced_blocks: Natural = 0
     """Copies announced again that were resident."""
-    unknown_removed_blocks: int = 0
+    unknown_removed_blocks: Natural = 0
     """Removals of blocks that were not resident."""
-    lifetimes: list[int] = []
+    lifetimes: Histogram = []
     """As `lifetime_hist` of `flow_10s`."""
 
 
 class CoarseBlock(msgspec.Struct, array_like=True, gc=False):
     """A resident physical block of a pool with two granularities."""
 
-    copies: int
+    copies: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     """Physical copies."""
-    birth: float
+    birth: Moment
     """Event time of the first copy, seconds since the epoch."""
-    tail: int | None = None
+    tail: Hash | None = None
     """Hash of the last fine block it covers, once known."""
 
 
 class FineBlock(msgspec.Struct, array_like=True, gc=False):
     """A block announced at the finer of two granularities."""
 
-    parent: int | None
+    parent: Hash | None
     """Hash of the fine block before it; None at the start of a sequence, and while it is not known."""
-    depth: int | None
+    depth: Natural | None
     """Fine blocks from the start of the sequence up to and including this one; None until looked up."""
-    birth: float
+    birth: Moment
     """Event time of the first announcement, seconds since the epoch."""
-    seen: float
+    seen: Moment
     """Event time of the last one."""
-    covers: list[int] = []
+    covers: list[Hash] = []
     """Resident coarse blocks that hold its tokens: several when prompts share less than a coarse block."""
 
 
 class FineStore(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A recent store of fine blocks."""
 
-    number: int
+    number: Natural
     """Number of the store, counted over both granularities."""
-    hashes: tuple[int, ...]
+    hashes: tuple[Hash, ...]
     """Its blocks, in order of their chain."""
 
 
 class CoarseStore(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A store of coarse blocks not yet paired with fine ones."""
 
-    number: int
+    number: Natural
     """Number of the store, counted over both granularities."""
-    hashes: tuple[int, ...]
+    hashes: tuple[Hash, ...]
     """Its blocks, in order of their chain."""
-    parent: int | None
+    parent: Hash | None
     """Hash of the coarse block before the first one."""
 
 
 class GranularState(msgspec.Struct, omit_defaults=True, gc=False):
     """The blocks of a pool announced at two granularities (`pipeline.residency.granularity`)."""
 
-    coarse_size: int
+    coarse_size: BlockSize
     """Tokens per coarse block."""
-    fine_size: int
+    fine_size: BlockSize
     """Tokens per fine block."""
-    coarse: dict[int, CoarseBlock] = {}
+    coarse: dict[Hash, CoarseBlock] = {}
     """Resident coarse blocks by hash."""
-    fine: dict[int, FineBlock] = {}
+    fine: dict[Hash, FineBlock] = {}
     """Fine blocks by hash."""
-    stores: int = 0
+    stores: Natural = 0
     """Stores seen, which numbers them."""
     fine_stores: list[FineStore] = []
     """The most recent ones, oldest first."""
     coarse_stores: list[CoarseStore] = []
     """The most recent of those not yet paired, oldest first."""
-    token_debt: int = 0
+    token_debt: Natural = 0
     """Tokens counted twice, still to be taken off `stored_tokens` of the flow."""
 
 
 class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Facts about one medium and group, besides its entries."""
 
-    medium: str
+    medium: Text
     """Canonical medium, e.g. `gpu`, `cpu`."""
-    group_idx: int
+    group_idx: GroupIdx
     """KV-cache group of a hybrid engine; 0 where there is only one."""
     flow: FlowState
     """Counts of the open window."""
-    block_sizes: list[int] = []
+    block_sizes: list[BlockSize] = []
     """Tokens per block of each granularity seen."""
-    entries: list[int] = []
+    entries: list[Natural] = []
     """Physical copies per block size."""
-    blocks: list[int] = []
+    blocks: list[Natural] = []
     """Distinct blocks per block size (that of the first copy)."""
-    removed: list[int] = []
+    removed: list[Natural] = []
     """Copies removed by the engine, per block size."""
     several_hashes: list[bool] = []
     """Whether one event announced several blocks, per block size."""
-    stored_tokens: int = 0
+    stored_tokens: Natural = 0
     """Tokens of all copies that ever came, also in earlier lives of the engine."""
     store_only: bool = False
     """The engine never announces removals on this medium."""
     removes: bool = False
     """Whether a removal was ever seen."""
-    early_stores: list[tuple[bytes | None, bytes]] = []
+    early_stores: list[tuple[PackedHash | None, bytes]] = []
     """(parent, hashes) of the first stores of a pool nothing was removed from yet."""
-    other_sizes: dict[int, list[int]] = {}
+    other_sizes: dict[Hash, list[BlockSize]] = {}
     """Hash to the block sizes of copies beyond the first that differ from the entry's, oldest first."""
     granular: GranularState | None = None
     """The blocks of a pool with two granularities, which has no entries; None of any other."""
@@ -245,7 +263,7 @@ class TrustSince(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     trust: Trust
     """complete, partial or degraded."""
-    since: float
+    since: Moment
     """Seconds since the epoch."""
 
 
@@ -263,58 +281,58 @@ class TrustState(msgspec.Struct, omit_defaults=True, gc=False):
 class HealthState(msgspec.Struct, omit_defaults=True, gc=False):
     """Stream health of the open window."""
 
-    batches: int = 0
+    batches: Natural = 0
     """Batches applied."""
-    events: int = 0
+    events: Natural = 0
     """Engine events in them."""
-    duplicate_batches: int = 0
+    duplicate_batches: Natural = 0
     """Batches that came again and were ignored."""
-    gap_batches: int = 0
+    gap_batches: Natural = 0
     """Batches missing when they were due."""
-    replayed_batches: int = 0
+    replayed_batches: Natural = 0
     """Batches that came by replay."""
-    lost_batches: int = 0
+    lost_batches: Natural = 0
     """Batches that will never come."""
-    undecodable_events: int = 0
-    """Events, or whole frames, that could not be understood."""
-    restarts: int = 0
+    undecodable_events: Natural = 0
+    """Events, whole frames or whole records, that could not be understood."""
+    restarts: Natural = 0
     """Engine restarts seen."""
-    lag_seconds: float = 0.0
+    lag_seconds: Lag = 0.0
     """Largest received_at - ts of live batches."""
 
 
 class ConnectivityState(msgspec.Struct, omit_defaults=True, gc=False):
     """When and how a source was heard last."""
 
-    last_batch_at: float | None = None
+    last_batch_at: Moment | None = None
     """Event time of the last batch of this life, seconds since the epoch; None before the first one."""
     seen_live: bool = False
     """Whether a batch of this life came live."""
-    clock_offset: float = 0.0
+    clock_offset: Offset = 0.0
     """Event time minus time of receipt of the last live batch, seconds."""
-    disconnected_from: int | None = None
+    disconnected_from: WindowNumber | None = None
     """First window whose end found the source disconnected; None while it is connected."""
-    reported_to: int | None = None
+    reported_to: WindowNumber | None = None
     """Window of the connector's last word that it does not reach the source; None while it does."""
 
 
 class DriftState(msgspec.Struct, omit_defaults=True, gc=False):
     """Comparison of a source with what its engine says of its memory."""
 
-    capacity_blocks: int = 0
+    capacity_blocks: Natural = 0
     """Most GPU blocks that the engine reported in this life; 0 when unknown."""
-    block_size: int = 0
+    block_size: BlockSize = 0
     """Tokens per GPU block as the engine reported it in this life; 0 when unknown."""
-    since: int | None = None
+    since: WindowNumber | None = None
     """First of the closed windows in a row that ended with more blocks resident than the engine has."""
 
 
 class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Everything about one source but its entries."""
 
-    replica: str
+    replica: Name
     """Replica id."""
-    dp_rank: int
+    dp_rank: DpRank
     """Data-parallel rank."""
     trust: TrustState
     """How complete the knowledge of its residency is."""
@@ -324,53 +342,53 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """When and how the source was heard last."""
     drift: DriftState
     """Comparison with what the engine says of its memory."""
-    model: str = ""
+    model: Name = ""
     """Model name."""
-    hash_domain: str = ""
+    hash_domain: LongName = ""
     """model/hash scheme/tenant."""
-    tenant: str = ""
+    tenant: Name = ""
     """From the replica's configuration."""
-    incarnation: int = 0
+    incarnation: Incarnation = 0
     """Present life of the engine."""
     bases: list[BaseRange] | None = None
     """Ranges by their start; None in the first format, which has one base."""
-    last_delta: int = 0
+    last_delta: Natural = 0
     """Number of the last delta."""
-    last_slot: int = 0
+    last_slot: Natural = 0
     """Its slot."""
-    former_epoch: int = 0
+    former_epoch: Natural = 0
     """Epoch of the records of the first format that still belong to this; 0 when there are none."""
-    epoch: int = 0
+    epoch: Natural = 0
     """In the first format, the number of the base; 0 since."""
-    deltas: int = 0
+    deltas: Natural = 0
     """In the first format, how many deltas belong to the base; 0 since."""
-    first_seq: int = -1
+    first_seq: Number = -1
     """First sequence number of this life; -1 before the first batch."""
-    last_seq: int = -1
+    last_seq: Number = -1
     """Last sequence number applied; -1 before the first batch."""
-    passed_over: int = 0
+    passed_over: Natural = 0
     """Batches after `last_seq` that came but could not be understood."""
-    opened_at: float = 0.0
+    opened_at: Moment = 0.0
     """Seconds since the epoch."""
-    closed_at: float | None = None
+    closed_at: Moment | None = None
     """Seconds since the epoch; None while it lives."""
-    closed_reason: str = ""
+    closed_reason: Name = ""
     """Empty while it lives."""
-    engine: str = ""
+    engine: Name = ""
     """Name of the engine, e.g. `vllm`; empty while nothing seen tells it."""
-    wire_era: str = ""
+    wire_era: Name = ""
     """How the engine encodes."""
     may_reannounce: bool | None = None
     """Whether the engine may announce residents again, as its records said last; None while none did."""
-    window: int | None = None
+    window: WindowNumber | None = None
     """Number of the open window; None before the first batch."""
-    carried_to: int | None = None
+    carried_to: WindowNumber | None = None
     """Last window whose rows show the state as it is."""
-    written_to: int | None = None
+    written_to: WindowNumber | None = None
     """Last window for which rows were ever written; those behind `carried_to` show an older state."""
-    version: int = 0
+    version: Natural = 0
     """Offset of the last events record that changed what rows show."""
-    capacity_blocks: int = 0
+    capacity_blocks: Natural = 0
     """GPU blocks the engine reported; 0 when unknown."""
     pools: list[PoolHead] = []
     """One entry per medium and group."""

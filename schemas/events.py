@@ -3,20 +3,38 @@
 Map-encoded with named fields: old readers ignore fields they do not know, and new readers use defaults
 for missing ones. Hashes compare only inside one `hash_domain`. Nothing here can hold a token
 id, a prompt, a salt or a multimodal key.
+
+Types carry bounds, so that nothing that decodes is too large for state or tables: readers set aside a record
+with anything beyond them.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+LATEST = 4_102_444_800
+"""The year 2100, in seconds since the epoch: no clock is there, and tables hold a few years more."""
+
 BlockSize = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 GroupIdx = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 DpRank = Annotated[int, Meta(ge=0, le=2**16 - 1)]
-Timestamp = Annotated[float, Meta(ge=0, le=1e11)]
+Seq = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Incarnation = Annotated[int, Meta(ge=0, le=LATEST * 10**6)]
+Count = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+"""Of what one record has."""
+Total = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""Of all that an engine ever counted."""
+Timestamp = Annotated[float, Meta(ge=0, le=LATEST)]
 """Seconds since the epoch."""
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Name = Annotated[str, Meta(max_length=256)]
+LongName = Annotated[str, Meta(max_length=1024)]
+Text = Annotated[str, Meta(max_length=2**17)]
+"""A word of the engine's own."""
 PackedHash = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
@@ -31,23 +49,23 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     """n packed hashes (`schemas.hashes`); may be empty."""
     block_size: BlockSize
     """Tokens per block; 0 when the engine does not say (placeholders of offload tiers)."""
-    tokens: int = 0
+    tokens: Total = 0
     """Tokens in all n blocks together."""
     parent: PackedHash | None = None
     """Packed hash of the block before the first one; None at the start of a sequence."""
-    medium: str = "gpu"
+    medium: Text = "gpu"
     """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded."""
-    raw_medium: str | None = None
+    raw_medium: Text | None = None
     """The engine's spelling, if it is not just the canonical name in capitals."""
     group_idx: GroupIdx = 0
     """KV-cache group of a hybrid engine; 0 where there is only one."""
-    spec_kind: str | None = None
+    spec_kind: Text | None = None
     """Kind of attention of the group as the engine calls it, e.g. `full_attention`."""
     sliding_window: int | None = None
     """Tokens a sliding-window group looks back."""
-    lora: str | None = None
+    lora: Text | None = None
     """Adapter name the blocks belong to."""
-    session: str | None = None
+    session: Text | None = None
     """Only with `connector.forward_session_ids`: session ids are user data."""
     store_only: bool = False
     """Whoever announces blocks like this on this medium never announces that they leave."""
@@ -58,8 +76,8 @@ class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=Tru
 
     hashes: bytes
     """n packed hashes, one per physical copy; a hash may occur several times."""
-    medium: str = "gpu"
-    raw_medium: str | None = None
+    medium: Text = "gpu"
+    raw_medium: Text | None = None
     group_idx: GroupIdx = 0
 
 
@@ -70,33 +88,33 @@ class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=Tru
 class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True, gc=False):
     """A source incarnation begins."""
 
-    first_seq: int
+    first_seq: Seq
     """Sequence number of the first batch that we have of this incarnation."""
     complete: bool
     """True when the incarnation is seen from the engine's first batch (seq 0)."""
-    endpoint: str = ""
+    endpoint: LongName = ""
     """Where the connector reads it."""
 
 
 class Gap(msgspec.Struct, tag="gap", tag_field="type", omit_defaults=True, gc=False):
     """The engine published batches `first`..`last` (inclusive), and they are lost to us."""
 
-    first: int
+    first: Seq
     """First missing sequence number."""
-    last: int
+    last: Seq
     """Last missing sequence number."""
-    reason: str
+    reason: Name
     """Bounded: see `schemas.reasons.GapReason`."""
 
 
 class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defaults=True, gc=False):
     """We skipped `count` events (or whole frames) because we could not understand them."""
 
-    reason: str
+    reason: Name
     """Bounded: see `schemas.reasons.UndecodableReason`."""
-    seq: int | None = None
+    seq: Seq | None = None
     """None when the frame did not even give a sequence number."""
-    count: int = 1
+    count: Count = 1
     """Events, or 1 for a whole frame."""
 
 
@@ -106,26 +124,26 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
     Queries and hits are cumulative tokens since the engine started.
     """
 
-    prefix_cache_queries: int | None = None
+    prefix_cache_queries: Total | None = None
     """Tokens looked up in the engine's own prefix cache."""
-    prefix_cache_hits: int | None = None
+    prefix_cache_hits: Total | None = None
     """Tokens found there."""
-    external_queries: int | None = None
+    external_queries: Total | None = None
     """Tokens looked up in a connector's cache (offload, shared)."""
-    external_hits: int | None = None
+    external_hits: Total | None = None
     """Tokens found there."""
-    capacity_blocks: int | None = None
+    capacity_blocks: Total | None = None
     """GPU blocks the engine has."""
-    block_size: int | None = None
+    block_size: BlockSize | None = None
     """Tokens per GPU block."""
-    kv_cache_usage: float | None = None
+    kv_cache_usage: Finite | None = None
     """Share of GPU blocks in use by running requests, 0 to 1."""
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
     """A source incarnation ends; blocks still resident are cleared, not evicted."""
 
-    reason: str
+    reason: Name
     """Bounded: see `schemas.reasons.ClosedReason`."""
 
 
@@ -146,15 +164,15 @@ Event = Stored | Removed | Cleared | Opened | Gap | Undecodable | EngineCounters
 class Batch(msgspec.Struct, array_like=True, gc=False):
     """One engine batch, or, with `seq` None, a notice of the connector at that point of the stream."""
 
-    seq: int | None
+    seq: Seq | None
     """Sequence number the engine gave the batch."""
-    ts: float
+    ts: Finite
     """Engine clock, seconds since the epoch, at publication (connector clock for notices)."""
     received_at: Timestamp
     """Connector clock, seconds since the epoch."""
     events: list[Event]
     """In the engine's order."""
-    engine_events: int = 0
+    engine_events: Count = 0
     """Events the engine put into this batch, before adjacent removals were merged."""
     replayed: bool = False
     """The batch came by replay, not live."""
@@ -167,33 +185,33 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     must ignore it when it comes again.
     """
 
-    replica: str
+    replica: Name
     """Replica id; also the record's key."""
-    model: str
+    model: Name
     """Model name."""
-    hash_domain: str
+    hash_domain: LongName
     """model/hash scheme/tenant: hashes compare only inside one domain."""
     dp_rank: DpRank
     """Data-parallel rank; with the replica it names the source."""
-    incarnation: int
+    incarnation: Incarnation
     """Identifies one life of the engine as the connector saw it; grows with every life. Microseconds
     since the epoch when it was opened."""
     batches: list[Batch]
     """The run, in order, with notices where they belong."""
-    first_seq: int | None = None
+    first_seq: Seq | None = None
     """First sequence number in this record; None when it holds only notices."""
-    last_seq: int | None = None
+    last_seq: Seq | None = None
     """Last sequence number in this record; None when it holds only notices."""
-    tenant: str = "default"
+    tenant: Name = "default"
     """From the replica's configuration."""
-    engine: str = ""
+    engine: Name = ""
     """Name of the engine (`connectors/engines`), e.g. `vllm`; empty while nothing seen tells it."""
-    wire_era: str = ""
+    wire_era: Name = ""
     """How the engine encodes, e.g. `array-12`, `map`, `sglang-array-7`."""
     may_reannounce: bool | None = None
     """Whether the engine may announce again, without a second copy, what is resident; None while nothing seen
     tells its kind."""
-    duplicates: int = 0
+    duplicates: Count = 0
     """Batches of this source that the connector dropped as already published, since the previous record."""
     last_fingerprint: int = 0
     """Fingerprint of the engine's payload of `last_seq`: it tells a later connector whether the engine still

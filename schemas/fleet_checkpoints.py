@@ -11,9 +11,19 @@ loop moves is kept in arrays, and travels as columns.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
+
+from schemas.checkpoints import Moment, Natural
+from schemas.events import DpRank, GroupIdx, Incarnation, LongName, Name, Text
+
+SourceNumber = Annotated[int, Meta(ge=0, le=2**16 - 1)]
+SpaceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Bit = Annotated[int, Meta(ge=0, le=14)]
+Written = Annotated[int, Meta(ge=-1, le=2**40)]
+"""A window; -1 stands before the first one."""
 
 HEAD_KEY = b"@head"
 """Key of the `FleetHead`."""
@@ -46,57 +56,57 @@ class FleetPart(msgspec.Struct, omit_defaults=True, gc=False):
 class FleetSource(msgspec.Struct, array_like=True, gc=False):
     """Facts about a source, apart from its blocks."""
 
-    number: int
+    number: SourceNumber
     """Its number in the tables."""
-    replica: str
+    replica: Name
     """Replica id."""
-    dp_rank: int
+    dp_rank: DpRank
     """Data-parallel rank."""
-    incarnation: int = 0
+    incarnation: Incarnation = 0
     """Present life of the engine."""
-    life: int = 0
+    life: Natural = 0
     """Counts incarnations."""
-    trust: int = 0
+    trust: Annotated[int, Meta(ge=0, le=2)] = 0
     """0 complete, 1 partial, 2 degraded, as of its last record."""
-    unsure_until: float = 0.0
+    unsure_until: Annotated[float, Meta(ge=0)] = 0.0
     """Event time up to which something it lost may not be known."""
-    seen: float = 0.0
+    seen: Moment = 0.0
     """Latest event time."""
 
 
 class FleetSpace(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A hash domain and group, numbered by its index."""
 
-    hash_domain: str
+    hash_domain: LongName
     """Hashes compare only inside one."""
-    model: str
+    model: Name
     """Model name."""
-    group_idx: int
+    group_idx: GroupIdx
     """KV-cache group of a hybrid engine; 0 where there is only one."""
 
 
 class FleetLineage(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What the hashes of a chain depend on besides its tokens, numbered by its index."""
 
-    space: int
+    space: SpaceNumber
     """Number of the hash domain and group."""
-    lora: str
+    lora: Text
     """Adapter; empty without one."""
 
 
 class FleetStanding(msgspec.Struct, array_like=True, gc=False):
     """Evidence about the hashes of a source."""
 
-    domain: str
+    domain: LongName
     """Hash domain."""
-    model: str
+    model: Name
     """Model name."""
-    incarnation: int = 0
+    incarnation: Incarnation = 0
     """Life that its label was made for."""
-    returns_before: int = 0
+    returns_before: Natural = 0
     """Returns of the source when it last began, or was left, without another that hashes alike. A source
     returns when it fills blocks of a chain whose first block it had used in an earlier second."""
-    others_before: int = 0
+    others_before: Natural = 0
     """Returns of the other sources of its hash domain then."""
     alone: bool = False
     """Shares nothing with anybody, though its traffic and that of others keep coming back to first blocks."""
@@ -105,37 +115,37 @@ class FleetStanding(msgspec.Struct, array_like=True, gc=False):
 class FleetCell(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Whose open window a row of the table `cells` is."""
 
-    source: int
+    source: SourceNumber
     """Number of the source."""
-    space: int
+    space: SpaceNumber
     """Number of the space."""
 
 
 class FleetGauge(msgspec.Struct, array_like=True, gc=False):
     """Whose redundancy a row of the table `gauges` is."""
 
-    space: int
+    space: SpaceNumber
     """Number of the space."""
-    medium: str
+    medium: Text
     """Canonical medium, e.g. `gpu`, `cpu`."""
-    written: int | None = None
+    written: Written | None = None
     """Last window whose row shows the gauge as it is."""
-    furthest: int | None = None
+    furthest: Written | None = None
     """Last window for which a row was ever written; those behind `written` show an older state."""
 
 
 class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Everything but the tables of the index."""
 
-    one_in: int
+    one_in: Annotated[int, Meta(ge=1, le=2**31)]
     """Sampled: one block in so many."""
-    next_offset: int = 0
+    next_offset: Natural = 0
     """Offset of the first residency record that is not yet in the base."""
-    epoch: int = 0
+    epoch: Natural = 0
     """Number of the base."""
-    parts: int = 0
+    parts: Annotated[int, Meta(ge=0, le=2**20)] = 0
     """How many parts it has."""
-    followed: int = 0
+    followed: Natural = 0
     """Changes applied so far; with sampling those of the sample."""
     sources: list[FleetSource | None] = []
     """By number; None: the number is free."""
@@ -143,7 +153,7 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Known hash domains and groups."""
     lineages: list[FleetLineage] = []
     """Known lineages."""
-    media: dict[str, int] = {}
+    media: dict[str, Bit] = {}
     """Medium, with `/store-only` where removals are not announced, to its bit."""
     cells: list[FleetCell | None] = []
     """By number; None: the number is free."""
@@ -151,7 +161,7 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """By number."""
     labels: list[str] = []
     """Names of the lives, as replica/rank@incarnation, that labels were made for, by number of the label."""
-    standings: dict[int, FleetStanding] = {}
+    standings: dict[SourceNumber, FleetStanding] = {}
     """By number of the source."""
     format: int = 1
     """Format of the checkpoint, which is looked at first."""

@@ -179,7 +179,12 @@ class Worker:
     records = Counter("kvlens_worker_records_total", "Records applied.", ("agent", "partition"))
     skipped = Counter(
         "kvlens_worker_records_skipped_total",
-        "Records not applied: undecodable, or repeated (delivered again and already applied).",
+        "Records not applied because they had been, and came again: reason repeated.",
+        ("agent", "reason"),
+    )
+    set_aside = Counter(
+        "kvlens_worker_records_set_aside_total",
+        "Records that cannot be applied, by reason; they are in the topic set.aside.v1.",
         ("agent", "reason"),
     )
     lost = Counter(

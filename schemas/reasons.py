@@ -38,3 +38,15 @@ ClosedReason = Literal[
     "removed",  # the replica is no longer configured or discovered
     "silent",  # neither connected nor heard for too long
 ]
+
+SetAsideReason = Literal[
+    "no_value",  # a record without a value
+    "malformed",  # no valid MessagePack, or no valid JSON where the header says JSON
+    "invalid_utf8",  # a text that is not UTF-8
+    "too_deep",  # nested deeper than any record
+    "not_a_record",  # a field is missing, of a wrong type, or beyond the bounds of its schema
+    "bad_time",  # a notice at a time that no clock shows
+    "backward_gap",  # a gap that ends before it begins
+    "uneven_columns",  # packed columns of different lengths, or of no whole number of entries
+    "bad_change",  # a change of residency of no known kind, time or adapter
+]

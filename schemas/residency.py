@@ -6,9 +6,17 @@ packed, so a reader can apply a record with one vector operation per column.
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from schemas.events import LATEST, DpRank, GroupIdx, Incarnation, LongName, Name, Text
 from schemas.trust import Trust
+
+LATEST_CHANGE = LATEST + 366 * 86_400
+"""Seconds since the epoch: events may be a little ahead of the clock that received them."""
+Tokens = Annotated[int, Meta(ge=0, le=2**62)]
 
 FILLED = 0
 """First copy came."""
@@ -20,14 +28,15 @@ EXPIRED = 3
 """We dropped it: a fine-grained block that no event will remove reached its age limit."""
 SUBSUMED = 4
 """A fine-grained block is now counted as part of the coarse block that covers it."""
+KINDS = bytes((FILLED, EVICTED, CLEARED, EXPIRED, SUBSUMED))
 
 
 class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """m changes of one medium and group, in order of occurrence."""
 
-    medium: str
+    medium: Text
     """Canonical medium, e.g. `gpu`, `cpu`."""
-    group_idx: int
+    group_idx: GroupIdx
     """KV-cache group of a hybrid engine; 0 where there is only one."""
     hashes: bytes
     """m packed hashes, big-endian u64."""
@@ -40,7 +49,7 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     stored: bytes = b""
     """m little-endian u32: tokens stored in this medium and group of the source before each change, all
     copies counted, minus `stored_before`; empty if unknown."""
-    stored_before: int = 0
+    stored_before: Tokens = 0
     """Tokens stored there before the first change of this checkpoint, for as long as the pipeline has known
     the source."""
     store_only: bool = False
@@ -51,7 +60,7 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     depths: bytes = b""
     """For each FILLED change, little-endian u16: blocks of the chain up to and including it, 65,535 at most;
     0 if its root is unknown. Empty if `roots` is."""
-    loras: list[str] = []
+    loras: list[Text] = []
     """Adapters that blocks filled here belong to."""
     lora_codes: bytes = b""
     """For each FILLED change, little-endian u16: the number of its adapter in `loras`, from 1, or 0; empty
@@ -61,15 +70,15 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
 class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """What changed at one source incarnation between two checkpoints, in one shard."""
 
-    replica: str
+    replica: Name
     """Replica id."""
-    model: str
+    model: Name
     """Model the replica serves."""
-    hash_domain: str
+    hash_domain: LongName
     """Hashes compare only inside one."""
-    dp_rank: int
+    dp_rank: DpRank
     """Data-parallel rank."""
-    incarnation: int
+    incarnation: Incarnation
     """Life of the engine that the changes belong to, as in `EventsRecord`."""
     trust: Trust
     """Trust of the source as a whole when the checkpoint was cut."""

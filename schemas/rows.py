@@ -115,7 +115,7 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     lost_batches: int
     """Batches that will never come: ranges of `gap` events, and numbers that the log lacks without one."""
     undecodable_events: int
-    """Events, or whole frames, skipped because nobody understood them."""
+    """Events, whole frames or whole records, skipped because nobody understood them."""
     restarts: int
     """Lives that ended because the engine started again (`closed` with reason restarted)."""
     incarnation: int

@@ -110,7 +110,7 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`auto`: stores that only repeat resident blocks (`kv_cache_report_mode=full`) do not count again."""
     fine_block_age_seconds: Seconds = 3600.0
     """Age at which the worker drops fine-grained blocks that no event will ever remove."""
-    max_clock_ahead_seconds: Seconds = 5.0
+    max_clock_ahead_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] = 5.0
     """The time of receipt replaces engine timestamps further ahead of it."""
     max_clock_behind_seconds: Seconds = 86400.0
     """The time of receipt replaces engine timestamps further behind it."""

@@ -13,7 +13,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.content_types import JSON
+from connectors.kafka.content_types import JSON, UNDECODABLE
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.order.records import Mention
@@ -219,7 +219,7 @@ class PositionReader:
             return None
         try:
             position = _decode_position(message.value)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             self._telemetry.position_unusable(repr(message.key), "undecodable")
             return None
         if position_key(position.replica, position.dp_rank) != message.key:
@@ -255,9 +255,9 @@ def _mention(message: Any) -> Mention | None:
     """Return what an events record says; None if it cannot be decoded; its other readers skip it as well."""
     outline_of, batch_of = _DECODERS[dict(message.headers).get("content-type") == JSON]
     try:
-        outline = outline_of(message.value)
+        outline = outline_of(message.value or b"")
         events = batch_of(outline.batches[-1]).events if outline.batches else []
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None
     return Mention(
         (outline.replica, outline.dp_rank),

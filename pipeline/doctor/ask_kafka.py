@@ -25,6 +25,8 @@ from schemas.settings import Settings
 
 LOG_SECONDS = 90.0
 """How far back the events topic is read, unless that is more than TAIL_RECORDS of a partition."""
+SET_ASIDE_SECONDS = 3600.0
+"""How far back the topic of records set aside is read, with the same bound."""
 TAIL_RECORDS = 20_000
 CHECKPOINT_RECORDS = 50
 """Read from the end of a checkpoint partition to find a record there: markers of transactions are none."""
@@ -101,6 +103,7 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         log_seconds=reached,
         newest_record_at=reader.newest_record_at,
         positions=reader.positions,
+        set_aside=tuple(reader.set_aside.values()),
     )
 
 
@@ -170,20 +173,26 @@ async def _tail(
     deadline: float,
 ) -> tuple[LogReader, float]:
     """Read the ends of the topics; return what they say and how many seconds of events that is."""
-    events, positions = (topic_name(settings.kafka, key) for key in ("events", "positions"))
+    events, positions, set_aside = (
+        topic_name(settings.kafka, key) for key in ("events", "positions", "set_aside")
+    )
+    since = {events: now - LOG_SECONDS, set_aside: now - SET_ASIDE_SECONDS}
     checkpoints = {saved for _, _, saved in _agents(settings)}
-    wanted = [name for name in (events, positions, *checkpoints) if name in present]
+    wanted = [name for name in (events, positions, set_aside, *checkpoints) if name in present]
     partitions = [TopicPartition(name, number) for name in wanted for number in range(present[name])]
     begins = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
-    since = int((now - LOG_SECONDS) * 1000)
     recent = await consumer.offsets_for_times(
-        {partition: since for partition in partitions if partition.topic == events}
+        {
+            partition: int(since[partition.topic] * 1000)
+            for partition in partitions
+            if partition.topic in since
+        }
     )
     starts = {}
     for partition in partitions:
         start = ends[partition] - (CHECKPOINT_RECORDS if partition.topic in checkpoints else TAIL_RECORDS)
-        if partition.topic == events:
+        if partition.topic in since:
             found = recent.get(partition)
             start = ends[partition] if found is None else max(start, found.offset)
         starts[partition] = max(begins[partition], start)
@@ -193,6 +202,8 @@ async def _tail(
         at = record.timestamp / 1000
         if partition.topic == positions:
             reader.position(record.value)
+        elif partition.topic == set_aside:
+            reader.left_out(record.value)
         elif partition.topic in checkpoints:
             reader.checkpoint(partition.topic, partition.partition, at)
         else:

@@ -62,6 +62,17 @@ class PositionFacts:
 
 
 @dataclass(frozen=True)
+class SetAsideFacts:
+    """A record that a worker set aside within the last hour."""
+
+    place: str
+    """Topic, partition and offset, as people write them."""
+    reason: str
+    source: str
+    """The source that it names, empty if it names none."""
+
+
+@dataclass(frozen=True)
 class KafkaFacts:
     """What the broker says."""
 
@@ -78,6 +89,8 @@ class KafkaFacts:
     newest_record_at: float | None = None
     """When the newest record of the events topic was written, within `log_seconds`."""
     positions: Mapping[SourceId, PositionFacts] = field(default_factory=dict)
+    set_aside: tuple[SetAsideFacts, ...] = ()
+    """Oldest first; the newest thousands of them, if there are so many."""
 
 
 @dataclass(frozen=True)

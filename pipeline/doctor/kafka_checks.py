@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from pipeline.doctor.facts import Facts, GroupFacts, KafkaFacts, TopicFacts
@@ -11,6 +12,8 @@ WAITING_RECORDS = 1000
 """More of them in one partition than a worker takes within a second or two."""
 CHECKPOINT_SECONDS = 60.0
 """A partition with records waiting is saved far more often, unless no worker runs or ClickHouse is away."""
+SOURCES_NAMED = 20
+"""Of records set aside, which may name anything."""
 BOUND_CONFIG = {"cleanup.policy", "max.message.bytes"}
 """What must be as in the catalogue; the operator chooses everything else."""
 
@@ -36,6 +39,22 @@ def kafka_findings(facts: Facts) -> Iterator[Finding]:
     yield from _topics(kafka)
     for group in kafka.groups:
         yield from _group(group, facts.at)
+    yield from _set_aside(kafka)
+
+
+def _set_aside(kafka: KafkaFacts) -> Iterator[Finding]:
+    if not kafka.set_aside:
+        return
+    reasons = Counter(one.reason for one in kafka.set_aside)
+    counted = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
+    yield Finding(
+        "records-set-aside",
+        "problem",
+        f"{len(kafka.set_aside):,} records of the last hour cannot be applied ({counted}); "
+        f"the first is {kafka.set_aside[0].place}",
+        "find who writes them, and who may (docs/operations.md, records set aside)",
+        tuple(sorted({one.source for one in kafka.set_aside if one.source})[:SOURCES_NAMED]),
+    )
 
 
 def _topics(kafka: KafkaFacts) -> Iterator[Finding]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from connectors.kafka.content_types import JSON
-from pipeline.doctor.facts import LogFacts, PositionFacts, SourceId
+from connectors.kafka.content_types import JSON, UNDECODABLE
+from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts, SourceId
 from schemas.positions import PositionRecord
+from schemas.set_aside import SetAsideRecord
 
 SETTLE_SECONDS = 20.0
 """The tables show a record by then: a checkpoint takes seconds, also when ClickHouse is slow."""
@@ -25,6 +26,7 @@ class _Head(msgspec.Struct):
 
 _from_msgpack = msgspec.msgpack.Decoder(_Head).decode
 _from_json = msgspec.json.Decoder(_Head).decode
+_set_aside = msgspec.msgpack.Decoder(SetAsideRecord).decode
 _position = msgspec.msgpack.Decoder(PositionRecord).decode
 
 
@@ -35,6 +37,8 @@ class LogReader:
         self._settled_before = now - SETTLE_SECONDS
         self.log: dict[SourceId, LogFacts] = {}
         self.positions: dict[SourceId, PositionFacts] = {}
+        self.set_aside: dict[str, SetAsideFacts] = {}
+        """By place: a fleet agent that starts again may write the same one twice."""
         self.saved_at: dict[str, dict[int, float]] = {}
         """When the newest record of a checkpoint topic was written, by partition."""
         self.newest_record_at: float | None = None
@@ -46,7 +50,7 @@ class LogReader:
         decode = _from_json if ("content-type", JSON) in headers else _from_msgpack
         try:
             head = decode(value or b"")
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return
         source = (head.replica, head.dp_rank)
         before = self.log.get(source)
@@ -63,9 +67,20 @@ class LogReader:
         """Take a record of the positions topic."""
         try:
             record = _position(value or b"")
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return
         self.positions[record.replica, record.dp_rank] = PositionFacts(record.incarnation, record.seq)
+
+    def left_out(self, value: bytes | None) -> None:
+        """Take a record of the topic of records set aside."""
+        try:
+            record = _set_aside(value or b"")
+        except UNDECODABLE:
+            return
+        rank = "" if record.dp_rank is None else f"/{record.dp_rank}"
+        source = "" if record.replica is None else f"{record.replica}{rank}"
+        place = f"{record.topic}[{record.partition}] offset {record.offset}"
+        self.set_aside[place] = SetAsideFacts(place, record.reason, source)
 
     def checkpoint(self, topic: str, partition: int, at: float) -> None:
         """Take a record of a checkpoint topic."""

@@ -206,7 +206,8 @@ class OpenWindows:
     def _redundancy_row(self, number: int, gauge: FleetGauge, window: int, trusts: dict[int, int]) -> Row:
         gauges, scale = self.gauges, self._head.one_in
         space = self._names.spaces.by_number[gauge.space]
-        owners = (gauges.owners[number] * scale).tolist()
+        # Below zero only where a damaged base named a gauge wrongly: tables take no such number.
+        owners = np.maximum(gauges.owners[number] * scale, 0).tolist()
         return RedundancyRow(
             window=windows.window_start(window),
             hash_domain=space.hash_domain,
@@ -219,8 +220,8 @@ class OpenWindows:
             owners_3=owners[2],
             owners_4_7=owners[3],
             owners_8_up=owners[4],
-            unique_tokens=int(gauges.unique[number]) * scale,
-            physical_tokens=int(gauges.physical[number]) * scale,
+            unique_tokens=max(0, int(gauges.unique[number]) * scale),
+            physical_tokens=max(0, int(gauges.physical[number]) * scale),
             sampled_one_in=scale,
             trust=TRUST_ORDER[trusts.get(space.number, 0)],
             version=int(gauges.versions[number]),

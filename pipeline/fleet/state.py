@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from pipeline.errors import CheckpointDamaged, damaged_if_it_fails
 from pipeline.fleet.hashing.comparison import Comparing
 from pipeline.fleet.hashing.groups import HashGroups
 from pipeline.fleet.index import CHUNK, Index
@@ -19,9 +22,13 @@ from pipeline.fleet.pieces import RecordPieces
 from pipeline.fleet.prefixes.hot import hot_prefixes
 from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
+from pipeline.fleet.soundness import contradiction
+from pipeline.kafka.acceptance import residency_refusal
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency import windows
-from schemas.fleet_checkpoints import FleetHead, TableName
-from schemas.residency import ResidencyRecord
+from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, TableName
+from schemas.reasons import SetAsideReason
+from schemas.residency import LATEST_CHANGE, ResidencyRecord
 from schemas.rows import Row
 from schemas.settings import Fleet
 
@@ -37,6 +44,12 @@ class Cut:
     dirty: bool
     rows: list[Row] = field(default_factory=list)
     checkpoints: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+def _times_are_sane(packed: bytes) -> bool:
+    """Return what `acceptance.times_are_sane` returns, in a tenth of the time."""
+    times = np.frombuffer(packed, "<f8")
+    return bool(((times >= 0) & (times <= LATEST_CHANGE)).all())
 
 
 def one_in(rate: float) -> int:
@@ -85,9 +98,13 @@ class FleetState:
         """Return the state of the last base; a new one when there is none.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
-        CheckpointCorrupt when records are missing.
+        CheckpointCorrupt when records are missing, and CheckpointDamaged when they do not fit together.
         """
-        return cls(shard, settings, carry_seconds=carry_seconds, base=load(latest))
+        with damaged_if_it_fails(HEAD_KEY):
+            base = load(latest)
+            if base is not None and (found := contradiction(base)) is not None:
+                raise CheckpointDamaged("the base", found)
+            return cls(shard, settings, carry_seconds=carry_seconds, base=base)
 
     def _tables(self) -> dict[TableName, Table]:
         return self.index.copied() | self._open.copied() | self._comparing.copied()
@@ -106,12 +123,19 @@ class FleetState:
         """Return the sources known."""
         return self.names.sources.by_name
 
-    def skip(self, offset: int) -> None:
-        """Leave out the record at `offset`, which could not be decoded."""
+    def refusal(self, record: ResidencyRecord) -> SetAsideReason | None:
+        """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
+        return residency_refusal(record, _times_are_sane)
+
+    def set_aside(self, offset: int, refused: RecordRefused) -> None:
+        """Leave out the record at `offset`: what its sources lost before may not be known any more."""
+        for name, source in self.names.sources.by_name.items():
+            if refused.names(*name):
+                source.unsure_until = max(source.unsure_until, source.seen + self._settings.horizon_seconds)
         self.next_offset = offset + 1
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
-        """Apply the record at `offset`."""
+        """Apply the record at `offset`, which `refusal` has nothing against."""
         self.next_offset = offset + 1
         self._applied = offset
         pieces = RecordPieces(

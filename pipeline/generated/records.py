@@ -13,6 +13,7 @@ from schemas.events import EventsRecord
 from schemas.fleet_checkpoints import FleetHead, FleetPart
 from schemas.positions import PositionRecord
 from schemas.residency import ResidencyRecord
+from schemas.set_aside import SetAsideRecord
 
 Record = type[msgspec.Struct]
 
@@ -20,6 +21,7 @@ RECORDS_OF_TOPIC: dict[str, tuple[Record, ...]] = {
     "events": (EventsRecord,),
     "positions": (PositionRecord,),
     "residency": (ResidencyRecord,),
+    "set_aside": (SetAsideRecord,),
     "checkpoints_replica": (SourceHead, PoolsRecord, PartitionMeta),
     "checkpoints_fleet": (FleetHead, FleetPart),
 }

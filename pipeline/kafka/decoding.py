@@ -2,41 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
-from connectors.kafka.content_types import JSON
-from schemas.events import EventsRecord
+from connectors.kafka.content_types import JSON, UNDECODABLE
+from pipeline.kafka.refusal import RecordRefused, SourceName
+from schemas.events import DpRank, EventsRecord, Name
+from schemas.reasons import SetAsideReason
 from schemas.residency import ResidencyRecord
 
-_from_msgpack = msgspec.msgpack.Decoder(EventsRecord)
-_from_json = msgspec.json.Decoder(EventsRecord)
-_residency_from_msgpack = msgspec.msgpack.Decoder(ResidencyRecord)
+Headers = Iterable[tuple[str, bytes]]
 
 
-class RecordUndecodable(Exception):
-    """A record's value is not what its header says."""
+class _Named(msgspec.Struct):
+    """A source, as an events record and an entry of a residency record name it."""
+
+    replica: Name
+    dp_rank: DpRank
 
 
-def decode_events(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> EventsRecord:
-    """Return the record; MessagePack unless the header says JSON. Raises RecordUndecodable."""
+class _NamedSources(msgspec.Struct):
+    sources: list[_Named]
+
+
+_events = msgspec.msgpack.Decoder(EventsRecord).decode, msgspec.json.Decoder(EventsRecord).decode
+_named = msgspec.msgpack.Decoder(_Named).decode, msgspec.json.Decoder(_Named).decode
+_residency = msgspec.msgpack.Decoder(ResidencyRecord).decode
+_named_sources = msgspec.msgpack.Decoder(_NamedSources).decode
+
+_Record = TypeVar("_Record")
+
+
+def decode_events(value: bytes | None, headers: Headers, key: bytes | None = None) -> EventsRecord:
+    """Return the record; MessagePack unless the header says JSON. Raises RecordRefused.
+
+    Of a record that does not decode, what names its source may: its own fields, or else its key.
+    """
+    is_json = ("content-type", JSON) in headers
+    return _decoded(_events[is_json], value, lambda: _source(_named[is_json], value, key))
+
+
+def decode_residency(value: bytes | None, headers: Headers, key: bytes | None = None) -> ResidencyRecord:
+    """Return the record, which is always MessagePack. Raises RecordRefused."""
+    return _decoded(_residency, value, lambda: _sources(value))
+
+
+def _decoded(
+    decode: Callable[[bytes], _Record], value: bytes | None, named: Callable[[], tuple[SourceName, ...]]
+) -> _Record:
     if value is None:
-        raise RecordUndecodable("no value")
+        raise RecordRefused("no_value", "it has no value", named())
     try:
-        for name, content in headers:
-            if name == "content-type" and content == JSON:
-                return _from_json.decode(value)
-        return _from_msgpack.decode(value)
-    except msgspec.DecodeError as error:
-        raise RecordUndecodable(str(error)) from error
+        return decode(value)
+    except UNDECODABLE as error:
+        raise RecordRefused(_reason(error), str(error), named()) from error
 
 
-def decode_residency(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> ResidencyRecord:
-    """Return the record. Raises RecordUndecodable."""
-    if value is None:
-        raise RecordUndecodable("no value")
+def _reason(error: Exception) -> SetAsideReason:
+    if isinstance(error, UnicodeDecodeError):
+        return "invalid_utf8"
+    if isinstance(error, RecursionError):
+        return "too_deep"
+    return "not_a_record" if isinstance(error, msgspec.ValidationError) else "malformed"
+
+
+def _source(
+    decode: Callable[[bytes], _Named], value: bytes | None, key: bytes | None
+) -> tuple[SourceName, ...]:
     try:
-        return _residency_from_msgpack.decode(value)
-    except msgspec.DecodeError as error:
-        raise RecordUndecodable(str(error)) from error
+        named = decode(value or b"")
+    except UNDECODABLE:
+        replica = (key or b"").decode(errors="replace")
+        return (SourceName(replica, None),) if replica else ()
+    return (SourceName(named.replica, named.dp_rank),)
+
+
+def _sources(value: bytes | None) -> tuple[SourceName, ...]:
+    try:
+        found = _named_sources(value or b"")
+    except UNDECODABLE:
+        return ()
+    return tuple(SourceName(source.replica, source.dp_rank) for source in found.sources)

@@ -7,14 +7,23 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown
+from pipeline.errors import (
+    CheckpointCorrupt,
+    CheckpointDamaged,
+    CheckpointFormatUnknown,
+    damaged_if_it_fails,
+    shown_key,
+)
+from pipeline.kafka.acceptance import events_refusal
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.changes import by_shard
 from pipeline.residency.partition_snapshots import PartitionSnapshots
 from pipeline.residency.restoring import restore
 from pipeline.residency.source import SourceResidency, new_head
-from schemas.checkpoints import FORMAT, HEAD, META_KEY, CheckpointFormat, PartitionMeta
+from schemas.checkpoints import FORMAT, HEAD, META_KEY, CheckpointFormat, PartitionMeta, slot_key
 from schemas.events import EventsRecord
 from schemas.hashes import HASH_BYTES
+from schemas.reasons import SetAsideReason
 from schemas.residency import ResidencyRecord, SourceChanges
 from schemas.rows import Row
 from schemas.settings import Worker
@@ -25,6 +34,9 @@ BYTES_PER_CHANGE = 35
 """Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth."""
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_format = msgspec.msgpack.Decoder(CheckpointFormat).decode
+_decode_meta = msgspec.msgpack.Decoder(PartitionMeta).decode
+_decode_key = msgspec.msgpack.Decoder(tuple[str, int, str | int]).decode
 
 
 @dataclass(frozen=True)
@@ -57,8 +69,12 @@ class PartitionState:
         self._snapshots = PartitionSnapshots()
         self._saved_offset = 0
 
+    def refusal(self, record: EventsRecord) -> SetAsideReason | None:
+        """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
+        return events_refusal(record)
+
     def apply(self, offset: int, record: EventsRecord) -> None:
-        """Apply the record at `offset`."""
+        """Apply the record at `offset`, which `refusal` has nothing against."""
         key = (record.replica, record.dp_rank)
         source = self.sources.get(key)
         if source is None:
@@ -67,8 +83,11 @@ class PartitionState:
         source.apply(record, offset)
         self.next_offset = offset + 1
 
-    def skip(self, offset: int) -> None:
-        """Leave out the record at `offset`, which could not be decoded."""
+    def set_aside(self, offset: int, refused: RecordRefused) -> None:
+        """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
+        for name, source in self.sources.items():
+            if refused.names(*name):
+                source.record_set_aside(offset)
         self.next_offset = offset + 1
 
     def troubles(self) -> dict[str, int]:
@@ -158,7 +177,8 @@ class PartitionState:
         """Return the state that the last checkpoint saved; a new one when there is none.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
-        CheckpointFormatUnknown, and CheckpointCorrupt when records are missing.
+        CheckpointFormatUnknown, CheckpointCorrupt when records are missing, and CheckpointDamaged when they
+        do not fit together.
         """
         state = cls(partition, settings, shards=shards)
         meta = latest.get(META_KEY)
@@ -166,14 +186,21 @@ class PartitionState:
             if latest:
                 raise CheckpointCorrupt("the partition", "record @meta")
             return state
-        found = msgspec.msgpack.decode(meta, type=CheckpointFormat).format
-        if not 1 <= found <= FORMAT:
-            raise CheckpointFormatUnknown(found, FORMAT)
-        state.next_offset = state._saved_offset = msgspec.msgpack.decode(meta, type=PartitionMeta).next_offset
+        with damaged_if_it_fails(META_KEY):
+            found = _decode_format(meta).format
+            if not 1 <= found <= FORMAT:
+                raise CheckpointFormatUnknown(found, FORMAT)
+            state.next_offset = state._saved_offset = _decode_meta(meta).next_offset
         for key, value in latest.items():
-            if key != META_KEY and msgspec.msgpack.decode(key)[2] == HEAD:
+            if key == META_KEY:
+                continue
+            with damaged_if_it_fails(key):
+                if _decode_key(key)[2] != HEAD:
+                    continue
                 source, slots = restore(value, latest, settings)
                 name = (source.head.replica, source.head.dp_rank)
+                if slot_key(*name, HEAD) != key:
+                    raise CheckpointDamaged(shown_key(key), "it is of another source")
                 state.sources[name] = source
                 state._snapshots.add(name, source, slots)
         return state

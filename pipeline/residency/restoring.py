@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import CheckpointCorrupt
+from pipeline.errors import CheckpointCorrupt, CheckpointDamaged
 from pipeline.residency.counting.block_table import PLACES, BlockColumns, places
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.entries import unpacked_entries
+from pipeline.residency.soundness import contradiction
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import (
     NO_BASE,
@@ -38,14 +40,19 @@ def restore(
 
     `latest` holds the last record of every key.
 
-    Raises CheckpointCorrupt when a record that the head refers to is missing or of another checkpoint.
+    Raises CheckpointCorrupt when a record that the head refers to is missing or of another checkpoint, and
+    CheckpointDamaged when what the records say does not fit together.
     """
     head = _decode_head(value)
     bases = _bases_of(head)
+    if not _cover_everything(bases, head.last_delta):
+        raise CheckpointDamaged(f"the state of {head.replica}/{head.dp_rank}", "bases do not fit")
     source = SourceResidency(head, settings)
     _put_bases(source, latest, bases)
     slots, deltas = _deltas(head, latest, min(each.delta for each in bases))
     _apply_deltas(source, deltas, bases)
+    if (found := contradiction(source)) is not None:
+        raise CheckpointDamaged(f"the state of {head.replica}/{head.dp_rank}", found)
     return source, slots
 
 
@@ -57,6 +64,16 @@ def _bases_of(head: SourceHead) -> list[BaseRange]:
         head.former_epoch = head.epoch
         head.deltas = head.epoch = 0
     return head.bases
+
+
+def _cover_everything(bases: list[BaseRange], last_delta: int) -> bool:
+    """Return whether the ranges begin with the first place, follow each other, and rest on known deltas."""
+    starts = [each.start for each in bases]
+    return (
+        starts[:1] == [0]
+        and all(before < after for before, after in pairwise([*starts, PLACES]))
+        and all(0 <= each.delta <= last_delta for each in bases)
+    )
 
 
 def _record(head: SourceHead, latest: Mapping[bytes, bytes], slot: str | int, number: int) -> PoolsRecord:

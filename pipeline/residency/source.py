@@ -107,9 +107,9 @@ class SourceResidency:
             if seq <= last_seq:
                 head.health.duplicate_batches += 1
                 continue
-            if seq != last_seq + 1:
-                self._jumped(last_seq, seq, batch)
             at = windows.event_time(batch.ts, batch.received_at, ahead=ahead, behind=behind)
+            if seq != last_seq + 1:
+                self._jumped(last_seq, seq, at)
             window = windows.window_of(at)
             if window != head.window:
                 head.last_seq = last_seq
@@ -129,25 +129,31 @@ class SourceResidency:
                 if isinstance(event, Cleared):
                     trust.cleared(head.trust, {"gpu"} if self.settings.clear_scope == "gpu" else None, at)
                 else:
-                    self._undecodable(event, at)
+                    self._undecodable(event.count, at)
         head.last_seq = last_seq
         if head.first_seq == NEVER and record.first_seq is not None:
             # The log has lost the record that says how this life began.
             head.first_seq = record.first_seq
 
-    def _jumped(self, last_seq: int, seq: int, batch: Batch) -> None:
+    def record_set_aside(self, offset: int) -> None:
+        """The record at `offset` cannot be applied, and nobody knows what it said of this source."""
+        self.unsaved = True
+        self.windows.change(offset)
+        self._undecodable(1, self._known_until(self.head.opened_at))
+
+    def _jumped(self, last_seq: int, seq: int, at: float) -> None:
         """Numbers between were neither applied nor announced as a gap: the log itself lacks them."""
         head = self.head
         missing = seq - last_seq - 1 - head.passed_over
         head.passed_over = 0
         if missing > 0 and head.first_seq != NEVER:
             health.lost(head.health, missing)
-            trust.degraded(head.trust, self._known_until(batch))
+            trust.degraded(head.trust, self._known_until(at))
 
-    def _known_until(self, batch: Batch) -> float:
-        """Return since when something is missing that should have come before `batch`."""
+    def _known_until(self, at: float) -> float:
+        """Return since when something is missing that should have come before event time `at`."""
         last_batch_at = self.head.connectivity.last_batch_at
-        return batch.ts if last_batch_at is None else last_batch_at
+        return at if last_batch_at is None else last_batch_at
 
     def _changes_nothing(self, record: EventsRecord) -> bool:
         """Return whether a record changes nothing that rows of windows show, but how far they are carried."""
@@ -171,8 +177,8 @@ class SourceResidency:
             )
         )
 
-    def _undecodable(self, event: Undecodable, at: float) -> None:
-        self.head.health.undecodable_events += event.count
+    def _undecodable(self, count: int, at: float) -> None:
+        self.head.health.undecodable_events += count
         trust.degraded(self.head.trust, at)
 
     def _noticed(self, event: Event, batch: Batch) -> None:
@@ -187,7 +193,7 @@ class SourceResidency:
             if event.last > head.last_seq:
                 health.lost(head.health, event.last - max(event.first, head.last_seq + 1) + 1)
                 head.last_seq, head.passed_over = event.last, 0
-                trust.degraded(head.trust, self._known_until(batch))
+                trust.degraded(head.trust, self._known_until(at))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
                 head.capacity_blocks = event.capacity_blocks
@@ -200,7 +206,7 @@ class SourceResidency:
         elif isinstance(event, Undecodable):
             if event.seq == head.last_seq + head.passed_over + 1:
                 head.passed_over += 1
-            self._undecodable(event, self._known_until(batch))
+            self._undecodable(event.count, self._known_until(at))
 
     def _reported(self, status: SourceStatus, at: float) -> None:
         """While an engine is reached, time goes on: nothing older will come.
@@ -253,7 +259,7 @@ class SourceResidency:
         drift.life_began(head.drift)
         head.incarnation = record.incarnation
         head.model, head.hash_domain, head.tenant = record.model, record.hash_domain, record.tenant
-        head.opened_at = record.batches[0].ts if record.batches else 0.0
+        head.opened_at = self._event_time(record.batches[0]) if record.batches else 0.0
         head.closed_at, head.closed_reason = None, ""
         head.first_seq = head.last_seq = NEVER
         head.passed_over = 0
@@ -261,6 +267,18 @@ class SourceResidency:
         head.may_reannounce = None
         passed = trust.left_behind(head.trust) if lived else {}
         head.trust = TrustState(TrustSince("partial", head.opened_at), passed=passed)
+
+    def _event_time(self, batch: Batch) -> float:
+        """Return when a batch was published or a notice given; only the clock of an engine may be off."""
+        if batch.seq is None:
+            return batch.ts
+        settings = self.settings
+        return windows.event_time(
+            batch.ts,
+            batch.received_at,
+            ahead=settings.max_clock_ahead_seconds,
+            behind=settings.max_clock_behind_seconds,
+        )
 
     def _collect_changes(self) -> None:
         head = self.head

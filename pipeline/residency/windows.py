@@ -8,8 +8,8 @@ WINDOW_SECONDS = 10
 
 
 def window_of(at: float) -> int:
-    """Return the number of the window that holds `at` (seconds since the epoch)."""
-    return int(at // WINDOW_SECONDS)
+    """Return the number of the window that holds `at` (seconds since the epoch); none is before the epoch."""
+    return max(0, int(at // WINDOW_SECONDS))
 
 
 def window_end(window: int) -> float:
@@ -26,6 +26,7 @@ def event_time(ts: float, received_at: float, *, ahead: float, behind: float) ->
     """Return the engine's timestamp, or the time of receipt where the engine's clock must be off.
 
     A batch cannot have been published after it was received (`ahead` seconds of tolerance); one that
-    claims to be more than `behind` seconds old is no replay but a clock that was never set.
+    claims to be more than `behind` seconds old, or from before the epoch, is no replay but a clock that was
+    never set.
     """
-    return ts if received_at - behind <= ts <= received_at + ahead else received_at
+    return ts if max(0.0, received_at - behind) <= ts <= received_at + ahead else received_at

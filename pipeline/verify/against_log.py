@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pipeline.kafka.decoding import decode_events, decode_residency
+from pipeline.kafka.acceptance import accepted_events, accepted_residency
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.fleet.topic_check import TopicCheck
@@ -48,12 +49,12 @@ async def check_log(
     comparison = _Comparison(settings, tables, now, until, progress)
     findings = comparison.findings
     try:
-        async with opened_topic(settings, "events", agent="replica", decode=decode_events) as events:
+        async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)
                 await comparison.partition(events, partition)
         # After the events, so that it has all that their reader had committed.
-        async with opened_topic(settings, "residency", agent="fleet", decode=decode_residency) as residency:
+        async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as residency:
             progress.step("waiting for open transactions to end")
             await comparison.wait_readable(residency, patience)
             for shard in range(residency.partitions):
@@ -107,7 +108,11 @@ class _Comparison:
 
         async for offset, record in events.records(partition, extent.begin, end):
             self._count(record)
-            if record is not None:
+            if isinstance(record, RecordRefused):
+                for source, check in checks.items():
+                    if record.names(*source):
+                        check.set_aside(offset)
+            else:
                 check_of((record.replica, record.dp_rank)).apply(offset, record)
         for source in list(found):
             check_of(source)
@@ -148,7 +153,10 @@ class _Comparison:
             )
         async for offset, record in residency.records(shard, extent.begin, end):
             self._count(record)
-            if record is not None:
+            if isinstance(record, RecordRefused):
+                if check is not None:
+                    check.set_aside(record)
+            else:
                 self.topic.apply(record)
                 if check is not None:
                     check.apply(offset, record)
@@ -166,10 +174,11 @@ class _Comparison:
             return end, extent.committed
         return min(end, self.until), min(extent.committed, self.until)
 
-    def _count(self, record: EventsRecord | ResidencyRecord | None) -> None:
+    def _count(self, record: EventsRecord | ResidencyRecord | RecordRefused) -> None:
         self.progress.record()
         self.findings.records += 1
-        self.findings.undecodable_records += record is None
+        if isinstance(record, RecordRefused):
+            self.findings.set_aside[record.reason] += 1
 
 
 def _rows_by_source(

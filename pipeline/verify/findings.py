@@ -45,7 +45,8 @@ class Findings:
     """Rows that could not be compared yet, by table and reason: a later run may compare them."""
     records: int = 0
     """Read from the log."""
-    undecodable_records: int = 0
+    set_aside: Counter[str] = field(default_factory=Counter)
+    """Records that cannot be applied, by reason."""
     _kept_of: Counter[str] = field(default_factory=Counter)
 
     def differ(self, difference: Difference) -> None:

@@ -17,8 +17,9 @@ _VERDICTS = {
 
 def as_text(findings: Findings) -> Iterator[str]:
     """Give the lines that people read."""
-    unread = f", {findings.undecodable_records} of them not decodable" * bool(findings.undecodable_records)
-    yield f"{findings.records:,} records of the log{unread}"
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(findings.set_aside.items()))
+    set_aside = f", {findings.set_aside.total():,} of them set aside ({reasons})" * bool(reasons)
+    yield f"{findings.records:,} records of the log{set_aside}"
     for table in _tables(findings):
         differing, late = findings.differing[table], findings.late_rows(table)
         said = [f"{differing:,} differ"] * bool(differing) + [f"{late:,} late"] * bool(late)
@@ -41,7 +42,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
         "verdict": findings.verdict,
         "equal": findings.equal,
         "records": findings.records,
-        "undecodable_records": findings.undecodable_records,
+        "set_aside": dict(sorted(findings.set_aside.items())),
         "tables": {
             table: {
                 "compared": findings.compared[table],

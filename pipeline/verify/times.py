@@ -12,8 +12,8 @@ WINDOW = 10
 
 
 def window_of(at: float) -> int:
-    """Return the number of the ten-second window, counted from the epoch, that holds a moment."""
-    return int(at // WINDOW)
+    """Return the number of the ten-second window, from the epoch on, that holds a moment; 0 before."""
+    return max(0, int(at // WINDOW))
 
 
 def end_of(window: int) -> float:
@@ -44,5 +44,5 @@ def moment(at: float) -> datetime:
 def event_time(ts: float, received_at: float, worker: Worker) -> float:
     """Return the engine's time; that of receipt where the engine's clock is too far ahead or behind."""
     too_late = ts > received_at + worker.max_clock_ahead_seconds
-    too_early = ts < received_at - worker.max_clock_behind_seconds
+    too_early = ts < max(0.0, received_at - worker.max_clock_behind_seconds)
     return received_at if too_late or too_early else ts

@@ -15,7 +15,7 @@ from connectors.kafka.errors import TopicMissing
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable
-from pipeline.kafka.decoding import RecordUndecodable
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.kafka.topics import describe
 from pipeline.verify.open_transactions import held_back
 from schemas.settings import Kafka, Settings
@@ -26,7 +26,8 @@ _FETCH_RECORDS = 500
 _SILENT_FETCHES = 600
 
 Record = TypeVar("Record")
-Decode = Callable[[bytes | None, Iterable[tuple[str, bytes]]], Record]
+Decode = Callable[[bytes | None, Iterable[tuple[str, bytes]], bytes | None], Record]
+"""(value, headers, key) to a record that may be applied. Raises RecordRefused."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,10 @@ class TopicLog(Generic[Record]):
         ends: dict[TopicPartition, int] = await consumer.end_offsets(asked)
         return {topic_partition.partition: end for topic_partition, end in ends.items()}
 
-    async def records(self, partition: int, begin: int, end: int) -> AsyncIterator[tuple[int, Record | None]]:
-        """Give (offset, record) of the records before `end`; None for one that cannot be decoded.
+    async def records(
+        self, partition: int, begin: int, end: int
+    ) -> AsyncIterator[tuple[int, Record | RecordRefused]]:
+        """Give (offset, record) of the records before `end`, and why of those that cannot be applied.
 
         Raises KafkaUnavailable when they stop coming.
         """
@@ -104,9 +107,9 @@ class TopicLog(Generic[Record]):
                 if message.offset >= end:
                     return
                 try:
-                    yield message.offset, self._decode(message.value, message.headers)
-                except RecordUndecodable:
-                    yield message.offset, None
+                    yield message.offset, self._decode(message.value, message.headers, message.key)
+                except RecordRefused as refused:
+                    yield message.offset, refused
 
 
 @asynccontextmanager

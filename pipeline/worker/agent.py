@@ -20,6 +20,7 @@ from pipeline.worker.checkpoint_round import CheckpointRounds
 from pipeline.worker.checkpoints import CheckpointLog, Loaded, load
 from pipeline.worker.faust_credentials import faust_credentials
 from pipeline.worker.partition import OwnedPartition, Role
+from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
 from pipeline.worker.transport import Transport
 from schemas.settings import Kafka, Settings
@@ -133,7 +134,15 @@ class Agent:
                 # Of an assignment that is over: whoever owns the partition now reads it again.
                 if owned is None or message.generation_id != app.consumer_generation_id:
                     continue
-                owned.offer(message.offset, message.value, message.headers or ())
+                owned.offer(
+                    Offered(
+                        message.offset,
+                        message.value,
+                        tuple(message.headers or ()),
+                        message.key,
+                        message.timestamp,
+                    )
+                )
         except asyncio.CancelledError:
             raise
         except Exception as error:

@@ -6,17 +6,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-import structlog
-
-from connectors.process.limited_log import LogLimiter
-from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown, CheckpointUnreadable, OffsetGap
-from pipeline.kafka.decoding import RecordUndecodable
+from pipeline.errors import (
+    CheckpointCorrupt,
+    CheckpointDamaged,
+    CheckpointFormatUnknown,
+    CheckpointUnreadable,
+    OffsetGap,
+    RecordFatal,
+)
+from pipeline.kafka.acceptance import NOT_APPLICABLE
+from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.worker.checkpoints import CheckpointLog, Record
+from pipeline.worker.set_aside import Offered, SetAside
 from pipeline.worker.telemetry import WorkerMetrics
+from schemas.reasons import SetAsideReason
 from schemas.rows import Row
-
-_log = structlog.get_logger(__name__)
 
 
 class Cut(Protocol):
@@ -39,8 +43,9 @@ class State(Protocol):
 
     @property
     def sources(self) -> Sized: ...
+    def refusal(self, record: Any) -> SetAsideReason | None: ...
     def apply(self, offset: int, record: Any) -> None: ...
-    def skip(self, offset: int) -> None: ...
+    def set_aside(self, offset: int, refused: RecordRefused) -> None: ...
     def cut(self, now: float) -> Any: ...
 
 
@@ -54,11 +59,16 @@ class Role:
     """Topic read."""
     checkpoints: str
     """Topic of its checkpoints, as many partitions."""
+    set_aside: str
+    """Topic for records that cannot be applied."""
     contiguous: bool
     """The topic's producers are not transactional, so its offsets have no holes."""
     committed: bool
     """Read committed records only."""
-    decode: Callable[[bytes | None, Iterable[tuple[str, bytes]]], Any]
+    decode: Callable[[bytes | None, Iterable[tuple[str, bytes]], bytes | None], Any]
+    """(value, headers, key) to a record. Raises RecordRefused."""
+    sources_of: Callable[[Any], tuple[SourceName, ...]]
+    """The sources that a decoded record names."""
     restore: Callable[[int, Mapping[bytes, bytes]], State]
     """(partition, last value of each checkpoint key) to a state."""
     outputs: Callable[[Any], Sequence[Record]]
@@ -70,7 +80,7 @@ class Role:
         """Return the state that the checkpoint of a partition holds. Raises CheckpointUnreadable."""
         try:
             return self.restore(partition, latest)
-        except (CheckpointCorrupt, CheckpointFormatUnknown, msgspec.DecodeError) as error:
+        except (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown) as error:
             raise CheckpointUnreadable(self.checkpoints, partition, str(error)) from error
 
 
@@ -84,11 +94,11 @@ class OwnedPartition:
         self.partition = log.partition
         self._metrics = metrics
         self._applied = 0
-        self._limiter = LogLimiter()
+        self._set_aside = SetAside(role.name, role.topic, self.partition, role.set_aside, metrics)
 
-    def offer(self, offset: int, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> None:
-        """Apply the record, or leave it out for a reason that is counted. Raises OffsetGap."""
-        state = self.state
+    def offer(self, offered: Offered) -> None:
+        """Apply the record, or set it aside for a reason that is counted. Raises OffsetGap, RecordFatal."""
+        state, offset = self.state, offered.offset
         if offset != state.next_offset:
             if offset < state.next_offset:
                 self._metrics.skipped.labels(self.role.name, "repeated").inc()
@@ -96,22 +106,24 @@ class OwnedPartition:
             if self.role.contiguous:
                 raise OffsetGap(self.role.topic, self.partition, state.next_offset, offset)
         try:
-            record = self.role.decode(value, headers)
-        except RecordUndecodable as error:
-            self._metrics.skipped.labels(self.role.name, "undecodable").inc()
-            if (suppressed := self._limiter.admit("undecodable")) is not None:
-                _log.error(
-                    "record left out: it cannot be decoded",
-                    topic=self.role.topic,
-                    partition=self.partition,
-                    offset=offset,
-                    reason=str(error),
-                    **suppressed,
-                )
-            state.skip(offset)
+            record = self._accepted(offered)
+        except RecordRefused as refused:
+            self._set_aside.add(offered, refused)
+            state.set_aside(offset, refused)
             return
-        state.apply(offset, record)
+        try:
+            state.apply(offset, record)
+        except Exception as error:
+            raise RecordFatal(self.role.topic, self.partition, offset) from error
         self._applied += 1
+
+    def _accepted(self, offered: Offered) -> Any:
+        """Return the decoded record, of which nothing in the state knows yet. Raises RecordRefused."""
+        record = self.role.decode(offered.value, offered.headers, offered.key)
+        reason = self.state.refusal(record)
+        if reason is not None:
+            raise RecordRefused(reason, NOT_APPLICABLE, self.role.sources_of(record))
+        return record
 
     def cut(self, now: float) -> tuple[Any, list[Record]]:
         """Cut the state; return the cut and the records its transaction holds."""
@@ -128,4 +140,4 @@ class OwnedPartition:
         records = [
             Record(self.role.checkpoints, self.partition, key, value) for key, value in cut.checkpoints
         ]
-        return cut, [*self.role.outputs(cut), *records]
+        return cut, [*self.role.outputs(cut), *self._set_aside.take(), *records]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from connectors.kafka.topics import topic_name
 from pipeline.fleet.state import FleetState
+from pipeline.kafka.acceptance import events_source, residency_sources
 from pipeline.kafka.decoding import decode_events, decode_residency
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.worker.checkpoints import Record
@@ -29,7 +30,9 @@ def replica_agent(settings: Settings, *, shards: int) -> Role:
         checkpoints=topic_name(settings.kafka, "checkpoints_replica"),
         contiguous=True,
         committed=False,
+        set_aside=topic_name(settings.kafka, "set_aside"),
         decode=decode_events,
+        sources_of=events_source,
         restore=restore,
         outputs=outputs,
         troubles=PartitionState.troubles,
@@ -50,7 +53,9 @@ def fleet_agent(settings: Settings) -> Role:
         # The markers of the replica agent's transactions take offsets.
         contiguous=False,
         committed=True,
+        set_aside=topic_name(settings.kafka, "set_aside"),
         decode=decode_residency,
+        sources_of=residency_sources,
         restore=restore,
         outputs=lambda cut: (),
     )

@@ -13,6 +13,7 @@ class WorkerMetrics:
         self.registry = registry = Registry()
         self.records = registry.counter(Worker.records)
         self.skipped = registry.counter(Worker.skipped)
+        self.set_aside = registry.counter(Worker.set_aside)
         self.lost = registry.counter(Worker.lost)
         self.next_offset = registry.gauge(Worker.next_offset)
         self.lag = registry.gauge(Worker.lag)

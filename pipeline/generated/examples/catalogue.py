@@ -9,11 +9,13 @@ from pipeline.generated.examples.events import events_examples
 from pipeline.generated.examples.fleet_checkpoints import fleet_checkpoint_examples
 from pipeline.generated.examples.positions import position_examples
 from pipeline.generated.examples.residency import residency_examples
+from pipeline.generated.examples.set_aside import set_aside_examples
 
 EXAMPLES: dict[str, dict[str, msgspec.Struct]] = {
     "events": dict(events_examples()),
     "positions": dict(position_examples()),
     "residency": dict(residency_examples()),
+    "set_aside": dict(set_aside_examples()),
     "checkpoints_replica": checkpoint_examples(),
     "checkpoints_fleet": fleet_checkpoint_examples(),
 }

@@ -117,8 +117,13 @@ class BlockTable:
             self._rebuild(self.blocks)
 
     def put(self, columns: BlockColumns) -> None:
-        """Set entries as a checkpoint has them; zero copies removes one."""
+        """Set entries as a checkpoint has them; zero copies removes one.
+
+        Raises ValueError for columns of different lengths: compiled code does not look.
+        """
         count = len(columns.hashes)
+        if any(len(column) != count for column in columns):
+            raise ValueError("columns of different lengths")
         if self.blocks + count > self.room:
             self.grow(self.blocks + count)
         self.blocks = put_entries(self.entries, self.blocks, columns)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from schemas.checkpoints import HealthState
 
+MOST_BATCHES = 2**62
+"""Counted as missing in one window: each of its lives may lack as many, and tables hold twice that."""
+
 
 def live(health: HealthState, engine_events: int, lag: float) -> None:
     """Count a batch that was new and came when it was due."""
@@ -23,5 +26,5 @@ def replayed(health: HealthState, engine_events: int, *, was_due: bool) -> None:
 
 def lost(health: HealthState, batches: int) -> None:
     """Count batches that were missing and will never come."""
-    health.gap_batches += batches
-    health.lost_batches += batches
+    health.gap_batches = min(health.gap_batches + batches, MOST_BATCHES)
+    health.lost_batches = min(health.lost_batches + batches, MOST_BATCHES)

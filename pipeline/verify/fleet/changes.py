@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.fleet.parsed import Chain, parsed
 from schemas.residency import FILLED, SUBSUMED, ResidencyRecord
 from schemas.trust import Trust
@@ -126,6 +127,12 @@ class ChangesInOrder:
             if said.trust != "complete":
                 source.unsure_until = source.seen + self._horizon
         return [change for _, change in sorted(changes, key=lambda one: one[0])]
+
+    def set_aside(self, refused: RecordRefused) -> None:
+        """What these sources lost up to now may not be known."""
+        for (replica, dp_rank), source in self._sources.items():
+            if refused.names(replica, dp_rank):
+                source.unsure_until = max(source.unsure_until, source.seen + self._horizon)
 
 
 def _counting(changes: list[Change]) -> Iterator[tuple[int, Change]]:

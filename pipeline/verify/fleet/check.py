@@ -11,6 +11,7 @@ from datetime import datetime
 
 import msgspec
 
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
 from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.fleet import expected
@@ -79,6 +80,10 @@ class ShardCheck:
                 self._compare(self._hash_group_of(found), found)
             else:
                 self._compare(fresh.get(key_of(found)), found)
+
+    def set_aside(self, refused: RecordRefused) -> None:
+        """Go on behind a record that cannot be applied."""
+        self.recount.set_aside(refused)
 
     def finish(self, end: int) -> None:
         """Compare what is left, after the records before `end`."""

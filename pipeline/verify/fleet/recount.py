@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
 from pipeline.verify.fleet.changes import Change, ChangesInOrder, SourceId
 from pipeline.verify.fleet.hash_groups import HashGroups
@@ -82,6 +83,10 @@ class FleetRecount:
         for change in self._order.of(record):
             self._move_to(change.at)
             self._count(offset, change)
+
+    def set_aside(self, refused: RecordRefused) -> None:
+        """Note that nobody knows what a record said of the sources that it names."""
+        self._order.set_aside(refused)
 
     def _move_to(self, at: float) -> None:
         """The clock and its window only go forward."""

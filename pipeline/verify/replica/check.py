@@ -89,6 +89,12 @@ class SourceCheck:
             self._begun.add(record.incarnation)
         self.recount.apply(offset, record)
 
+    def set_aside(self, offset: int) -> None:
+        """Go on behind a record that names the source and cannot be applied."""
+        if offset >= self._committed:
+            self._stand_at_commit()
+        self.recount.set_aside(offset)
+
     def finish(self, begin: int, end: int) -> None:
         """Compare what is left, after the records from `begin` to before `end`."""
         self._stand_at_commit()

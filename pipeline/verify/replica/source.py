@@ -31,6 +31,8 @@ from schemas.hashes import HASH_BYTES, unpack_hashes
 from schemas.settings import Worker
 
 POOLS_THAT_MAY_REPEAT = 1
+MOST_MISSING = 2**62
+"""Batches of one window that count as missing."""
 LAST_MOMENT = 1e-3
 """Seconds before the end of a window at which what ends with it counts."""
 
@@ -131,6 +133,11 @@ class SourceRecount:
         if self.first_seq is None and record.first_seq is not None:
             self.first_seq = record.first_seq
 
+    def set_aside(self, offset: int) -> None:
+        """Note that nobody can apply a record of the source: something is missing since the last batch."""
+        self._new_version(offset)
+        self._undecodable(1, self._known_until(self.opened_at))
+
     def _new_version(self, offset: int) -> None:
         self.on_version_over()
         self.version = offset
@@ -174,13 +181,17 @@ class SourceRecount:
         self.model, self.hash_domain, self.tenant = record.model, record.hash_domain, record.tenant
         self.engine = self.wire_era = ""
         self.may_reannounce = None
-        self.opened_at = record.batches[0].ts if record.batches else 0.0
+        self.opened_at = self._time_of(record.batches[0]) if record.batches else 0.0
         self.closed_at, self.closed_reason = None, ""
         self.first_seq, self.last_seq = None, -1
         self.not_understood = set()
         self.last_batch_at, self.seen_live = None, False
         self.engine_says = EngineSays()
         self.trust.life_began(self.opened_at, another=another)
+
+    def _time_of(self, batch: Batch) -> float:
+        """Return the event time of a batch, or when a notice was given."""
+        return batch.ts if batch.seq is None else times.event_time(batch.ts, batch.received_at, self.worker)
 
     def _lose_everything(self) -> None:
         """Clear all pools at the end of the window."""
@@ -191,12 +202,12 @@ class SourceRecount:
     # Batches
 
     def _batch(self, batch: Batch, seq: int) -> None:
-        numbers = range(self.last_seq + 1, seq)
-        missing = sum(number not in self.not_understood for number in numbers)
+        at = times.event_time(batch.ts, batch.received_at, self.worker)
+        skipped = range(self.last_seq + 1, seq)
+        missing = len(skipped) - sum(number in skipped for number in self.not_understood)
         if missing and self.first_seq is not None:
             self._lost(missing)
-            self.trust.degraded(self._known_until(batch))
-        at = times.event_time(batch.ts, batch.received_at, self.worker)
+            self.trust.degraded(self._known_until(at))
         self._move_to(times.window_of(at))
         self._advance(seq)
         if self.last_batch_at is None:
@@ -223,12 +234,12 @@ class SourceRecount:
         self.not_understood = {number for number in self.not_understood if number > seq}
 
     def _lost(self, batches: int) -> None:
-        self.health.gap_batches += batches
-        self.health.lost_batches += batches
+        self.health.gap_batches = min(self.health.gap_batches + batches, MOST_MISSING)
+        self.health.lost_batches = min(self.health.lost_batches + batches, MOST_MISSING)
 
-    def _known_until(self, batch: Batch) -> float:
-        """Event time since when something is missing before `batch`: that of the last batch."""
-        return batch.ts if self.last_batch_at is None else self.last_batch_at
+    def _known_until(self, at: float) -> float:
+        """Event time since when something is missing before `at`: that of the last batch."""
+        return at if self.last_batch_at is None else self.last_batch_at
 
     def _move_to(self, window: int) -> None:
         """Open the window; an older batch counts in the open one, as windows only go forward."""
@@ -300,12 +311,12 @@ class SourceRecount:
             if event.last > self.last_seq:
                 first = max(event.first, self.last_seq + 1)
                 self._lost(event.last - first + 1)
-                self.trust.degraded(self._known_until(batch))
+                self.trust.degraded(self._known_until(batch.ts))
                 self._advance(event.last)
         elif isinstance(event, Undecodable):
             if event.seq == self.last_seq + len(self.not_understood) + 1:
                 self.not_understood.add(event.seq)
-            self._undecodable(event.count, self._known_until(batch))
+            self._undecodable(event.count, self._known_until(batch.ts))
         elif isinstance(event, EngineCounters):
             says = self.engine_says
             if event.capacity_blocks is not None:

@@ -63,6 +63,7 @@ kvlens_worker_next_offset gauge agent,partition
 kvlens_worker_partitions gauge agent
 kvlens_worker_rebalances_total counter agent
 kvlens_worker_records_lost_total counter agent
+kvlens_worker_records_set_aside_total counter agent,reason
 kvlens_worker_records_skipped_total counter agent,reason
 kvlens_worker_records_total counter agent,partition
 kvlens_worker_rollup_periods_total counter table

@@ -18,6 +18,7 @@ from pipeline.doctor.facts import (
     LifeFacts,
     LogFacts,
     PositionFacts,
+    SetAsideFacts,
     StoreFacts,
     TopicFacts,
 )
@@ -144,6 +145,17 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
         "problem",
         group(saved_at={0: NOW - 900, 1: NOW - 300}),
         ("partition 1",),
+    ),
+    (
+        "records-set-aside",
+        "problem",
+        kafka(
+            set_aside=(
+                SetAsideFacts("kvlens.events.v1[3] offset 812", "backward_gap", "a/0"),
+                SetAsideFacts("kvlens.events.v1[3] offset 813", "malformed", ""),
+            )
+        ),
+        ("a/0",),
     ),
     ("store-unavailable", "problem", replace(HEALTHY_FACTS, store=StoreFacts("c", "refused")), ()),
     ("store-unanswered", "unknown", store(unanswered={"engine_counters": "denied"}), ()),

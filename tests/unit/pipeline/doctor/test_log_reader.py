@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from pipeline.doctor.facts import LogFacts, PositionFacts
+from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts
 from pipeline.doctor.log_reader import LogReader
 from schemas.events import Batch, EventsRecord, SourceStatus
 from schemas.positions import PositionRecord
+from schemas.set_aside import SetAsideRecord
 
 NOW = 1_800_000_000.0
 JSON = [("content-type", b"application/json")]
@@ -72,3 +73,16 @@ def test_the_newest_record_of_positions_and_checkpoints_counts() -> None:
     for at in (5.0, 9.0, 7.0):
         reader.checkpoint("t", 3, at)
     assert reader.saved_at == {"t": {3: 9.0}}
+
+
+def test_records_set_aside_are_named_once_each() -> None:
+    reader = LogReader(NOW)
+    one = SetAsideRecord("kvlens.events.v1", 3, 812, "bad_time", "", NOW, 9, replica="a", dp_rank=0)
+    other = SetAsideRecord("kvlens.events.v1", 3, 813, "malformed", "", NOW, 1)
+    for record in (one, other, one):
+        reader.left_out(msgspec.msgpack.encode(record))
+    reader.left_out(b"\xc1")
+    assert list(reader.set_aside.values()) == [
+        SetAsideFacts("kvlens.events.v1[3] offset 812", "bad_time", "a/0"),
+        SetAsideFacts("kvlens.events.v1[3] offset 813", "malformed", ""),
+    ]

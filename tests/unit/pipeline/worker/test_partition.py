@@ -12,6 +12,7 @@ from pipeline.errors import CheckpointUnreadable, OffsetGap
 from pipeline.worker.checkpoints import CheckpointLog
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles import replica_agent
+from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import FORMAT, META_KEY, slot_key
 from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
@@ -38,9 +39,10 @@ def skipped(metrics: WorkerMetrics, reason: str) -> float | None:
 
 def test_both_encodings_are_applied() -> None:
     partition, _ = owned()
-    partition.offer(0, msgspec.msgpack.encode(record(0)), [("content-type", MSGPACK)])
-    partition.offer(1, msgspec.json.encode(record(1)), [("ce_id", b"x"), ("content-type", JSON)])
-    partition.offer(2, msgspec.msgpack.encode(record(2)), [])
+    partition.offer(Offered(0, msgspec.msgpack.encode(record(0)), (("content-type", MSGPACK),)))
+    headers = (("ce_id", b"x"), ("content-type", JSON))
+    partition.offer(Offered(1, msgspec.json.encode(record(1)), headers))
+    partition.offer(Offered(2, msgspec.msgpack.encode(record(2))))
     [occupancy] = [row for row in partition.cut(1e9)[0].rows if row.TABLE == "occupancy_10s"]
     assert (occupancy.blocks, occupancy.version) == (3, 2)
 
@@ -55,7 +57,7 @@ def test_both_encodings_are_applied() -> None:
 )
 def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any], reason: str) -> None:
     partition, _ = owned()
-    partition.offer(0, msgspec.msgpack.encode(record(0)), [])
+    partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
     latest = dict(partition.cut(1e9)[0].checkpoints)
     for slot, value in records.items():
         key = slot_key("r", 0, slot)
@@ -71,7 +73,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any]
 
 def test_a_checkpoint_of_a_later_format_is_refused_whatever_it_holds() -> None:
     partition, _ = owned()
-    partition.offer(0, msgspec.msgpack.encode(record(0)), [])
+    partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
     latest = dict(partition.cut(1e9)[0].checkpoints)
     assert msgspec.msgpack.decode(latest[META_KEY])["format"] == FORMAT
     latest = {META_KEY: msgspec.msgpack.encode({"format": FORMAT + 1, "what": "else"}), b"key": b"value"}
@@ -84,15 +86,6 @@ def test_a_checkpoint_of_a_later_format_is_refused_whatever_it_holds() -> None:
     )
 
 
-@pytest.mark.parametrize("value", [b"\xc1", b"", None, msgspec.msgpack.encode({"replica": 1})])
-def test_undecodable_record_is_counted_and_passed(value: bytes | None) -> None:
-    partition, metrics = owned()
-    partition.offer(0, value, [])
-    partition.offer(1, msgspec.msgpack.encode(record(0)), [])
-    assert partition.state.next_offset == 2
-    assert skipped(metrics, "undecodable") == 1
-
-
 def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
     partition, metrics = owned()
     gap = record(1)
@@ -101,7 +94,7 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
     unreached = EventsRecord("s", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [SourceStatus(connected=False)])])
     late = EventsRecord("t", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [Opened(7, complete=False)])])
     for offset, one in enumerate((record(0), gap, unreached, late)):
-        partition.offer(offset, msgspec.msgpack.encode(one), [])
+        partition.offer(Offered(offset, msgspec.msgpack.encode(one)))
     partition.cut(1e9)
 
     def troubled() -> dict[str, float]:
@@ -123,17 +116,17 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
 def test_repeated_offset_changes_nothing_and_a_hole_is_fatal() -> None:
     partition, metrics = owned()
     value = msgspec.msgpack.encode(record(0))
-    partition.offer(0, value, [])
-    partition.offer(0, value, [])
+    partition.offer(Offered(0, value))
+    partition.offer(Offered(0, value))
     assert skipped(metrics, "repeated") == 1
     with pytest.raises(OffsetGap, match=r"1\.\.4 of"):
-        partition.offer(5, value, [])
+        partition.offer(Offered(5, value))
     assert partition.state.next_offset == 1
 
 
 def test_cut_ends_with_checkpoints_after_outputs() -> None:
     partition, _ = owned()
-    partition.offer(0, msgspec.msgpack.encode(record(0)), [])
+    partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
     cut, records = partition.cut(1e9)
     assert cut.next_offset == 1
     assert [entry.topic for entry in records] == [

@@ -1,0 +1,183 @@
+"""Whether the head and the tables of a base fit together, so that compiled loops find what they look for.
+
+The types of `schemas.fleet_checkpoints` bound single values. Here it is lengths, numbers that name rows of
+other tables, and sums that two tables must agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.fleet.hashing.comparison import FIRST, FIRSTS
+from pipeline.fleet.kernel.counts import (
+    COUNTERS,
+    HEAD,
+    LOSSES,
+    NO_WINDOW,
+    TAIL,
+    USED_BLOCKS,
+    USED_PAIRS,
+    WINDOW,
+)
+from pipeline.fleet.kernel.refills import COUNTERS as MOST_REFILLS
+from pipeline.fleet.kernel.refills import REFILL
+from pipeline.fleet.kernel.tables import ANNOUNCED, BLOCK, HAS_LOSS, LOSS, PAIR
+from pipeline.fleet.open_windows import cells_of, gauges_of
+from pipeline.fleet.packing import Packed, rows_of
+from pipeline.fleet.snapshot import Base
+from schemas.fleet_checkpoints import FleetHead
+from schemas.residency import LATEST_CHANGE
+
+_I64 = np.dtype("<i8")
+_F64 = np.dtype("<f8")
+_LATEST_WINDOW = LATEST_CHANGE // 10
+
+Array = npt.NDArray[Any]
+
+
+def contradiction(base: Base) -> str | None:
+    """Return what of a base contradicts the rest; None if nothing does. Raises ValueError for odd lengths."""
+    head, tables = base
+    checks = (
+        ("names", _names_fit(head)),
+        ("cells", _as_many(cells_of(0), tables.get("cells", ()), len(head.cells))),
+        ("gauges", _as_many(gauges_of(0), tables.get("gauges", ()), len(head.gauges))),
+        ("labels", _labels_fit(head, tables)),
+        ("refills", _refills_fit(head, tables)),
+        ("blocks", _blocks_fit(head, tables)),
+    )
+    return next((f"{what} do not fit" for what, fit in checks if not fit), None)
+
+
+def _names_fit(head: FleetHead) -> bool:
+    sources, spaces = head.sources, len(head.spaces)
+    cells = [(cell.source, cell.space) for cell in head.cells if cell is not None]
+    gauges = [(gauge.space, gauge.medium) for gauge in head.gauges]
+    return (
+        all(source is None or source.number == number for number, source in enumerate(sources))
+        and all(source < len(sources) and sources[source] is not None for source, _ in cells)
+        and all(space < spaces for space in (*(cell[1] for cell in cells), *(gauge[0] for gauge in gauges)))
+        and all(lineage.space < spaces for lineage in head.lineages)
+        and len(set(cells)) == len(cells)
+        and len(set(gauges)) == len(gauges)
+        and head.media.get("gpu", 0) == 0
+        and all(number < len(sources) for number in head.standings)
+    )
+
+
+def _as_many(table: Sequence[Array], packed: Sequence[bytes], rows: int) -> bool:
+    """Return whether every column of a table like `table` is packed with so many rows."""
+    if not packed:
+        return rows == 0
+    widths = [column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in table]
+    return [len(column) for column in packed] == [width * rows for width in widths]
+
+
+def _labels_fit(head: FleetHead, tables: Packed) -> bool:
+    count = len(head.labels)
+    parents, members = _columns(tables.get("labels", (b"", b"")), 2)
+    labels, returns = _columns(tables.get("origins", (b"", b"")), 2)
+    slots, *fields = tables.get("firsts", (b"",))
+    at, firsts = np.frombuffer(slots, _I64), rows_of(FIRST, fields)
+    return bool(
+        len(parents) == len(members) == count
+        # A label is joined to an older one, so that the way to the oldest ends.
+        and ((parents >= 0) & (parents <= np.arange(count))).all()
+        and len(labels) == len(returns)
+        and ((labels >= -1) & (labels < count)).all()
+        and (members >= 0).all()
+        and (returns >= 0).all()
+        and all(number < len(labels) and labels[number] >= 0 for number in head.standings)
+        and len(at) == len(firsts)
+        and ((at >= 0) & (at < FIRSTS)).all()
+        and (firsts["label"] < count).all()
+        and (firsts["space"] < len(head.spaces)).all()
+    )
+
+
+def _refills_fit(head: FleetHead, tables: Packed) -> bool:
+    packed = tables.get("refills", ())
+    if not packed:
+        return True
+    *fields, totals = packed
+    rows, (used, forgotten) = rows_of(REFILL, fields), np.frombuffer(totals, _I64)
+    return bool(
+        len(rows) == used <= MOST_REFILLS
+        and forgotten >= 0
+        and rows["root"].all()
+        and (rows["lineage"] < len(head.lineages)).all()
+    )
+
+
+def _blocks_fit(head: FleetHead, tables: Packed) -> bool:
+    """Compare blocks, who holds or lost them, and the losses, which the clock counts."""
+    blocks, pairs = rows_of(BLOCK, tables.get("blocks", ())), rows_of(PAIR, tables.get("pairs", ()))
+    losses = rows_of(LOSS, tables.get("losses", ()))
+    packed = tables.get("clock", ())
+    if not packed:
+        return not (len(blocks) or len(pairs) or len(losses))
+    counters, (time,), pairs_of_source, clears_of_source = (
+        np.frombuffer(column, kind) for column, kind in zip(packed, (_I64, _F64, _I64, _I64), strict=True)
+    )
+    sources = len(pairs_of_source)
+    if not (
+        len(counters) == COUNTERS
+        and 0 <= time <= LATEST_CHANGE
+        and (counters[WINDOW] == NO_WINDOW or 0 <= counters[WINDOW] <= _LATEST_WINDOW)
+        and 0 <= counters[HEAD] <= counters[TAIL] == counters[HEAD] + len(losses)
+        and counters[USED_BLOCKS] == len(blocks)
+        and counters[USED_PAIRS] == len(pairs)
+        and len(head.sources) <= sources == len(clears_of_source)
+        and (pairs["source"] < sources).all()
+        and (losses["source"] < sources).all()
+        and (blocks["lineage"] < max(1, len(head.lineages))).all()
+    ):
+        return False
+    lost = pairs["media"] & HAS_LOSS != 0
+    which = (pairs["position"][lost].astype(np.int64) - counters[HEAD]) & 0xFFFFFFFF
+    keys = np.sort(blocks["key"])
+    # Where removals are not announced, what is held does not keep the block itself.
+    certain = pairs["key"][pairs["media"] & (ANNOUNCED | HAS_LOSS) != 0]
+    at = np.minimum(np.searchsorted(keys, certain), max(0, len(keys) - 1))
+    held = sum(int((pairs["media"] >> bit & 1).sum()) for bit in range(15))
+    return bool(
+        keys.all()
+        and (keys[1:] != keys[:-1]).all()
+        and (not len(certain) or (len(keys) and (keys[at] == certain).all()))
+        and np.array_equal(np.bincount(pairs["source"], minlength=sources), pairs_of_source)
+        and pairs["media"].all()
+        and (which < len(losses)).all()
+        and counters[LOSSES] == lost.sum() == int(blocks["evicted"].sum()) + int(blocks["cleared"].sum())
+        and blocks["owners"].sum() == held
+        and blocks["holders"].sum() == (pairs["media"] & ANNOUNCED != 0).sum()
+        and _gauges_fit(blocks, tables)
+        and ((losses["time"] >= 0) & (losses["time"] <= LATEST_CHANGE)).all()
+    )
+
+
+def _gauges_fit(blocks: Array, tables: Packed) -> bool:
+    """Return whether the gauges add up to what the blocks say, and none is below zero."""
+    packed = tables.get("gauges", ())
+    if not packed:
+        return not len(blocks) or not blocks["owners"].any()
+    owners, unique, physical = (np.frombuffer(column, _I64) for column in packed[:3])
+    held = blocks[blocks["owners"] > 0]
+    sizes = held["size"].astype(np.int64)
+    return bool(
+        (owners >= 0).all()
+        and (unique >= 0).all()
+        and (physical >= unique).all()
+        and owners.sum() == len(held)
+        and unique.sum() == sizes.sum()
+        and physical.sum() == (sizes * held["owners"]).sum()
+    )
+
+
+def _columns(packed: Sequence[bytes], count: int) -> list[Array]:
+    if len(packed) != count:
+        raise ValueError(f"{len(packed)} columns instead of {count}")
+    return [np.frombuffer(column, _I64) for column in packed]

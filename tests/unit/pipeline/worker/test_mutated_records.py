@@ -1,0 +1,86 @@
+"""Mutated records between honest ones: nothing raises, and the honest ones fare as if there were none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import msgspec
+
+from pipeline.worker.checkpoints import CheckpointLog
+from pipeline.worker.partition import OwnedPartition, Role
+from pipeline.worker.roles import fleet_agent, replica_agent
+from pipeline.worker.set_aside import Offered
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.rows import Row
+from schemas.settings import Settings
+from tests.support.inputs.mutants import mutated
+from tests.support.inputs.residency_walks import residency
+from tests.support.inputs.source_walks import BEGAN, Walk
+from tests.support.table_columns import misfits
+
+MUTANTS = 800
+HONEST = ("honest-a", "honest-b")
+encode = msgspec.msgpack.encode
+
+
+def owned(role: Role) -> OwnedPartition:
+    log = CheckpointLog(Settings().kafka, group="g", topic=role.topic, partition=0)
+    return OwnedPartition(role, log, role.restore(0, {}), WorkerMetrics())
+
+
+def events(seed: int, count: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
+    """Encoded records of two honest sources in turns, and those of another one."""
+    walks = [
+        Walk(seed + at, hybrid=at == 0, replica=name).records(4 * count) for at, name in enumerate(HONEST)
+    ]
+    bad = Walk(seed + 9, hybrid=seed % 2 == 0, replica="bad").records(4 * count)
+    return (encode(record) for pair in zip(*walks, strict=False) for record in pair), map(encode, bad)
+
+
+def test_honest_sources_are_what_they_are_without_mutated_events() -> None:
+    honest, bad = events(1, MUTANTS)
+    rng = random.Random(1)
+    role = replica_agent(Settings(), shards=2)
+    poisoned, alone = owned(role), owned(role)
+    rows: list[list[Row]] = [[], []]
+    for number in range(MUTANTS):
+        good, fine = next(honest), next(bad)
+        poison = mutated(fine, rng, times=rng.choice([1, 1, 2, 5]))
+        for partition, values in ((poisoned, (good, poison)), (alone, (good, fine))):
+            for value in values:
+                partition.offer(Offered(partition.state.next_offset, value, (), None, BEGAN))
+        if number % 20 == 19:
+            for partition, found in ((poisoned, rows[0]), (alone, rows[1])):
+                cut, records = partition.cut(BEGAN + 1e4)
+                found += cut.rows
+                assert max(len(record.value) for record in records) < 8 << 20
+    assert not [row for row in rows[0] if misfits(row)]
+    with_poison, without = ([row for row in found if row.replica in HONEST] for found in rows)
+    assert len(without) > 1000
+    assert with_poison == without
+    assert set_aside(poisoned) > MUTANTS // 4
+    assert set_aside(alone) == 0
+
+
+def test_mutated_residency_ends_no_fleet_agent() -> None:
+    rng = random.Random(2)
+    partition = owned(fleet_agent(Settings()))
+    for number in range(MUTANTS):
+        good, fine = residency(number, rng, names="ab"), residency(number, rng, names="c")
+        for value in (encode(good), mutated(encode(fine), rng)):
+            partition.offer(Offered(partition.state.next_offset, value))
+        if number % 20 == 19:
+            cut, _ = partition.cut(BEGAN + 1e4)
+            assert not [row for row in cut.rows if misfits(row)]
+    assert set_aside(partition) > MUTANTS // 4
+
+
+def set_aside(partition: OwnedPartition) -> float:
+    registry = partition._metrics.registry
+    return sum(
+        sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == "kvlens_worker_records_set_aside_total"
+    )
