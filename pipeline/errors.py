@@ -276,6 +276,20 @@ class CheckpointCorrupt(Exception):
         return f"{self.missing} of {self.whose} is missing or of another checkpoint"
 
 
+class CheckpointFormatUnknown(Exception):
+    """Another kvlens wrote the checkpoint."""
+
+    def __init__(self, found: int, last: int) -> None:
+        """`found` is its format; this kvlens reads those from 1 to `last`."""
+        super().__init__(found, last)
+        self.found = found
+        self.last = last
+
+    def __str__(self) -> str:
+        reads = "format 1" if self.last == 1 else f"formats 1 to {self.last}"
+        return f"it has format {self.found}, and this kvlens reads {reads}"
+
+
 class CheckpointDamaged(Exception):
     """The records of a checkpoint are there, but no state can be made of them."""
 
@@ -297,7 +311,7 @@ def damaged_if_it_fails(key: bytes) -> Iterator[None]:
     """
     try:
         yield
-    except (CheckpointCorrupt, CheckpointDamaged):
+    except (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown):
         raise
     except Exception as error:
         why = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
@@ -310,7 +324,7 @@ def shown_key(key: bytes) -> str:
 
 
 class CheckpointUnreadable(PipelineError):
-    """A checkpoint lacks records that belong to it, or another version wrote it."""
+    """A checkpoint lacks records that belong to it, or has a format that this kvlens does not read."""
 
     def __init__(self, topic: str, partition: int, reason: str) -> None:
         super().__init__(topic, partition, reason)
@@ -323,6 +337,21 @@ class CheckpointUnreadable(PipelineError):
             f"the checkpoint in {self.topic}[{self.partition}] cannot be read: {self.reason}; "
             "stop all workers and run `kvlens state rebuild` to compute it again from the log, or start the "
             "newer kvlens that wrote it"
+        )
+
+
+class GroupInUse(PipelineError):
+    """Workers run that must not."""
+
+    def __init__(self, group: str, members: int) -> None:
+        super().__init__(group, members)
+        self.group = group
+        self.members = members
+
+    def __str__(self) -> str:
+        return (
+            f"consumer group {self.group} has {self.members} members: stop all workers and try again "
+            "(one that was killed stays a member for some seconds)"
         )
 
 

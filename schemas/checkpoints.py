@@ -1,10 +1,11 @@
 """Records of `kvlens.checkpoints.replica.v1`: what the replica agent needs to continue after a crash.
 
-Every record's key is `slot_key(...)`. A source has a `head` (always current), a `base` with as many deltas as
-its entries need, and up to DELTA_SLOTS deltas behind them. The head names the epoch and how many deltas
-belong to it; records of other epochs are leftovers of compaction and ignored. A large head is cut: HEAD holds
-the number of its pieces then. The records of one checkpoint, the outputs and the source offset commit in one
-Kafka transaction.
+Every record's key is `slot_key(...)`. A source has a `head` (always current), bases of its blocks, and
+deltas. Deltas are numbered. Each has a slot that was free, and names the slot of the one before. A base holds
+the blocks of a range of places (where hashes are spread to) as they were after a delta; bases are written in
+turns, so that no checkpoint has to hold everything. The head says which range is in which base; what else a
+base or a delta holds is a leftover. A large head is cut: HEAD holds the number of its pieces then. The
+records of one checkpoint, the outputs and the source offset commit in one Kafka transaction.
 
 The agent works on the very `SourceHead` that a checkpoint holds: to save it is to encode it. Only the
 entries of blocks are kept in another form, and travel as columns.
@@ -38,17 +39,24 @@ META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
 HEAD = "head"
 BASE = "base"
-DELTA_SLOTS = 64
-"""Deltas of a source behind what its base needs."""
 HEAD_PIECE_BYTES = 4 << 20
 """A larger head is cut: pieces of so many bytes, half of the topic's 8 MiB bound."""
 HeadPieces = Annotated[int, Meta(ge=1, le=1 << 12)]
 """How many there are."""
+FORMAT = 2
+"""Of the checkpoints that this kvlens writes. It reads those of formats 1 to FORMAT."""
+NO_BASE = -1
+"""Instead of the number of a base: the range has none, its blocks are in deltas only."""
 
 
 def slot_key(replica: str, dp_rank: int, slot: str | int) -> bytes:
-    """Return the record key of a source's HEAD, BASE, or delta number from 1 on."""
+    """Return the record key of a source's HEAD, of a base, or of the delta in a slot from 1."""
     return msgspec.msgpack.encode((replica, dp_rank, slot))
+
+
+def base_slot(number: int) -> str:
+    """Return the slot of base `number`, from 0."""
+    return f"{BASE}.{number}" if number else BASE
 
 
 def head_piece_slot(piece: int) -> str:
@@ -56,18 +64,28 @@ def head_piece_slot(piece: int) -> str:
     return f"{HEAD}-{piece}"
 
 
+class CheckpointFormat(msgspec.Struct):
+    """What is looked at first, whatever else the record holds."""
+
+    format: int = 1
+    """Of the checkpoint that the record belongs to."""
+
+
 class PartitionMeta(msgspec.Struct, omit_defaults=True, gc=False):
     """Where a partition stands."""
 
     next_offset: Natural
     """Offset of the first events record that is not yet in the state."""
+    format: int = 1
+    """Format of the checkpoint, which is looked at first."""
 
 
 class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
-    """Entries of one medium and group: all of them (base) or those that changed (delta).
+    """Entries of one medium and group: those of a range (base), or those that changed (delta).
 
     Columns of m entries, little-endian: hashes u64, copies i32 (0: gone), births f64 (seconds since the
-    epoch), block sizes u32, roots u64, depths u16.
+    epoch), block sizes u32, roots u64, depths u16. Copies and block sizes that are all the same are there
+    once.
     """
 
     medium: Text
@@ -77,25 +95,33 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     hashes: bytes
     """m little-endian u64."""
     copies: bytes
-    """m little-endian i32: physical copies; 0 in a delta: gone."""
+    """m little-endian i32, or one: physical copies; 0 in a delta: gone."""
     births: bytes
     """m little-endian f64: seconds since the epoch when the first copy came."""
     block_sizes: bytes
-    """m little-endian u32: tokens per block."""
+    """m little-endian u32, or one: tokens per block."""
     roots: bytes = b""
     """m little-endian u64: first block of each block's chain; 0 where that is not known. Empty: of none."""
     depths: bytes = b""
     """m little-endian u16: blocks of the chain up to and including each one, 65,535 at most. Empty with
     `roots`."""
+    gone: bytes = b""
+    """Little-endian u64: blocks that left, before the entries came."""
+    life: int = 0
+    """Life of the pool that they belong to."""
 
 
 class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """The base or one delta of a source; what a base cannot hold follows in the first deltas."""
+    """A base or a delta of a source."""
 
-    epoch: int
-    """Epoch of the head it belongs to."""
     pools: list[PoolEntries]
-    """One entry per medium and group."""
+    """One entry per medium and group, or several."""
+    number: int = 0
+    """Of the delta; of a base, the last delta that it includes."""
+    before: int = 0
+    """Slot of the delta before. In the first format it is not said: a delta's slot is its number."""
+    epoch: int = 0
+    """In the first format, epoch of the head it belongs to."""
 
 
 class FlowState(msgspec.Struct, array_like=True, gc=False):
@@ -223,6 +249,22 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Hash to the block sizes of copies beyond the first that differ from the entry's, oldest first."""
     granular: GranularState | None = None
     """The blocks of a pool with two granularities, which has no entries; None of any other."""
+    life: int = 0
+    """How often everything in the pool was cleared; entries of earlier lives do not count."""
+
+
+class BaseRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Where the blocks of a range of places are; it ends where the next one begins, the last one at 2**32.
+
+    The place of a block is the high half of its hash times 0x9E3779B97F4A7C15, modulo 2**64.
+    """
+
+    start: int
+    """First place."""
+    base: int
+    """Number of the base, or NO_BASE."""
+    delta: int
+    """Last delta that the base includes; later ones count for the range."""
 
 
 class TrustSince(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -317,12 +359,20 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """From the replica's configuration."""
     incarnation: Incarnation = 0
     """Present life of the engine."""
+    spread: Natural = 0
+    """Factor that spreads hashes over places, a secret of the source; 0 in the first format."""
+    bases: list[BaseRange] | None = None
+    """Ranges by their start; None in the first format, which has one base."""
+    last_delta: Natural = 0
+    """Number of the last delta."""
+    last_slot: Natural = 0
+    """Its slot."""
+    former_epoch: Natural = 0
+    """Epoch of the records of the first format that still belong to this; 0 when there are none."""
     epoch: Natural = 0
-    """Number of the base that holds the entries."""
+    """In the first format, the number of the base; 0 since."""
     deltas: Natural = 0
-    """How many deltas belong to that base."""
-    base_deltas: Natural = 0
-    """How many of them are the rest of the base itself."""
+    """In the first format, how many deltas belong to the base; 0 since."""
     first_seq: Number = -1
     """First sequence number of this life; -1 before the first batch."""
     last_seq: Number = -1

@@ -28,6 +28,8 @@ Written = Annotated[int, Meta(ge=-1, le=LATEST_CHANGE // 10)]
 
 HEAD_KEY = b"@head"
 """Key of the `FleetHead`."""
+FORMAT = 1
+"""Of the checkpoints that this kvlens writes, and the last one that it reads."""
 
 
 TableName = Literal[
@@ -162,3 +164,5 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Names of the lives, as replica/rank@incarnation, that labels were made for, by number of the label."""
     standings: dict[SourceNumber, FleetStanding] = {}
     """By number of the source."""
+    format: int = 1
+    """Format of the checkpoint, which is looked at first."""

@@ -27,6 +27,7 @@ COMMANDS = {
     ),
     "serve": ("pipeline.cli.commands.serve", "Show the boards in a browser, without Grafana."),
     "verify": ("pipeline.cli.commands.verify", "Check the tables: compute each again from the log."),
+    "state": ("pipeline.cli.commands.state", "Compute the agents' state again from the log."),
     "migrate": ("pipeline.cli.commands.migrate", "Create or upgrade the ClickHouse tables."),
     "topics": ("pipeline.cli.commands.topics", "Create or list the Kafka topics."),
     "simulate": (

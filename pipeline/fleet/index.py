@@ -23,12 +23,15 @@ from pipeline.fleet.kernel.tables import (
     PAIR,
     SMALLEST,
     SPARSE,
+    Losses,
     capacity_for,
+    copied,
     copy_blocks,
     copy_pairs,
     doubled,
+    mapped,
 )
-from pipeline.fleet.packing import Columns, Packed, fields_of, put_into, rows_of
+from pipeline.fleet.packing import Packed, Table, fields_of, put_into, rows_of
 from schemas.fleet_checkpoints import TableName
 
 CHUNK = 8192
@@ -59,15 +62,15 @@ class Index:
             forgotten = np.frombuffer(totals, np.int64)[FORGOTTEN]
             self.refills = refills_of(rows_of(REFILL, fields), int(forgotten))
 
-    def packed(self) -> dict[TableName, Columns]:
-        """Return the tables as a base has them."""
+    def copied(self) -> dict[TableName, Table]:
+        """Return copies of the tables for a base: their slots as they are, which takes the least time."""
         refills = self.refills.rows[self.refills.rows["root"] != 0]
         return {
-            "blocks": fields_of(self.blocks[self.blocks["key"] != 0]),
-            "pairs": fields_of(self.pairs[self.pairs["key"] != 0]),
-            "losses": fields_of(self.losses[self._remembered()]),
-            "clock": self.clock,
-            "refills": [*fields_of(refills), self.refills.totals],
+            "blocks": copied(self.blocks),
+            "pairs": copied(self.pairs),
+            "losses": self._losses_in_order(),
+            "clock": mapped(self.clock, np.copy),
+            "refills": [*fields_of(refills), self.refills.totals.copy()],
         }
 
     @property
@@ -117,9 +120,18 @@ class Index:
             self._move_losses(max(SMALLEST, 1 << (needed - 1).bit_length()))
 
     def _move_losses(self, capacity: int) -> None:
-        remembered = self.losses[self._remembered()]
+        remembered = self._losses_in_order()
         self.losses = np.zeros(capacity, LOSS)
         self.losses[self._remembered()] = remembered
+
+    def _losses_in_order(self) -> Losses:
+        """Return a copy of the losses, oldest first."""
+        counters = self.clock.counters
+        count, capacity = int(counters[TAIL] - counters[HEAD]), len(self.losses)
+        begin = int(counters[HEAD]) & (capacity - 1)
+        before_the_turn = self.losses[begin : begin + count]
+        behind = self.losses[: count - len(before_the_turn)]
+        return np.concatenate((before_the_turn.view(np.uint8), behind.view(np.uint8))).view(LOSS)
 
     def _remembered(self) -> I64:
         """Return the rows of the losses, oldest first."""

@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS, REANNOUNCED
 from pipeline.fleet.kernel.counts import NO_WINDOW, Cells, Gauges
 from pipeline.fleet.kernel.tables import doubled, mapped
-from pipeline.fleet.packing import Columns, Packed, put_into
+from pipeline.fleet.packing import Packed, Table, put_into
 from pipeline.fleet.registry import Names
 from pipeline.residency import histogram, windows
 from schemas.fleet_checkpoints import FleetCell, FleetGauge, FleetHead, TableName
@@ -70,12 +70,12 @@ class OpenWindows:
         """(space, medium) to gauge."""
         self._free = [number for number, cell in enumerate(head.cells) if cell is None]
 
-    def packed(self) -> dict[TableName, Columns]:
-        """Return the figures as a base has them."""
+    def copied(self) -> dict[TableName, Table]:
+        """Return copies of the figures for a base."""
         cells, gauges = len(self._head.cells), len(self._head.gauges)
         return {
-            "cells": mapped(self.cells, lambda column: column[:cells]),
-            "gauges": mapped(self.gauges, lambda column: column[:gauges]),
+            "cells": mapped(self.cells, lambda column: column[:cells].copy()),
+            "gauges": mapped(self.gauges, lambda column: column[:gauges].copy()),
         }
 
     def cell(self, source: int, space: int) -> int:

@@ -16,6 +16,8 @@ PART_BYTES = 4 << 20
 
 Columns = Sequence[npt.NDArray[Any]]
 """Arrays of rows, in most tables as many in each."""
+Table = Columns | npt.NDArray[Any]
+"""Columns, or the slots of a table of structured rows; those with a key of zero are free."""
 Packed = Mapping[TableName, Sequence[bytes]]
 """The columns of each table of a base."""
 
@@ -57,14 +59,26 @@ def put_into(table: _Table, packed: Sequence[bytes]) -> _Table:
     return mapped(table, put)
 
 
-def parts_of(epoch: int, tables: Mapping[TableName, Columns]) -> Iterator[FleetPart]:
-    """Yield the parts of a base, none of a table without rows."""
-    for name, columns in tables.items():
-        row_bytes = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in columns)
-        rows = max(1, PART_BYTES // row_bytes)
-        for start in range(0, max(map(len, columns)), rows):
-            packed = [np.ascontiguousarray(column[start : start + rows]).tobytes() for column in columns]
-            yield FleetPart(epoch, name, packed)
+def parts_of(epoch: int, tables: Mapping[TableName, Table]) -> Iterator[FleetPart]:
+    """Yield the parts of a base, none of a table without rows; a part is packed when it is asked for."""
+    for name, table in tables.items():
+        for columns in _portions(table):
+            yield FleetPart(epoch, name, [np.ascontiguousarray(column).tobytes() for column in columns])
+
+
+def _portions(table: Table) -> Iterator[Columns]:
+    if isinstance(table, np.ndarray):
+        slots = max(1, PART_BYTES // table.dtype.itemsize)
+        for start in range(0, len(table), slots):
+            rows = table[start : start + slots]
+            used = rows["key"] != 0
+            if used.any():
+                yield [column[used] for column in fields_of(rows)]
+    else:
+        row_bytes = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in table)
+        rows_each = max(1, PART_BYTES // row_bytes)
+        for start in range(0, max(map(len, table)), rows_each):
+            yield [column[start : start + rows_each] for column in table]
 
 
 def joined(parts: Sequence[FleetPart]) -> Packed:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from pipeline.errors import CheckpointCorrupt
-from pipeline.fleet.packing import Columns, Packed, joined, parts_of
-from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, FleetPart, TableName, part_key
+from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown
+from pipeline.fleet.packing import Packed, Table, joined, parts_of
+from schemas.checkpoints import CheckpointFormat
+from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, TableName, part_key
 
-BYTES_AT_ONCE = 32 << 20
-"""Of a base, per checkpoint: a transaction must not take long."""
+BYTES_AT_ONCE = 8 << 20
+"""Of a base, per checkpoint: a checkpoint must not hold the worker up."""
 MIN_CHANGES = 100_000
-MAX_SECONDS = 60.0
+MAX_SECONDS = 600.0
+"""Between two bases while anything changes: far less than the log keeps, and fewer than MIN_CHANGES take no
+time to apply again."""
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_format = msgspec.msgpack.Decoder(CheckpointFormat).decode
 _decode_head = msgspec.msgpack.Decoder(FleetHead).decode
 _decode_part = msgspec.msgpack.Decoder(FleetPart).decode
 
@@ -32,11 +35,14 @@ class Base(NamedTuple):
 def load(latest: Mapping[bytes, bytes]) -> Base | None:
     """Return the base there is, if any; `latest` holds the last committed value of every key.
 
-    Raises CheckpointCorrupt when parts are missing.
+    Raises CheckpointFormatUnknown, and CheckpointCorrupt when parts are missing.
     """
     value = latest.get(HEAD_KEY)
     if value is None:
         return None
+    found = _decode_format(value).format
+    if not 1 <= found <= FORMAT:
+        raise CheckpointFormatUnknown(found, FORMAT)
     head = _decode_head(value)
     parts = []
     for number in range(head.parts):
@@ -49,30 +55,38 @@ def load(latest: Mapping[bytes, bytes]) -> Base | None:
 
 
 class Bases:
-    """Writes a base when enough changed since the last one, in portions."""
+    """Writes a base when enough changed since the last one, in portions.
 
-    def __init__(self, head: FleetHead, tables: Callable[[], Mapping[TableName, Columns]]) -> None:
-        """`tables` returns the arrays that belong to the head as they are now."""
+    The tables are copied as they are, which is quick; each checkpoint then packs as much as it takes.
+    """
+
+    def __init__(self, head: FleetHead, tables: Callable[[], Mapping[TableName, Table]]) -> None:
+        """`tables` returns copies of the arrays that belong to the head as they are now."""
         self._head = head
         self._tables = tables
         self._followed = head.followed
         self._made_at: float | None = None
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._waiting: Iterator[tuple[bytes, bytes]] | None = None
 
     def take(self, now: float, entries: int) -> list[tuple[bytes, bytes]]:
         """Return the (key, value) records to commit at wall clock `now`; often none.
 
         A base of so many `entries` is worth its writing when a good part of them changed.
         """
-        if not self._waiting and self._due(now, entries):
-            self._waiting.extend(self._base())
+        if self._waiting is None and self._due(now, entries):
+            self._head.epoch += 1
+            self._waiting = self._base(_decode_head(_encode(self._head)), self._tables())
             self._followed = self._head.followed
             self._made_at = now
         records: list[tuple[bytes, bytes]] = []
         size = 0
-        while self._waiting and size < BYTES_AT_ONCE:
-            records.append(self._waiting.popleft())
-            size += len(records[-1][1])
+        while self._waiting is not None and size < BYTES_AT_ONCE:
+            record = next(self._waiting, None)
+            if record is None:
+                self._waiting = None
+            else:
+                records.append(record)
+                size += len(record[1])
         return records
 
     def _due(self, now: float, entries: int) -> bool:
@@ -83,11 +97,11 @@ class Bases:
             return True
         return changes > 0 and now - self._made_at >= MAX_SECONDS
 
-    def _base(self) -> Iterator[tuple[bytes, bytes]]:
-        head = self._head
-        head.epoch += 1
-        head.parts = 0
-        for part in parts_of(head.epoch, self._tables()):
+    def _base(self, head: FleetHead, tables: Mapping[TableName, Table]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the records of a base; `head` and `tables` are those of one moment."""
+        head.parts, head.format = 0, FORMAT
+        for part in parts_of(head.epoch, tables):
             yield part_key(head.epoch, head.parts), _encode(part)
             head.parts += 1
+        self._head.parts = head.parts
         yield HEAD_KEY, _encode(head)

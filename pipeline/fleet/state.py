@@ -17,7 +17,7 @@ from pipeline.fleet.kernel.event_order import in_event_order
 from pipeline.fleet.kernel.follow import CLOCK_MOVED, DONE, REFILLS_FULL, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
-from pipeline.fleet.packing import Columns
+from pipeline.fleet.packing import Table
 from pipeline.fleet.pieces import RecordPieces
 from pipeline.fleet.prefixes.hot import hot_prefixes
 from pipeline.fleet.registry import names_in
@@ -106,8 +106,8 @@ class FleetState:
                 raise CheckpointDamaged("the base", found)
             return cls(shard, settings, carry_seconds=carry_seconds, base=base)
 
-    def _tables(self) -> dict[TableName, Columns]:
-        return self.index.packed() | self._open.packed() | self._comparing.packed()
+    def _tables(self) -> dict[TableName, Table]:
+        return self.index.copied() | self._open.copied() | self._comparing.copied()
 
     @property
     def next_offset(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 Resource = Literal["topic", "group", "transactional id"]
-Operation = Literal["Create", "Describe", "DescribeConfigs", "Read", "Write"]
+Operation = Literal["Create", "Delete", "Describe", "DescribeConfigs", "Read", "Write"]
 
 CONNECTORS = "connectors"
 AGENTS = {"replica": "replica agent", "fleet": "fleet agent"}
@@ -65,6 +65,7 @@ def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group:
         ),
         Role("kvlens verify", _verify(names, groups)),
         Role("kvlens doctor", _doctor(names, groups)),
+        Role("kvlens state rebuild", _rebuild(names, groups)),
     ]
 
 
@@ -106,6 +107,26 @@ def _verify(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right,
         Right("topic", names["residency"], "Read", "recounts it"),
         *(Right("group", name, "Describe", "asks how far the agent is") for name in groups.values()),
     )
+
+
+def _rebuild(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right, ...]:
+    used = {"events", "residency", *(f"checkpoints_{agent}" for agent in groups)}
+    others = [name for key, name in names.items() if key not in used]
+    rights = [
+        *(Right("topic", name, "Describe", "looks at every topic before it starts") for name in others),
+        Right("topic", names["events"], "Read", "looks how old its beginning is"),
+        Right("topic", names["residency"], "Read", "sees whether the fleet agent has read all of it"),
+        Right("topic", names["residency"], "Delete", "empties it"),
+    ]
+    for agent, group in groups.items():
+        name = names[f"checkpoints_{agent}"]
+        rights += [
+            Right("topic", name, "Read", "sees what there is to discard"),
+            Right("topic", name, "Write", "discards it"),
+            Right("group", group, "Read", "asks for members, and moves its offsets back"),
+            Right("transactional id", f"{group}-", "Write", "discards all or nothing", prefix=True),
+        ]
+    return tuple(rights)
 
 
 def _doctor(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right, ...]:

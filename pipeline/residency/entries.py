@@ -2,85 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from pipeline.residency.counting.block_table import ENTRY, BlockColumns, Entries
+from pipeline.residency.counting.block_table import BlockColumns, Entries, Hashes
 from pipeline.residency.counting.pool import Pool
 from schemas.checkpoints import PoolEntries
+from schemas.hashes import HASH_BYTES
 
 RECORD_ENTRIES = 200_000
 """Entries per checkpoint record: 34 bytes each, well below the topic's 8 MB bound."""
 
-_ROOTS: Final = np.dtype("<u8")
+_HASHES: Final = np.dtype("<u8")
+_COPIES: Final = np.dtype("<i4")
+_SIZES: Final = np.dtype("<u4")
 _DEPTHS: Final = np.dtype("<u2")
 
 
-def all_entries(pools: Iterable[Pool]) -> list[list[PoolEntries]]:
-    """Return everything there is, as of one or more records."""
-    return _records((pool, pool.table.live()) for pool in pools)
-
-
-def changed_entries(pools: Iterable[Pool]) -> list[list[PoolEntries]]:
-    """Return, as of one or more records, what went since the last checkpoint, then what was written since."""
-    return _records(part for pool in pools for part in ((pool, _gone(pool)), (pool, pool.table.changed())))
-
-
-def restore_entries(pool: Pool, entries: PoolEntries) -> None:
-    """Set the entries of one part of a record."""
-    count = len(entries.block_sizes) // 4
-    # Copies, because compiled code takes arrays that can be written. Where nothing is known of chains, the
-    # record has no columns for them.
-    pool.put(
-        BlockColumns(
-            np.frombuffer(entries.hashes, "<u8").astype(np.uint64),
-            np.frombuffer(entries.copies, "<i4").astype(np.int32),
-            np.frombuffer(entries.births, "<f8").astype(np.float64),
-            pool.codes_of(np.frombuffer(entries.block_sizes, "<u4")),
-            np.frombuffer(entries.roots or bytes(count * _ROOTS.itemsize), _ROOTS).astype(np.uint64),
-            np.frombuffer(entries.depths or bytes(count * _DEPTHS.itemsize), _DEPTHS).astype(np.uint16),
-        )
-    )
-
-
-def _records(parts: Iterable[tuple[Pool, Entries]]) -> list[list[PoolEntries]]:
-    """Return the parts of one or more records, none of more than RECORD_ENTRIES entries.
-
-    Entries are set one by one when they are read, so what one record cannot hold may follow in deltas.
-    """
-    records: list[list[PoolEntries]] = [[]]
-    room = RECORD_ENTRIES
-    for pool, entries in parts:
-        for start in range(0, len(entries), RECORD_ENTRIES):
-            part = entries[start : start + RECORD_ENTRIES]
-            if len(part) > room:
-                records.append([])
-                room = RECORD_ENTRIES
-            room -= len(part)
-            records[-1].append(_packed(pool, part))
-    return records
-
-
-def _packed(pool: Pool, entries: Entries) -> PoolEntries:
-    sizes = pool.sizes_of(entries["size_code"]).astype("<u4")
-    sizes[entries["copies"] == 0] = 0
+def packed_entries(pool: Pool, entries: Entries, gone: Hashes | None = None) -> PoolEntries:
+    """Return the columns of entries, and of the blocks that left before."""
     return PoolEntries(
         pool.head.medium,
         pool.head.group_idx,
-        entries["hash"].astype("<u8").tobytes(),
-        entries["copies"].astype("<i4").tobytes(),
+        entries["hash"].astype(_HASHES).tobytes(),
+        _once(entries["copies"].astype(_COPIES)),
         entries["birth"].astype("<f8").tobytes(),
-        sizes.tobytes(),
-        entries["root"].astype(_ROOTS).tobytes(),
+        _once(pool.sizes_of(entries["size_code"]).astype(_SIZES)),
+        entries["root"].astype(_HASHES).tobytes(),
         entries["depth"].astype(_DEPTHS).tobytes(),
+        gone=gone.astype(_HASHES).tobytes() if gone is not None else b"",
+        life=pool.head.life,
     )
 
 
-def _gone(pool: Pool) -> Entries:
-    """Return an entry without copies for each block of the last checkpoint that left."""
-    hashes = np.concatenate(pool.gone) if pool.gone else np.empty(0, np.uint64)
-    entries = np.zeros(len(hashes), ENTRY)
-    entries["hash"] = hashes
-    return entries
+def in_records(parts: Sequence[tuple[Pool, Hashes, Entries]]) -> list[list[PoolEntries]]:
+    """Return what changed as the parts of one or more records, none of more than RECORD_ENTRIES entries."""
+    records: list[list[PoolEntries]] = [[]]
+    room = RECORD_ENTRIES
+    for pool, gone, entries in parts:
+        # Records are read in their order, so all that left may come in portions before all that came.
+        for start in range(0, len(gone) + len(entries), RECORD_ENTRIES):
+            left = gone[start : start + RECORD_ENTRIES]
+            begin = max(0, start - len(gone))
+            came = entries[begin : max(0, start + RECORD_ENTRIES - len(gone))]
+            count = len(left) + len(came)
+            if count > room:
+                records.append([])
+                room = RECORD_ENTRIES
+            room -= count
+            records[-1].append(packed_entries(pool, came, left))
+    return records
+
+
+def unpacked_entries(pool: Pool, entries: PoolEntries) -> BlockColumns:
+    """Return the entries of one part of a record, those that left first and without copies."""
+    hashes = np.frombuffer(entries.hashes, _HASHES)
+    gone = np.frombuffer(entries.gone, _HASHES)
+    count = len(hashes)
+    sizes = _each(np.frombuffer(entries.block_sizes, _SIZES), count)
+    # Where nothing is known of chains, the record has no columns for them. What is joined is copied, too, so
+    # that compiled code gets arrays that can be written.
+    roots = np.frombuffer(entries.roots or bytes(count * HASH_BYTES), _HASHES)
+    depths = np.frombuffer(entries.depths or bytes(count * _DEPTHS.itemsize), _DEPTHS)
+    return BlockColumns(
+        np.concatenate((gone, hashes)).astype(np.uint64),
+        _after(gone, _each(np.frombuffer(entries.copies, _COPIES), count)),
+        _after(gone, np.frombuffer(entries.births, "<f8")),
+        _after(gone, pool.codes_of(sizes)),
+        _after(gone, roots),
+        _after(gone, depths),
+    )
+
+
+def _once(column: npt.NDArray[Any]) -> bytes:
+    """Return a column as bytes, a single item where all are the same."""
+    return (column[:1] if len(column) and (column == column[0]).all() else column).tobytes()
+
+
+def _each(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """Return a column of `count` items that may have been written once."""
+    return np.broadcast_to(column, count) if len(column) == 1 else column
+
+
+def _after(gone: Hashes, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column with zeros before it, one for each block that left."""
+    return np.concatenate((np.zeros(len(gone), column.dtype), column))

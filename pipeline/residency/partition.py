@@ -8,19 +8,27 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pipeline.errors import CheckpointDamaged, damaged_if_it_fails, shown_key
+from pipeline.errors import (
+    CheckpointCorrupt,
+    CheckpointDamaged,
+    CheckpointFormatUnknown,
+    damaged_if_it_fails,
+    shown_key,
+)
 from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
+from pipeline.residency.partition_snapshots import PartitionSnapshots
 from pipeline.residency.residency_records import residency_records
-from pipeline.residency.snapshot import SourceSnapshots, restore
+from pipeline.residency.restoring import restore
 from pipeline.residency.source import SourceResidency, new_head
-from schemas.checkpoints import HEAD, META_KEY, PartitionMeta, slot_key
+from schemas.checkpoints import FORMAT, HEAD, META_KEY, CheckpointFormat, PartitionMeta, slot_key
 from schemas.events import EventsRecord
 from schemas.reasons import LimitReason, SetAsideReason
 from schemas.rows import Row
 from schemas.settings import Worker
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_format = msgspec.msgpack.Decoder(CheckpointFormat).decode
 _decode_meta = msgspec.msgpack.Decoder(PartitionMeta).decode
 _decode_key = msgspec.msgpack.Decoder(tuple[str, int, str | int]).decode
 
@@ -56,7 +64,7 @@ class PartitionState:
         self.sources: dict[tuple[str, int], SourceResidency] = {}
         self._settings = settings
         self._shards = shards
-        self._snapshots: dict[tuple[str, int], SourceSnapshots] = {}
+        self._snapshots = PartitionSnapshots()
         self._saved_offset = 0
 
     def refusal(self, record: EventsRecord) -> SetAsideReason | None:
@@ -71,7 +79,7 @@ class PartitionState:
         source = self.sources.get(key)
         if source is None:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings)
-            self._snapshots[key] = SourceSnapshots(source)
+            self._snapshots.add(key, source)
         source.apply(record, offset)
         self.next_offset = offset + 1
 
@@ -116,27 +124,29 @@ class PartitionState:
         fails, this state must be dropped.
         """
         rows: list[Row] = []
-        checkpoints: list[tuple[bytes, bytes]] = []
-        changed: list[SourceResidency] = []
+        changed: list[tuple[str, int]] = []
         for key, source in self.sources.items():
             source_rows = source.windows.take(now)
             rows += source_rows
             if not source.unsaved and not source_rows:
                 continue
-            changed.append(source)
-            checkpoints += self._snapshots[key].cut()
+            changed.append(key)
             source.unsaved = False
+        checkpoints = self._snapshots.cut(changed)
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
-        checkpoints.append((META_KEY, _encode(PartitionMeta(self.next_offset))))
+        checkpoints.append((META_KEY, _encode(PartitionMeta(self.next_offset, FORMAT))))
         return Cut(
             self.next_offset,
             dirty=True,
             rows=rows,
             checkpoints=checkpoints,
             residency=residency_records(
-                changed, partition=self.partition, next_offset=self.next_offset, shards=self._shards
+                (self.sources[key] for key in changed),
+                partition=self.partition,
+                next_offset=self.next_offset,
+                shards=self._shards,
             ),
         )
 
@@ -153,13 +163,19 @@ class PartitionState:
         """Return the state that the last checkpoint saved; a new one when there is none.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
-        CheckpointCorrupt when records are missing, and CheckpointDamaged when they do not fit together.
+        CheckpointFormatUnknown, CheckpointCorrupt when records are missing, and CheckpointDamaged when they
+        do not fit together.
         """
         state = cls(partition, settings, shards=shards, partitions=partitions)
         meta = latest.get(META_KEY)
         if meta is None:
+            if latest:
+                raise CheckpointCorrupt("the partition", "record @meta")
             return state
         with damaged_if_it_fails(META_KEY):
+            found = _decode_format(meta).format
+            if not 1 <= found <= FORMAT:
+                raise CheckpointFormatUnknown(found, FORMAT)
             state.next_offset = state._saved_offset = _decode_meta(meta).next_offset
         for key in latest:
             if key == META_KEY:
@@ -167,10 +183,10 @@ class PartitionState:
             with damaged_if_it_fails(key):
                 if _decode_key(key)[2] != HEAD:
                     continue
-                source = restore(key, latest, settings)
+                source, slots = restore(key, latest, settings)
                 name = (source.head.replica, source.head.dp_rank)
                 if slot_key(*name, HEAD) != key:
                     raise CheckpointDamaged(shown_key(key), "it is of another source")
                 state.sources[name] = source
-                state._snapshots[name] = SourceSnapshots(source)
+                state._snapshots.add(name, source, slots)
         return state

@@ -30,7 +30,9 @@ class Pools:
         self._settings = settings
         self._heads = heads = source.pools
         early = sum(len(packed) for head in heads for _, packed in head.early_stores) // HASH_BYTES
-        self._shared = Shared(Adapters(source.loras, most=settings.max_loras), EarlyRoom(early))
+        self._shared = Shared(
+            Adapters(source.loras, most=settings.max_loras), EarlyRoom(early), source.spread
+        )
         self._by_key: dict[tuple[str, int], Pool | GranularPool] = {}
         for head in heads:
             self._by_key[head.medium, head.group_idx] = (
@@ -39,8 +41,6 @@ class Pools:
                 else Pool(head, self._shared)
             )
         self._granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
-        self.needs_base = True
-        """Whether the next checkpoint has to hold everything."""
         self.repeatable = False
         """Whether the engine may announce again, with the same beginning of a chain, what is resident."""
         self._unsettled = 0
@@ -160,7 +160,6 @@ class Pools:
         for pool in self._by_key.values():
             if not gpu_only or pool.head.medium == "gpu":
                 pool.clear(at)
-        self.needs_base = True
 
     def settle(self) -> None:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
@@ -236,5 +235,4 @@ class Pools:
         self._by_key[pool.head.medium, pool.head.group_idx] = granular
         self._heads[self._heads.index(pool.head)] = granular.head
         self._granular.append(granular)
-        self.needs_base = True
         return granular

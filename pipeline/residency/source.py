@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pipeline.residency import windows
 from pipeline.residency.changes import Changes
+from pipeline.residency.counting.block_table import new_spread
 from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.pools import Pools
@@ -54,7 +55,9 @@ class LifeChanges(NamedTuple):
 def new_head(replica: str, dp_rank: int) -> SourceHead:
     """Return the state of a source of which nothing is known yet."""
     nothing = TrustState(TrustSince("partial", 0.0))
-    return SourceHead(replica, dp_rank, nothing, HealthState(), ConnectivityState(), DriftState())
+    return SourceHead(
+        replica, dp_rank, nothing, HealthState(), ConnectivityState(), DriftState(), spread=new_spread()
+    )
 
 
 class SourceResidency:

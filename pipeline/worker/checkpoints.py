@@ -36,7 +36,8 @@ class Record:
     topic: str
     partition: int
     key: bytes
-    value: bytes
+    value: bytes | None
+    """None: the key has no value any more."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,10 @@ async def _read(
     while await consumer.position(partition) < end:
         batches = await consumer.getmany(partition, timeout_ms=500)
         for record in batches.get(partition, ()):
-            latest[record.key] = record.value
+            if record.value is None:
+                latest.pop(record.key, None)
+            else:
+                latest[record.key] = record.value
     return latest
 
 

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pipeline.errors import CheckpointCorrupt, CheckpointDamaged, CheckpointUnreadable, OffsetGap, RecordFatal
+from pipeline.errors import (
+    CheckpointCorrupt,
+    CheckpointDamaged,
+    CheckpointFormatUnknown,
+    CheckpointUnreadable,
+    OffsetGap,
+    RecordFatal,
+)
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.worker.checkpoints import CheckpointLog, Record
@@ -76,7 +83,7 @@ class Role:
         """Return the state that the checkpoint of a partition holds. Raises CheckpointUnreadable."""
         try:
             return self.restore(partition, latest)
-        except (CheckpointCorrupt, CheckpointDamaged) as error:
+        except (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown) as error:
             raise CheckpointUnreadable(self.checkpoints, partition, str(error)) from error
 
 

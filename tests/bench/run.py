@@ -14,6 +14,7 @@ import freshness
 import idle
 import memory
 import panels
+import scale
 import speed
 import verify
 from figures import Figures, machine
@@ -22,13 +23,19 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import free_port
 
+ASKED_FOR = ("scale",)
+"""Parts that take long, and much memory."""
 PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "verify", "panels", "freshness")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=[], help=f"{', '.join(PARTS)}; default: all")
-    parts = parser.parse_args().parts or PARTS
+    names = ", ".join((*PARTS, *ASKED_FOR))
+    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last")
+    parser.add_argument("--engines", type=int, default=1_000, help="of `scale`; default: 1,000")
+    parser.add_argument("--blocks", type=int, default=50_000, help="of each of them; default: 50,000")
+    arguments = parser.parse_args()
+    parts = arguments.parts or PARTS
     print(f"kvlens bench on {machine()}", flush=True)
     figures = Figures()
     with tempfile.TemporaryDirectory(prefix="kvlens-bench-") as directory:
@@ -52,6 +59,9 @@ def main() -> None:
                 memory.run(figures)
             if "verify" in parts:
                 verify.run(figures, broker.bootstrap_servers, store.url)
+            if "scale" in parts:
+                engines, blocks = arguments.engines, arguments.blocks
+                scale.run(figures, broker.bootstrap_servers, store.url, engines=engines, blocks=blocks)
             if "panels" in parts:
                 panels.run(figures, store.url)
             speed.run(figures)

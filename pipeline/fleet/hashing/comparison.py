@@ -14,7 +14,7 @@ import numpy as np
 from connectors.process.compiled import compiled
 from pipeline.fleet.kernel.columns import Changes
 from pipeline.fleet.kernel.tables import I64, U32, U64, doubled, mapped
-from pipeline.fleet.packing import Columns, Packed, fields_of, put_into, rows_of
+from pipeline.fleet.packing import Packed, Table, fields_of, put_into, rows_of
 from schemas.fleet_checkpoints import FleetHead, FleetStanding, TableName
 from schemas.residency import SourceChanges
 
@@ -133,12 +133,12 @@ class Comparing:
         """Something changed since this was last set to False."""
         self._after = after
 
-    def packed(self) -> dict[TableName, Columns]:
-        """Return labels, sources and first blocks as a base has them."""
+    def copied(self) -> dict[TableName, Table]:
+        """Return copies of labels, sources and first blocks for a base."""
         slots = np.flatnonzero(self._firsts["root"])
         return {
-            "labels": mapped(self._labels, lambda column: column[: len(self.names)]),
-            "origins": self._origins,
+            "labels": mapped(self._labels, lambda column: column[: len(self.names)].copy()),
+            "origins": mapped(self._origins, np.copy),
             "firsts": [slots, *fields_of(self._firsts[slots])],
         }
 

@@ -2,7 +2,7 @@
 
 Linear probing at a load of at most three quarters; a slot without copies is free. An entry that leaves
 draws those behind it back towards their own slots (Knuth 6.4, algorithm R), so searches find
-no gap. Where an entry lies follows from a secret of its table, so nobody can choose hashes that meet.
+no gap. Where an entry lies follows from a secret of its source, so nobody can choose hashes that meet.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ CHANGED: Final = 1
 NEW: Final = 2
 """Not in the last checkpoint."""
 
+PLACES: Final = 1 << 32
+"""Hashes are spread over so many places; entries lie in the table in the order of their places."""
+
 _LEAST_SLOTS = 16
 _LOAD_LIMIT = 0.75
 _LOAD_AFTER_REBUILD = 0.5
@@ -61,14 +64,12 @@ class BlockColumns(NamedTuple):
 class BlockTable:
     """Entries of resident blocks at their slots."""
 
-    def __init__(self, blocks: int = 0, *, spread: int | None = None) -> None:
-        """`blocks`: as many have room. `spread`: an odd number that tests know."""
+    def __init__(self, blocks: int = 0, *, spread: int) -> None:
+        """`blocks`: as many have room. `spread`: from `new_spread`."""
         self.entries = _vacant(blocks)
-        self.spread = np.uint64(secrets.randbits(64) | 1 if spread is None else spread)
+        self.spread = np.uint64(spread)
         """Factor that spreads hashes over the slots (multiply-shift hashing). No figure depends on it."""
         self.blocks = 0
-        self.unsaved = 0
-        """Entries that are CHANGED or NEW."""
 
     @property
     def bytes_allocated(self) -> int:
@@ -81,21 +82,24 @@ class BlockTable:
 
     def live(self) -> Entries:
         """Return a copy of the entries of all resident blocks, in no order of meaning."""
-        return self._chosen(self.entries["copies"] > 0)
-
-    def changed(self) -> Entries:
-        """Return a copy of the entries that differ from the last checkpoint or are not in it."""
-        return self._chosen((self.entries["unsaved"] != SAVED) & (self.entries["copies"] > 0))
-
-    def _chosen(self, slots: npt.NDArray[np.bool_]) -> Entries:
-        entries: Entries = self.entries[slots]
+        entries: Entries = self.entries[self.entries["copies"] > 0]
         return entries
 
-    def saved(self) -> None:
-        """Count everything as part of a checkpoint."""
-        if self.unsaved:
-            self.entries["unsaved"] = SAVED
-            self.unsaved = 0
+    def between(self, start: int, end: int) -> Entries:
+        """Return a copy of the entries whose `places` are from `start` to before `end`.
+
+        Costs what lies there, whatever the size of the table.
+        """
+        count = entries_between(self.entries, self.spread, start, end, np.empty(0, ENTRY))
+        found = np.empty(count, ENTRY)
+        entries_between(self.entries, self.spread, start, end, found)
+        return found
+
+    def take_unsaved(self, touched: Hashes) -> Entries:
+        """Return a copy of those of the touched blocks that differ from the last checkpoint; from here on
+        they count as part of it."""
+        found = np.empty(len(touched), ENTRY)
+        return found[: take_unsaved(self.entries, self.spread, touched, found)]
 
     def entry(self, block: int) -> Any:
         """Return the entry of a block for reading and writing, one without copies if it is not resident.
@@ -133,6 +137,56 @@ class BlockTable:
 
 def _vacant(blocks: int) -> Entries:
     return np.zeros(max(_LEAST_SLOTS, int(blocks / _LOAD_AFTER_REBUILD) + 1), ENTRY)
+
+
+def new_spread() -> int:
+    """Return a factor that spreads hashes of any kind over places: odd, below 2**63, and nobody knows it."""
+    return secrets.randbits(62) << 1 | 1
+
+
+def places(hashes: Hashes, spread: int) -> Hashes:
+    """Return the place of each hash, below PLACES."""
+    at: Hashes = (hashes * np.uint64(spread)) >> _HALF
+    return at
+
+
+@compiled
+def entries_between(entries: Any, spread: np.uint64, start: int, end: int, found: Any) -> int:
+    """Copy the entries whose places are from `start` to before `end`, as far as `found` has room.
+
+    Return how many there are. An entry is at its own slot, or behind it with no free slot between.
+    """
+    slots = len(entries)
+    first = (start * slots) >> 32
+    last = ((end - 1) * slots) >> 32
+    count = 0
+    for step in range(slots):
+        at = first + step
+        if at >= slots:
+            at -= slots
+        if entries[at].copies == 0:
+            if first + step > last:
+                break
+            continue
+        place = np.int64((entries[at].hash * spread) >> _HALF)
+        if start <= place < end:
+            if count < len(found):
+                found[count] = entries[at]
+            count += 1
+    return count
+
+
+@compiled
+def take_unsaved(entries: Any, spread: np.uint64, touched: Hashes, found: Any) -> int:
+    """Copy the resident blocks among the touched that are not SAVED, and make them so; return how many."""
+    count = 0
+    for at in range(len(touched)):
+        slot = find(entries, spread, touched[at])
+        if entries[slot].copies != 0 and entries[slot].unsaved != SAVED:
+            entries[slot].unsaved = SAVED
+            found[count] = entries[slot]
+            count += 1
+    return count
 
 
 @compiled

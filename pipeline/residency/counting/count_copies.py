@@ -25,7 +25,7 @@ PROGRESS: Final = np.dtype(
         ("event", np.int64),  # the next one
         ("operation", np.int64),  # the next one: an index of the events' hashes
         ("live", np.int64),  # entries in the table
-        ("unsaved", np.int64),  # entries that the last checkpoint has otherwise, or not at all
+        ("touched", np.int64),
         ("changes", np.int64),
         ("gone", np.int64),
         ("unknown_removed", np.int64),
@@ -80,6 +80,8 @@ class Found(NamedTuple):
     adapters: npt.NDArray[np.uint16]
     gone: Hashes
     """Blocks of the last checkpoint that left: the first `gone` of the progress."""
+    touched: Hashes
+    """Blocks that the last checkpoint has otherwise, or not at all: the first `touched` of the progress."""
 
 
 class Tally(NamedTuple):
@@ -104,6 +106,7 @@ def room_for(changes: int) -> Found:
         np.zeros(changes, np.uint64),
         np.zeros(changes, np.uint16),
         np.zeros(changes, np.uint16),
+        np.empty(changes, np.uint64),
         np.empty(changes, np.uint64),
     )
 
@@ -146,7 +149,7 @@ def count_copies(
     hashes, ends, counts = events.hashes, events.ends, tally.counts
     reached = tally.progress[0]
     event, operation = reached.event, reached.operation
-    live, unsaved, changes = reached.live, reached.unsaved, reached.changes
+    live, touched, changes = reached.live, reached.touched, reached.changes
     stored_tokens = reached.stored_tokens
     outcome = FINISHED
     while event < len(ends) and outcome == FINISHED:
@@ -184,7 +187,8 @@ def count_copies(
                     entry.root = root
                     entry.depth = 0 if root == 0 else min(before + operation - start + 1, MAX_DEPTH)
                     live += 1
-                    unsaved += 1
+                    found.touched[touched] = block
+                    touched += 1
                     counts[code, FIRST] += 1
                     found.hashes[changes] = block
                     found.kinds[changes] = FILLED
@@ -200,7 +204,8 @@ def count_copies(
                     break
                 elif entry.unsaved == SAVED:
                     entry.unsaved = CHANGED
-                    unsaved += 1
+                    found.touched[touched] = block
+                    touched += 1
                 entry.copies += 1
                 counts[code, STORED] += 1
                 stored_tokens += sizes[code]
@@ -215,7 +220,8 @@ def count_copies(
                     entry.copies -= 1
                     if entry.unsaved == SAVED:
                         entry.unsaved = CHANGED
-                        unsaved += 1
+                        found.touched[touched] = block
+                        touched += 1
                 else:
                     counts[entry.size_code, LAST] += 1
                     tally.lifetimes[bucket_of(at - entry.birth)] += 1
@@ -225,8 +231,6 @@ def count_copies(
                     found.size_codes[changes] = entry.size_code
                     found.stored[changes] = stored_tokens
                     changes += 1
-                    if entry.unsaved != SAVED:
-                        unsaved -= 1
                     if entry.unsaved != NEW:
                         found.gone[reached.gone] = block
                         reached.gone += 1
@@ -236,6 +240,6 @@ def count_copies(
         if outcome == FINISHED:
             event += 1
     reached.event, reached.operation = event, operation
-    reached.live, reached.unsaved, reached.changes = live, unsaved, changes
+    reached.live, reached.touched, reached.changes = live, touched, changes
     reached.stored_tokens = stored_tokens
     return outcome

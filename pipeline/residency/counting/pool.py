@@ -8,7 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.residency.changes import Chains, Changes
-from pipeline.residency.counting.block_table import CHANGED, SAVED, BlockColumns, BlockTable, Hashes
+from pipeline.residency.counting.block_table import (
+    CHANGED,
+    SAVED,
+    BlockColumns,
+    BlockTable,
+    Entries,
+    Hashes,
+)
 from pipeline.residency.counting.collected import NO_PARENT, Collected
 from pipeline.residency.counting.count_copies import (
     FINISHED,
@@ -43,10 +50,12 @@ class Pool:
         """`head` may come from a checkpoint, whose entries follow by `put`."""
         self.head = head
         self._shared = shared
-        self.table = BlockTable()
+        self.table = BlockTable(spread=shared.spread)
         self.changes: list[Changes] = []
-        self.gone: list[Hashes] = []
+        self._gone: list[Hashes] = []
         """Blocks of the last checkpoint that left since; some may be back."""
+        self._touched: list[Hashes] = []
+        """Blocks that the last checkpoint has otherwise, or not at all; some may have left."""
         self.other_copies = sum(map(len, head.other_sizes.values()))
         """Copies of other sizes than their block's first one."""
         self._collected = Collected(shared)
@@ -127,12 +136,15 @@ class Pool:
             np.full(len(live), head.stored_tokens),
             Chains.unknown(len(live)),
         )
-        self.table = BlockTable(len(live))  # as many as left are likely to come
+        self.table = BlockTable(len(live), spread=self._shared.spread)  # as many as left are likely to come
         head.entries = [0] * len(head.entries)
         head.blocks = [0] * len(head.blocks)
         head.other_sizes.clear()
         self.other_copies = 0
-        self.gone.clear()
+        # Cheaper than to name them all: what checkpoints have of the life before does not count.
+        head.life += 1
+        self._gone.clear()
+        self._touched.clear()
 
     def settle(self) -> None:
         """Count what was collected; afterwards table, counters, flow and changes are up to date."""
@@ -143,7 +155,7 @@ class Pool:
         sizes = np.array(head.block_sizes or [0], np.int64)
         found, tally = room_for(len(events.hashes)), no_tally(len(sizes))
         reached = tally.progress[0]
-        reached["live"], reached["unsaved"] = table.blocks, table.unsaved
+        reached["live"] = table.blocks
         reached["stored_tokens"] = head.stored_tokens
         while True:
             outcome = count_copies(
@@ -157,11 +169,12 @@ class Pool:
             else:
                 code = int(events.codes[reached["event"]])
                 self._count_of_several_sizes(int(events.hashes[reached["operation"]]), code, tally)
-        table.unsaved = int(reached["unsaved"])
         head.stored_tokens = int(reached["stored_tokens"])
         table.shrink_if_sparse()
         if reached["gone"]:
-            self.gone.append(found.gone[: reached["gone"]].copy())
+            self._gone.append(found.gone[: reached["gone"]].copy())
+        if reached["touched"]:
+            self._touched.append(found.touched[: reached["touched"]].copy())
         self._count(tally)
         changed = slice(int(reached["changes"]))
         self._record(
@@ -198,7 +211,7 @@ class Pool:
         entry["several_sizes"] = block in other_sizes
         if entry["unsaved"] == SAVED:
             entry["unsaved"] = CHANGED
-            reached["unsaved"] += 1
+            self._touched.append(np.array([block], np.uint64))
         reached["operation"] += 1
 
     def _count(self, tally: Tally) -> None:
@@ -225,21 +238,22 @@ class Pool:
         self.settle()
         return counted_occupancy(self.head)
 
-    @property
-    def unsaved(self) -> int:
-        """How many entries the next checkpoint must hold to be up to date."""
-        return self.table.unsaved + sum(map(len, self.gone))
+    def take_unsaved(self) -> tuple[Hashes, Entries]:
+        """Return what a checkpoint lacks: blocks that left, then a copy of the entries that came or changed.
+
+        From here on they count as part of one.
+        """
+        gone = np.concatenate(self._gone) if self._gone else np.empty(0, np.uint64)
+        touched = np.concatenate(self._touched) if self._touched else np.empty(0, np.uint64)
+        self._gone.clear()
+        self._touched.clear()
+        return gone, self.table.take_unsaved(touched)
 
     def put(self, columns: BlockColumns) -> None:
         """Set entries as a checkpoint has them; zero copies removes one."""
         self.table.put(columns)
         for block in self.head.other_sizes:
             self.table.entry(block)["several_sizes"] = 1
-
-    def saved(self) -> None:
-        """Count everything as part of a checkpoint."""
-        self.gone.clear()
-        self.table.saved()
 
     def sizes_of(self, codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16]) -> npt.NDArray[np.uint32]:
         """Return the block sizes of size codes."""

@@ -1,4 +1,4 @@
-"""What the pools of a source share: the names of its adapters, and room to remember first stores."""
+"""What the pools of a source share: the names of its adapters, room to remember first stores, a secret."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ class EarlyRoom:
 class Shared:
     """One of each for all pools of a source."""
 
-    def __init__(self, adapters: Adapters, early: EarlyRoom) -> None:
+    def __init__(self, adapters: Adapters, early: EarlyRoom, spread: int) -> None:
         self.adapters = adapters
         self.early = early
+        self.spread = spread
+        """Of the block tables."""

@@ -34,12 +34,19 @@ USERS = {
     "kvlens work, agent fleet": "fleet",
     "kvlens verify": "verify",
     "kvlens doctor": "doctor",
+    "kvlens state rebuild": "rebuild",
 }
 ROLES = {USERS[role.command]: role for role in roles(load_topics(), topic_prefix="sec", group="secgroup")}
-COMMANDS = {"replica": ["work"], "fleet": ["work"], "connect": ["connect"], "verify": ["verify"]}
+COMMANDS = {
+    "replica": ["work"],
+    "fleet": ["work"],
+    "connect": ["connect"],
+    "verify": ["verify"],
+    "rebuild": ["state", "rebuild", "--yes", "--no-wait"],
+}
 # Numbers of Kafka's protocol.
 RESOURCES = {"topic": 2, "group": 3, "transactional id": 5}
-OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
+OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Describe": 8, "DescribeConfigs": 10}
 LITERAL, PREFIXED, ALLOW = 3, 4, 3
 DATABASE = "rights"
 
@@ -228,6 +235,8 @@ def test_every_process_needs_no_more_than_its_rights(cluster: Cluster) -> None:
             part.stop()
     code, said = cluster.run("verify", "verify")
     assert code == 0, said
+    code, said = cluster.run("rebuild", "state", "rebuild", "--yes", "--no-wait")
+    assert code == 0, said
 
 
 def right_of(user: str, operation: str, name: str) -> Right:
@@ -242,6 +251,7 @@ def right_of(user: str, operation: str, name: str) -> Right:
     [
         ("replica", "Write", "secgroup.replica-", 69, "give kafka.sasl_username this right (docs/acls.md)"),
         ("verify", "Read", "sec.residency.v1", 2, "or this user may not Describe it"),
+        ("rebuild", "Delete", "sec.residency.v1", 1, "give kafka.sasl_username this right (docs/acls.md)"),
     ],
 )
 def test_a_missing_right_is_named(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from pipeline.fleet import packing
+from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown
+from pipeline.fleet import packing, snapshot
 from pipeline.fleet.snapshot import MAX_SECONDS
 from pipeline.fleet.state import FleetState
-from pipeline.residency.snapshot import CheckpointCorrupt
 from schemas.fleet_checkpoints import HEAD_KEY, part_key
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.settings import Fleet
@@ -78,6 +79,40 @@ def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
     again = [repr(row) for row in restored.cut(now).rows]
     assert set(rows) <= set(again)
     assert {row for row in again if not row.startswith("HashGroupRow")} <= set(rows)
+
+
+def test_a_base_that_takes_many_checkpoints_is_of_the_moment_it_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whenever the worker dies, the base there is and the records after it give the same rows."""
+    monkeypatch.setattr(packing, "PART_BYTES", 4000)
+    monkeypatch.setattr(snapshot, "BYTES_AT_ONCE", 1)
+    log = [*RECORDS, *AFTER * 30]
+    state = applied()
+    latest: dict[bytes, bytes] = {}
+    restored_at: set[int] = set()
+    state.cut(START)
+    for offset, each in enumerate(log[len(RECORDS) :], len(RECORDS)):
+        now = START + offset * MAX_SECONDS / 10
+        cut = state.cut(now)
+        latest.update(cut.checkpoints)
+        restored = FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
+        restored_at.add(restored.next_offset)
+        for number in range(restored.next_offset, offset):
+            restored.apply(number, log[number])
+        assert {repr(row) for row in cut.rows} <= {repr(row) for row in restored.cut(now).rows}
+        for table in ("blocks", "pairs", "losses"):
+            found, wanted = (sorted(getattr(each.index, table).tolist()) for each in (restored, state))
+            assert [row for row in found if row[0]] == [row for row in wanted if row[0]]
+        state.apply(offset, each)
+    assert len(restored_at) > 2, "there was no base, then one, then the next"
+
+
+def test_a_base_of_an_unknown_format_is_refused() -> None:
+    latest = base_of(applied())
+    latest[HEAD_KEY] = msgspec.msgpack.encode({"format": 9, "what": "else"})
+    with pytest.raises(CheckpointFormatUnknown, match="it has format 9, and this kvlens reads format 1"):
+        FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
 
 
 def test_a_base_that_lacks_a_part_is_refused() -> None:

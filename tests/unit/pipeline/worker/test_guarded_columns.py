@@ -162,7 +162,7 @@ def test_entries_of_uneven_columns_are_not_set(column: int, length: int) -> None
         guarded(np.ones(10, kind)) for kind in (np.uint64, np.int32, float, np.uint16, np.uint64, np.uint16)
     ]
     columns[column] = guarded(np.ones(length, columns[column].dtype))
-    table = BlockTable()
+    table = BlockTable(spread=1)
     with pytest.raises(ValueError, match="different lengths"):
         table.put(BlockColumns(*columns))
     assert table.blocks == 0

@@ -14,7 +14,7 @@ from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles import replica_agent
 from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.checkpoints import slot_key
+from schemas.checkpoints import FORMAT, META_KEY, slot_key
 from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
 from schemas.settings import Settings
 
@@ -52,23 +52,38 @@ def test_both_encodings_are_applied() -> None:
     [
         ({"head": {"replica": "r", "dp_rank": 0, "trust": ["partial", 0.0]}}, "Expected"),  # another layout
         ({"head": None}, "MessagePack"),
-        ({"base": None}, "record base of r/0 is missing"),
+        ({1: None}, "record 1 of r/0 is missing"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str, Any], reason: str) -> None:
+def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any], reason: str) -> None:
     partition, _ = owned()
     partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
     latest = dict(partition.cut(1e9)[0].checkpoints)
     for slot, value in records.items():
         key = slot_key("r", 0, slot)
         assert key in latest
-        if slot == "base":
+        if slot == 1:
             del latest[key]
         else:
             latest[key] = b"\xc1" if value is None else msgspec.msgpack.encode(value)
     with pytest.raises(CheckpointUnreadable, match=reason) as raised:
         partition.role.restored(3, latest)
     assert str(raised.value).startswith("the checkpoint in kvlens.checkpoints.replica.v1[3] cannot be read: ")
+
+
+def test_a_checkpoint_of_a_later_format_is_refused_whatever_it_holds() -> None:
+    partition, _ = owned()
+    partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
+    latest = dict(partition.cut(1e9)[0].checkpoints)
+    assert msgspec.msgpack.decode(latest[META_KEY])["format"] == FORMAT
+    latest = {META_KEY: msgspec.msgpack.encode({"format": FORMAT + 1, "what": "else"}), b"key": b"value"}
+    with pytest.raises(CheckpointUnreadable) as raised:
+        partition.role.restored(3, latest)
+    assert str(raised.value) == (
+        "the checkpoint in kvlens.checkpoints.replica.v1[3] cannot be read: it has format 3, and this kvlens "
+        "reads formats 1 to 2; stop all workers and run `kvlens state rebuild` to compute it again from the "
+        "log, or start the newer kvlens that wrote it"
+    )
 
 
 def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:

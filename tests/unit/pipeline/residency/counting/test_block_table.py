@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.residency.counting.block_table import CHANGED, NEW, SAVED, BlockColumns, BlockTable
+from pipeline.residency.counting.block_table import (
+    CHANGED,
+    NEW,
+    PLACES,
+    SAVED,
+    BlockColumns,
+    BlockTable,
+    new_spread,
+    places,
+)
 from pipeline.residency.counting.count_copies import (
     FINISHED,
     NEEDS_ROOM,
@@ -149,13 +160,31 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     assert {block: (root, depth) for block, root, depth in live} == chains
     assert (reached["unknown_removed"], reached["reannounced"]) == (unknown, repeated)
     assert reached["stored_tokens"] == tokens == tally.counts[0, 0] * 16
-    assert reached["unsaved"] == sum(state != SAVED for state in states.values())
+    unsaved = table.take_unsaved(found.touched[: reached["touched"]])
+    assert sorted(unsaved["hash"].tolist()) == sorted(block for block in states if states[block] != SAVED)
+    assert not table.live()["unsaved"].any()
     assert tally.counts[0, 1] - tally.counts[0, 3] == len(model) - len(saved)
     assert tally.lifetimes.sum() == tally.counts[0, 3]
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.sets(crowded, max_size=60), st.lists(st.integers(0, PLACES), max_size=4))
+def test_ranges_of_places_take_a_table_apart(blocks: set[int], cuts: list[int]) -> None:
+    table = BlockTable(spread=_SPREAD)
+    count = len(blocks)
+    one, zero = np.ones(count, np.int32), np.zeros(count)
+    table.put(without_chains(np.array([*blocks], np.uint64), one, zero, zero.astype(np.uint16)))
+    bounds = sorted({0, PLACES, *cuts})
+    found: list[int] = []
+    for start, end in pairwise(bounds):
+        part = table.between(start, end)["hash"]
+        assert all(start <= place < end for place in places(part, _SPREAD).tolist())
+        found += part.tolist()
+    assert sorted(found) == sorted(blocks)
+
+
 def test_a_table_that_emptied_gives_its_memory_back() -> None:
-    table = BlockTable()
+    table = BlockTable(spread=new_spread())
     blocks = np.arange(100_000, dtype=np.uint64)
     one = np.ones(len(blocks), np.int32)
     table.put(without_chains(blocks, one, np.zeros(len(blocks)), np.zeros(len(blocks), np.uint16)))
@@ -182,7 +211,7 @@ def test_hashes_chosen_to_meet_in_one_slot_meet_only_where_the_spread_is_known()
     chosen = np.array([place * _GATHER % 2**64 for place in range(1, count + 1)], np.uint64)
     columns = without_chains(chosen, np.ones(count, np.int32), np.zeros(count), np.zeros(count, np.uint16))
     ways = []
-    for spread in (_SPREAD, None):
+    for spread in (_SPREAD, new_spread()):
         table = BlockTable(spread=spread)
         table.put(columns)
         ways.append(longest_way(table))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.residency import histogram
+from pipeline.residency.counting.block_table import new_spread
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
 from schemas.checkpoints import FlowState, PoolHead
@@ -142,7 +143,7 @@ steps = st.lists(
 @given(steps, st.booleans())
 def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
     pool, naive = (
-        Pool(PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0))),
+        Pool(PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0), new_spread())),
         NaivePool(),
     )
     for number, step in enumerate(steps):
@@ -172,7 +173,7 @@ def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
 @pytest.mark.parametrize("live", [300, 3_000])
 def test_long_churn_keeps_memory_and_counts(live: int) -> None:
     pool, naive = (
-        Pool(PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0))),
+        Pool(PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0), new_spread())),
         NaivePool(),
     )
     for number in range(200):

@@ -1,0 +1,87 @@
+"""`kvlens state`: what the agents keep in checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.cli.options import config_option, load_settings
+
+if TYPE_CHECKING:
+    from pipeline.rebuild.discard import Discarded
+    from pipeline.rebuild.recomputing import Standing
+    from schemas.settings import Settings
+
+_LINE_SECONDS = 10.0
+"""Between two lines where no terminal shows one that is written over."""
+
+
+@click.group
+def state() -> None:
+    """Manage what the agents keep in checkpoints."""
+
+
+@state.command
+@config_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--wait/--no-wait", default=True, help="Follow the workers until they are done.", show_default=True
+)
+def rebuild(config: Path | None, yes: bool, wait: bool) -> None:
+    """Discard the checkpoints of both agents; workers that start then compute everything again from the log.
+
+    All workers must be stopped. The residency topic is emptied, because every change is announced again. Rows
+    of ClickHouse stay, and are written over as far as the log reaches back.
+    """
+    from pipeline.rebuild.recomputing import follow
+
+    settings = load_settings(config).settings
+    discarded = asyncio.run(_discarded(settings, yes))
+    click.echo(f"{discarded.checkpoints} checkpoint records discarded; start the workers now")
+    if wait:
+        shown = _Shown()
+        asyncio.run(follow(settings, discarded, shown.say))
+        click.echo("everything is computed again; `kvlens verify` compares it with the log")
+
+
+async def _discarded(settings: Settings, yes: bool) -> Discarded:
+    from pipeline.rebuild.discard import opened_rebuild
+
+    async with opened_rebuild(settings) as rebuilding:
+        await rebuilding.refuse_members()
+        since = await rebuilding.exact_from()
+        if since is None:
+            click.echo("the log has every event since it was made: all figures are computed again")
+        else:
+            click.echo(
+                f"the log begins at {since:%Y-%m-%d %H:%M:%S} UTC: figures before stay as they are; those "
+                "since are computed again, and sources that began before are partial until their engine "
+                "restarts or clears its cache"
+            )
+        if not yes:
+            click.confirm("discard the checkpoints and the residency topic?", abort=True)
+        # Somebody may have taken a while to answer.
+        await rebuilding.refuse_members()
+        return await rebuilding.discard()
+
+
+class _Shown:
+    """Progress on the terminal: one line written over, or a line now and then where nobody watches."""
+
+    def __init__(self) -> None:
+        self._over = sys.stdout.isatty()
+        self._next = 0.0
+
+    def say(self, standing: Standing) -> None:
+        if self._over:
+            click.echo(f"\r\x1b[K{standing}", nl=False)
+            if standing.done >= standing.total and not standing.unfollowed:
+                click.echo()
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + _LINE_SECONDS
+            click.echo(str(standing))

@@ -1,0 +1,193 @@
+"""Discards the checkpoints of both agents, so that workers begin with the oldest event of the log.
+
+The replica agent will announce every change of residency again. So the residency topic is emptied as well:
+the fleet agent, and whoever else reads it, sees each change once. Offsets go on, and with them the versions
+of rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
+
+from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing, failure_reason
+from connectors.kafka.security import client_options
+from connectors.kafka.topics import topic_name
+from pipeline.errors import GroupInUse, KafkaUnavailable
+from pipeline.kafka import topics
+from pipeline.worker.checkpoints import CheckpointLog, Record, load
+from schemas.checkpoints import META_KEY
+from schemas.fleet_checkpoints import HEAD_KEY
+from schemas.settings import Settings
+
+_COORDINATOR_SECONDS = 0.3
+_COORDINATOR_TRIES = 10
+"""A broker that never had a group first makes the topic of their offsets."""
+_READ_MS = 5_000
+_TOMBSTONES_AT_ONCE = 5_000
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The part of a topic that is read again: the first offset and the end of each partition."""
+
+    topic: str
+    begins: Mapping[int, int]
+    ends: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Discarded:
+    """What workers begin with."""
+
+    events: Extent
+    shards: int
+    """Partitions of the residency topic."""
+    checkpoints: int
+    """Records that were discarded."""
+
+
+class Rebuild:
+    """A rebuild of an installation whose workers are stopped."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        partitions: Mapping[str, int],
+        consumer: AIOKafkaConsumer,
+        admin: AIOKafkaAdminClient,
+    ) -> None:
+        """`partitions`: how many each topic has."""
+        self._settings = settings
+        self._partitions = partitions
+        self._consumer = consumer
+        self._admin = admin
+        self._events = topic_name(settings.kafka, "events")
+        self._residency = topic_name(settings.kafka, "residency")
+
+    async def refuse_members(self) -> None:
+        """Raise GroupInUse when a worker runs."""
+        for group in (self._group("replica"), self._group("fleet")):
+            members = await self._members(group)
+            if members:
+                raise GroupInUse(group, members)
+
+    async def exact_from(self) -> datetime | None:
+        """Return the time of the oldest event that every partition still has; None if none was removed."""
+        begins = (await self._extent(self._events)).begins
+        times = []
+        for number, begin in begins.items():
+            if begin:
+                partition = TopicPartition(self._events, number)
+                self._consumer.assign([partition])
+                self._consumer.seek(partition, begin)
+                found = await self._consumer.getmany(partition, timeout_ms=_READ_MS, max_records=1)
+                times += [record.timestamp / 1000 for record in found.get(partition, ())]
+        return datetime.fromtimestamp(max(times), timezone.utc) if times else None
+
+    async def discard(self) -> Discarded:
+        """Discard the checkpoints and the residency topic. It may be repeated. Raises CheckpointFailed."""
+        events = await self._extent(self._events)
+        # Those who might still write are fenced first: then the residency topic ends where it ends.
+        async with self._logs("replica", self._events, events) as replica:
+            residency = await self._extent(self._residency)
+            async with self._logs("fleet", self._residency, residency) as fleet:
+                # The first step is the one that a user may lack the right for.
+                await self._empty(residency)
+                count = await self._forget("replica", replica, events.begins)
+                count += await self._forget("fleet", fleet, residency.ends)
+        return Discarded(await self._extent(self._events), len(residency.begins), count)
+
+    async def _empty(self, extent: Extent) -> None:
+        """Remove all records of a topic."""
+        ends = {
+            TopicPartition(extent.topic, number): RecordsToDelete(end) for number, end in extent.ends.items()
+        }
+        try:
+            await self._admin.delete_records(ends)
+        except KafkaError as error:
+            reason = f"{failure_reason(error)}, Delete on topic {extent.topic}"
+            raise KafkaUnavailable(self._settings.kafka.bootstrap_servers, reason) from error
+
+    async def _forget(self, agent: str, logs: Iterable[CheckpointLog], begins: Mapping[int, int]) -> int:
+        """Write a tombstone for each record of an agent's checkpoints; return how many there were."""
+        by_number = {log.partition: log for log in logs}
+        checkpoints = topic_name(self._settings.kafka, f"checkpoints_{agent}")
+        topic = next(iter(by_number.values())).topic
+        count = 0
+        async for number, loaded in load(
+            self._settings.kafka, topic=topic, checkpoints=checkpoints, partitions=sorted(by_number)
+        ):
+            # What tells the format goes first: a worker that meets what is left of a checkpoint refuses it.
+            keys = sorted(loaded.latest, key=lambda key: key not in (META_KEY, HEAD_KEY))
+            for start in range(0, max(1, len(keys)), _TOMBSTONES_AT_ONCE):
+                some = keys[start : start + _TOMBSTONES_AT_ONCE]
+                records = [Record(checkpoints, number, key, None) for key in some]
+                await by_number[number].commit(begins[number], records)
+            count += len(keys)
+        return count
+
+    @asynccontextmanager
+    async def _logs(self, agent: str, topic: str, extent: Extent) -> AsyncIterator[list[CheckpointLog]]:
+        logs = [
+            CheckpointLog(self._settings.kafka, group=self._group(agent), topic=topic, partition=number)
+            for number in extent.begins
+        ]
+        try:
+            await asyncio.gather(*(log.open() for log in logs))
+            yield logs
+        finally:
+            await asyncio.gather(*(log.close() for log in logs))
+
+    def _group(self, agent: str) -> str:
+        return f"{self._settings.kafka.group}.{agent}"
+
+    async def _extent(self, topic: str) -> Extent:
+        partitions = [TopicPartition(topic, number) for number in range(self._partitions[topic])]
+        begins = await self._consumer.beginning_offsets(partitions)
+        ends = await self._consumer.end_offsets(partitions)
+        return Extent(
+            topic,
+            {partition.partition: offset for partition, offset in begins.items()},
+            {partition.partition: offset for partition, offset in ends.items()},
+        )
+
+    async def _members(self, group: str) -> int:
+        for _ in range(_COORDINATOR_TRIES):
+            try:
+                (answer,) = await self._admin.describe_consumer_groups([group])
+            except GroupCoordinatorNotAvailableError:
+                await asyncio.sleep(_COORDINATOR_SECONDS)
+            else:
+                return sum(len(found[5]) for found in answer.groups)
+        return 0
+
+
+@asynccontextmanager
+async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
+    """Connect for a rebuild. Raises KafkaUnavailable, TopicMissing, TopicMismatch, CertificateUnreadable."""
+    found = await topics.describe(settings)
+    for topic in found:
+        if not topic.partitions:
+            raise TopicMissing(topic.name)
+    topics.check(found)
+    options = client_options(settings.kafka)
+    partitions = {topic.name: topic.partitions for topic in found}
+    admin = AIOKafkaAdminClient(**options)
+    try:
+        await admin.start()
+        # Not only committed records: where the topic ends is asked when nobody can write any more.
+        async with started_consumer(enable_auto_commit=False, **options) as consumer:
+            yield Rebuild(settings, partitions, consumer, admin)
+    except KAFKA_FAILURES as error:
+        raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
+    finally:
+        await admin.close()

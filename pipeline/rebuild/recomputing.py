@@ -1,0 +1,133 @@
+"""Follows workers that compute everything again: how far they are, and when they are done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.security import client_options
+from connectors.kafka.topics import topic_name
+from pipeline.errors import KafkaUnavailable
+from pipeline.rebuild.discard import Discarded, Extent
+from schemas.settings import Settings
+
+_EVERY_SECONDS = 1.0
+_FEW = 1_000
+"""Offsets that are looked at one by one, to see which are markers of transactions."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a recomputation is."""
+
+    seconds: float
+    """Since it was first looked at."""
+    done: int
+    """Event records that the replica agent has applied and saved."""
+    total: int
+    """Of so many."""
+    unfollowed: int
+    """Offsets of the residency topic that the fleet agent has not reached."""
+
+    def __str__(self) -> str:
+        if self.done < self.total:
+            share = f"{self.done:,} of {self.total:,} event records ({100 * self.done / self.total:.0f} %)"
+            if not self.done:
+                return f"{share}, none applied yet"
+            rate = self.done / max(self.seconds, _EVERY_SECONDS)
+            return f"{share}, {rate:,.0f}/s, {_as_time((self.total - self.done) / rate)} left"
+        behind = f", the fleet agent has {self.unfollowed:,} records to go" if self.unfollowed else ""
+        return f"all {self.total:,} event records{behind}"
+
+
+def _as_time(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+async def follow(settings: Settings, begun: Discarded, say: Callable[[Standing], None]) -> None:
+    """Return when both agents have saved every event there was at the beginning; `say` hears each second.
+
+    Raises KafkaUnavailable.
+    """
+    options = client_options(settings.kafka)
+    residency = topic_name(settings.kafka, "residency")
+    shards = [TopicPartition(residency, number) for number in range(begun.shards)]
+    began = time.monotonic()
+    admin = AIOKafkaAdminClient(**options)
+    try:
+        await admin.start()
+        committed = started_consumer(enable_auto_commit=False, isolation_level="read_committed", **options)
+        async with committed as consumer:
+            while True:
+                replica = await _committed(admin, f"{settings.kafka.group}.replica", begun.events.topic)
+                done, total = _done(begun.events, replica)
+                # Asked for after what announced them is committed, so that nothing is left out.
+                ends = await consumer.end_offsets(shards)
+                fleet = await _committed(admin, f"{settings.kafka.group}.fleet", residency)
+                left = await _left(consumer, fleet, ends, one_by_one=done >= total)
+                say(Standing(time.monotonic() - began, done, total, left))
+                if done >= total and not left:
+                    return
+                await asyncio.sleep(_EVERY_SECONDS)
+    except KAFKA_FAILURES as error:
+        raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
+    finally:
+        await admin.close()
+
+
+def _done(events: Extent, committed: Mapping[int, int]) -> tuple[int, int]:
+    """Return how many of the records are committed, and of how many; what came since does not count."""
+    done = sum(
+        min(committed.get(number, begin), events.ends[number]) - begin
+        for number, begin in events.begins.items()
+    )
+    return done, sum(events.ends[number] - begin for number, begin in events.begins.items())
+
+
+async def _left(
+    consumer: AIOKafkaConsumer,
+    committed: Mapping[int, int],
+    ends: Mapping[TopicPartition, int],
+    *,
+    one_by_one: bool,
+) -> int:
+    """Return how many offsets are not committed; if those are few, and `one_by_one`, how many records."""
+    ranges = {
+        partition: (committed.get(partition.partition, 0), end)
+        for partition, end in ends.items()
+        if committed.get(partition.partition, 0) < end
+    }
+    left = sum(end - begin for begin, end in ranges.values())
+    return await _records(consumer, ranges) if one_by_one and left < _FEW else left
+
+
+async def _committed(admin: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, int]:
+    offsets = await admin.list_consumer_group_offsets(group)
+    return {
+        partition.partition: found.offset
+        for partition, found in offsets.items()
+        if partition.topic == topic and found.offset >= 0
+    }
+
+
+async def _records(consumer: AIOKafkaConsumer, ranges: Mapping[TopicPartition, tuple[int, int]]) -> int:
+    """Return how many records there are from the first to before the second offset of each partition."""
+    count = 0
+    for partition, (begin, end) in ranges.items():
+        consumer.assign([partition])
+        oldest = await consumer.beginning_offsets([partition])
+        consumer.seek(partition, max(begin, oldest[partition]))
+        while await consumer.position(partition) < end:
+            found = await consumer.getmany(partition, timeout_ms=500)
+            count += sum(record.offset < end for record in found.get(partition, ()))
+    return count

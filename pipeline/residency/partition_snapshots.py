@@ -1,0 +1,49 @@
+"""The checkpoints of all sources of a partition, and whose turn it is to write a base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.residency.snapshot import SourceSnapshots
+from pipeline.residency.source import SourceResidency
+
+BASE_BYTES = 4 << 20
+"""Of bases per checkpoint, and one more base at most: a checkpoint must not hold the worker up."""
+
+SourceKey = tuple[str, int]
+
+
+class PartitionSnapshots:
+    """Writes deltas of the sources that changed, and bases as far as there is room for them."""
+
+    def __init__(self) -> None:
+        self._by_source: dict[SourceKey, SourceSnapshots] = {}
+        self._waiting: set[SourceKey] = set()
+        """Sources that want a base."""
+
+    def add(self, key: SourceKey, source: SourceResidency, slots: Sequence[int] = ()) -> None:
+        """Add a source: a new one, or one that was restored, from deltas in these slots."""
+        self._by_source[key] = SourceSnapshots(source, slots)
+
+    def cut(self, changed: Sequence[SourceKey]) -> list[tuple[bytes, bytes]]:
+        """Return the (key, value) records that bring the checkpoint up to date."""
+        records: list[tuple[bytes, bytes]] = []
+        for key in changed:
+            records += self._by_source[key].deltas()
+            if self._by_source[key].wants_base:
+                self._waiting.add(key)
+        heads = dict.fromkeys(changed)
+        room = BASE_BYTES
+        # Those come first of which a start has to read most.
+        for key in sorted(self._waiting, key=lambda key: -self._by_source[key].deltas_kept):
+            source = self._by_source[key]
+            while room > 0 and source.wants_base:
+                base = source.base()
+                room -= sum(len(value) for _, value in base)
+                records += base
+                heads[key] = None
+            if not source.wants_base:
+                self._waiting.discard(key)
+        for key in heads:
+            records += self._by_source[key].head()
+        return records
