@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import signal
 import time
@@ -37,6 +36,8 @@ from schemas.rows import ModelRow
 from schemas.settings import Settings, Worker
 
 _STOP_SECONDS = 5.0
+_ROLLUP_SECONDS = 10.0
+"""With the last checkpoint before it, and what stops after it, less than supervisors wait."""
 _GC_THRESHOLD = 50_000
 # Below these, Kafka and ClickHouse would see little else than checkpoints, and a slow round would look
 # like a stall.
@@ -116,8 +117,7 @@ async def _run(settings: Settings) -> None:
         fatal(error)
     for task in rounds:
         task.cancel()
-    with contextlib.suppress(StoreUnavailable, asyncio.TimeoutError):
-        await asyncio.wait_for(rollups.run_once(), _STOP_SECONDS)
+    await rollups.finish(_ROLLUP_SECONDS)
     try:
         await asyncio.wait_for(asyncio.gather(*(agent.app.stop() for agent in agents)), _STOP_SECONDS)
     except asyncio.TimeoutError:
