@@ -31,7 +31,7 @@ class Cut:
 
     next_offset: int
     dirty: bool
-    """False when there is nothing to write: neither rows nor a new offset."""
+    """False when there is nothing to commit: no rows of its own, and no new offset."""
     rows: list[Row] = field(default_factory=list)
     checkpoints: list[tuple[bytes, bytes]] = field(default_factory=list)
     """(key, value) for the checkpoint topic, same partition number."""
@@ -54,6 +54,15 @@ class PartitionState:
         self._shards = shards
         self._snapshots: dict[tuple[str, int], SourceSnapshots] = {}
         self._saved_offset = 0
+        self._announced = 0
+        """Another state has committed everything before this offset."""
+
+    def announced(self, offset: int) -> None:
+        """Commit nothing before this offset: another state has, whose checkpoints are lost.
+
+        What was said of residency until then is not said again; rows are written again and are the same.
+        """
+        self._announced = offset
 
     def apply(self, offset: int, record: EventsRecord) -> None:
         """Apply the record at `offset`."""
@@ -63,11 +72,11 @@ class PartitionState:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings)
             self._snapshots[key] = SourceSnapshots(source)
         source.apply(record, offset)
-        self.next_offset = offset + 1
+        self._advance(offset)
 
     def skip(self, offset: int) -> None:
         """Leave out the record at `offset`, which could not be decoded."""
-        self.next_offset = offset + 1
+        self._advance(offset)
 
     def troubles(self) -> dict[str, int]:
         """Return how many sources are partial, degraded, disconnected or drifting, as far as is known.
@@ -95,14 +104,20 @@ class PartitionState:
         rows: list[Row] = []
         checkpoints: list[tuple[bytes, bytes]] = []
         changed: list[SourceResidency] = []
+        committed_before = self.next_offset < self._announced
         for key, source in self.sources.items():
             source_rows = source.windows.take(now)
             rows += source_rows
+            if committed_before:
+                source.take_changes()
+                continue
             if not source.unsaved and not source_rows:
                 continue
             changed.append(source)
             checkpoints += self._snapshots[key].cut()
             source.unsaved = False
+        if committed_before:
+            return Cut(self.next_offset, dirty=False, rows=rows)
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
@@ -114,6 +129,12 @@ class PartitionState:
             checkpoints=checkpoints,
             residency=self._residency(changed),
         )
+
+    def _advance(self, offset: int) -> None:
+        self.next_offset = offset + 1
+        if self.next_offset == self._announced:
+            for source in self.sources.values():
+                source.take_changes()
 
     def _residency(self, sources: Iterable[SourceResidency]) -> list[tuple[int, bytes, bytes]]:
         """Return the changes of these sources, joined per shard into records of bounded size."""

@@ -32,6 +32,7 @@ def replica_agent(settings: Settings, *, shards: int) -> Role:
         decode=decode_events,
         restore=restore,
         outputs=outputs,
+        continued=PartitionState.announced,
         troubles=PartitionState.troubles,
     )
 
