@@ -28,9 +28,9 @@ from tests.system.faults.campaign.surroundings.installation import Installation
 HONEST_ENGINES = len(TROUBLES)
 LIARS = 2
 _PORTS = 3
-_START_SECONDS = 90.0
-_LIVE_SECONDS = 180.0
-_SETTLE_SECONDS = 180.0
+_START_SECONDS = 240.0
+_LIVE_SECONDS = 300.0
+_SETTLE_SECONDS = 300.0
 _SILENCE = 0.6
 """After this share of the episodes, the engine that falls silent for ever does so."""
 
