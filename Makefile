@@ -13,7 +13,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-versi
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test screenshots soak fuzz bench lint lock clean
+.PHONY: help venv demo trace quick test screenshots faults fuzz bench lint lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -43,8 +43,8 @@ screenshots: venv ## the pictures of the README, from a demo of five minutes
 	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m tests.system.browser.screenshots
 
-soak: venv ## three minutes of troubled engines and killed processes; KVLENS_SOAK_SECONDS, KVLENS_SOAK_SEED
-	KVLENS_SOAK_SECONDS=$${KVLENS_SOAK_SECONDS:-180} $(VENV)/python -m pytest -s tests/system/faults/soak $(ARGS)
+faults: venv ## a campaign of faults, half an hour; ARGS="--seed N --faults N --kinds REGEX", --list says which
+	@$(VENV)/python -m tests.system.faults.campaign $(ARGS)
 
 fuzz: venv ## damaged payloads through all decoders and on to the worker; ARGS="--count 1000000 --seed 7"
 	$(VENV)/python -m tests.fuzz.run $(ARGS)

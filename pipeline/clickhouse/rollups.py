@@ -118,13 +118,26 @@ class Rollups:
     async def run_once(self) -> None:
         """Recompute what is due now. Raises StoreUnavailable; what is not done stays due.
 
-        The first run adds the recent past: what was due in a worker that was killed is not known.
+        What was noted comes first. The first run then adds the recent past: what was due in a worker that was
+        killed is not known.
         """
+        await self._recompute_due()
         if not self._caught_up:
             recent = await asyncio.to_thread(self._recent)
             for family in FAMILIES.values():
                 self._due.setdefault(family, set()).update(recent)
             self._caught_up = True
+            await self._recompute_due()
+
+    async def finish(self, seconds: float) -> None:
+        """Recompute what is due within so much time, as the last run; say so if some of it is left."""
+        try:
+            await asyncio.wait_for(self.run_once(), seconds)
+        except (StoreUnavailable, asyncio.TimeoutError) as error:
+            reason = str(error) or f"not done within {seconds:.0f} s"
+            _log.warning("minutes and hours are left to the next worker that starts", reason=reason)
+
+    async def _recompute_due(self) -> None:
         taken, self._due = self._due, {}
         began = time.monotonic()
         try:

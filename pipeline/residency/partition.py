@@ -39,7 +39,7 @@ class Cut:
 
     next_offset: int
     dirty: bool
-    """False when there is nothing to write: neither rows nor a new offset."""
+    """False when there is nothing to commit: no rows of its own, and no new offset."""
     rows: list[Row] = field(default_factory=list)
     checkpoints: list[tuple[bytes, bytes]] = field(default_factory=list)
     """(key, value) for the checkpoint topic, same partition number."""
@@ -66,6 +66,15 @@ class PartitionState:
         self._shards = shards
         self._snapshots = PartitionSnapshots()
         self._saved_offset = 0
+        self._announced = 0
+        """Another state has committed everything before this offset."""
+
+    def announced(self, offset: int) -> None:
+        """Commit nothing before this offset: another state has, whose checkpoints are lost.
+
+        What was said of residency until then is not said again; rows are written again and are the same.
+        """
+        self._announced = offset
 
     def refusal(self, record: EventsRecord) -> SetAsideReason | None:
         """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
@@ -81,14 +90,14 @@ class PartitionState:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings)
             self._snapshots.add(key, source)
         source.apply(record, offset)
-        self.next_offset = offset + 1
+        self._advance(offset)
 
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
         """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
         for name, source in self.sources.items():
             if refused.names(*name):
                 source.record_set_aside(offset)
-        self.next_offset = offset + 1
+        self._advance(offset)
 
     def troubles(self) -> dict[str, int]:
         """Return how many sources are partial, degraded, disconnected, drifting or limited.
@@ -125,13 +134,19 @@ class PartitionState:
         """
         rows: list[Row] = []
         changed: list[tuple[str, int]] = []
+        committed_before = self.next_offset < self._announced
         for key, source in self.sources.items():
             source_rows = source.windows.take(now)
             rows += source_rows
+            if committed_before:
+                source.take_changes()
+                continue
             if not source.unsaved and not source_rows:
                 continue
             changed.append(key)
             source.unsaved = False
+        if committed_before:
+            return Cut(self.next_offset, dirty=False, rows=rows)
         checkpoints = self._snapshots.cut(changed)
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
@@ -149,6 +164,12 @@ class PartitionState:
                 shards=self._shards,
             ),
         )
+
+    def _advance(self, offset: int) -> None:
+        self.next_offset = offset + 1
+        if self.next_offset == self._announced:
+            for source in self.sources.values():
+                source.take_changes()
 
     @classmethod
     def restore(

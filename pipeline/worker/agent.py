@@ -17,7 +17,7 @@ from yarl import URL
 
 from pipeline.errors import CheckpointAhead, CheckpointFailed
 from pipeline.worker.checkpoint_round import CheckpointRounds
-from pipeline.worker.checkpoints import CheckpointLog, Loaded, load
+from pipeline.worker.checkpoints import CheckpointLog, Loaded, committed_before, load
 from pipeline.worker.faust_credentials import faust_credentials
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.set_aside import Offered
@@ -165,6 +165,7 @@ class Agent:
                 numbers = sorted(
                     tp.partition for tp in app.consumer.assignment() if tp.topic == self.role.topic
                 )
+                _log.info("loading partitions", agent=self.role.name, partitions=numbers)
                 loaded = await self._load(numbers)
                 if app.consumer_generation_id != generation:
                     # Assigned anew meanwhile: the call for that assignment follows and loads again.
@@ -227,6 +228,10 @@ class Agent:
             self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers
         ):
             state = role.restored(number, loaded.latest)
+            if not loaded.latest:
+                committed = await committed_before(self._kafka, self.group, role.topic, number)
+                # Beyond the end it is that of a topic of the same name that was deleted.
+                role.continued(state, committed if committed <= loaded.end else 0)
             if state.next_offset > loaded.end:
                 raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
             self._skip_removed(state, number, loaded)

@@ -79,8 +79,8 @@ class CheckpointRounds:
             began = time.perf_counter()
             cut, records = partition.cut(self._clock())
             self._metrics.checkpoint_seconds.labels("cut").observe(time.perf_counter() - began)
+            rows += cut.rows
             if cut.dirty:
-                rows += cut.rows
                 commits.append((partition, cut.next_offset, records))
             await asyncio.sleep(0)
         if rows:

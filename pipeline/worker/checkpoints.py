@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, NotEnoughReplicasError, ProducerFenced
 
 from connectors.kafka.consumer import stop_consumer
@@ -155,6 +156,24 @@ async def load(
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
         await stop_consumer(consumer)
+
+
+async def committed_before(kafka: Kafka, group: str, topic: str, partition: int) -> int:
+    """Return the offset that the last transaction of the partition committed, 0 if there was none.
+
+    It outlives the checkpoints of that transaction, and goes with the topic. Raises KafkaUnavailable.
+    """
+    place = TopicPartition(topic, partition)
+    admin = AIOKafkaAdminClient(request_timeout_ms=_REQUEST_TIMEOUT_MS, **client_options(kafka))
+    try:
+        await admin.start()
+        offsets = await admin.list_consumer_group_offsets(group, partitions=[place])
+        committed: int = offsets[place].offset
+        return max(0, committed)
+    except (KafkaError, OSError) as error:
+        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
+    finally:
+        await admin.close()
 
 
 async def _read(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import signal
 import time
@@ -137,7 +136,7 @@ async def _run(settings: Settings) -> None:
     for task in rounds:
         task.cancel()
     leaving = [asyncio.create_task(agent.app.stop()) for agent in agents]
-    last = [asyncio.create_task(_rolled_up(rollups)), *leaving]
+    last = [asyncio.create_task(rollups.finish(max(0.0, deadline - time.monotonic()))), *leaving]
     await asyncio.wait(last, timeout=max(0.0, deadline - time.monotonic()))
     if all(task.done() for task in leaving):
         memberships.forget()
@@ -159,11 +158,6 @@ def _unready(agents: Sequence[Agent]) -> str | None:
 
 def _groups(settings: Settings) -> list[str]:
     return [group_name(settings.kafka, role) for role in AGENTS if settings.worker.agents in ("both", role)]
-
-
-async def _rolled_up(rollups: Rollups) -> None:
-    with contextlib.suppress(StoreUnavailable):
-        await rollups.run_once()
 
 
 def _rounds(worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> CheckpointRounds:

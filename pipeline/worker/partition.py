@@ -74,6 +74,8 @@ class Role:
     """(partition, last value of each checkpoint key) to a state."""
     outputs: Callable[[Any], Sequence[Record]]
     """Records, besides checkpoints, that a cut commits."""
+    continued: Callable[[Any, int], None] = lambda state, offset: None
+    """Tells a state without a checkpoint up to which offset a former one committed its outputs."""
     troubles: Callable[[Any], Mapping[str, int]] = lambda state: {}
     """Of a state, how many of its sources have which trouble."""
     left_out: Callable[[Any], Iterable[tuple[SourceName, Mapping[LimitReason, int]]]] = lambda state: ()

@@ -41,6 +41,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         sources_of=events_source,
         restore=restore,
         outputs=outputs,
+        continued=PartitionState.announced,
         troubles=PartitionState.troubles,
         left_out=PartitionState.take_left_out,
     )

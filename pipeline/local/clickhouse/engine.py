@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from chdb.state.sqlitelike import Connection
 
 from pipeline.local.clickhouse.errors import (
     ACCESS_DENIED,
+    NOT_ENOUGH_SPACE,
     READONLY,
     SESSION_IS_LOCKED,
     SESSION_NOT_FOUND,
@@ -112,38 +117,46 @@ class EngineConnection:
             raise from_engine(error, self._version) from error
 
     def insert(self, head: str, input_format: str) -> Insertion:
-        try:
-            return Insertion(self._connection.send_insert(head, input_format), self._version)
-        except Exception as error:
-            raise from_engine(error, self._version) from error
+        return Insertion(self, head, input_format)
 
     def close(self) -> None:
         self._connection.close()
 
 
 class Insertion:
-    """An INSERT that is fed its data in pieces; the last, unfinished block is written by `finish` only."""
+    """An INSERT whose data are collected in memory and written by `finish`, all or none of them.
 
-    def __init__(self, inserter: Any, version: str) -> None:
-        self._inserter = inserter
-        self._version = version
+    The engine's own streaming insert is of no use: it reports rows as written when the disk refused them.
+    """
+
+    def __init__(self, connection: EngineConnection, head: str, input_format: str) -> None:
+        self._connection = connection
+        self._head = head
+        self._format = input_format
+        self._data = io.BytesIO()
 
     def append(self, data: bytes) -> None:
-        try:
-            self._inserter.append(data)
-        except Exception as error:
-            raise from_engine(error, self._version) from error
+        self._data.write(data)
 
     def finish(self) -> tuple[int, int]:
         """Commit; rows and bytes written."""
-        try:
-            written = self._inserter.finish()
-        except Exception as error:
-            raise from_engine(error, self._version) from error
-        return int(written.rows_written), int(written.bytes_written)
+        with self._as_file() as path:
+            answer = self._connection.query(f"{self._head} FROM INFILE {quoted(path)} FORMAT {self._format}")
+        return answer.result_rows, self._data.tell()
 
     def cancel(self) -> None:
-        self._inserter.cancel()
+        self._data.close()
+
+    @contextmanager
+    def _as_file(self) -> Iterator[str]:
+        """Give the path of a file without a name, in memory where there is such a thing (Linux)."""
+        with open(os.memfd_create("insert"), "w+b") if sys.platform == "linux" else TemporaryFile() as file:
+            try:
+                file.write(self._data.getbuffer())
+                file.seek(0)
+            except OSError as error:
+                raise StoreError(NOT_ENOUGH_SPACE, f"{error}. (NOT_ENOUGH_SPACE)") from error
+            yield f"/dev/fd/{file.fileno()}"
 
 
 class _Session:

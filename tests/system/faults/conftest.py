@@ -258,7 +258,8 @@ def produced(log: list[EventsRecord]) -> Iterator[Callable[..., threading.Thread
 
     yield start
     for thread in threads:
-        thread.join()
+        thread.join(90.0)
+        assert not thread.is_alive(), "not done after 90 s"
 
 
 @pytest.fixture

@@ -64,7 +64,8 @@ def test_agents_killed_at_random_and_a_second_fleet_agent(
     fleet.wait_assigned()
     time.sleep(rng.uniform(0.2, 1.0))
     second.kill()
-    producing.join()
+    producing.join(90.0)
+    assert not producing.is_alive(), "not done after 90 s"
     laboratory.wait_applied(len(log))
     laboratory.wait_followed()
     assert replica.end() == fleet.end() == 0

@@ -200,7 +200,8 @@ def test_nothing_differs_beside_a_fleet_that_works(working: Any) -> None:
     runs: list[Findings] = []
     while traffic.is_alive() or len(runs) < 2:
         runs.append(checked(working, patience=4.0))
-    traffic.join()
+    traffic.join(90.0)
+    assert not traffic.is_alive(), "not done after 90 s"
     for findings in runs:
         assert not findings.differing, findings.kept[:3]
     assert runs[-1].compared["residency"] > 0

@@ -62,7 +62,8 @@ def test_workers_killed_at_random(
         feeding = produced(laboratory, 2.0, slice(start, start + portion))
         time.sleep(rng.uniform(0.3, 2.3))
         worker.kill()
-        feeding.join()
+        feeding.join(90.0)
+        assert not feeding.is_alive(), "not done after 90 s"
     worker = laboratory.worker()
     laboratory.wait_applied(len(log))
     assert worker.end() == ExitCode.OK

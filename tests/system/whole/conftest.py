@@ -67,7 +67,9 @@ class Pipeline:
 
     def publish(self, replica: str, parts: Sequence[bytes]) -> None:
         """Send one message; waits while the subscriber's queue is full."""
+        deadline = time.monotonic() + 60.0
         while not self.engines[replica].publish(parts):
+            assert time.monotonic() < deadline, (f"nobody takes what {replica} publishes", self._tails())
             time.sleep(0.005)
 
     def wait_batches(self, expected: Mapping[str, int], seconds: float = 60.0) -> None:

@@ -74,7 +74,8 @@ def disturbed(new_pipeline: Callable[..., Any]) -> Any:
         worker.kill()
         kill.set()
         worker = pipeline.start("work")
-    player.join()
+    player.join(90.0)
+    assert not player.is_alive(), "not done after 90 s"
     pipeline.wait_batches({name: TRUTHS[name]["received_batches"] for name in NAMES})
     pipeline.finish(connector, worker)
     return pipeline

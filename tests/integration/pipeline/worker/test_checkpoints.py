@@ -14,7 +14,7 @@ from connectors.kafka.topics import topic_name
 from pipeline.errors import CheckpointFailed
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
-from pipeline.worker.checkpoints import CheckpointLog, Loaded, Record, load
+from pipeline.worker.checkpoints import CheckpointLog, Loaded, Record, committed_before, load
 from schemas.settings import Kafka, Settings
 
 
@@ -63,6 +63,9 @@ async def test_last_committed_values_and_offset_are_there(partition: Partition) 
     await log.commit(9, [partition.record(b"a", b"2"), Record(partition.residency, 0, b"k", b"out")])
     await log.close()
     assert (await partition.loaded()).latest == {b"a": b"2", b"b": b"1"}
+    assert await committed_before(partition.kafka, "g", partition.source, partition.number) == 9
+    assert await committed_before(partition.kafka, "g", partition.source, 0) == 0
+    assert await committed_before(partition.kafka, "never seen", partition.source, 0) == 0
     async with started_consumer(
         bootstrap_servers=partition.kafka.bootstrap_servers, group_id="g", enable_auto_commit=False
     ) as consumer:

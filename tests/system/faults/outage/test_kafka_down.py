@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -43,6 +44,7 @@ OUTAGE_MEMORY_BYTES = 192 << 20
 backlog, hand-over and sockets."""
 REPLAY_MEMORY = 3
 """What catching up may add to that, in sizes of the answers: engines send all they buffer at once."""
+SAY_SECONDS = 60.0
 BATCH_BYTES = 9 * BLOCKS
 
 
@@ -104,6 +106,8 @@ class LoudEngines:
 
     def _said(self) -> Any:
         assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], SAY_SECONDS)
+        assert ready, f"the engines said nothing for {SAY_SECONDS:.0f} s"
         return json.loads(self.process.stdout.readline())
 
 

@@ -42,7 +42,8 @@ class Traffic:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()
+        self._thread.join(90.0)
+        assert not self._thread.is_alive(), "not done after 90 s"
 
     def restart(self, engine: RememberingEngine) -> None:
         """Let an engine begin a new life between two of its batches."""

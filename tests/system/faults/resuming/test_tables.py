@@ -64,7 +64,8 @@ def test_tables_are_those_of_the_engines(
     connector.wait_said("positions_loaded")
     time.sleep(1.0)
     fleet.stop()
-    traffic.join()
+    traffic.join(90.0)
+    assert not traffic.is_alive(), "not done after 90 s"
 
     database = laboratory.settings.clickhouse.database
     last = {source.replica: source.publisher.last_sequence for source in fleet.sources}

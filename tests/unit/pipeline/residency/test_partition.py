@@ -144,7 +144,7 @@ def upsert(table: dict[tuple, Row], rows: list[Row]) -> None:
 
 
 def run(
-    log: list[EventsRecord], cuts: Mapping[int, float], *, restore: bool
+    log: list[EventsRecord], cuts: Mapping[int, float], *, restore: bool, announced: int = 0
 ) -> tuple[dict[tuple, Row], list[tuple]]:
     """Apply the log with checkpoints after the given records; return final rows and all changes.
 
@@ -154,9 +154,11 @@ def run(
     changes: list[tuple] = []
     latest: dict[bytes, bytes] = {}
     state = PartitionState(0, SETTINGS, shards=SHARDS)
+    state.announced(announced)
 
     def checkpoint(now: float) -> None:
         cut = state.cut(now)
+        assert not cut.dirty or cut.next_offset >= announced
         upsert(table, cut.rows)
         latest.update(cut.checkpoints)
         for shard, _, value in cut.residency:
@@ -200,6 +202,20 @@ def test_restored_state_continues_as_if_nothing_had_happened(plan: list, cuts: d
     restored, restored_changes = run(log, cuts, restore=True)
     assert restored == undisturbed
     assert per_block(restored_changes) == per_block(all_changes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(runs, st.integers(0, 14), st.dictionaries(st.integers(0, 14), st.just(0.0)))
+def test_state_that_lost_its_checkpoints_tells_no_change_twice(
+    plan: list, lost_after: int, cuts: dict[int, float]
+) -> None:
+    log = records(plan)
+    told = log[: lost_after + 1]
+    undisturbed, all_changes = run(log, {}, restore=False)
+    _, told_before = run(told, cuts, restore=False)
+    again, told_after = run(log, cuts, restore=False, announced=len(told))
+    assert again == undisturbed
+    assert per_block(told_before + told_after) == per_block(all_changes)
 
 
 @settings(max_examples=100, deadline=None)

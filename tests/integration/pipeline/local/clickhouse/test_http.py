@@ -100,6 +100,17 @@ async def test_an_error_has_its_status_and_code(
         assert (await answer.text()).startswith(f"Code: {code}. DB::Exception: ")
 
 
+async def test_rows_that_find_no_room_are_refused(http: ClientSession, table: str) -> None:
+    needed = f"ALTER TABLE {table} MODIFY SETTING min_free_disk_bytes_to_perform_insert = {1 << 60}"
+    insert = f"INSERT INTO {table} FORMAT TSV\n1\n2\n"
+    async with http.post("/", data=needed) as answer:
+        assert answer.status == 200, await answer.text()
+    async with http.post("/", data=insert) as answer:
+        assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (500, "243")
+    async with http.post("/", data=f"SELECT count() FROM {table}") as answer:
+        assert await answer.text() == "0\n"
+
+
 async def test_a_late_error_is_marked_by_the_announced_tag(http: ClientSession) -> None:
     query = "SELECT throwIf(number = 250000) FROM numbers(300000) SETTINGS max_block_size = 10000"
     async with http.post("/", data=query) as answer:

@@ -1,0 +1,62 @@
+"""In what order minutes are recomputed, and what a last run does that has too little time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from pipeline.clickhouse.rollups import FAMILIES, Rollups
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.rows import CapacityCurveRow
+from schemas.settings import ClickHouse
+
+NOW = datetime.now(timezone.utc).replace(second=0, microsecond=0)
+RECENT = {NOW - timedelta(minutes=number) for number in range(3)}
+NOTED = NOW - timedelta(minutes=7)
+
+
+class WatchedRollups(Rollups):
+    """Keeps what it recomputes in a list; the statements wait for `store`."""
+
+    def __init__(self) -> None:
+        super().__init__(ClickHouse(), WorkerMetrics())
+        self.done: list[tuple[str, tuple[datetime, ...]]] = []
+        self.store = threading.Event()
+        self.store.set()
+
+    def note_minute(self) -> None:
+        self._due.setdefault(FAMILIES[CapacityCurveRow], set()).add(NOTED)
+
+    def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
+        self.store.wait(10.0)
+        self.done.append((table, tuple(periods)))
+
+    def _recent(self) -> set[datetime]:
+        return RECENT
+
+
+async def test_noted_minutes_come_before_the_recent_past() -> None:
+    rollups = WatchedRollups()
+    rollups.note_minute()
+    await rollups.run_once()
+    assert rollups.done[0] == ("capacity_curve_1m", (NOTED,))
+    assert {table for table, _ in rollups.done[2:]} == {
+        f"{family}_{per}" for family in FAMILIES.values() for per in ("1m", "1h")
+    }
+    rollups.done.clear()
+    await rollups.run_once()
+    assert rollups.done == []
+
+
+async def test_last_run_says_what_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+    rollups = WatchedRollups()
+    rollups.note_minute()
+    rollups.store.clear()
+    await rollups.finish(0.05)
+    rollups.store.set()
+    assert "minutes and hours are left to the next worker" in capsys.readouterr().out
+    await rollups.run_once()
+    assert ("capacity_curve_1m", (NOTED,)) in rollups.done
