@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeline.cli.examples import examples
+from pipeline.cli.groups import Group
 from pipeline.cli.options import config_option, load_settings
 
 if TYPE_CHECKING:
@@ -21,22 +23,28 @@ _LINE_SECONDS = 10.0
 """Between two lines where no terminal shows one that is written over."""
 
 
-@click.group
+@click.group(cls=Group, epilog=examples("kvlens state rebuild --config kvlens.toml"))
 def state() -> None:
     """Manage what the agents keep in checkpoints."""
 
 
-@state.command
+@state.command(
+    epilog=examples(
+        "kvlens state rebuild --config kvlens.toml",
+        "kvlens state rebuild --yes --no-wait",
+    )
+)
 @config_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--wait/--no-wait", default=True, help="Follow the workers until they are done.", show_default=True
 )
 def rebuild(config: Path | None, yes: bool, wait: bool) -> None:
-    """Discard the checkpoints of both agents; workers that start then compute everything again from the log.
+    """Discard the agents' checkpoints, to compute everything again.
 
-    All workers must be stopped. The residency topic is emptied, because every change is announced again. Rows
-    of ClickHouse stay, and are written over as far as the log reaches back.
+    All workers must be stopped; those that start afterwards read the log from its beginning. The residency
+    topic is emptied, because every change is announced again. Rows of ClickHouse stay, and are written over
+    as far as the log reaches back.
     """
     from pipeline.rebuild.recomputing import follow
 

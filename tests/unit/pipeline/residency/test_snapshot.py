@@ -53,7 +53,7 @@ def contents(state: PartitionState) -> dict:
     found: dict = {"next": state.next_offset}
     for key, source in state.sources.items():
         head = msgspec.to_builtins(source.head)
-        for name in ("bases", "last_delta", "last_slot", "former_epoch", "epoch", "deltas"):
+        for name in ("spread", "bases", "last_delta", "last_slot", "former_epoch", "epoch", "deltas"):
             head.pop(name, None)
         found[key] = head
         for pool in source.pools:
