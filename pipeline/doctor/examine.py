@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from pipeline.doctor.ask_kafka import ask_kafka
-from pipeline.doctor.ask_store import ask_store
+from pipeline.doctor.asking.kafka import ask_kafka
+from pipeline.doctor.asking.store import ask_store
 from pipeline.doctor.facts import Facts
 from schemas.settings import Settings
 

@@ -23,7 +23,7 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import GroupInUse, KafkaUnavailable
 from pipeline.kafka import topics
-from pipeline.worker.checkpoints import CheckpointLog, Record, load
+from pipeline.worker.checkpoint.log import CheckpointLog, Record, load
 from schemas.checkpoints import META_KEY
 from schemas.fleet_checkpoints import HEAD_KEY
 from schemas.settings import Settings

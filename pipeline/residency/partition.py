@@ -17,9 +17,9 @@ from pipeline.errors import (
 )
 from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
-from pipeline.residency.partition_snapshots import PartitionSnapshots
+from pipeline.residency.checkpoint.partition_snapshots import PartitionSnapshots
+from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.residency_records import residency_records
-from pipeline.residency.restoring import restore
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import FORMAT, HEAD, META_KEY, CheckpointFormat, PartitionMeta, slot_key
 from schemas.events import EventsRecord

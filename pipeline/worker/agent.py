@@ -16,13 +16,13 @@ from faust.types import TP
 from yarl import URL
 
 from pipeline.errors import CheckpointAhead, CheckpointFailed
-from pipeline.worker.checkpoint_round import CheckpointRounds
-from pipeline.worker.checkpoints import CheckpointLog, Loaded, committed_before, load
-from pipeline.worker.faust_credentials import faust_credentials
+from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_before, load
+from pipeline.worker.checkpoint.rounds import CheckpointRounds
+from pipeline.worker.consumer.credentials import faust_credentials
+from pipeline.worker.consumer.transport import FAUST_LOG, Transport
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
-from pipeline.worker.transport import FAUST_LOG, Transport
 from schemas.settings import Kafka, Settings
 
 REBALANCE_SECONDS = 30.0

@@ -28,10 +28,10 @@ from pipeline.clickhouse.writer import Tables
 from pipeline.errors import KafkaUnavailable, StoreUnavailable
 from pipeline.kafka.rights import AGENTS
 from pipeline.worker.agent import Agent, group_name, state_directory
-from pipeline.worker.checkpoint_round import CheckpointRounds
-from pipeline.worker.checkpoints import without_verification_retries
+from pipeline.worker.checkpoint.log import without_verification_retries
+from pipeline.worker.checkpoint.rounds import CheckpointRounds
+from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.exits import ExitCode, fatal
-from pipeline.worker.memberships import Memberships
 from pipeline.worker.preparation import prepare
 from pipeline.worker.roles import fleet_agent, replica_agent
 from pipeline.worker.telemetry import WorkerMetrics

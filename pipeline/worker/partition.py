@@ -16,7 +16,7 @@ from pipeline.errors import (
 )
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
-from pipeline.worker.checkpoints import CheckpointLog, Record
+from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.set_aside import Offered, SetAside
 from pipeline.worker.telemetry import WorkerMetrics

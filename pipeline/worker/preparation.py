@@ -14,7 +14,7 @@ from pipeline.clickhouse import migrations
 from pipeline.errors import TablesMissing
 from pipeline.kafka import topics
 from pipeline.kafka.membership import leave_groups, may_join
-from pipeline.worker.memberships import Memberships
+from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
 

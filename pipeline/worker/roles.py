@@ -9,7 +9,7 @@ from pipeline.fleet.state import FleetState
 from pipeline.kafka.acceptance import events_source, residency_sources
 from pipeline.kafka.decoding import decode_events, decode_residency
 from pipeline.residency.partition import Cut, PartitionState
-from pipeline.worker.checkpoints import Record
+from pipeline.worker.checkpoint.log import Record
 from pipeline.worker.partition import Role
 from schemas.settings import Settings
 

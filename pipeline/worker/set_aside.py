@@ -9,7 +9,7 @@ import structlog
 
 from connectors.process.limited_log import LogLimiter
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.worker.checkpoints import Record
+from pipeline.worker.checkpoint.log import Record
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.set_aside import KEPT_BYTES, SetAsideRecord
 

@@ -19,7 +19,7 @@ from processes import launched
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
 from pipeline.residency.partition import PartitionState
-from pipeline.worker.checkpoints import load
+from pipeline.worker.checkpoint.log import load
 from schemas.events import EventsRecord
 from schemas.settings import ClickHouse, Kafka, Settings, Worker
 

@@ -9,8 +9,8 @@ import msgspec
 
 from pipeline.generated.examples.blocks import START
 from pipeline.generated.examples.events import events_examples
+from pipeline.residency.checkpoint.snapshot import SourceSnapshots
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.snapshot import SourceSnapshots
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import (
     FORMAT,

@@ -43,7 +43,7 @@ def accounts_from(environment: os._Environ[str]) -> list[Account]:
 
 async def serve(engine: Engine, host: str, port: int) -> None:
     """Answer until SIGTERM or SIGINT; requests under way get a few seconds to end."""
-    from pipeline.local.clickhouse.front import Front
+    from pipeline.local.clickhouse.http.front import Front
 
     front = Front(engine, accounts_from(os.environ), loopback=host in LOOPBACK)
     runner = web.AppRunner(

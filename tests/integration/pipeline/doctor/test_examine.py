@@ -26,7 +26,7 @@ from pipeline.doctor.finding import exit_code
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from pipeline.worker.checkpoints import CheckpointLog, Record
+from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from schemas.events import Batch, EventsRecord, SourceStatus
 from schemas.positions import PositionRecord
 from schemas.rows import EngineCountersRow, HashGroupRow, Row, SourceRow, StreamHealthRow

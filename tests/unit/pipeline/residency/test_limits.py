@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.errors import CheckpointCorrupt
 from pipeline.kafka.refusal import SourceName
-from pipeline.residency import entries, snapshot
+from pipeline.residency.checkpoint import entries, snapshot
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord

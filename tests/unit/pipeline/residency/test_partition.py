@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.residency import entries
+from pipeline.residency.checkpoint import entries
 from pipeline.residency.partition import PartitionState
 from schemas.events import (
     Batch,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pipeline.worker.checkpoints import CheckpointLog
+from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.roles import fleet_agent, replica_agent
 from pipeline.worker.set_aside import Offered

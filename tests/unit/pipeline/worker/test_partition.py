@@ -9,7 +9,7 @@ import pytest
 
 from connectors.kafka.content_types import JSON, MSGPACK
 from pipeline.errors import CheckpointUnreadable, OffsetGap
-from pipeline.worker.checkpoints import CheckpointLog
+from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles import replica_agent
 from pipeline.worker.set_aside import Offered

@@ -10,7 +10,7 @@ import pytest
 
 from connectors.kafka.content_types import JSON
 from pipeline.errors import RecordFatal
-from pipeline.worker.checkpoints import CheckpointLog, Record
+from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.exits import ExitCode, exit_code
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles import replica_agent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.residency.snapshot import SourceSnapshots
+from pipeline.residency.checkpoint.snapshot import SourceSnapshots
 from pipeline.residency.source import SourceResidency
 
 BASE_BYTES = 4 << 20

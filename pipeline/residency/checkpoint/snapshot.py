@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from pipeline.residency import entries
+from pipeline.residency.checkpoint import entries
 from pipeline.residency.counting.block_table import PLACES
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import (

@@ -18,7 +18,7 @@ from connectors.process.limited_log import LogLimiter
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import StoreUnavailable
-from pipeline.worker.checkpoints import Record
+from pipeline.worker.checkpoint.log import Record
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import Row

@@ -9,7 +9,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from pipeline.clickhouse import migrations
-from pipeline.doctor.ask_store import ask_store
+from pipeline.doctor.asking.store import ask_store
 from pipeline.doctor.facts import EngineFacts
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow

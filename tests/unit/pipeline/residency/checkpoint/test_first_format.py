@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pipeline.residency.partition import PartitionState
 from schemas.checkpoints import META_KEY, slot_key
 from schemas.settings import Worker
+from tests.support.checkout import ROOT
 
-FILES = Path(__file__).parents[3] / "support" / "inputs" / "first_format"
+FILES = ROOT / "tests" / "support" / "inputs" / "first_format"
 """Saved after the run of `pipeline.generated.examples`: a base after the first batch, and a delta."""
 KEYS = {
     "head": slot_key("vllm-0", 0, "head"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pipeline.doctor.asking.log_reader import LogReader
 from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts
-from pipeline.doctor.log_reader import LogReader
 from schemas.events import Batch, EventsRecord, SourceStatus
 from schemas.positions import PositionRecord
 from schemas.set_aside import SetAsideRecord

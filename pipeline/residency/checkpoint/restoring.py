@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import CheckpointCorrupt, CheckpointDamaged
+from pipeline.residency.checkpoint.entries import unpacked_entries
+from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.block_table import PLACES, BlockColumns, new_spread, places
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.entries import unpacked_entries
-from pipeline.residency.soundness import contradiction
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import (
     NO_BASE,

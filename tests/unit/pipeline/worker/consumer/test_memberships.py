@@ -4,13 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.worker.memberships import Memberships
+from pipeline.worker.consumer.memberships import Memberships
 from tests.support.checkout import ROOT
 
 _WORKER = """
 import sys, time
 from pathlib import Path
-from pipeline.worker.memberships import Memberships
+from pipeline.worker.consumer.memberships import Memberships
 memberships = Memberships(Path(sys.argv[1]))
 memberships.note("g.replica", "member-0")
 memberships.note("g.replica", "member-1")

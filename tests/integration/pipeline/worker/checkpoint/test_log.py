@@ -14,7 +14,7 @@ from connectors.kafka.topics import topic_name
 from pipeline.errors import CheckpointFailed
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
-from pipeline.worker.checkpoints import CheckpointLog, Loaded, Record, committed_before, load
+from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, Record, committed_before, load
 from schemas.settings import Kafka, Settings
 
 

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import ClientSession
 
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from pipeline.local.clickhouse.hello import hello_block
+from pipeline.local.clickhouse.http.hello import hello_block
 
 _QUESTION = b"SELECT displayName(), version(), revision(), timezone()"
 

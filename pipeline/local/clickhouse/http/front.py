@@ -13,9 +13,9 @@ from pipeline.local.clickhouse.accounts import Account, authenticate
 from pipeline.local.clickhouse.engine import Answer, Engine, EngineConnection, quoted_name
 from pipeline.local.clickhouse.errors import NOT_IMPLEMENTED, StoreError
 from pipeline.local.clickhouse.foreign_pages import refuse_foreign_pages
-from pipeline.local.clickhouse.hello import hello_block
-from pipeline.local.clickhouse.reply import Reply, failed
-from pipeline.local.clickhouse.request import Request, read_request, split_statement
+from pipeline.local.clickhouse.http.hello import hello_block
+from pipeline.local.clickhouse.http.reply import Reply, failed
+from pipeline.local.clickhouse.http.request import Request, read_request, split_statement
 from pipeline.local.clickhouse.statements import (
     DEFAULT_FORMAT,
     STREAMABLE,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from aiohttp import BodyPartReader, ClientPayloadError, web
 
-from pipeline.local.clickhouse.compression import Decoder
 from pipeline.local.clickhouse.errors import (
     BAD_ARGUMENTS,
     CANNOT_READ_ALL_DATA,
@@ -15,6 +14,7 @@ from pipeline.local.clickhouse.errors import (
     SYNTAX_ERROR,
     StoreError,
 )
+from pipeline.local.clickhouse.http.compression import Decoder
 from pipeline.local.clickhouse.statements import Head, Verdict, read_head
 
 # Parameters for the HTTP interface, not for the engine. Those of the last two lines are settings of the

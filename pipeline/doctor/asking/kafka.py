@@ -17,8 +17,8 @@ from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import LoginRefused, failure_reason
 from connectors.kafka.security import CertificateUnreadable, client_options
 from connectors.kafka.topics import catalogue, topic_name
+from pipeline.doctor.asking.log_reader import LogReader
 from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
-from pipeline.doctor.log_reader import LogReader
 from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.topics import Found, describe
 from schemas.settings import Settings

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from pipeline.residency import partition_snapshots, snapshot
+from pipeline.residency.checkpoint import partition_snapshots, snapshot
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.partition import PartitionState
 from schemas.checkpoints import META_KEY, BaseRange, PoolsRecord, SourceHead, base_slot, slot_key

@@ -12,7 +12,7 @@ from clickhouse_connect.driver.client import Client
 
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.migrations import migrations, unreleased
-from pipeline.doctor.ask_engines import ask_engines
+from pipeline.doctor.asking.engines import ask_engines
 from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts
 from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse

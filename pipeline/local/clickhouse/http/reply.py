@@ -12,10 +12,10 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from pipeline.local.clickhouse.compression import accepted_coding, encoder
 from pipeline.local.clickhouse.engine import Answer
 from pipeline.local.clickhouse.errors import StoreError
-from pipeline.local.clickhouse.request import Request
+from pipeline.local.clickhouse.http.compression import accepted_coding, encoder
+from pipeline.local.clickhouse.http.request import Request
 
 _TAG_LENGTH = 16
 

@@ -15,7 +15,7 @@ from connectors.kafka.topics import topic_name
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.worker.agent import faust_app
-from pipeline.worker.transport import Transport
+from pipeline.worker.consumer.transport import Transport
 from schemas.settings import Kafka, Settings, Worker
 
 

@@ -1,0 +1,1 @@
+"""Asks the broker, the store and the tables for facts, each in bounded time."""

@@ -1,0 +1,1 @@
+"""ClickHouse's HTTP interface: requests, compression and replies."""

@@ -1,0 +1,1 @@
+"""Checkpoints of sources: what changed, bases in turns, and the way back."""

@@ -1,0 +1,1 @@
+"""Checkpoints in Kafka: one transaction each, and the rounds that write them."""
