@@ -17,6 +17,11 @@ _LOCK_FILE = "owner.lock"
 _POLL_SECONDS = 0.05
 
 
+def write_for_owner_alone() -> None:
+    """From here on nobody else can read what this process and its children write."""
+    os.umask(0o777 & ~DIRECTORY_RIGHTS)
+
+
 class DirectoryInUse(PipelineError):
     """Another process owns the directory; `pid` is None when it has not written its number yet."""
 

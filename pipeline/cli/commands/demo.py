@@ -46,8 +46,9 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
     with progress:
         progress.step("loading kvlens")
         from pipeline.local.demo.demo import Demo
-        from pipeline.local.directory import DataDirectory
+        from pipeline.local.directory import DataDirectory, write_for_owner_alone
 
+    write_for_owner_alone()
     with DataDirectory(data_dir) as directory:
         the_demo = Demo(directory, progress)
         try:

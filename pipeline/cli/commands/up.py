@@ -40,7 +40,7 @@ def up(config: Path | None, data_dir: Path) -> None:
     require_engines(loaded.settings)
     if config is None and DEFAULT_FILE.is_file():
         config = DEFAULT_FILE
-    from pipeline.local.directory import DataDirectory
+    from pipeline.local.directory import DataDirectory, write_for_owner_alone
     from pipeline.local.processes.supervisor import Supervisor
     from pipeline.local.stack import Stack
 
@@ -50,6 +50,7 @@ def up(config: Path | None, data_dir: Path) -> None:
         nonlocal stopping
         stopping = True
 
+    write_for_owner_alone()
     with DataDirectory(data_dir) as directory:
         supervisor = Supervisor(click.echo)
         progress = ProgressLine(sys.stdout, logged=True)

@@ -38,7 +38,7 @@ def test_questions_have_answers(store: EmbeddedStore, store_client: Client, data
     migrations.apply(Settings(clickhouse=ClickHouse(url=store.url, database=database)))
     store_client.command(
         f"INSERT INTO {database}.occupancy_10s (window, model, replica, medium, blocks, tokens, trust)"
-        " VALUES (now() - 60, 'm', 'vllm-0', 'gpu', 5, 80, 'complete')"
+        " SELECT now() - 60, 'm', 'vllm-0', 'gpu', 5, 80, 'complete'"
     )
     [question] = blocks("sql")
     [row] = store_client.query(question.replace("kvlens.", f"{database}.")).result_rows

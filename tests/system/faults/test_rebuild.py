@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint_is_refused_and_computed_again_from_the_log(
     asyncio.run(damage(laboratory, log[0].replica))
     refusing = laboratory.worker()
     assert refusing.process.wait(90) == 69
-    assert "cannot be read: MessagePack data is malformed" in refusing.said()
+    assert "is damaged (DecodeError: MessagePack data is malformed" in refusing.said()
     assert "run `kvlens state rebuild` to compute it again from the log" in refusing.said()
 
     output = tmp_path / "rebuild.log"

@@ -24,8 +24,8 @@ def test_figures_of_honest_engines_are_right_whatever_others_say(
     assert outcome.found == outcome.expected
     assert outcome.honest_trust == {"complete"}
     assert outcome.recount_equal, outcome.recount
-    # The lies were told, and came as far as the tables.
-    assert all(sent >= FRAMES // 4 for sent in outcome.sent.values())
+    # The lies were told, and came as far as the tables. The one that lies in answers leaves out what is asked for.
+    assert min(outcome.sent.values()) >= FRAMES // 5, outcome.sent
     assert all(outcome.requests.values())
     liars = outcome.liars
     assert set(liars) == {"liar-payloads", "liar-numbers", "liar-times", "liar-answers"}

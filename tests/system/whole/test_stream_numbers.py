@@ -370,7 +370,7 @@ def test_drift_is_what_is_resident_beyond_the_engines_capacity(outcome: Outcome)
 
 
 def test_the_worker_counts_sources_in_trouble(outcome: Outcome) -> None:
-    assert outcome.troubled == {"partial": 0, "degraded": 2, "disconnected": 2, "drifting": 1}
+    assert outcome.troubled == {"partial": 0, "degraded": 2, "disconnected": 2, "drifting": 1, "limited": 0}
 
 
 def test_the_doctor_finds_all_of_it_and_nothing_else(outcome: Outcome) -> None:

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
+import structlog
+from structlog.testing import CapturingLogger
 
+from pipeline.clickhouse import rollups as rollups_module
 from pipeline.clickhouse.rollups import FAMILIES, Rollups
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import CapacityCurveRow
@@ -51,12 +54,16 @@ async def test_noted_minutes_come_before_the_recent_past() -> None:
     assert rollups.done == []
 
 
-async def test_last_run_says_what_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_last_run_says_what_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = CapturingLogger()
+    monkeypatch.setattr(rollups_module, "_log", structlog.wrap_logger(said, processors=[]))
     rollups = WatchedRollups()
     rollups.note_minute()
     rollups.store.clear()
     await rollups.finish(0.05)
     rollups.store.set()
-    assert "minutes and hours are left to the next worker" in capsys.readouterr().out
+    [call] = said.calls
+    assert call.kwargs["event"] == "minutes and hours are left to the next worker that starts"
+    assert call.kwargs["reason"] == "not done within 0 s"
     await rollups.run_once()
     assert ("capacity_curve_1m", (NOTED,)) in rollups.done
