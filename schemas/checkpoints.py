@@ -322,7 +322,7 @@ class ConnectivityState(msgspec.Struct, omit_defaults=True, gc=False):
     disconnected_from: WindowNumber | None = None
     """First window whose end found the source disconnected; None while it is connected."""
     reported_to: WindowNumber | None = None
-    """Window of the connector's last word that it does not reach the source; None while it does."""
+    """Latest window in which the connector said that it does not reach the source; None while it does."""
 
 
 class DriftState(msgspec.Struct, omit_defaults=True, gc=False):

@@ -93,7 +93,7 @@ class SourceRecount:
         self.disconnected_from: int | None = None
         """First window at whose end the source was not connected."""
         self.reported_to: int | None = None
-        """Window of the last report that the source is not connected."""
+        """Latest window of a report that the source is not connected, by whatever clock."""
         # Callbacks
         self.on_version_over: Callable[[], None] = lambda: None
         """Called before `version` changes: rows of the present one are final."""
@@ -359,7 +359,7 @@ class SourceRecount:
     def _unreached(self, window: int) -> None:
         if self.disconnected_from is None:
             self.disconnected_from = window
-        self.reported_to = window
+        self.reported_to = max(window, -1 if self.reported_to is None else self.reported_to)
 
     def _closed(self, event: Closed, at: float) -> None:
         if self.closed_at is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import msgspec
 
 from schemas.events import (
     Batch,
@@ -183,3 +185,42 @@ class Walk:
         if rng.random() < 0.3:
             events.reverse()
         return events
+
+
+def with_wrong_clocks(records: Iterable[EventsRecord], seed: int) -> Iterator[EventsRecord]:
+    """Give a log of one source as a connector writes it whose clock is set wrong and right again.
+
+    The source is silent now and then, perhaps from the beginning, and then only reports come.
+    """
+    rng = random.Random(seed)
+    off = 0.0
+
+    def silence(record: EventsRecord, at: float) -> Iterator[EventsRecord]:
+        nonlocal off
+        for number in range(rng.randint(2, 6)):
+            if rng.random() < 0.6:
+                off = rng.choice([0.0, 600.0, -600.0])
+            report = SourceStatus(connected=rng.random() < 0.1)
+            said = at + 10 * number + off
+            yield msgspec.structs.replace(
+                record,
+                batches=[Batch(None, said, said, [report])],
+                first_seq=None,
+                last_seq=None,
+                duplicates=0,
+            )
+
+    for number, record in enumerate(records):
+        if number == 0 and rng.random() < 0.5:
+            yield from silence(record, BEGAN)
+        if rng.random() < 0.1:
+            off = rng.choice([0.0, 0.0, 600.0, -600.0])
+        batches = [
+            msgspec.structs.replace(
+                batch, ts=batch.ts + (off if batch.seq is None else 0.0), received_at=batch.received_at + off
+            )
+            for batch in record.batches
+        ]
+        yield msgspec.structs.replace(record, batches=batches)
+        if batches and rng.random() < 0.3:
+            yield from silence(record, batches[-1].received_at - off + 10)

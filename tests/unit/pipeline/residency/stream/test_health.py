@@ -229,6 +229,15 @@ def test_windows_without_contact_show_it_and_take_what_a_replay_brings_later() -
         assert log.blocks() == {0: 1, 10: 2, 20: 2, 30: 3, 40: 3}
 
 
+def test_reports_by_a_clock_that_was_ahead_keep_their_windows_after_it_is_set_right() -> None:
+    for log in logs():
+        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(hashes(1), 16)))
+        for at in (12, 62, 22):
+            log.add(notice(at, SourceStatus(connected=False)))
+        assert log.health("connected") == {0: (True,), **dict.fromkeys(range(10, 70, 10), (False,))}
+        assert log.blocks() == dict.fromkeys(range(0, 70, 10), 1)
+
+
 def test_contact_that_comes_back_without_a_batch_is_shown_from_then_on() -> None:
     for log in logs():
         log.add(notice(0, Opened(0, complete=True)), live(0, 1))

@@ -15,10 +15,10 @@ from pipeline.residency.partition import PartitionState
 from pipeline.verify.findings import Findings
 from pipeline.verify.keys import key_of
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, TOO_NEW, SourceCheck
-from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Stored, Undecodable
-from schemas.rows import FlowRow
+from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, SourceStatus, Stored, Undecodable
+from schemas.rows import FlowRow, StreamHealthRow
 from schemas.settings import Worker
-from tests.support.inputs.source_walks import Walk
+from tests.support.inputs.source_walks import Walk, with_wrong_clocks
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -41,12 +41,13 @@ Log = Sequence[EventsRecord | RecordRefused]
 
 
 def written(records: Log, worker: Worker, seed: int) -> Store:
-    """What a worker writes that saves now and then, and is killed now and then."""
+    """Rows of a worker that saves now and then, is killed now and then, and may lose its checkpoints once."""
     rng = random.Random(seed)
     store, latest = Store(), {}
     state = PartitionState(0, worker, shards=2)
     offset = saved = 0
     newest = 0.0
+    to_lose = rng.random() < 0.7
     while offset < len(records):
         record = records[offset]
         if isinstance(record, RecordRefused):
@@ -59,13 +60,28 @@ def written(records: Log, worker: Worker, seed: int) -> Store:
         if rng.random() < 0.3:
             cut = state.cut(newest + rng.choice([0.0, 0.0, 100.0]))
             store.insert(cut.rows)
-            if not killed:
+            if cut.dirty and not killed:
                 latest.update(cut.checkpoints)
                 saved = offset
         if killed:
+            if to_lose and offset > len(records) / 2:
+                latest, to_lose = {}, False
             state = PartitionState.restore(0, worker, shards=2, latest=latest)
-            offset = saved
+            state.announced(saved)
+            offset = state.next_offset
     for _ in range(2):  # what is carried comes after what changed
+        store.insert(state.cut(newest + 50.0).rows)
+    return store
+
+
+def cut_at_the_end(records: Sequence[EventsRecord], worker: Worker) -> Store:
+    """Rows of a worker that saves when it has applied everything."""
+    store, state = Store(), PartitionState(0, worker, shards=2)
+    newest = 0.0
+    for offset, record in enumerate(records):
+        newest = max([newest, *(batch.received_at for batch in record.batches)])
+        state.apply(offset, record)
+    for _ in range(2):
         store.insert(state.cut(newest + 50.0).rows)
     return store
 
@@ -116,6 +132,36 @@ def test_agent_and_recount_agree(seed: int, hybrid: bool, scope: Any) -> None:
         findings.compared[table] > 10 for table in ("occupancy_10s", "flow_10s", "stream_health_10s")
     ), findings.compared
     assert not findings.left_out
+
+
+@pytest.mark.parametrize("hybrid", [False, True], ids=["plain", "hybrid"])
+@pytest.mark.parametrize("seed", range(10, 15))
+def test_wrong_clocks_are_no_difference_and_cuts_decide_no_row(seed: int, hybrid: bool) -> None:
+    worker = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0)
+    records = list(with_wrong_clocks(Walk(seed, hybrid=hybrid).records(60), seed))
+    store = written(records, worker, seed)
+    findings = compared(records, store, worker)
+    assert findings.equal, findings.kept[:3]
+    assert not findings.left_out
+    undisturbed = cut_at_the_end(records, worker)
+    assert undisturbed.rows.items() <= store.rows.items()
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["never heard", "heard"])
+def test_reports_by_a_clock_that_is_set_back_take_no_row_away(heard: bool) -> None:
+    worker, at = Worker(idle_carry_seconds=30.0), 1_800_000_000.0
+    heard_once = [Batch(0, at, at, [Stored(bytes(8), 16, 16)])] * heard
+    reports = [
+        Batch(None, at + later, at + later, [SourceStatus(connected=False)]) for later in (600, 10, 30)
+    ]
+    records = [
+        EventsRecord("r", "m", "d", 0, 1, batches) for batches in (heard_once, *([one] for one in reports))
+    ]
+    store = cut_at_the_end(records, worker)
+    findings = compared(records, store, worker)
+    assert findings.equal, findings.kept[:3]
+    ends = [row.window.timestamp() - at for row in store.rows.values() if isinstance(row, StreamHealthRow)]
+    assert max(ends) == 600
 
 
 @pytest.mark.parametrize(
