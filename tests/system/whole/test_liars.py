@@ -24,7 +24,7 @@ def test_figures_of_honest_engines_are_right_whatever_others_say(
     assert outcome.found == outcome.expected
     assert outcome.honest_trust == {"complete"}
     assert outcome.recount_equal, outcome.recount
-    # The lies were told, and came as far as the tables. The liar of answers leaves out what is to be asked for.
+    # The lies were told, and came as far as the tables. One liar leaves out what is to be asked for.
     assert min(outcome.sent.values()) >= FRAMES // 5, outcome.sent
     assert all(outcome.requests.values())
     liars = outcome.liars
