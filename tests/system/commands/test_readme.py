@@ -29,6 +29,12 @@ READY = {"make demo": "ready after", ".venv/bin/kvlens up": "running; Ctrl-C sto
 """What runs until Ctrl-C, and the words by which it says that it does."""
 
 
+def as_in_a_terminal() -> dict[str, str]:
+    """Return the environment without what the `make` that runs these tests says to those it starts."""
+    of_make = ("ARGS", "JOBS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
+    return {name: value for name, value in environment().items() if name not in of_make}
+
+
 class Terminal:
     """A directory like a checkout of its own, in which commands are pasted."""
 
@@ -47,7 +53,7 @@ class Terminal:
         done = subprocess.run(
             ["bash", "-e", "-c", block],
             cwd=self.directory,
-            env=environment(),
+            env=as_in_a_terminal(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -75,7 +81,7 @@ class Terminal:
             process = subprocess.Popen(
                 shlex.split(block),
                 cwd=self.directory,
-                env=environment(),
+                env=as_in_a_terminal(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
