@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent import _committed, _produce
+from agent import committed, produce
 from figures import Figures
 from large_fleet import START, LargeEngine
 from large_state import PARTITIONS
@@ -76,14 +76,14 @@ def _killed(figures: Figures, bootstrap: str, store_url: str, count: int, blocks
     topic = f"{_PREFIX}.events.v1"
     engines = [LargeEngine(number, blocks, count) for number in range(count)]
     records = [record for engine in engines for record in engine.opened()]
-    asyncio.run(_produce(bootstrap, topic, [*records, *_played(engines, START, REAL_SECONDS)], PARTITIONS))
+    asyncio.run(produce(bootstrap, topic, [*records, *_played(engines, START, REAL_SECONDS)], PARTITIONS))
     with launched(["work"], environment) as worker:
         _wait_applied(bootstrap, topic, worker)
         worker.kill()
         worker.wait()
         killed = time.monotonic()
     more = [*_played(engines, START + REAL_SECONDS, AWAY_SECONDS)]
-    asyncio.run(_produce(bootstrap, topic, more, PARTITIONS))
+    asyncio.run(produce(bootstrap, topic, more, PARTITIONS))
     with launched(["work"], environment) as worker:
         _wait_applied(bootstrap, topic, worker)
         back = time.monotonic() - killed
@@ -99,7 +99,7 @@ def _killed(figures: Figures, bootstrap: str, store_url: str, count: int, blocks
 def _wait_applied(bootstrap: str, topic: str, worker: subprocess.Popen[bytes]) -> None:
     began = time.monotonic()
     while True:
-        done, end = asyncio.run(_committed(bootstrap, topic, f"{_PREFIX}.replica", PARTITIONS))
+        done, end = asyncio.run(committed(bootstrap, topic, f"{_PREFIX}.replica", PARTITIONS))
         if done >= end > 0:
             return
         if worker.poll() is not None or time.monotonic() - began > 600:
