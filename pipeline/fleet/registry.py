@@ -22,7 +22,11 @@ _LAST_BIT = 14
 
 @dataclass(slots=True, frozen=True)
 class Space:
-    """A hash domain and group: hashes compare only inside one."""
+    """A hash domain, model and group: hashes compare only inside one.
+
+    A domain belongs to one model. What a source says of another one is apart, so that no source names the
+    figures of others.
+    """
 
     number: int
     hash_domain: str
@@ -127,7 +131,7 @@ class Spaces:
 
     def __init__(self, known: list[FleetSpace]) -> None:
         """`known` is that of the head."""
-        self.by_name: dict[tuple[str, int], Space] = {}
+        self.by_name: dict[tuple[str, str, int], Space] = {}
         self.by_number: list[Space] = []
         self._known = known
         for each in known:
@@ -135,7 +139,7 @@ class Spaces:
 
     def of(self, hash_domain: str, model: str, group_idx: int) -> Space:
         """Return the space, a new one when it is the first time."""
-        space = self.by_name.get((hash_domain, group_idx))
+        space = self.by_name.get((hash_domain, model, group_idx))
         if space is None:
             self._known.append(FleetSpace(hash_domain, model, group_idx))
             space = self._add(self._known[-1])
@@ -147,7 +151,7 @@ class Spaces:
         salt = crc32(domain.encode()) + group_idx
         space = Space(number, domain, known.model, group_idx, constant_of(number), salt)
         self.by_number.append(space)
-        self.by_name[domain, group_idx] = space
+        self.by_name[domain, known.model, group_idx] = space
         return space
 
 

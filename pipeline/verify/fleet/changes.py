@@ -20,9 +20,10 @@ SourceId = tuple[str, int]
 
 
 class Block(NamedTuple):
-    """What compares: the same hash in another hash domain or group is another block."""
+    """What compares: the same hash in another hash domain, of another model or group is another block."""
 
     hash_domain: str
+    model: str
     group_idx: int
     hash: int
 
@@ -31,7 +32,6 @@ class Change(NamedTuple):
     """A block came to a source's medium, or left it."""
 
     source: SourceId
-    model: str
     life: int
     """Counts the incarnations of the source."""
     block: Block
@@ -105,9 +105,8 @@ class ChangesInOrder:
                 of_pool = [
                     Change(
                         name,
-                        said.model,
                         source.life,
-                        Block(said.hash_domain, pool.group_idx, one.hash),
+                        Block(said.hash_domain, said.model, pool.group_idx, one.hash),
                         pool.medium,
                         not pool.store_only and pool.medium not in NEVER_REMOVED,
                         one.kind,

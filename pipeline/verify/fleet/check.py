@@ -121,7 +121,6 @@ class ShardCheck:
         for key, version in self.recount.versions.items():
             yield expected.redundancy(
                 key,
-                owners.models[key],
                 owners.redundancy[key],
                 self._shard,
                 window=window,
@@ -136,7 +135,6 @@ class ShardCheck:
             if windows:
                 row = expected.redundancy(
                     key,
-                    self.recount.owners.models[key],
                     steps[max(windows)],
                     self._shard,
                     window=wanted,

@@ -51,13 +51,13 @@ def fills(of: FillsOf, figures: Fills, shard: int) -> Iterator[FillsRow | Capaci
 
 
 def redundancy(
-    key: RedundancyKey, model: str, figures: Redundancy, shard: int, *, window: int, version: int
+    key: RedundancyKey, figures: Redundancy, shard: int, *, window: int, version: int
 ) -> RedundancyRow:
     """Return how many sources held the same blocks at the end of a window."""
     return RedundancyRow(
         window=times.start_of(window),
         hash_domain=key.hash_domain,
-        model=model,
+        model=key.model,
         medium=key.medium,
         group_idx=key.group_idx,
         shard=shard,
@@ -98,9 +98,9 @@ def hot_prefix(prefix: Prefix, figures: Hot, shard: int, *, window: int, version
 
 def listed(rows: list[HotPrefixRow], most: int) -> Iterator[HotPrefixRow]:
     """Give the first ones of each hash domain and group, by duplicated and by refilled tokens."""
-    of_space: dict[tuple[str, int], list[HotPrefixRow]] = {}
+    of_space: dict[tuple[str, str, int], list[HotPrefixRow]] = {}
     for row in rows:
-        of_space.setdefault((row.hash_domain, row.group_idx), []).append(row)
+        of_space.setdefault((row.hash_domain, row.model, row.group_idx), []).append(row)
     for of in of_space.values():
         for figure in ("duplicated_tokens", "refilled_tokens"):
             first = sorted(of, key=lambda row: (-getattr(row, figure), row.prefix, row.lora))

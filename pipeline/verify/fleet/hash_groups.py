@@ -39,6 +39,7 @@ class _Source:
 
 class _First(NamedTuple):
     domain: str
+    model: str
     group_idx: int
     root: int
 
@@ -93,7 +94,8 @@ class HashGroups:
         if not change.chain.root:
             return
         source = self._sources[change.source]
-        first = _First(change.block.hash_domain, change.block.group_idx, change.chain.root)
+        block = change.block
+        first = _First(block.hash_domain, block.model, block.group_idx, change.chain.root)
         slot = (first.root + crc32(first.domain.encode()) + first.group_idx) % REMEMBERED
         second = int(change.at // 1)
         latest = self._latest.get(slot)

@@ -14,6 +14,7 @@ class RedundancyKey(NamedTuple):
     """What a row of `redundancy_10s` is about."""
 
     hash_domain: str
+    model: str
     medium: str
     group_idx: int
 
@@ -56,7 +57,6 @@ class Owners:
     def __init__(self) -> None:
         self.blocks: dict[Block, Held] = {}
         self.redundancy: dict[RedundancyKey, Redundancy] = {}
-        self.models: dict[RedundancyKey, str] = {}
 
     def media(self, block: Block, source: SourceId) -> dict[str, bool]:
         """Return on what media a source holds a block."""
@@ -71,9 +71,9 @@ class Owners:
         """Note that a block came or left; return the key whose redundancy it changed."""
         if (change.medium in self.media(change.block, change.source)) == (change.kind == FILLED):
             return None
-        key = RedundancyKey(change.block.hash_domain, change.medium, change.block.group_idx)
-        self.models.setdefault(key, change.model)
-        held = self.blocks.setdefault(change.block, Held())
+        block = change.block
+        key = RedundancyKey(block.hash_domain, block.model, change.medium, block.group_idx)
+        held = self.blocks.setdefault(block, Held())
         self._count(key, held, -1)
         if change.kind == FILLED:
             held.sizes.setdefault(change.medium, change.size)
@@ -84,7 +84,7 @@ class Owners:
                 del held.sources[change.source]
         self._count(key, held, +1)
         if not held.sources:
-            del self.blocks[change.block]
+            del self.blocks[block]
         elif not held.owners(change.medium):
             del held.sizes[change.medium]
         return key

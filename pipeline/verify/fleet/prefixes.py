@@ -77,7 +77,6 @@ class Prefixes:
         self._owners = owners
         self._lost = lost
         self._chains: dict[Block, Chain] = {}
-        self._models: dict[tuple[str, int], str] = {}
         self._refilled: dict[Prefix, Hot] = {}
         self._shown: dict[Prefix, _Shown] = {}
         self._counted: dict[Block, tuple[Prefix, int, int, int]] = {}
@@ -87,7 +86,6 @@ class Prefixes:
     def filled(self, change: Change) -> None:
         """Note the chain of a block that is about to come to a medium; nothing else is noted of it yet."""
         block = change.block
-        self._models.setdefault((block.hash_domain, block.group_idx), change.model)
         held = self._owners.blocks.get(block, Held())
         certain = any("gpu" in media or any(media.values()) for media in held.sources.values())
         if not certain and not self._lost(block):
@@ -99,7 +97,7 @@ class Prefixes:
         """Count a fill, if it could have been avoided."""
         chain = self._chains.get(change.block)
         if chain is not None and cause in AVOIDABLE:
-            hot = self._refilled.setdefault(self._prefix(change.block, chain), Hot())
+            hot = self._refilled.setdefault(_prefix(change.block, chain), Hot())
             hot.refilled_tokens += change.size
             hot.depth_blocks = max(hot.depth_blocks, chain.depth)
 
@@ -114,7 +112,7 @@ class Prefixes:
         chain, held = self._chains.get(block), self._owners.blocks.get(block)
         owners = held.owners("gpu") if held is not None else 0
         if chain is not None and held is not None and owners:
-            prefix = self._prefix(block, chain)
+            prefix = _prefix(block, chain)
             self._counted[block] = prefix, owners, held.sizes["gpu"], chain.depth
             self._shown.setdefault(prefix, _Shown()).add(owners, held.sizes["gpu"], chain.depth, +1)
 
@@ -139,6 +137,6 @@ class Prefixes:
             }
             self._forget_at = 2 * len(self._chains) + _FORGET_FROM
 
-    def _prefix(self, block: Block, chain: Chain) -> Prefix:
-        model = self._models[block.hash_domain, block.group_idx]
-        return Prefix(block.hash_domain, model, block.group_idx, chain.lora, chain.root)
+
+def _prefix(block: Block, chain: Chain) -> Prefix:
+    return Prefix(block.hash_domain, block.model, block.group_idx, chain.lora, chain.root)

@@ -72,8 +72,8 @@ class FleetRecount:
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._losses = Losses(settings.horizon_seconds, settings.max_ghosts)
         self.prefixes = Prefixes(self.owners, lambda block: bool(self._losses.of(block)))
-        self._open: dict[tuple[SourceId, str, int], FillsOf] = {}
-        """The latest fills of a source, by hash domain and group."""
+        self._open: dict[tuple[SourceId, str, str, int], FillsOf] = {}
+        """The latest fills of a source, by hash domain, model and group."""
         self._over: list[FillsOf] = []
         """Fills of windows in which nothing counts any more."""
 
@@ -124,10 +124,11 @@ class FleetRecount:
             self.steps.setdefault(key, {})[self.window] = self.owners.redundancy[key]
 
     def _filled(self, offset: int, change: Change) -> None:
-        where = (change.source, change.block.hash_domain, change.block.group_idx)
+        block = change.block
+        where = (change.source, block.hash_domain, block.model, block.group_idx)
         before = self._open.get(where)
         window = max(times.window_of(change.at), before.window if before else 0)
-        key = FillsOf(window, change.block.hash_domain, change.model, *change.source, change.block.group_idx)
+        key = FillsOf(window, block.hash_domain, block.model, *change.source, block.group_idx)
         if before is not None and window > before.window:
             self._over.append(before)
         self._open[where] = key

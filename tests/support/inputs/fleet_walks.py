@@ -95,12 +95,13 @@ class Fleet:
         elif what == "cut":
             self.cut(block)
 
-    def physical_tokens(self) -> Counter[tuple[str, str, int]]:
-        """Tokens that are resident, once for each source, by hash domain, medium and group."""
-        tokens: Counter[tuple[str, str, int]] = Counter()
+    def physical_tokens(self) -> Counter[tuple[str, str, str, int]]:
+        """Tokens that are resident, once for each source, by hash domain, model, medium and group."""
+        tokens: Counter[tuple[str, str, str, int]] = Counter()
         for source, held in self.held.items():
+            model = _model(source, self.incarnations[source])
             for medium, group, _ in held:
-                tokens[_domain(source), medium, group] += 16 << group
+                tokens[_domain(source), model, medium, group] += 16 << group
         return tokens
 
     def _change(self, source: int, place: tuple[str, int, int], kind: int, at: float | None = None) -> None:
@@ -122,7 +123,7 @@ class Fleet:
         sources = [
             SourceChanges(
                 f"r{source // 2}",
-                "m",
+                _model(source, incarnation),
                 _domain(source),
                 source % 2,
                 incarnation,
@@ -146,6 +147,11 @@ class Fleet:
 
 def _domain(source: int) -> str:
     return "d/one" if source < 3 else "d/two"
+
+
+def _model(source: int, incarnation: int) -> str:
+    """Now and then a source names another model than those that share its hash domain."""
+    return "n" if source == 1 and incarnation == 2 else "m"
 
 
 def _packed(

@@ -45,7 +45,7 @@ def test_rows_are_those_of_the_recount(
     resident = {}
     for row in sorted(rows, key=lambda row: getattr(row, "window", LONG_AGO)):
         if isinstance(row, RedundancyRow):
-            resident[row.hash_domain, row.medium, row.group_idx] = row.physical_tokens
+            resident[row.hash_domain, row.model, row.medium, row.group_idx] = row.physical_tokens
         if isinstance(row, FillsRow):
             assert row.filled_blocks == sum(getattr(row, f"{cause}_blocks") for cause in CAUSES)
             assert row.filled_tokens == sum(getattr(row, f"{cause}_tokens") for cause in CAUSES)
