@@ -111,7 +111,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fine_block_age_seconds: Seconds = 3600.0
     """Age at which the worker drops fine-grained blocks that no event will ever remove."""
     max_clock_ahead_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] = 5.0
-    """The time of receipt replaces engine timestamps further ahead of it."""
+    """The time of receipt replaces engine timestamps further ahead of it, and the log's time of a record
+    replaces times of receipt further ahead of that."""
     max_clock_behind_seconds: Seconds = 86400.0
     """The time of receipt replaces engine timestamps further behind it."""
     max_pool_sizes: Annotated[int, Meta(ge=1, le=10_000)] = 256

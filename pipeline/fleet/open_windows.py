@@ -113,14 +113,15 @@ class OpenWindows:
             self.cells = mapped(self.cells, doubled)
             self.cells.windows[held:] = NO_WINDOW
 
-    def forget(self, source: int) -> None:
-        """Give the cells of a source back; their rows must have been taken."""
+    def forget(self, source: int) -> list[Row]:
+        """Give the cells of a source back; return their last rows."""
+        rows: list[Row] = []
         for space in self.spaces_of_source.pop(source, ()):
             number = self._cell_numbers.pop((source, space))
+            rows += self.cell_moved(number, NO_WINDOW)
             self._head.cells[number] = None
-            self._empty(number)
-            self.cells.windows[number] = NO_WINDOW
             self._free.append(number)
+        return rows
 
     def cell_moved(self, number: int, window: int) -> list[Row]:
         """Begin a cell's next window; return the last rows of the one before."""

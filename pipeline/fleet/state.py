@@ -34,6 +34,11 @@ from schemas.settings import Fleet
 
 FORGET_SECONDS = 86_400.0
 """A source without blocks, remembered losses or changes for so long is forgotten."""
+FORGET_EVERY = 360
+"""Windows: sources are forgotten when the shard's clock enters another such hour.
+
+Not at a checkpoint: figures would depend on when those are made.
+"""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,8 @@ class FleetState:
         self._rows: list[Row] = []
         self._applied = 0
         """Offset of the last record."""
+        self._hour_over = False
+        """The last record moved the clock into another hour."""
         self._saved_offset = head.next_offset
 
     @classmethod
@@ -149,6 +156,9 @@ class FleetState:
         changes = in_event_order(pieces.pieces, self.head.one_in)
         self._follow(changes, pieces.columns(), offset, blocks_each=2 if pieces.lower_media else 1)
         self._comparing.meet(changes, pieces.origins())
+        if self._hour_over:
+            self._hour_over = False
+            self._forget_sources()
 
     def _follow(self, changes: Changes, pieces: Pieces, offset: int, *, blocks_each: int) -> None:
         index, horizon, max_losses = self.index, self._settings.horizon_seconds, self._settings.max_ghosts
@@ -206,6 +216,7 @@ class FleetState:
                 version=offset,
             )
             index.refills = no_refills()
+            self._hour_over |= window // FORGET_EVERY > before // FORGET_EVERY
         index.clock.counters[WINDOW] = window
 
     def _trusts(self) -> dict[int, int]:
@@ -227,7 +238,6 @@ class FleetState:
             carried = min(windows.window_of(now), window + self._carry_windows)
             rows += self._open.redundancy(max(window, carried), self._trusts(), again=True)
         rows += self._hash_groups.changed(self._applied)
-        self._forget_sources()
         checkpoints = self._bases.take(now, self.index.entries)
         if not rows and not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
@@ -235,7 +245,7 @@ class FleetState:
         return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints)
 
     def _forget_sources(self) -> None:
-        """Give back the numbers of sources that are gone; their last rows have been taken."""
+        """Give back the numbers of sources that are gone."""
         clock = self.index.clock
         before = clock.time[0] - FORGET_SECONDS
         gone = [
@@ -244,7 +254,7 @@ class FleetState:
             if source.seen < before and not clock.pairs_of_source[source.number]
         ]
         for source in gone:
-            self._open.forget(source.number)
+            self._rows += self._open.forget(source.number)
             self._comparing.forget(source.number)
             clock.clears_of_source[source.number] = 0
             self.names.sources.forget(source)

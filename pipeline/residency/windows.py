@@ -1,8 +1,10 @@
-"""Windows of event time, and what to believe of an engine's clock."""
+"""Windows of event time, and what to believe of the clocks of engines and connectors."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
+
+from schemas.events import EventsRecord
 
 WINDOW_SECONDS = 10
 
@@ -30,3 +32,20 @@ def event_time(ts: float, received_at: float, *, ahead: float, behind: float) ->
     never set.
     """
     return ts if max(0.0, received_at - behind) <= ts <= received_at + ahead else received_at
+
+
+def bounded_by_log(record: EventsRecord, written_at: float, *, ahead: float) -> EventsRecord:
+    """Return the record, whose times of the connector's clock are changed where that must be off.
+
+    Nothing is received after the log has it: what claims to be more than `ahead` seconds later was received
+    at `written_at`, the log's time of the record. Engines are compared by time, so one clock that is ahead
+    would else decide for all of them what is over. A log that knows no time (0 or less) bounds nothing.
+    """
+    if written_at > 0:
+        latest = written_at + ahead
+        for batch in record.batches:
+            if batch.received_at > latest:
+                batch.received_at = written_at
+            if batch.seq is None and batch.ts > latest:
+                batch.ts = written_at
+    return record

@@ -15,6 +15,7 @@ from pipeline.kafka.acceptance import (
     is_misplaced,
 )
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.verify import times
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.fleet.topic_check import TopicCheck
@@ -128,6 +129,7 @@ class _Comparison:
                     if record.names(*source):
                         check.set_aside(offset)
             else:
+                times.believe_the_log(record, events.written_at, self.settings.worker)
                 check_of((record.replica, record.dp_rank)).apply(offset, record)
         for source in list(found):
             check_of(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+from schemas.events import EventsRecord
 from schemas.settings import Worker
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -46,3 +47,12 @@ def event_time(ts: float, received_at: float, worker: Worker) -> float:
     too_late = ts > received_at + worker.max_clock_ahead_seconds
     too_early = ts < max(0.0, received_at - worker.max_clock_behind_seconds)
     return received_at if too_late or too_early else ts
+
+
+def believe_the_log(record: EventsRecord, written_at: float, worker: Worker) -> None:
+    """A connector's clock may be so much ahead of when the log had the record, if it knows; else that counts."""
+    for batch in record.batches if written_at > 0 else ():
+        if batch.received_at > written_at + worker.max_clock_ahead_seconds:
+            batch.received_at = written_at
+        if batch.seq is None and batch.ts > written_at + worker.max_clock_ahead_seconds:
+            batch.ts = written_at

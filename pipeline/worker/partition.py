@@ -74,6 +74,8 @@ class Role:
     """(partition, last value of each checkpoint key) to a state."""
     outputs: Callable[[Any], Sequence[Record]]
     """Records, besides checkpoints, that a cut commits."""
+    bounded: Callable[[Any, float], Any] = lambda record, written_at: record
+    """(record, the log's time of it) to the record with times that the log's allows."""
     continued: Callable[[Any, int], None] = lambda state, offset: None
     """Tells a state without a checkpoint up to which offset a former one committed its outputs."""
     troubles: Callable[[Any], Mapping[str, int]] = lambda state: {}
@@ -129,7 +131,7 @@ class OwnedPartition:
         reason = self.state.refusal(record)
         if reason is not None:
             raise RecordRefused(reason, NOT_APPLICABLE, self.role.sources_of(record))
-        return record
+        return self.role.bounded(record, offered.written_at)
 
     def cut(self, now: float) -> tuple[Any, list[Record]]:
         """Cut the state; return the cut and the records its transaction holds."""

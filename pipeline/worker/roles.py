@@ -9,8 +9,10 @@ from pipeline.fleet.state import FleetState
 from pipeline.kafka.acceptance import events_source, residency_sources
 from pipeline.kafka.decoding import decode_events, decode_residency
 from pipeline.residency.partition import Cut, PartitionState
+from pipeline.residency.windows import bounded_by_log
 from pipeline.worker.checkpoint.log import Record
 from pipeline.worker.partition import Role
+from schemas.events import EventsRecord
 from schemas.settings import Settings
 
 
@@ -27,6 +29,9 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
             partition, settings.worker, shards=shards, latest=latest, partitions=partitions
         )
 
+    def bounded(record: EventsRecord, written_at: float) -> EventsRecord:
+        return bounded_by_log(record, written_at, ahead=settings.worker.max_clock_ahead_seconds)
+
     def outputs(cut: Cut) -> list[Record]:
         return [Record(residency, shard, key, value) for shard, key, value in cut.residency]
 
@@ -41,6 +46,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         sources_of=events_source,
         restore=restore,
         outputs=outputs,
+        bounded=bounded,
         continued=PartitionState.announced,
         troubles=PartitionState.troubles,
         left_out=PartitionState.take_left_out,

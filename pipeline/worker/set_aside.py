@@ -31,7 +31,7 @@ class Offered(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
     key: bytes | None = None
     written_at: float = 0.0
-    """Seconds since the epoch, as the broker has it."""
+    """Seconds since the epoch, as the broker has it; 0 or less where it does not know."""
 
 
 class SetAside:

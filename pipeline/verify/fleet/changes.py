@@ -127,6 +127,14 @@ class ChangesInOrder:
                 source.unsure_until = source.seen + self._horizon
         return [change for _, change in sorted(changes, key=lambda one: one[0])]
 
+    def silent_since(self, at: float) -> set[SourceId]:
+        """Return the sources whose changes are all older."""
+        return {name for name, source in self._sources.items() if source.seen < at}
+
+    def forget(self, name: SourceId) -> None:
+        """A source is a new one if it ever comes again."""
+        del self._sources[name]
+
     def set_aside(self, refused: RecordRefused) -> None:
         """What these sources lost up to now may not be known."""
         for (replica, dp_rank), source in self._sources.items():

@@ -74,7 +74,7 @@ class HashGroups:
                 left.members.remove(name)
                 source.said, source.group = said, group
                 if len(left.members) == 1:
-                    self._mark(left.members[0])
+                    self._mark_last(left)
             if not source.alone:
                 self._mark(name)
         if len(source.group.members) > 1:
@@ -132,6 +132,16 @@ class HashGroups:
         for latest in self._latest.values():
             if latest.source_group is younger:
                 latest.source_group = older
+
+    def forget(self, name: SourceId) -> None:
+        """A source is a new one if it ever comes again; who hashed like it keeps that proof."""
+        self._sources.pop(name, None)
+
+    def _mark_last(self, left: Group) -> None:
+        """Mark the only member of a group, unless that is one who was forgotten."""
+        source = self._sources.get(left.members[0])
+        if source is not None and source.group is left:
+            self._mark(left.members[0])
 
     def _mark(self, name: SourceId) -> None:
         source = self._sources[name]

@@ -40,6 +40,14 @@ class Losses:
         """Return who lost the block."""
         return self._of.get(block, {})
 
+    def sources(self) -> set[SourceId]:
+        """Return the sources of which a loss is remembered."""
+        return {source for losses in self._of.values() for source in losses}
+
+    def forget_source(self, source: SourceId) -> None:
+        """Forget when a source, of which no loss is remembered, was cleared."""
+        self._last_cleared.pop(source, None)
+
     def last_evicted(self, block: Block) -> float:
         """Return when anybody last evicted a block that is remembered."""
         return self._last_evicted[block]

@@ -58,6 +58,10 @@ class Owners:
         self.blocks: dict[Block, Held] = {}
         self.redundancy: dict[RedundancyKey, Redundancy] = {}
 
+    def sources(self) -> set[SourceId]:
+        """Return the sources that hold anything."""
+        return {source for held in self.blocks.values() for source in held.sources}
+
     def media(self, block: Block, source: SourceId) -> dict[str, bool]:
         """Return on what media a source holds a block."""
         return self.blocks[block].sources.get(source, {}) if block in self.blocks else {}

@@ -20,6 +20,10 @@ from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
 from schemas.settings import Fleet
 from schemas.trust import TRUST_ORDER, Trust
 
+FORGOTTEN_AFTER = 86_400.0
+"""Seconds: a source without blocks, remembered losses or changes for so long is a new one when it returns."""
+FORGETS_EVERY = 360
+"""Windows: when the shard's clock enters another such hour, it is looked whom that concerns."""
 LAST_NEEDED = 47
 """Last bucket of extra cache needed; it is open."""
 
@@ -76,6 +80,8 @@ class FleetRecount:
         """The latest fills of a source, by hash domain, model and group."""
         self._over: list[FillsOf] = []
         """Fills of windows in which nothing counts any more."""
+        self._hour_over = False
+        """The last record moved the clock into another hour."""
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply a record."""
@@ -88,6 +94,9 @@ class FleetRecount:
         for change in self._order.of(record):
             self._move_to(change.at)
             self._count(offset, change)
+        if self._hour_over:
+            self._hour_over = False
+            self._forget_sources()
 
     def set_aside(self, refused: RecordRefused) -> None:
         """Note that nobody knows what a record said of the sources that it names."""
@@ -102,8 +111,21 @@ class FleetRecount:
                 if self.window in steps:
                     steps[self.window] = steps[self.window].copy()
             self.on_window_over(self.window, window)
+            self._hour_over |= window // FORGETS_EVERY > self.window // FORGETS_EVERY
         self.window = window
         self._losses.forget_until(self._clock)
+
+    def _forget_sources(self) -> None:
+        """Sources that have nothing, and changed nothing of late, are new ones when they return."""
+        gone = self._order.silent_since(self._clock - FORGOTTEN_AFTER)
+        if gone:
+            gone -= self.owners.sources() | self._losses.sources()
+        for source in gone:
+            self._order.forget(source)
+            self._losses.forget_source(source)
+            self.hash_groups.forget(source)
+        for where in [where for where in self._open if where[0] in gone]:
+            self._over.append(self._open.pop(where))
 
     def _count(self, offset: int, change: Change) -> None:
         block, source = change.block, change.source
@@ -155,7 +177,8 @@ class FleetRecount:
         if own is not None:
             count_seconds(fills.regret_hist, change.at - own.at)
             kept = own.life == change.life and not self._losses.cleared_since(source, own)
-            if kept and own.stored is not None and change.stored is not None:
+            # A block of no tokens needs no cache: it makes no bucket, and no row.
+            if kept and own.stored is not None and change.stored is not None and change.size:
                 needed = max(change.stored - own.stored, 0)
                 bucket = next((k for k in range(LAST_NEEDED) if needed <= 2**k), LAST_NEEDED)
                 count_in(fills.needed_hist, bucket, change.size)

@@ -37,7 +37,10 @@ CHAINS = [
 
 steps = st.tuples(
     st.integers(0, 3),  # source
-    st.sampled_from(["block"] * 12 + ["again", "stray", "clear", "restart", "trust", "idle", "cut", "cut"]),
+    st.sampled_from(
+        ["block"] * 12
+        + ["again", "stray", "clear", "restart", "trust", "idle", "away", "ahead", "cut", "cut"]
+    ),
     st.integers(0, 7),  # block
     st.sampled_from([("gpu", 0)] * 5 + [("gpu", 1), ("cpu", 0), ("disk", 0), ("fs", 0), ("LMCache", 0)]),
     st.floats(-1.0, 8.0),  # seconds since the step before
@@ -92,6 +95,13 @@ class Fleet:
             self.trusts[source] = TRUSTS[block % len(TRUSTS)]
         elif what == "idle":
             self.at += 40 * abs(seconds)
+        elif what == "away":
+            # For days, now and then: whoever has nothing is forgotten.
+            self.at += 30_000 * abs(seconds)
+        elif what == "ahead":
+            # The clock of one source, which is the shard's from then on.
+            held[place] = 1
+            self._change(source, place, FILLED, at=self.at + 30_000 * abs(seconds))
         elif what == "cut":
             self.cut(block)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import pytest
 
 from pipeline.fleet.kernel.counts import USED_PAIRS
 from pipeline.fleet.state import FleetState
 from pipeline.residency.partition import PartitionState
-from schemas.events import Batch, EventsRecord, Stored
+from pipeline.residency.windows import bounded_by_log
+from schemas.events import Batch, EventsRecord, SourceStatus, Stored
 from schemas.residency import ResidencyRecord
-from schemas.rows import FillsRow, RedundancyRow
+from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
 from schemas.settings import Fleet, Worker
 from tests.support.inputs.generated_logs import shared_log
 
@@ -70,3 +74,48 @@ def test_every_group_of_the_next_life_counts_after_the_end_of_the_last() -> None
         fleet.apply(0, msgspec.msgpack.decode(value, type=ResidencyRecord))
     rows = [row for row in fleet.cut(0.0).rows if isinstance(row, RedundancyRow)]
     assert {row.group_idx: row.owners_1 for row in rows} == {0: 1, 1: 1}
+
+
+YEAR_2090 = 3_786_912_000.0
+
+
+def ahead(life: int, seq: int) -> EventsRecord:
+    """A record of a source whose connector's clock shows 2090."""
+    stored = Stored((seq + 1).to_bytes(8, "big"), 16, 16)
+    batches = [
+        Batch(None, YEAR_2090 + seq, YEAR_2090 + seq, [SourceStatus(connected=True)]),
+        Batch(seq, YEAR_2090 + seq, YEAR_2090 + seq, [stored], engine_events=1),
+    ]
+    return EventsRecord("ahead", "m", "m/ahead", 0, life, batches, seq, seq)
+
+
+def rows_of_log(log: Sequence[tuple[EventsRecord, float]], cut_after: set[int]) -> list[Any]:
+    """All rows of the fleet agent, of records and the log's time of each."""
+    replica = PartitionState(0, Worker(max_clock_behind_seconds=1e12), shards=1)
+    fleet = FleetState(0, Fleet(horizon_seconds=60.0), carry_seconds=0.0)
+    rows: list[Any] = []
+    for offset, (record, written_at) in enumerate(log):
+        replica.apply(offset, bounded_by_log(record, written_at, ahead=5.0))
+        if id(record) in cut_after:
+            for _, _, value in replica.cut(START).residency:
+                fleet.apply(fleet.next_offset, msgspec.msgpack.decode(value, type=ResidencyRecord))
+            rows += fleet.cut(0.0).rows
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_clock_that_is_ahead_moves_no_figure_of_others(seed: int) -> None:
+    honest = shared_log(seed, replicas=3, rounds=60, began=START)
+    log = [(record, record.batches[-1].received_at) for record in honest]
+    cut_after = {id(record) for record in honest[4::5]}
+    alone = rows_of_log(log, cut_after)
+    troubled: list[tuple[EventsRecord, float]] = []
+    for seq, (record, written_at) in enumerate(log):
+        troubled += [(ahead(1, seq), written_at), (record, written_at)]
+    beside = rows_of_log(troubled, cut_after)
+    of_others = [row for row in beside if row.hash_domain != "m/ahead"]
+    assert of_others == alone
+    assert len(of_others) < len(beside)
+    assert sum(row.evicted_blocks for row in alone if isinstance(row, FillsRow)) > 100, "losses count"
+    last = max(row.window for row in alone if not isinstance(row, HashGroupRow))
+    assert max(row.window for row in beside if not isinstance(row, HashGroupRow)) == last
