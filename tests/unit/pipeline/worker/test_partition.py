@@ -134,3 +134,13 @@ def test_cut_ends_with_checkpoints_after_outputs() -> None:
         *["kvlens.checkpoints.replica.v1"] * len(cut.checkpoints),
     ]
     assert not partition.cut(1e9)[0].dirty
+
+
+def test_the_log_s_time_bounds_what_a_connector_says_of_time() -> None:
+    partition, _ = owned()
+    ahead = EventsRecord(
+        "r", "m", "d", 0, 1, [Batch(0, 3e9, 3e9, [Stored(bytes(7) + b"\1", 16, 16)], engine_events=1)], 0, 0
+    )
+    partition.offer(Offered(0, msgspec.msgpack.encode(ahead), written_at=1e9))
+    windows = {row.window.timestamp() for row in partition.cut(1e9)[0].rows if hasattr(row, "window")}
+    assert windows == {1e9}
