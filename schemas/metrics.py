@@ -86,6 +86,10 @@ class Connector:
         "kvlens_connector_inexact_positions_total",
         "Partitions not read to the end for the start positions.",
     )
+    recovered_positions = Counter(
+        "kvlens_connector_recovered_positions_total",
+        "Positions found in the events topic because the positions topic was empty.",
+    )
     position_write_failures = Counter(
         "kvlens_connector_position_write_failures_total", "Times positions could not be written."
     )

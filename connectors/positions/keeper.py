@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -14,7 +15,13 @@ from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.order.records import Mention
 from connectors.positions.ledger import Ledger
-from connectors.positions.reader import PositionReader, PositionsUnreadable, ReaderTelemetry, Topic
+from connectors.positions.reader import (
+    PositionReader,
+    PositionsUnreadable,
+    ReaderTelemetry,
+    Stored,
+    Topic,
+)
 from connectors.process.stopping import ended
 from connectors.sources import Source, SourceKey, SourcesNotAdded
 from schemas.positions import PositionRecord, position_key
@@ -49,6 +56,7 @@ class PositionsTelemetry(ReaderTelemetry, Protocol):
     """Where the positions tell what happens."""
 
     def positions_loaded(self, sources: int, known: int) -> None: ...
+    def positions_recovered(self, sources: int) -> None: ...
     def positions_not_written(self, reason: str) -> None: ...
     def source_contested(self, replica: str, dp_rank: int, connector: str) -> None: ...
 
@@ -112,6 +120,8 @@ class Positions:
         async with self._reading:
             stored = await self._reader.stored()
             ends = await self._reader.ends()
+            if wanted and not stored:
+                stored = await self._recover(self._reader, ends)
             found = {source.key: stored[source.key] for source in wanted if source.key in stored}
             usable = [item for item in found.values() if self._usable(item.position, ends)]
             await self._reader.follow(usable, ends)
@@ -126,10 +136,7 @@ class Positions:
             positions[source.key] = position
         self._ledger.begin(msgspec.structs.replace(position) for position in positions.values())
         # Whatever is published of these sources from here on is where a successor looks for it.
-        try:
-            await self._send(self._ledger.take())
-        except KAFKA_FAILURES as error:
-            raise PositionsUnwritable(self.topic, failure_reason(error)) from error
+        await self._send_surely(self._ledger.take())
         self._telemetry.positions_loaded(len(wanted), len(usable))
         return positions
 
@@ -185,11 +192,23 @@ class Positions:
                 if self._log.is_idle(partition):
                     self._ledger.account(partition, ends[partition] - 1)
 
+    async def _recover(self, reader: PositionReader, ends: Mapping[int, int]) -> dict[SourceKey, Stored]:
+        """Write the positions of all sources that the log tells of, because the topic has none at all.
+
+        It was lost, or nothing was ever published. The first connector to start does so for the others, too.
+        """
+        positions = await reader.by_the_log(ends)
+        if positions:
+            await self._send_surely(positions)
+            self._telemetry.positions_recovered(len(positions))
+        return {(each.replica, each.dp_rank): Stored(each, time.time()) for each in positions}
+
     def _notice_others(self, positions: Sequence[PositionRecord]) -> None:
         """Report our sources whose positions another connector writes as well."""
         for position in positions:
             source = (position.replica, position.dp_rank)
-            if position.connector != self._ledger.connector and source in self._ledger:
+            # Without a name it was recovered from the log, by somebody who need not read the source.
+            if position.connector not in ("", self._ledger.connector) and source in self._ledger:
                 self._telemetry.source_contested(*source, position.connector)
 
     def _usable(self, position: PositionRecord, ends: dict[int, int]) -> bool:
@@ -210,6 +229,13 @@ class Positions:
             await self._send(positions)
         except KAFKA_FAILURES as error:
             self._telemetry.positions_not_written(failure_reason(error))
+
+    async def _send_surely(self, positions: Sequence[PositionRecord]) -> None:
+        """Write positions. Raises PositionsUnwritable."""
+        try:
+            await self._send(positions)
+        except KAFKA_FAILURES as error:
+            raise PositionsUnwritable(self.topic, failure_reason(error)) from error
 
     async def _send(self, positions: Sequence[PositionRecord]) -> None:
         """Write positions, and return when that is acknowledged; what fails is due again."""

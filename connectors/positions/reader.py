@@ -17,6 +17,7 @@ from connectors.kafka.content_types import JSON, UNDECODABLE
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.order.records import Mention
+from connectors.positions.backwards import Backwards
 from connectors.positions.ledger import advance
 from connectors.sources import SourceKey, SourcesNotAdded
 from schemas.events import Batch, Closed
@@ -30,6 +31,9 @@ TAIL_SECONDS = 30.0
 HORIZON_SECONDS = 60.0
 """An owner that lives writes all its positions far more often: events of a source that were published later
 than this after its position are none of that owner's."""
+PART_RECORDS = 1000
+"""Of a partition that is read from its end: so many at first, then twice as many each time."""
+MOST_PART_RECORDS = 4000
 FETCH_BYTES = 8 << 20
 _POLL_MS = 500
 
@@ -145,6 +149,31 @@ class PositionReader:
             await self._follow(partition, items, ends[partition], deadline)
         self._connected().unsubscribe()
 
+    async def by_the_log(self, ends: Mapping[int, int]) -> list[PositionRecord]:
+        """Return the positions of all sources that the events topic tells of before `ends`.
+
+        Reads newest records first, because connectors publish of each source every ten seconds, and gives up
+        after TAIL_SECONDS: what is older then is reported as not read. Raises PositionsUnreadable.
+        """
+        deadline = time.monotonic() + TAIL_SECONDS
+        topic_partitions = [TopicPartition(self._events.name, partition) for partition in ends]
+        asking = self._connected().beginning_offsets(topic_partitions)
+        begins: dict[TopicPartition, int] = await _answered(self._events.name, asking)
+        read = {place: Backwards(place.partition, ends[place.partition]) for place in begins}
+        left = {place: ends[place.partition] for place in begins}
+        size = PART_RECORDS
+        while left := {place: end for place, end in left.items() if end > begins[place]}:
+            if time.monotonic() > deadline:
+                for place, end in left.items():
+                    self._telemetry.positions_inexact(place.partition, begins[place], end)
+                break
+            for place, end in left.items():
+                left[place] = max(begins[place], end - size)
+                await self._read_part(read[place], place, left[place], end)
+            size = min(2 * size, MOST_PART_RECORDS)
+        self._connected().unsubscribe()
+        return [position for partition in read.values() for position in partition.positions.values()]
+
     async def written_since(self, offsets: Mapping[int, int]) -> tuple[list[PositionRecord], dict[int, int]]:
         """Return positions written from these offsets of the positions topic on, and the next offsets.
 
@@ -161,6 +190,12 @@ class PositionReader:
                     positions.append(stored.position)
         self._connected().unsubscribe()
         return positions, {topic_partition.partition: end for topic_partition, end in ends.items()}
+
+    async def _read_part(self, read: Backwards, place: TopicPartition, first: int, end: int) -> None:
+        async for message in self._scan(place, first, end):
+            if (mention := _mention(message)) is not None:
+                read.add(mention)
+        read.part_read()
 
     async def _follow(self, partition: int, items: list[Stored], end: int, deadline: float) -> None:
         positions = {(item.position.replica, item.position.dp_rank): item.position for item in items}

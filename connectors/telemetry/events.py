@@ -162,6 +162,10 @@ class Telemetry:
     def positions_loaded(self, sources: int, known: int) -> None:
         self._log.info("positions_loaded", sources=sources, known=known)
 
+    def positions_recovered(self, sources: int) -> None:
+        self._count(Connector.recovered_positions, sources)
+        self._log.warning("positions_recovered", sources=sources)
+
     def positions_not_written(self, reason: str) -> None:
         self._count(Connector.position_write_failures)
         self._warn("positions_not_written", "", reason=reason)

@@ -40,6 +40,7 @@ class Recorder:
     failures: list[str] = field(default_factory=list)
     contested: set[tuple[str, int]] = field(default_factory=set)
     loaded: list[tuple[int, int]] = field(default_factory=list)
+    recovered: list[int] = field(default_factory=list)
 
     def position_unusable(self, source: str, reason: str) -> None:
         self.unusable.append((source, reason))
@@ -49,6 +50,9 @@ class Recorder:
 
     def positions_loaded(self, sources: int, known: int) -> None:
         self.loaded.append((sources, known))
+
+    def positions_recovered(self, sources: int) -> None:
+        self.recovered.append(sources)
 
     def positions_not_written(self, reason: str) -> None:
         self.failures.append(reason)
@@ -273,20 +277,79 @@ async def test_unreadable_positions_are_told_and_their_sources_begin_anew(kafka:
     assert parts.told.loaded == [(4, 2)]
 
 
+async def make_anew(broker: EmbeddedBroker, topic: str, partitions: int) -> None:
+    """Delete a topic and create it again."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    await admin.start()
+    await admin.delete_topics([topic])
+    deadline = time.monotonic() + 20
+    while topic in await admin.list_topics():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    await admin.close()
+    await create(broker, NewTopic(topic, partitions, 1))
+
+
+AHEAD = 7_000_000_000
+"""An incarnation that a clock numbered that was ahead."""
+
+
+async def test_a_lost_positions_topic_is_made_from_the_log(
+    kafka: Kafka, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lives of a clock that was ahead, closed ones, and sources of other connectors included."""
+    monkeypatch.setattr(position_reader, "PART_RECORDS", 2)
+    replicas = [f"r{number}" for number in range(6)]
+    async with running(kafka, killed=False) as parts:
+        await parts.positions.resume(map(source, replicas))
+        for seq in range(20):
+            await parts.publish(*(run(replica, 7, seq, seq) for replica in replicas))
+        await parts.publish(run("r0", AHEAD, 0, 3), run("r1", 7, 20, 20, closed=True))
+        await parts.publish(*(run("r2", 7, seq, seq) for seq in range(20, 40)))
+    await make_anew(broker, topic_name(kafka, "positions"), 1)
+    last = {"r0": (AHEAD, 3, False), "r1": (7, 20, True), "r2": (7, 39, False)}
+    expected = {
+        (name, 0): (incarnation, seq, fingerprint_for(incarnation, seq), closed)
+        for name in replicas
+        for incarnation, seq, closed in [last.get(name, (7, 19, False))]
+    }
+    async with running(kafka) as parts:
+        found = await parts.positions.resume(map(source, [*replicas[:3], "new"]))
+        assert found.pop(("new", 0)).incarnation == 0
+        assert {key: place(one) for key, one in found.items()} == {
+            (name, 0): expected[name, 0] for name in replicas[:3]
+        }
+        assert (parts.told.recovered, parts.told.inexact) == ([6], [])
+        assert parts.told.loaded == [(4, 3)]
+    async with running(kafka) as others:
+        found = await others.positions.resume(map(source, replicas[3:]))
+        assert {key: place(one) for key, one in found.items()} == {
+            (name, 0): expected[name, 0] for name in replicas[3:]
+        }
+        assert others.told.recovered == []
+
+
+async def test_a_log_too_long_to_read_is_told(
+    kafka: Kafka, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No time is left at all."""
+    async with running(kafka, killed=False) as parts:
+        await parts.positions.resume(map(source, "ab"))
+        await parts.publish(run("a", 7, 0, 9), run("b", 7, 0, 9))
+    await make_anew(broker, topic_name(kafka, "positions"), 1)
+    monkeypatch.setattr(position_reader, "TAIL_SECONDS", -1.0)
+    async with running(kafka) as parts:
+        found = await parts.positions.resume(map(source, "ab"))
+    assert {key: place(one) for key, one in found.items()} == {("a", 0): NOTHING, ("b", 0): NOTHING}
+    assert sorted(parts.told.inexact) == sorted({partition_of(name, PARTITIONS) for name in "ab"})
+
+
 async def test_events_topic_made_anew(kafka: Kafka, broker: EmbeddedBroker) -> None:
     """Stored offsets are those of another log: the sources begin anew, later than they ever were."""
     async with running(kafka, killed=False) as parts:
         await parts.positions.resume([source("a")])
         await parts.publish(run("a", 7, 0, 9))
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-    await admin.start()
-    await admin.delete_topics([topic_name(kafka, "events")])
-    deadline = time.monotonic() + 20
-    while topic_name(kafka, "events") in await admin.list_topics():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
-    await admin.close()
-    await create(broker, NewTopic(topic_name(kafka, "events"), PARTITIONS, 1))
+    await make_anew(broker, topic_name(kafka, "events"), PARTITIONS)
     async with running(kafka) as parts:
         found = await parts.positions.resume([source("a")])
         assert place(found["a", 0]) == (7, 9, fingerprint_for(7, 9), True)

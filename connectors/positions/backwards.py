@@ -1,0 +1,42 @@
+"""Positions by the log alone, which is read from its end, part after part. No IO."""
+
+from __future__ import annotations
+
+from connectors.order.records import Mention
+from connectors.positions.ledger import advance
+from connectors.sources import SourceKey
+from schemas.positions import PositionRecord
+
+
+class Backwards:
+    """What one partition of the events topic says, of which the newest part is read first.
+
+    Once all parts are in, positions are those of reading it from the beginning. Before, those of sources in
+    the newer parts already are, as a source's newest record is of its last life.
+    """
+
+    def __init__(self, partition: int, end: int) -> None:
+        """`end`: offset before which everything is read."""
+        self.positions: dict[SourceKey, PositionRecord] = {}
+        self._partition = partition
+        self._end = end
+        self._part: dict[SourceKey, PositionRecord] = {}
+
+    def add(self, mention: Mention) -> None:
+        """Add what the next record of the present part says."""
+        position = self._part.get(mention.source)
+        if position is None:
+            position = self._part[mention.source] = PositionRecord(
+                *mention.source, partition=self._partition, offset=self._end - 1
+            )
+        advance(position, mention)
+
+    def part_read(self) -> None:
+        """End the present part; the next one is what came before it."""
+        for source, position in self._part.items():
+            later = self.positions.get(source)
+            if later is not None:
+                said = Mention(source, later.incarnation, later.seq, later.fingerprint, later.closed)
+                advance(position, said)
+            self.positions[source] = position
+        self._part = {}
