@@ -81,8 +81,6 @@ class _Campaign:
         for number, episode in enumerate(episodes):
             if number == int(len(episodes) * _SILENCE):
                 site.traffic.do(self._fall_silent)
-                # A connector that has lost its positions would not know that there was such a life.
-                self._settle([engine for engine in site.engines if engine.ended])
             self._strike(episode)
             self._looker.check()
         self._tell(f"live after {site.wait_live(_LIVE_SECONDS):.1f} s; the traffic ends")

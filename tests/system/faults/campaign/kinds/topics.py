@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
-from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable, TopicRefused
@@ -19,7 +18,6 @@ from schemas.settings import Settings
 from tests.system.faults.campaign.site import Site, Strike
 from tests.system.faults.campaign.surroundings.part import Part
 
-_AHEAD = "SELECT countIf(incarnation > toUnixTimestamp64Micro(now64(6))) FROM sources"
 _AGAIN_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0
 
@@ -30,9 +28,6 @@ def lost(key: str) -> Strike:
     @contextmanager
     def strike(site: Site, rng: random.Random) -> Iterator[str]:
         installation = site.installation
-        if key == "positions" and _lives_of_the_future(site):
-            yield "nothing: new incarnations would count as older than those of a wrong clock"
-            return
         writers: list[Part] = (
             [one for one in installation.connectors if one.wanted]
             if key == "positions"
@@ -49,15 +44,6 @@ def lost(key: str) -> Strike:
                 part.release()
 
     return strike
-
-
-def _lives_of_the_future(site: Site) -> bool:
-    """Whether some incarnation was numbered by a clock that was ahead, as far as the store says."""
-    try:
-        [(ahead,)] = site.installation.query(_AHEAD)
-    except (ClickHouseError, OSError):
-        return True
-    return bool(ahead)
 
 
 async def _delete(settings: Settings, key: str) -> None:
