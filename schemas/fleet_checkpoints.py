@@ -76,7 +76,7 @@ class FleetSource(msgspec.Struct, array_like=True, gc=False):
 
 
 class FleetSpace(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A hash domain and group, numbered by its index."""
+    """A hash domain, model and group, numbered by its index."""
 
     hash_domain: LongName
     """Hashes compare only inside one."""
@@ -151,7 +151,7 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     sources: list[FleetSource | None] = []
     """By number; None: the number is free."""
     spaces: list[FleetSpace] = []
-    """Known hash domains and groups."""
+    """Known hash domains, their models and groups."""
     lineages: list[FleetLineage] = []
     """Known lineages."""
     media: dict[str, Bit] = {}

@@ -50,7 +50,7 @@ def event_time(ts: float, received_at: float, worker: Worker) -> float:
 
 
 def believe_the_log(record: EventsRecord, written_at: float, worker: Worker) -> None:
-    """A connector's clock may be so much ahead of when the log had the record, if it knows; else that counts."""
+    """Replace what a connector's clock says by when the log had the record, if that is too long before."""
     for batch in record.batches if written_at > 0 else ():
         if batch.received_at > written_at + worker.max_clock_ahead_seconds:
             batch.received_at = written_at

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +34,7 @@ def test_positions_are_those_of_reading_forwards(log: list[Mention], cuts: list[
         advance(forwards.setdefault(mention.source, fresh), mention)
     backwards = Backwards(3, len(log))
     bounds = [0, *sorted(min(cut, len(log)) for cut in cuts), len(log)]
-    for first, end in reversed([*zip(bounds, bounds[1:], strict=False)]):
+    for first, end in reversed([*pairwise(bounds)]):
         for mention in log[first:end]:
             backwards.add(mention)
         backwards.part_read()
