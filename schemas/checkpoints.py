@@ -78,6 +78,8 @@ class PartitionMeta(msgspec.Struct, omit_defaults=True, gc=False):
     """Offset of the first events record that is not yet in the state."""
     format: int = 1
     """Format of the checkpoint, which is looked at first."""
+    clock: Moment = 0.0
+    """Seconds that have gone by in the partition's log (`pipeline.residency.silence`)."""
 
 
 class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
@@ -336,6 +338,15 @@ class DriftState(msgspec.Struct, omit_defaults=True, gc=False):
     """First of the closed windows in a row that ended with more blocks resident than the engine has."""
 
 
+class SilenceState(msgspec.Struct, array_like=True, gc=False):
+    """When the last record of a source came (`pipeline.residency.silence`)."""
+
+    clock: Moment = 0.0
+    """Where the clock of the partition stood."""
+    received_at: Moment = 0.0
+    """When its last batch was received, seconds since the epoch; 0 while that is not known."""
+
+
 class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Everything about one source but its entries."""
 
@@ -407,3 +418,5 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Adapters of this life by code, from 1."""
     limited: bool = False
     """Whether something of this life was left out because of a limit."""
+    silence: SilenceState = msgspec.field(default_factory=SilenceState)
+    """When its last record came."""

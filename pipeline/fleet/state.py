@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,10 +30,7 @@ from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, TableName
 from schemas.reasons import SetAsideReason
 from schemas.residency import LATEST_CHANGE, ResidencyRecord
 from schemas.rows import Row
-from schemas.settings import Fleet
-
-FORGET_SECONDS = 86_400.0
-"""A source without blocks, remembered losses or changes for so long is forgotten."""
+from schemas.settings import Fleet, Worker
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,17 @@ class FleetState:
     """
 
     def __init__(
-        self, shard: int, settings: Fleet, *, carry_seconds: float, base: Base | None = None
+        self,
+        shard: int,
+        settings: Fleet,
+        *,
+        carry_seconds: float,
+        forget_seconds: float = Worker().forget_seconds,
+        base: Base | None = None,
     ) -> None:
         """Redundancy is carried forward for `carry_seconds` after the last change.
 
+        A source without blocks, remembered losses or changes for `forget_seconds` is forgotten.
         A `base` of another sample rate is of no use: the log is read from its beginning then.
         """
         sampled = one_in(settings.sample_rate)
@@ -81,10 +85,12 @@ class FleetState:
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
         self._comparing = Comparing(settings.compare_after, head, base.tables)
         self._hash_groups = HashGroups(shard, self._comparing, self.names.sources)
-        self._bases = Bases(head, self._tables)
+        self._bases = Bases(head, self._tables, shard=shard)
         self.seen = 0
         """Changes read since this object was made."""
         self._settings = settings
+        self._forget_seconds = forget_seconds
+        self._count_forgotten = 0
         self._carry_windows = int(carry_seconds // windows.WINDOW_SECONDS)
         self._rows: list[Row] = []
         self._applied = 0
@@ -93,7 +99,13 @@ class FleetState:
 
     @classmethod
     def restore(
-        cls, shard: int, settings: Fleet, *, carry_seconds: float, latest: Mapping[bytes, bytes]
+        cls,
+        shard: int,
+        settings: Fleet,
+        *,
+        carry_seconds: float,
+        latest: Mapping[bytes, bytes],
+        forget_seconds: float = Worker().forget_seconds,
     ) -> FleetState:
         """Return the state of the last base; a new one when there is none.
 
@@ -104,7 +116,7 @@ class FleetState:
             base = load(latest)
             if base is not None and (found := contradiction(base)) is not None:
                 raise CheckpointDamaged("the base", found)
-            return cls(shard, settings, carry_seconds=carry_seconds, base=base)
+            return cls(shard, settings, carry_seconds=carry_seconds, forget_seconds=forget_seconds, base=base)
 
     def _tables(self) -> dict[TableName, Table]:
         return self.index.copied() | self._open.copied() | self._comparing.copied()
@@ -136,6 +148,7 @@ class FleetState:
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
+        self._forget_sources()
         self.next_offset = offset + 1
         self._applied = offset
         pieces = RecordPieces(
@@ -227,22 +240,52 @@ class FleetState:
             carried = min(windows.window_of(now), window + self._carry_windows)
             rows += self._open.redundancy(max(window, carried), self._trusts(), again=True)
         rows += self._hash_groups.changed(self._applied)
-        self._forget_sources()
         checkpoints = self._bases.take(now, self.index.entries)
         if not rows and not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
         return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints)
 
+    def errand(self, now: float) -> Callable[[], None] | None:
+        """Return what would hold a cut at wall clock `now` up, to be done beside the loop before; often None.
+
+        Nothing may be applied or cut meanwhile.
+        """
+        copying = self._bases.due(now, self.index.entries)
+        if not copying and not self.index.wants_room:
+            return None
+
+        def done() -> None:
+            self.index.grow_early()
+            if copying:
+                self._bases.begin(now)
+
+        return done
+
+    def take_forgotten(self) -> int:
+        """Return how many sources were forgotten since the last call."""
+        count, self._count_forgotten = self._count_forgotten, 0
+        return count
+
     def _forget_sources(self) -> None:
-        """Give back the numbers of sources that are gone; their last rows have been taken."""
+        """Give back the numbers of sources that are gone, once in each window of the clock.
+
+        Between two records, so that it follows from the log which ones they are.
+        """
+        if self.index.window == self.head.looked_in:
+            return
+        self.head.looked_in = self.index.window
         clock = self.index.clock
-        before = clock.time[0] - FORGET_SECONDS
+        before = clock.time[0] - self._forget_seconds
         gone = [
             source
             for source in self.names.sources.by_name.values()
             if source.seen < before and not clock.pairs_of_source[source.number]
         ]
+        if gone:
+            self._rows += self._open.open_fills()
+            self._rows += self._hash_groups.changed(self._applied)
+        self._count_forgotten += len(gone)
         for source in gone:
             self._open.forget(source.number)
             self._comparing.forget(source.number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 import msgspec
@@ -41,9 +41,13 @@ class SourceSnapshots:
     resident, every range of places has got a new base: the older deltas do not count any more.
     """
 
-    def __init__(self, source: SourceResidency, slots: Sequence[int] = ()) -> None:
-        """`slots` are those of the deltas that a restored source rests on, oldest first."""
+    def __init__(
+        self, source: SourceResidency, slots: Sequence[int] = (), written: Iterable[str | int] = ()
+    ) -> None:
+        """`slots` are those of the deltas that a restored source rests on, oldest first; `written` those that
+        have any record in the log."""
         self._source = source
+        self._written = {*written}
         head = source.head
         if head.bases is None:
             head.bases = [BaseRange(0, NO_BASE, 0)]
@@ -137,10 +141,15 @@ class SourceSnapshots:
             (self._key(HEAD), _encode(len(pieces))),
         ]
 
+    def nothing(self) -> list[tuple[bytes, None]]:
+        """Return the (key, no value) records after which the log has nothing of the source."""
+        return [(self._key(slot), None) for slot in sorted(self._written, key=str)]
+
     def _resident(self) -> int:
         return sum(pool.table.blocks for pool in self._source.pools.counted)
 
     def _key(self, slot: str | int) -> bytes:
+        self._written.add(slot)
         return slot_key(self._source.head.replica, self._source.head.dp_rank, slot)
 
 

@@ -14,6 +14,9 @@ from schemas.rows import HashGroupRow
 REMEMBERED = 32_768
 """First blocks remembered; a later one takes the slot of an earlier one."""
 
+FORGOTTEN: SourceId = ("", -1)
+"""Stands for a member that was forgotten."""
+
 
 @dataclass(eq=False)
 class Group:
@@ -72,7 +75,7 @@ class HashGroups:
                 left = source.group
                 left.members.remove(name)
                 source.said, source.group = said, group
-                if len(left.members) == 1:
+                if len(left.members) == 1 and left.members[0] != FORGOTTEN:
                     self._mark(left.members[0])
             if not source.alone:
                 self._mark(name)
@@ -83,6 +86,13 @@ class HashGroups:
                 source.returns - source.own_before >= self._after
                 and self._others(name) - source.others_before >= self._after
             )
+
+    def forget(self, name: SourceId) -> None:
+        """Know nothing of a source any more; who hashed like it keeps that proof."""
+        source = self._sources.pop(name, None)
+        if source is not None:
+            members = source.group.members
+            members[members.index(name)] = FORGOTTEN
 
     def alone(self, source: SourceId) -> bool:
         """Return whether a source counts as hashing differently."""

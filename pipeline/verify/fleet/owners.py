@@ -57,6 +57,8 @@ class Owners:
         self.blocks: dict[Block, Held] = {}
         self.redundancy: dict[RedundancyKey, Redundancy] = {}
         self.models: dict[RedundancyKey, str] = {}
+        self.blocks_of: Counter[SourceId] = Counter()
+        """How many blocks each source holds, on whatever media."""
 
     def media(self, block: Block, source: SourceId) -> dict[str, bool]:
         """Return on what media a source holds a block."""
@@ -77,11 +79,13 @@ class Owners:
         self._count(key, held, -1)
         if change.kind == FILLED:
             held.sizes.setdefault(change.medium, change.size)
+            self.blocks_of[change.source] += change.source not in held.sources
             held.sources.setdefault(change.source, {})[change.medium] = change.announced
         else:
             del held.sources[change.source][change.medium]
             if not held.sources[change.source]:
                 del held.sources[change.source]
+                self.blocks_of[change.source] -= 1
         self._count(key, held, +1)
         if not held.sources:
             del self.blocks[change.block]

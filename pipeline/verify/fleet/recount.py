@@ -17,7 +17,7 @@ from pipeline.verify.fleet.owners import Owners, Redundancy, RedundancyKey
 from pipeline.verify.fleet.prefixes import Prefixes
 from pipeline.verify.replica.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
-from schemas.settings import Fleet
+from schemas.settings import Fleet, Worker
 from schemas.trust import TRUST_ORDER, Trust
 
 LAST_NEEDED = 47
@@ -51,7 +51,7 @@ class Fills:
 class FleetRecount:
     """State of one shard by the rules of docs/figures.md, kept in dicts."""
 
-    def __init__(self, settings: Fleet) -> None:
+    def __init__(self, settings: Fleet, *, forget_seconds: float = Worker().forget_seconds) -> None:
         self.fills: dict[FillsOf, Fills] = {}
         """Of windows in which fills may still count, and of those that the last record changed."""
         self.touched: set[FillsOf] = set()
@@ -74,6 +74,9 @@ class FleetRecount:
         self.prefixes = Prefixes(self.owners, lambda block: bool(self._losses.of(block)))
         self._open: dict[tuple[SourceId, str, int], FillsOf] = {}
         """The latest fills of a source, by hash domain and group."""
+        self._forget_seconds = forget_seconds
+        self._looked_in: int | None = None
+        """Window in which it was last looked for sources to forget."""
         self._over: list[FillsOf] = []
         """Fills of windows in which nothing counts any more."""
 
@@ -83,11 +86,24 @@ class FleetRecount:
         for of in self._over:
             self.fills.pop(of, None)
         self._over.clear()
+        if self.window != self._looked_in:
+            self._looked_in = self.window
+            self._forget_sources()
         for said in record.sources:
             self.hash_groups.says(said)
         for change in self._order.of(record):
             self._move_to(change.at)
             self._count(offset, change)
+
+    def _forget_sources(self) -> None:
+        """Forget who has had no change for long, holds nothing, and lost nothing that is remembered."""
+        for source in self._order.silent_since(self._clock - self._forget_seconds):
+            if not self.owners.blocks_of[source] and not self._losses.losses_of[source]:
+                self._order.forget(source)
+                self._losses.forget_source(source)
+                self.hash_groups.forget(source)
+                for where in [where for where in self._open if where[0] == source]:
+                    self.fills.pop(self._open.pop(where), None)
 
     def set_aside(self, refused: RecordRefused) -> None:
         """Note that nobody knows what a record said of the sources that it names."""

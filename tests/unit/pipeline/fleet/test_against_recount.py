@@ -79,3 +79,30 @@ def test_records_set_aside_are_no_difference(
     rows = rows_of(records, fleet, every=every, killed=tuple(killed), refused=refused)
     findings = compared(records, rows, fleet, refused=refused)
     assert findings.equal, findings.kept[:3]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    walks,
+    st.sampled_from([5.0, 40.0, 200.0]),
+    st.sampled_from([60.0, 12.0]),
+    st.integers(1, 9),
+    st.lists(st.integers(0, 60), max_size=3),
+    st.sampled_from([0, 1, 2]),
+    st.sets(st.integers(0, 3)),
+)
+def test_agent_and_recount_forget_the_same_sources(
+    walk: Any,
+    forget: float,
+    horizon: float,
+    every: int,
+    killed: list[int],
+    compare_after: int,
+    salted: set[int],
+) -> None:
+    records = walked(walk, salted).records
+    fleet = Fleet(horizon_seconds=horizon, compare_after=compare_after)
+    rows = rows_of(records, fleet, every=every, killed=tuple(killed), forget=forget)
+    findings = compared(records, rows, fleet, forget=forget)
+    assert findings.equal, findings.kept[:3]
+    assert sum(findings.compared.values()) == len(rows)
