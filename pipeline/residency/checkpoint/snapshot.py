@@ -9,11 +9,11 @@ from heapq import heappop, heappush
 import msgspec
 
 from pipeline.residency.checkpoint import entries
+from pipeline.residency.checkpoint.head_pieces import WHOLE_BYTES, HeadPieces
 from pipeline.residency.counting.block_table import PLACES
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import (
     HEAD,
-    HEAD_PIECE_BYTES,
     NO_BASE,
     BaseRange,
     PoolsRecord,
@@ -47,6 +47,7 @@ class SourceSnapshots:
         """`slots` are those of the deltas that a restored source rests on, oldest first; `written` those that
         have any record in the log."""
         self._source = source
+        self._pieces = HeadPieces()
         self._written = {*written}
         head = source.head
         if head.bases is None:
@@ -133,12 +134,12 @@ class SourceSnapshots:
     def head(self) -> list[tuple[bytes, bytes]]:
         """Return the (key, value) records of the head, which goes with what was returned before."""
         head = _encode(self._source.head)
-        if len(head) <= HEAD_PIECE_BYTES:
+        if len(head) <= WHOLE_BYTES:
             return [(self._key(HEAD), head)]
-        pieces = [head[at : at + HEAD_PIECE_BYTES] for at in range(0, len(head), HEAD_PIECE_BYTES)]
+        order, written = self._pieces.changed(head)
         return [
-            *((self._key(head_piece_slot(number)), piece) for number, piece in enumerate(pieces, 1)),
-            (self._key(HEAD), _encode(len(pieces))),
+            *((self._key(head_piece_slot(number)), piece) for number, piece in written),
+            (self._key(HEAD), _encode(order)),
         ]
 
     def nothing(self) -> list[tuple[bytes, None]]:
