@@ -419,5 +419,5 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Adapters of this life by code, from 1."""
     limited: bool = False
     """Whether something of this life was left out because of a limit."""
-    silence: SilenceState = msgspec.field(default_factory=SilenceState)
-    """When its last record came."""
+    silence: SilenceState | None = None
+    """When its last record came; None in formats 1 and 2."""

@@ -22,7 +22,15 @@ from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.residency_records import residency_records
 from pipeline.residency.silence import Silence, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
-from schemas.checkpoints import FORMAT, HEAD, META_KEY, CheckpointFormat, PartitionMeta, slot_key
+from schemas.checkpoints import (
+    FORMAT,
+    HEAD,
+    META_KEY,
+    CheckpointFormat,
+    PartitionMeta,
+    SilenceState,
+    slot_key,
+)
 from schemas.events import EventsRecord
 from schemas.reasons import LimitReason, SetAsideReason
 from schemas.rows import Row
@@ -247,6 +255,8 @@ class PartitionState:
                     raise CheckpointDamaged(shown_key(key), "it is of another source")
                 state.sources[name] = source
                 state._snapshots.add(name, source, slots, its_slots)
-        heard = {name: source.head.silence for name, source in state.sources.items()}
+        heard: dict[SourceKey, SilenceState] = {}
+        for name, source in state.sources.items():
+            heard[name] = source.head.silence = source.head.silence or SilenceState(position.clock)
         state._silence = Silence(settings.forget_seconds, position.clock, heard)
         return state
