@@ -4,8 +4,9 @@ Every record's key is `slot_key(...)`. A source has a `head` (always current), b
 deltas. Deltas are numbered. Each has a slot that was free, and names the slot of the one before. A base holds
 the blocks of a range of places (where hashes are spread to) as they were after a delta; bases are written in
 turns, so that no checkpoint has to hold everything. The head says which range is in which base; what else a
-base or a delta holds is a leftover. A large head is cut: HEAD holds the number of its pieces then. The
-records of one checkpoint, the outputs and the source offset commit in one Kafka transaction.
+base or a delta holds is a leftover. A large head is cut: HEAD holds the numbers of its pieces then, of which
+a checkpoint has those that changed. The records of one checkpoint, the outputs and the source offset commit
+in one Kafka transaction.
 
 The agent works on the very `SourceHead` that a checkpoint holds: to save it is to encode it. Only the
 entries of blocks are kept in another form, and travel as columns.
@@ -39,11 +40,11 @@ META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
 HEAD = "head"
 BASE = "base"
-HEAD_PIECE_BYTES = 4 << 20
-"""A larger head is cut: pieces of so many bytes, half of the topic's 8 MiB bound."""
 HeadPieces = Annotated[int, Meta(ge=1, le=1 << 12)]
-"""How many there are."""
-FORMAT = 2
+"""How many there are: those of formats 1 and 2 are numbered from 1 in their order."""
+PieceNumbers = Annotated[list[Annotated[int, Meta(ge=1)]], Meta(max_length=1 << 20)]
+"""Numbers of the pieces, in their order; one may be there several times."""
+FORMAT = 3
 """Of the checkpoints that this kvlens writes. It reads those of formats 1 to FORMAT."""
 NO_BASE = -1
 """Instead of the number of a base: the range has none, its blocks are in deltas only."""
@@ -60,7 +61,7 @@ def base_slot(number: int) -> str:
 
 
 def head_piece_slot(piece: int) -> str:
-    """Return the slot of a piece, from 1 on, of a head that was cut: its encoded bytes, in order."""
+    """Return the slot of a piece, from 1 on, of a head that was cut: some of its encoded bytes."""
     return f"{HEAD}-{piece}"
 
 
@@ -78,6 +79,8 @@ class PartitionMeta(msgspec.Struct, omit_defaults=True, gc=False):
     """Offset of the first events record that is not yet in the state."""
     format: int = 1
     """Format of the checkpoint, which is looked at first."""
+    clock: Moment = 0.0
+    """Seconds that have gone by in the partition's log (`pipeline.residency.silence`)."""
 
 
 class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
@@ -336,6 +339,15 @@ class DriftState(msgspec.Struct, omit_defaults=True, gc=False):
     """First of the closed windows in a row that ended with more blocks resident than the engine has."""
 
 
+class SilenceState(msgspec.Struct, array_like=True, gc=False):
+    """When the last record of a source came (`pipeline.residency.silence`)."""
+
+    clock: Moment = 0.0
+    """Where the clock of the partition stood."""
+    received_at: Moment = 0.0
+    """When its last batch was received, seconds since the epoch; 0 while that is not known."""
+
+
 class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Everything about one source but its entries."""
 
@@ -407,3 +419,5 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Adapters of this life by code, from 1."""
     limited: bool = False
     """Whether something of this life was left out because of a limit."""
+    silence: SilenceState | None = None
+    """When its last record came; None in formats 1 and 2."""

@@ -164,5 +164,7 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Names of the lives, as replica/rank@incarnation, that labels were made for, by number of the label."""
     standings: dict[SourceNumber, FleetStanding] = {}
     """By number of the source."""
+    looked_in: Written | None = None
+    """Window of the clock when it was last looked for sources to forget."""
     format: int = 1
     """Format of the checkpoint, which is looked at first."""

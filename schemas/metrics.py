@@ -211,6 +211,11 @@ class Worker:
     next_offset = Gauge("kvlens_worker_next_offset", "Offset applied next.", ("agent", "partition"))
     lag = Gauge("kvlens_worker_lag_records", "Records waiting in the topic.", ("agent", "partition"))
     sources = Gauge("kvlens_worker_sources", "Event streams in the state.", ("agent", "partition"))
+    forgotten = Counter(
+        "kvlens_worker_forgotten_sources_total",
+        "Event streams that left the state because nothing came for `worker.forget_seconds`.",
+        ("agent",),
+    )
     troubled = Gauge(
         "kvlens_worker_troubled_sources",
         "Event streams in the state that are partial, degraded, disconnected, drifting or limited.",
@@ -221,7 +226,8 @@ class Worker:
     checkpoints = Counter("kvlens_worker_checkpoints_total", "Transactions committed.", ("agent",))
     checkpoint_seconds = Histogram(
         "kvlens_worker_checkpoint_seconds",
-        "Stages of a checkpoint: cut (blocks the loop), rows, transaction.",
+        "Stages of a checkpoint: copy (of large tables, beside the loop), cut (blocks the loop), rows, "
+        "transaction.",
         ("stage",),
         buckets=_SECONDS,
     )

@@ -178,8 +178,8 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     closed_at: datetime | None
     """When it ended; NULL while it lives."""
     closed_reason: str
-    """restarted, removed, silent, or superseded (another life began and nobody reported the end of
-    this one); empty while it lives."""
+    """restarted, removed, silent, superseded (another life began and nobody reported the end of this one), or
+    forgotten (nothing came for `worker.forget_seconds`); empty while it lives."""
     engine: str
     """Name of the engine (`connectors/engines`), e.g. vllm; empty while nothing seen tells it."""
     wire_era: str

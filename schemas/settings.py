@@ -123,6 +123,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Blocks of one source kept one by one: of hybrid groups, and copies that differ in block size."""
     max_loras: Annotated[int, Meta(ge=1, le=65_000)] = 1000
     """Adapters that an engine has a name for in one life; others count as `(others)`."""
+    forget_seconds: Annotated[float, Meta(ge=600)] = 86400.0
+    """A source without any record for this long, while others have some, is forgotten; its blocks leave."""
     idle_carry_seconds: Seconds = 3600.0
     """How long a source without any batch gets its occupancy rows carried forward."""
     rollup_seconds: Seconds = 15.0

@@ -23,7 +23,9 @@ from pipeline.fleet.kernel.tables import (
     PAIR,
     SMALLEST,
     SPARSE,
+    Blocks,
     Losses,
+    Pairs,
     capacity_for,
     copied,
     copy_blocks,
@@ -36,6 +38,10 @@ from schemas.fleet_checkpoints import TableName
 
 CHUNK = 8192
 """Changes followed at once: room is made for all of them before."""
+LARGE = 1 << 18
+"""Slots: a table of so many takes some ten milliseconds to move."""
+EARLY = 0.6
+"""Load at which a large table grows when there is time; it has to at LOAD."""
 
 
 class Index:
@@ -106,18 +112,38 @@ class Index:
         counters = self.clock.counters
         used, capacity = int(counters[USED_BLOCKS]), len(self.blocks)
         if used + coming * blocks_each > capacity * LOAD or _sparse(used, coming, capacity):
-            blocks = np.zeros(capacity_for(used + coming * blocks_each), BLOCK)
-            copy_blocks(self.blocks, blocks)
-            self.blocks = blocks
+            self._move_blocks(capacity_for(used + coming * blocks_each))
         used, capacity = int(counters[USED_PAIRS]), len(self.pairs)
         if used + coming > capacity * LOAD or _sparse(used, coming, capacity):
-            pairs = np.zeros(capacity_for(used + coming), PAIR)
-            copy_pairs(self.pairs, pairs)
-            self.pairs = pairs
+            self._move_pairs(capacity_for(used + coming))
         remembered, capacity = int(counters[TAIL] - counters[HEAD]), len(self.losses)
         needed = min(remembered + coming, max_ghosts)
         if needed > capacity or _sparse(remembered, coming, capacity):
             self._move_losses(max(SMALLEST, 1 << (needed - 1).bit_length()))
+
+    @property
+    def wants_room(self) -> bool:
+        """Whether a table will have to grow soon, and is so large that this takes long."""
+        counters = self.clock.counters
+        return _fills_up(self.blocks, counters[USED_BLOCKS]) or _fills_up(self.pairs, counters[USED_PAIRS])
+
+    def grow_early(self) -> None:
+        """Double the tables that want room."""
+        counters = self.clock.counters
+        if _fills_up(self.blocks, counters[USED_BLOCKS]):
+            self._move_blocks(2 * len(self.blocks))
+        if _fills_up(self.pairs, counters[USED_PAIRS]):
+            self._move_pairs(2 * len(self.pairs))
+
+    def _move_blocks(self, capacity: int) -> None:
+        blocks = np.zeros(capacity, BLOCK)
+        copy_blocks(self.blocks, blocks)
+        self.blocks = blocks
+
+    def _move_pairs(self, capacity: int) -> None:
+        pairs = np.zeros(capacity, PAIR)
+        copy_pairs(self.pairs, pairs)
+        self.pairs = pairs
 
     def _move_losses(self, capacity: int) -> None:
         remembered = self._losses_in_order()
@@ -138,6 +164,10 @@ class Index:
         counters = self.clock.counters
         numbers: I64 = np.arange(counters[HEAD], counters[TAIL])
         return numbers & (len(self.losses) - 1)
+
+
+def _fills_up(table: Blocks | Pairs, used: int) -> bool:
+    return len(table) >= LARGE and used > len(table) * EARLY
 
 
 def _sparse(used: int, coming: int, capacity: int) -> bool:

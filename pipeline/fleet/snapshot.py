@@ -18,6 +18,8 @@ MIN_CHANGES = 100_000
 MAX_SECONDS = 600.0
 """Between two bases while anything changes: far less than the log keeps, and fewer than MIN_CHANGES take no
 time to apply again."""
+_GOLDEN = 0.618
+"""Its multiples lie far apart, modulo 1, however many there are."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_format = msgspec.msgpack.Decoder(CheckpointFormat).decode
@@ -60,8 +62,16 @@ class Bases:
     The tables are copied as they are, which is quick; each checkpoint then packs as much as it takes.
     """
 
-    def __init__(self, head: FleetHead, tables: Callable[[], Mapping[TableName, Table]]) -> None:
-        """`tables` returns copies of the arrays that belong to the head as they are now."""
+    def __init__(
+        self, head: FleetHead, tables: Callable[[], Mapping[TableName, Table]], *, shard: int = 0
+    ) -> None:
+        """`tables` returns copies of the arrays that belong to the head as they are now.
+
+        Shards change alike, so each begins with a part of its own of the time between two bases: a worker
+        has the copies of a few of them at a time.
+        """
+        self._share = 1.0 - shard * _GOLDEN % 1.0
+        """Of the time between two bases that passes before the first one."""
         self._head = head
         self._tables = tables
         self._followed = head.followed
@@ -73,11 +83,8 @@ class Bases:
 
         A base of so many `entries` is worth its writing when a good part of them changed.
         """
-        if self._waiting is None and self._due(now, entries):
-            self._head.epoch += 1
-            self._waiting = self._base(_decode_head(_encode(self._head)), self._tables())
-            self._followed = self._head.followed
-            self._made_at = now
+        if self.due(now, entries):
+            self.begin(now)
         records: list[tuple[bytes, bytes]] = []
         size = 0
         while self._waiting is not None and size < BYTES_AT_ONCE:
@@ -89,13 +96,24 @@ class Bases:
                 size += len(record[1])
         return records
 
-    def _due(self, now: float, entries: int) -> bool:
+    def begin(self, now: float) -> None:
+        """Copy the tables, which takes as long as that much memory does; a base of them follows."""
+        self._head.epoch += 1
+        self._waiting = self._base(_decode_head(_encode(self._head)), self._tables())
+        self._followed = self._head.followed
+        self._made_at = now
+        self._share = 1.0
+
+    def due(self, now: float, entries: int) -> bool:
+        """Return whether a base shall begin at wall clock `now`."""
+        if self._waiting is not None:
+            return False
         if self._made_at is None:
             self._made_at = now
         changes = self._head.followed - self._followed
-        if changes >= max(MIN_CHANGES, entries // 2):
+        if changes >= max(MIN_CHANGES, entries // 2) * self._share:
             return True
-        return changes > 0 and now - self._made_at >= MAX_SECONDS
+        return changes > 0 and now - self._made_at >= MAX_SECONDS * self._share
 
     def _base(self, head: FleetHead, tables: Mapping[TableName, Table]) -> Iterator[tuple[bytes, bytes]]:
         """Yield the records of a base; `head` and `tables` are those of one moment."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,15 +30,7 @@ from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, TableName
 from schemas.reasons import SetAsideReason
 from schemas.residency import LATEST_CHANGE, ResidencyRecord
 from schemas.rows import Row
-from schemas.settings import Fleet
-
-FORGET_SECONDS = 86_400.0
-"""A source without blocks, remembered losses or changes for so long is forgotten."""
-FORGET_EVERY = 360
-"""Windows: sources are forgotten when the shard's clock enters another such hour.
-
-Not at a checkpoint: figures would depend on when those are made.
-"""
+from schemas.settings import Fleet, Worker
 
 
 @dataclass(frozen=True)
@@ -69,10 +61,17 @@ class FleetState:
     """
 
     def __init__(
-        self, shard: int, settings: Fleet, *, carry_seconds: float, base: Base | None = None
+        self,
+        shard: int,
+        settings: Fleet,
+        *,
+        carry_seconds: float,
+        forget_seconds: float = Worker().forget_seconds,
+        base: Base | None = None,
     ) -> None:
         """Redundancy is carried forward for `carry_seconds` after the last change.
 
+        A source without blocks, remembered losses or changes for `forget_seconds` is forgotten.
         A `base` of another sample rate is of no use: the log is read from its beginning then.
         """
         sampled = one_in(settings.sample_rate)
@@ -86,21 +85,27 @@ class FleetState:
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
         self._comparing = Comparing(settings.compare_after, head, base.tables)
         self._hash_groups = HashGroups(shard, self._comparing, self.names.sources)
-        self._bases = Bases(head, self._tables)
+        self._bases = Bases(head, self._tables, shard=shard)
         self.seen = 0
         """Changes read since this object was made."""
         self._settings = settings
+        self._forget_seconds = forget_seconds
+        self._count_forgotten = 0
         self._carry_windows = int(carry_seconds // windows.WINDOW_SECONDS)
         self._rows: list[Row] = []
         self._applied = 0
         """Offset of the last record."""
-        self._hour_over = False
-        """The last record moved the clock into another hour."""
         self._saved_offset = head.next_offset
 
     @classmethod
     def restore(
-        cls, shard: int, settings: Fleet, *, carry_seconds: float, latest: Mapping[bytes, bytes]
+        cls,
+        shard: int,
+        settings: Fleet,
+        *,
+        carry_seconds: float,
+        latest: Mapping[bytes, bytes],
+        forget_seconds: float = Worker().forget_seconds,
     ) -> FleetState:
         """Return the state of the last base; a new one when there is none.
 
@@ -111,7 +116,7 @@ class FleetState:
             base = load(latest)
             if base is not None and (found := contradiction(base)) is not None:
                 raise CheckpointDamaged("the base", found)
-            return cls(shard, settings, carry_seconds=carry_seconds, base=base)
+            return cls(shard, settings, carry_seconds=carry_seconds, forget_seconds=forget_seconds, base=base)
 
     def _tables(self) -> dict[TableName, Table]:
         return self.index.copied() | self._open.copied() | self._comparing.copied()
@@ -143,6 +148,7 @@ class FleetState:
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
+        self._forget_sources()
         self.next_offset = offset + 1
         self._applied = offset
         pieces = RecordPieces(
@@ -156,9 +162,6 @@ class FleetState:
         changes = in_event_order(pieces.pieces, self.head.one_in)
         self._follow(changes, pieces.columns(), offset, blocks_each=2 if pieces.lower_media else 1)
         self._comparing.meet(changes, pieces.origins())
-        if self._hour_over:
-            self._hour_over = False
-            self._forget_sources()
 
     def _follow(self, changes: Changes, pieces: Pieces, offset: int, *, blocks_each: int) -> None:
         index, horizon, max_losses = self.index, self._settings.horizon_seconds, self._settings.max_ghosts
@@ -216,7 +219,6 @@ class FleetState:
                 version=offset,
             )
             index.refills = no_refills()
-            self._hour_over |= window // FORGET_EVERY > before // FORGET_EVERY
         index.clock.counters[WINDOW] = window
 
     def _trusts(self) -> dict[int, int]:
@@ -244,15 +246,45 @@ class FleetState:
         self._saved_offset = self.next_offset
         return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints)
 
+    def errand(self, now: float) -> Callable[[], None] | None:
+        """Return what would hold a cut at wall clock `now` up, to be done beside the loop before; often None.
+
+        Nothing may be applied or cut meanwhile.
+        """
+        copying = self._bases.due(now, self.index.entries)
+        if not copying and not self.index.wants_room:
+            return None
+
+        def done() -> None:
+            self.index.grow_early()
+            if copying:
+                self._bases.begin(now)
+
+        return done
+
+    def take_forgotten(self) -> int:
+        """Return how many sources were forgotten since the last call."""
+        count, self._count_forgotten = self._count_forgotten, 0
+        return count
+
     def _forget_sources(self) -> None:
-        """Give back the numbers of sources that are gone."""
+        """Give back the numbers of sources that are gone, once in each window of the clock.
+
+        Between two records, so that it follows from the log which ones they are.
+        """
+        if self.index.window == self.head.looked_in:
+            return
+        self.head.looked_in = self.index.window
         clock = self.index.clock
-        before = clock.time[0] - FORGET_SECONDS
+        before = clock.time[0] - self._forget_seconds
         gone = [
             source
             for source in self.names.sources.by_name.values()
             if source.seen < before and not clock.pairs_of_source[source.number]
         ]
+        if gone:
+            self._rows += self._hash_groups.changed(self._applied)
+        self._count_forgotten += len(gone)
         for source in gone:
             self._rows += self._open.forget(source.number)
             self._comparing.forget(source.number)

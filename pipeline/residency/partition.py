@@ -17,11 +17,20 @@ from pipeline.errors import (
 )
 from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
-from pipeline.residency.checkpoint.partition_snapshots import PartitionSnapshots
+from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, PartitionSnapshots
 from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.residency_records import residency_records
+from pipeline.residency.silence import Silence, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
-from schemas.checkpoints import FORMAT, HEAD, META_KEY, CheckpointFormat, PartitionMeta, slot_key
+from schemas.checkpoints import (
+    FORMAT,
+    HEAD,
+    META_KEY,
+    CheckpointFormat,
+    PartitionMeta,
+    SilenceState,
+    slot_key,
+)
 from schemas.events import EventsRecord
 from schemas.reasons import LimitReason, SetAsideReason
 from schemas.rows import Row
@@ -41,8 +50,8 @@ class Cut:
     dirty: bool
     """False when there is nothing to commit: no rows of its own, and no new offset."""
     rows: list[Row] = field(default_factory=list)
-    checkpoints: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """(key, value) for the checkpoint topic, same partition number."""
+    checkpoints: list[CheckpointRecord] = field(default_factory=list)
+    """Records for the checkpoint topic, same partition number."""
     residency: list[tuple[int, bytes, bytes]] = field(default_factory=list)
     """(shard, key, value) for the residency topic."""
 
@@ -61,10 +70,16 @@ class PartitionState:
         self._partitions = partitions
         self.partition = partition
         self.next_offset = 0
-        self.sources: dict[tuple[str, int], SourceResidency] = {}
+        self.sources: dict[SourceKey, SourceResidency] = {}
         self._settings = settings
         self._shards = shards
         self._snapshots = PartitionSnapshots()
+        self._silence = Silence(settings.forget_seconds)
+        self._forgotten: list[SourceResidency] = []
+        """Since the last cut; their last rows and changes are due."""
+        self._count_forgotten = 0
+        self._left_out: list[tuple[SourceName, Counter[LimitReason]]] = []
+        """Of forgotten sources."""
         self._saved_offset = 0
         self._announced = 0
         """Another state has committed everything before this offset."""
@@ -85,12 +100,32 @@ class PartitionState:
     def apply(self, offset: int, record: EventsRecord) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
         key = (record.replica, record.dp_rank)
+        for silent in self._silence.heard(key, record):
+            self._forget(silent, offset)
         source = self.sources.get(key)
         if source is None:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings)
+            source.head.silence = self._silence.state_of(key)
             self._snapshots.add(key, source)
         source.apply(record, offset)
         self._advance(offset)
+
+    def errand(self, now: float) -> None:
+        """Return None: no cut takes long."""
+
+    def _forget(self, key: SourceKey, offset: int) -> None:
+        source = self.sources.pop(key)
+        source.forgotten(offset)
+        self._forgotten.append(source)
+        self._count_forgotten += 1
+        if source.left_out:
+            self._left_out.append((SourceName(*key), source.left_out))
+        self._snapshots.forget(key)
+
+    def take_forgotten(self) -> int:
+        """Return how many sources were forgotten since the last call."""
+        count, self._count_forgotten = self._count_forgotten, 0
+        return count
 
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
         """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
@@ -119,7 +154,7 @@ class PartitionState:
 
     def take_left_out(self) -> list[tuple[SourceName, Counter[LimitReason]]]:
         """Return how many events of which source limits kept out since the last call."""
-        found = []
+        found, self._left_out = self._left_out, []
         for name, source in self.sources.items():
             if source.left_out:
                 found.append((SourceName(*name), source.left_out))
@@ -135,6 +170,9 @@ class PartitionState:
         rows: list[Row] = []
         changed: list[tuple[str, int]] = []
         committed_before = self.next_offset < self._announced
+        forgotten, self._forgotten = self._forgotten, []
+        for source in forgotten:
+            rows += source.windows.take_all()
         for key, source in self.sources.items():
             source_rows = source.windows.take(now)
             rows += source_rows
@@ -151,14 +189,16 @@ class PartitionState:
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
-        checkpoints.append((META_KEY, _encode(PartitionMeta(self.next_offset, FORMAT))))
+        meta = PartitionMeta(self.next_offset, FORMAT, self._silence.clock)
+        checkpoints.append((META_KEY, _encode(meta)))
         return Cut(
             self.next_offset,
             dirty=True,
             rows=rows,
             checkpoints=checkpoints,
             residency=residency_records(
-                (self.sources[key] for key in changed),
+                # A source may have been forgotten and come back since.
+                [*forgotten, *(self.sources[key] for key in changed)],
                 partition=self.partition,
                 next_offset=self.next_offset,
                 shards=self._shards,
@@ -168,7 +208,7 @@ class PartitionState:
     def _advance(self, offset: int) -> None:
         self.next_offset = offset + 1
         if self.next_offset == self._announced:
-            for source in self.sources.values():
+            for source in [*self._forgotten, *self.sources.values()]:
                 source.take_changes()
 
     @classmethod
@@ -197,17 +237,26 @@ class PartitionState:
             found = _decode_format(meta).format
             if not 1 <= found <= FORMAT:
                 raise CheckpointFormatUnknown(found, FORMAT)
-            state.next_offset = state._saved_offset = _decode_meta(meta).next_offset
+            position = _decode_meta(meta)
+            state.next_offset = state._saved_offset = position.next_offset
+        written: dict[SourceKey, list[str | int]] = {}
         for key in latest:
-            if key == META_KEY:
+            if key != META_KEY:
+                with damaged_if_it_fails(key):
+                    replica, dp_rank, slot = _decode_key(key)
+                    written.setdefault((replica, dp_rank), []).append(slot)
+        for name, its_slots in written.items():
+            key = slot_key(*name, HEAD)
+            if HEAD not in its_slots:
                 continue
             with damaged_if_it_fails(key):
-                if _decode_key(key)[2] != HEAD:
-                    continue
                 source, slots = restore(key, latest, settings)
-                name = (source.head.replica, source.head.dp_rank)
-                if slot_key(*name, HEAD) != key:
+                if (source.head.replica, source.head.dp_rank) != name:
                     raise CheckpointDamaged(shown_key(key), "it is of another source")
                 state.sources[name] = source
-                state._snapshots.add(name, source, slots)
+                state._snapshots.add(name, source, slots, its_slots)
+        heard: dict[SourceKey, SilenceState] = {}
+        for name, source in state.sources.items():
+            heard[name] = source.head.silence = source.head.silence or SilenceState(position.clock)
+        state._silence = Silence(settings.forget_seconds, position.clock, heard)
         return state

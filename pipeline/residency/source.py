@@ -151,6 +151,13 @@ class SourceResidency:
         self.windows.change(offset)
         self._undecodable(1, self._known_until(self.head.opened_at))
 
+    def forgotten(self, offset: int) -> None:
+        """Nothing of the source is kept behind the record at `offset`; a life that goes on ends unseen."""
+        if self.head.closed_at is None:
+            self.windows.change(offset)
+            self.windows.ended_unseen("forgotten")
+            self._lose_everything()
+
     def _jumped(self, last_seq: int, seq: int, at: float) -> None:
         """Numbers between were neither applied nor announced as a gap: the log itself lacks them."""
         head = self.head

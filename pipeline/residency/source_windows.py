@@ -62,12 +62,16 @@ class SourceWindows:
 
     def life_ended(self) -> None:
         """A new incarnation replaces the present one, whose last row is due."""
+        if self._head.closed_at is None:
+            self.ended_unseen("superseded")
+        self._due += source_rows(self._head)
+
+    def ended_unseen(self, reason: str) -> None:
+        """The present life is over, and nobody saw when: it was heard last with its last batch."""
         head = self._head
-        if head.closed_at is None:
-            heard = head.connectivity.last_batch_at
-            head.closed_at = head.opened_at if heard is None else heard
-            head.closed_reason = "superseded"
-        self._due += source_rows(head)
+        heard = head.connectivity.last_batch_at
+        head.closed_at = head.opened_at if heard is None else heard
+        head.closed_reason = reason
 
     def never_reached(self, first: int, last: int) -> None:
         """Add rows of windows `first` to `last` for a source that never sent a batch."""
@@ -88,6 +92,13 @@ class SourceWindows:
             for window in self._idle_windows(head.window, now):
                 taken += rows(self._view(window, idle=True))
                 self._wrote(window)
+        return taken
+
+    def take_all(self) -> list[Row]:
+        """Return all rows that are due of a life that is closed."""
+        taken: list[Row] = []
+        while rows_due := self.take(0.0):
+            taken += rows_due
         return taken
 
     def _idle_windows(self, window: int, now: float) -> range:

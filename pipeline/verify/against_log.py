@@ -22,6 +22,7 @@ from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.progress import Progress
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, SourceCheck
 from pipeline.verify.replica.expected import ReplicaRow
+from pipeline.verify.replica.silence import Silences
 from pipeline.verify.rollups.check import check_rollups
 from pipeline.verify.store import StoredTables
 from pipeline.verify.topic_log import Extent, TopicLog, opened_topic
@@ -106,6 +107,7 @@ class _Comparison:
         found = await asyncio.to_thread(_rows_by_source, self.tables, partition, events.partitions)
         end, committed = self._bounds(await events.end(partition), extent)
         checks: dict[SourceId, SourceCheck] = {}
+        silences = Silences(self.settings.worker)
 
         def check_of(source: SourceId) -> SourceCheck:
             if source not in checks:
@@ -130,6 +132,8 @@ class _Comparison:
                         check.set_aside(offset)
             else:
                 times.believe_the_log(record, events.written_at, self.settings.worker)
+                for source in silences.next(record):
+                    checks[source].forget(offset)
                 check_of((record.replica, record.dp_rank)).apply(offset, record)
         for source in list(found):
             check_of(source)
@@ -167,6 +171,7 @@ class _Comparison:
                 committed=committed,
                 oldest=oldest,
                 stood=committed == extent.committed,
+                forget_seconds=self.settings.worker.forget_seconds,
             )
         async for offset, record in residency.records(shard, extent.begin, end):
             self._count(record, residency.record_bytes)

@@ -227,7 +227,8 @@ class Agent:
         async for number, loaded in load(
             self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers
         ):
-            state = role.restored(number, loaded.latest)
+            # Seconds for a large state, in which the group must hear of this worker.
+            state = await asyncio.to_thread(role.restored, number, loaded.latest)
             if not loaded.latest:
                 committed = await committed_before(self._kafka, self.group, role.topic, number)
                 # Beyond the end it is that of a topic of the same name that was deleted.

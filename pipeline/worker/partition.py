@@ -48,6 +48,8 @@ class State(Protocol):
     def apply(self, offset: int, record: Any) -> None: ...
     def set_aside(self, offset: int, refused: RecordRefused) -> None: ...
     def cut(self, now: float) -> Any: ...
+    def take_forgotten(self) -> int: ...
+    def errand(self, now: float) -> Callable[[], None] | None: ...
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ class OwnedPartition:
         self._applied = 0
         self._metrics.next_offset.labels(*labels).set(self.state.next_offset)
         self._metrics.sources.labels(*labels).set(len(self.state.sources))
+        self._metrics.forgotten.labels(self.role.name).inc(self.state.take_forgotten())
         self._left_out.add(self.role.left_out(self.state))
         for trouble, count in self.role.troubles(self.state).items():
             self._metrics.troubled.labels(*labels, trouble).set(count)

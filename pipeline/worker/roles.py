@@ -57,8 +57,13 @@ def fleet_agent(settings: Settings) -> Role:
     """Return the agent that follows who holds and who lost which block, per shard of the hash space."""
 
     def restore(partition: int, latest: Mapping[bytes, bytes]) -> FleetState:
-        carry_seconds = settings.worker.idle_carry_seconds
-        return FleetState.restore(partition, settings.fleet, carry_seconds=carry_seconds, latest=latest)
+        return FleetState.restore(
+            partition,
+            settings.fleet,
+            carry_seconds=settings.worker.idle_carry_seconds,
+            forget_seconds=settings.worker.forget_seconds,
+            latest=latest,
+        )
 
     return Role(
         name="fleet",

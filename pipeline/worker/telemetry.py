@@ -19,6 +19,7 @@ class WorkerMetrics:
         self.next_offset = registry.gauge(Worker.next_offset)
         self.lag = registry.gauge(Worker.lag)
         self.sources = registry.gauge(Worker.sources)
+        self.forgotten = registry.counter(Worker.forgotten)
         self.troubled = registry.gauge(Worker.troubled)
         self.partitions = registry.gauge(Worker.partitions)
         self.rebalances = registry.counter(Worker.rebalances)

@@ -34,7 +34,8 @@ def warm_up(*, fleet_agent: bool = True) -> None:
     for offset, name in enumerate(("one", "other")):  # the fleet agent orders what comes from several
         replica.apply(offset, EventsRecord(name, "", "", 0, 1, batches))
     cut = replica.cut(30.0)
-    PartitionState.restore(0, Worker(), shards=1, latest=dict(cut.checkpoints))
+    saved = {key: value for key, value in cut.checkpoints if value is not None}
+    PartitionState.restore(0, Worker(), shards=1, latest=saved)
     if not fleet_agent:
         return
     fleet = FleetState(0, Fleet(), carry_seconds=0.0)

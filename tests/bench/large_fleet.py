@@ -33,8 +33,8 @@ def hashes_of(chain: int) -> bytes:
 class LargeEngine:
     """For every chain that comes the oldest one goes."""
 
-    def __init__(self, number: int, blocks: int, engines: int) -> None:
-        self.name = f"replica-{number:04}"
+    def __init__(self, number: int, blocks: int, engines: int, *, prefix: str = "replica") -> None:
+        self.name = f"{prefix}-{number:04}"
         self.blocks = blocks // CHAIN * CHAIN
         self._rng = np.random.default_rng(number)
         self._chains = max(1, engines * blocks // CHAIN // 2)

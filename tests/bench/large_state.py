@@ -1,7 +1,8 @@
 """Both agents of a worker that owns everything, in one process without Kafka: what a large state costs.
 
 Run as a program, so that its memory is its own: `large_state.py ENGINES BLOCKS SECONDS HOURS` prints a figure
-a line, as name, value and unit between tabs. Times are CPU times of the thread.
+a line, as name, value and unit between tabs. Times are CPU times of the thread. A cut is what blocks a
+worker's loop; what a state has copied beside the loop before it is said by itself.
 """
 
 from __future__ import annotations
@@ -38,18 +39,28 @@ class Checkpoints:
     def __init__(self) -> None:
         self.kept: dict[bytes, bytes] = {}
         self.pauses: list[float] = []
+        self.copying: list[float] = []
+        self.largest = 0
+        """Bytes of the largest record."""
         self.sizes: list[int] = []
         self._size_of: dict[tuple[int, bytes], int] = {}
 
     def cut(self, number: int, state: Any, now: float) -> Any:
+        errand = state.errand(now)
+        if errand is not None:
+            began = time.thread_time()
+            errand()
+            self.copying.append(time.thread_time() - began)
         began = time.thread_time()
         cut = state.cut(now)
         self.pauses.append(time.thread_time() - began)
-        self.sizes.append(sum(len(value) for _, value in cut.checkpoints))
+        sizes = {key: len(value or b"") for key, value in cut.checkpoints}
+        self.sizes.append(sum(sizes.values()))
+        self.largest = max([self.largest, *sizes.values()])
         for key, value in cut.checkpoints:
-            self._size_of[number, key] = len(value)
-        if number == 0:
-            self.kept.update(cut.checkpoints)
+            self._size_of[number, key] = sizes[key]
+            if number == 0:
+                self.kept[key] = value or b""
         return cut
 
     @property
@@ -59,6 +70,7 @@ class Checkpoints:
 
     def begin_anew(self) -> None:
         self.pauses.clear()
+        self.copying.clear()
         self.sizes.clear()
 
 
@@ -113,7 +125,10 @@ def second_by_second(worker: WholeWorker, engines: list[LargeEngine], seconds: i
         say(f"{agent} agent: a cut of a partition, median", float(np.median(pauses)), "ms")
         say(f"{agent} agent: a cut of a partition, p99", float(np.percentile(pauses, 99)), "ms")
         say(f"{agent} agent: a cut of a partition, longest", float(pauses.max()), "ms")
+        if checkpoints.copying:
+            say(f"{agent} agent: copied beside the loop, longest", max(checkpoints.copying) * 1e3, "ms")
         say(f"{agent} agent: checkpoint of a partition, largest", float(sizes.max()) / 1e6, "MB")
+        say(f"{agent} agent: record of a checkpoint, largest", checkpoints.largest / 1e6, "MB")
         say(f"{agent} agent: checkpoints of each source", float(sizes.sum()) / each, "kB/s")
         say(f"{agent} agent: checkpoints, of what is read", float(sizes.sum()) / read, "")
         say(f"{agent} agent: checkpoints that are kept", checkpoints.bytes_kept / count, "B a block")
@@ -121,17 +136,27 @@ def second_by_second(worker: WholeWorker, engines: list[LargeEngine], seconds: i
 
 
 def played_fast(worker: WholeWorker, engines: list[LargeEngine], at: float, hours: float) -> None:
-    """Play hours of churn in long steps, and say what memory and checkpoints take meanwhile."""
-    steps = max(4, int(hours * 3600 / FAST_SECONDS))
+    """Play hours of churn in long steps; say at the start, a quarter, a half and the end what it takes."""
+    steps = max(8, int(hours * 3600 / FAST_SECONDS))
+    played = time.monotonic()
+    for checkpoints in worker.checkpoints.values():
+        checkpoints.begin_anew()
     for step in range(1, steps + 1):
         at += FAST_SECONDS
         for engine in engines:
             worker.apply(engine.large_record(engine.exchanged(FAST_SECONDS), at))
         worker.cut(at)
-        if step in (steps // 4, steps // 2, steps):
+        if step in (steps // 8, steps // 4, steps // 2, steps):
+            said = f"after {step / steps * hours:.2f} h of churn"
             kept = sum(checkpoints.bytes_kept for checkpoints in worker.checkpoints.values())
-            say(f"memory after {step / steps * hours:.2f} h of churn", resident() / 1e6, "MB")
-            say(f"checkpoints kept after {step / steps * hours:.2f} h", kept / 1e6, "MB")
+            say(f"{said}: memory", resident() / 1e6, "MB")
+            say(f"{said}: checkpoints kept", kept / 1e6, "MB")
+            for agent, checkpoints in worker.checkpoints.items():
+                say(f"{said}: {agent} agent, longest cut since", max(checkpoints.pauses) * 1e3, "ms")
+                mean = sum(checkpoints.sizes) / len(checkpoints.sizes)
+                say(f"{said}: {agent} agent, checkpoint of a partition, mean since", mean / 1e6, "MB")
+                checkpoints.begin_anew()
+    say("churn, times as fast as it is", hours * 3600 / (time.monotonic() - played), "")
 
 
 def measured(count: int, blocks: int, seconds: int, hours: float) -> None:

@@ -61,7 +61,7 @@ def main() -> None:
                 verify.run(figures, broker.bootstrap_servers, store.url)
             if "scale" in parts:
                 engines, blocks = arguments.engines, arguments.blocks
-                scale.run(figures, broker.bootstrap_servers, store.url, engines=engines, blocks=blocks)
+                scale.run(figures, broker, store.url, engines=engines, blocks=blocks)
             if "panels" in parts:
                 panels.run(figures, store.url)
             speed.run(figures)

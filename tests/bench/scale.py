@@ -8,44 +8,62 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from agent import committed, produce
 from figures import Figures
 from large_fleet import START, LargeEngine
 from large_state import PARTITIONS
-from processes import launched
+from processes import launched, resident_bytes
 
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
+from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.residency.partition import PartitionState
 from pipeline.worker.checkpoint.log import load
 from schemas.events import EventsRecord
-from schemas.settings import ClickHouse, Kafka, Settings, Worker
+from schemas.settings import ClickHouse, Kafka, Settings
 
 SECONDS = 330
 """Played with a cut in each: as long as it takes until every block was in a base once."""
 HOURS = 1.0
-REAL_SHARE = 10
-"""The worker with Kafka has a tenth of the engines."""
+CHURN_SHARE = 10
+"""An hour of churn is played in process with a tenth of the engines: with all it takes an hour."""
+REAL_CHURN_SHARE = 50
+"""A worker with Kafka plays it with a fiftieth of them, beside those that are killed."""
+STEP_SECONDS = 30
+"""Of churn in one record of a source when it is played fast."""
+AT_ONCE = 20_000
+"""Records that are sent together."""
+AFTER = START + HOURS * 3600
+"""Event time when the hour of churn is over."""
 REAL_SECONDS = 60
 AWAY_SECONDS = 10
 
 _PREFIX = "bench-scale"
 
 
-def run(figures: Figures, bootstrap: str, store_url: str, *, engines: int, blocks: int) -> None:
+def run(figures: Figures, broker: EmbeddedBroker, store_url: str, *, engines: int, blocks: int) -> None:
     """Measure; needs an empty broker and store."""
+    _in_process(figures, "scale", engines, blocks, SECONDS, 0.0)
+    _in_process(figures, "scale, churn", max(1, engines // CHURN_SHARE), blocks, 8, HOURS)
+    worker = _Worker(figures, broker, store_url)
+    some = max(1, engines // REAL_CHURN_SHARE)
+    worker.churn([LargeEngine(number, blocks, some) for number in range(some)])
+    worker.kill(engines, blocks)
+
+
+def _in_process(figures: Figures, name: str, engines: int, blocks: int, seconds: int, hours: float) -> None:
     program = str(Path(__file__).with_name("large_state.py"))
-    arguments = [sys.executable, program, str(engines), str(blocks), str(SECONDS), str(HOURS)]
+    arguments = [sys.executable, program, str(engines), str(blocks), str(seconds), str(hours)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:
-            name, value, unit = line.rstrip("\n").split("\t")
-            figures.add(f"scale: {name}", float(value), unit)
+            what, value, unit = line.rstrip("\n").split("\t")
+            figures.add(f"{name}: {what}", float(value), unit)
     if child.returncode:
         raise SystemExit(f"large_state.py ended with {child.returncode}")
-    _killed(figures, bootstrap, store_url, max(1, engines // REAL_SHARE), blocks)
 
 
 def _played(engines: list[LargeEngine], since: float, seconds: int) -> Iterator[EventsRecord]:
@@ -54,57 +72,95 @@ def _played(engines: list[LargeEngine], since: float, seconds: int) -> Iterator[
             yield from engine.little_records(engine.exchanged(1.0), since + second)
 
 
-def _killed(figures: Figures, bootstrap: str, store_url: str, count: int, blocks: int) -> None:
-    """Kill a worker that has caught up, go on with events, and see how long the next one takes."""
-    settings = Settings(
-        kafka=Kafka(bootstrap_servers=bootstrap, topic_prefix=_PREFIX, group=_PREFIX),
-        clickhouse=ClickHouse(url=store_url, database="bench_scale"),
-        worker=Worker(max_clock_behind_seconds=1e9, max_clock_ahead_seconds=1e9),
-    )
-    asyncio.run(topics.apply(settings))
-    migrations.apply(settings)
-    environment = {
-        **os.environ,
-        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
-        "KVLENS_KAFKA__TOPIC_PREFIX": _PREFIX,
-        "KVLENS_KAFKA__GROUP": _PREFIX,
-        "KVLENS_CLICKHOUSE__URL": store_url,
-        "KVLENS_CLICKHOUSE__DATABASE": settings.clickhouse.database,
-        "KVLENS_WORKER__MAX_CLOCK_BEHIND_SECONDS": "1e9",
-        "KVLENS_WORKER__MAX_CLOCK_AHEAD_SECONDS": "1e9",
-    }
-    topic = f"{_PREFIX}.events.v1"
-    engines = [LargeEngine(number, blocks, count) for number in range(count)]
-    records = [record for engine in engines for record in engine.opened()]
-    asyncio.run(produce(bootstrap, topic, [*records, *_played(engines, START, REAL_SECONDS)], PARTITIONS))
-    with launched(["work"], environment) as worker:
-        _wait_applied(bootstrap, topic, worker)
-        worker.kill()
-        worker.wait()
-        killed = time.monotonic()
-    more = [*_played(engines, START + REAL_SECONDS, AWAY_SECONDS)]
-    asyncio.run(produce(bootstrap, topic, more, PARTITIONS))
-    with launched(["work"], environment) as worker:
-        _wait_applied(bootstrap, topic, worker)
-        back = time.monotonic() - killed
-    figures.add("scale: real worker, blocks resident", sum(engine.blocks for engine in engines), "")
-    figures.add("scale: from kill -9 to caught up, replica agent", back, "s")
-    began, busy = time.monotonic(), time.process_time()
-    size = asyncio.run(_loaded(settings))
-    figures.add("scale: its checkpoints as they are in Kafka", size / 1e6, "MB")
-    figures.add("scale: read from Kafka and restored, replica agent", time.monotonic() - began, "s")
-    figures.add("scale: the same, CPU", time.process_time() - busy, "s")
+class _Worker:
+    """A worker with a broker and a store of its own topics and tables."""
+
+    def __init__(self, figures: Figures, broker: EmbeddedBroker, store_url: str) -> None:
+        self._figures = figures
+        self._broker = broker
+        self._bootstrap = broker.bootstrap_servers
+        self._topic = f"{_PREFIX}.events.v1"
+        self._settings = Settings(
+            kafka=Kafka(bootstrap_servers=self._bootstrap, topic_prefix=_PREFIX, group=_PREFIX),
+            clickhouse=ClickHouse(url=store_url, database="bench_scale"),
+        )
+        asyncio.run(topics.apply(self._settings))
+        migrations.apply(self._settings)
+        self._environment = {
+            **os.environ,
+            "KVLENS_KAFKA__BOOTSTRAP_SERVERS": self._bootstrap,
+            "KVLENS_KAFKA__TOPIC_PREFIX": _PREFIX,
+            "KVLENS_KAFKA__GROUP": _PREFIX,
+            "KVLENS_CLICKHOUSE__URL": store_url,
+            "KVLENS_CLICKHOUSE__DATABASE": self._settings.clickhouse.database,
+        }
+
+    def churn(self, engines: list[LargeEngine]) -> None:
+        """Play an hour of churn as fast as it goes; say after each quarter what worker and broker hold."""
+        self._produce(record for engine in engines for record in engine.opened())
+        steps = int(HOURS * 3600 / STEP_SECONDS)
+        with launched(["work"], self._environment) as worker:
+            for quarter in range(5):
+                if quarter:
+                    first, last = (quarter - 1) * steps // 4 + 1, quarter * steps // 4
+                    self._produce(_played_fast(engines, first, last))
+                self._wait_applied(worker)
+                said = f"scale, worker after {quarter / 4 * HOURS:.2f} h of churn"
+                self._figures.add(f"{said}: memory", resident_bytes(worker.pid) / 1e6, "MB")
+                for agent in ("replica", "fleet"):
+                    size = _on_disk(self._broker.directory, f"{_PREFIX}.checkpoints.{agent}.v1")
+                    self._figures.add(f"{said}: {agent} checkpoints on the broker's disk", size / 1e6, "MB")
+
+    def kill(self, count: int, blocks: int) -> None:
+        """Kill a worker that has caught up, go on with events, and see how long the next one takes."""
+        figures = self._figures
+        engines = [LargeEngine(number, blocks, count, prefix="killed") for number in range(count)]
+        self._produce(record for engine in engines for record in engine.opened())
+        self._produce(_played(engines, AFTER, REAL_SECONDS))
+        with launched(["work"], self._environment) as worker:
+            self._wait_applied(worker)
+            figures.add("scale: real worker, memory", resident_bytes(worker.pid) / 1e6, "MB")
+            worker.kill()
+            worker.wait()
+            killed = time.monotonic()
+        self._produce(_played(engines, AFTER + REAL_SECONDS, AWAY_SECONDS))
+        with launched(["work"], self._environment) as worker:
+            self._wait_applied(worker)
+            back = time.monotonic() - killed
+        figures.add("scale: real worker, blocks resident", sum(engine.blocks for engine in engines), "")
+        figures.add("scale: from kill -9 to caught up, replica agent", back, "s")
+        began, busy = time.monotonic(), time.process_time()
+        size = asyncio.run(_loaded(self._settings))
+        figures.add("scale: its checkpoints as they are in Kafka", size / 1e6, "MB")
+        figures.add("scale: read from Kafka and restored, replica agent", time.monotonic() - began, "s")
+        figures.add("scale: the same, CPU", time.process_time() - busy, "s")
+
+    def _produce(self, records: Iterator[EventsRecord]) -> None:
+        while some := list(islice(records, AT_ONCE)):
+            asyncio.run(produce(self._bootstrap, self._topic, some, PARTITIONS))
+
+    def _wait_applied(self, worker: subprocess.Popen[bytes]) -> None:
+        began, reached = time.monotonic(), 0
+        while True:
+            done, end = asyncio.run(committed(self._bootstrap, self._topic, f"{_PREFIX}.replica", PARTITIONS))
+            if done >= end > 0:
+                return
+            if done > reached:
+                began, reached = time.monotonic(), done
+            if worker.poll() is not None or time.monotonic() - began > 600:
+                raise SystemExit(f"the worker did not go on: {done} of {end} offsets")
+            time.sleep(0.2)
 
 
-def _wait_applied(bootstrap: str, topic: str, worker: subprocess.Popen[bytes]) -> None:
-    began = time.monotonic()
-    while True:
-        done, end = asyncio.run(committed(bootstrap, topic, f"{_PREFIX}.replica", PARTITIONS))
-        if done >= end > 0:
-            return
-        if worker.poll() is not None or time.monotonic() - began > 600:
-            raise SystemExit(f"the worker did not finish: {done} of {end} offsets")
-        time.sleep(0.2)
+def _played_fast(engines: list[LargeEngine], first: int, last: int) -> Iterator[EventsRecord]:
+    for step in range(first, last + 1):
+        for engine in engines:
+            yield engine.large_record(engine.exchanged(STEP_SECONDS), START + step * STEP_SECONDS)
+
+
+def _on_disk(directory: Path, topic: str) -> int:
+    """Return the bytes that the records of a topic take on the broker's disk."""
+    return sum(file.stat().st_size for file in directory.rglob(f"{topic}-*/*.log") if file.is_file())
 
 
 async def _loaded(settings: Settings) -> int:

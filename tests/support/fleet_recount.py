@@ -29,9 +29,10 @@ def rows_of(
     every: int = 1,
     killed: tuple[int, ...] = (),
     refused: Refused = MappingProxyType({}),
+    forget: float = 86_400.0,
 ) -> list[Any]:
     """Winning rows of all cuts; `killed`: records after which the state is lost and loaded again."""
-    state = FleetState(0, fleet, carry_seconds=3600)
+    state = FleetState(0, fleet, carry_seconds=3600, forget_seconds=forget)
     table: dict[Any, Any] = {}
     saved: dict[bytes, bytes] = {}
     kills = set(killed)
@@ -55,7 +56,7 @@ def rows_of(
             now += 40.0  # a base at every other cut
         if number in kills:
             kills.remove(number)
-            state = FleetState.restore(0, fleet, carry_seconds=3600, latest=saved)
+            state = FleetState.restore(0, fleet, carry_seconds=3600, forget_seconds=forget, latest=saved)
     insert(state.cut(now).rows)
     return list(table.values())
 
@@ -66,11 +67,12 @@ def compared(
     fleet: Fleet,
     committed: int | None = None,
     refused: Refused = MappingProxyType({}),
+    forget: float = 86_400.0,
 ) -> Findings:
     """`committed`: records that the rows rest on, if not all."""
     findings = Findings()
     ahead = 2 * (len(records) if committed is None else committed)
-    check = ShardCheck(0, fleet, rows, findings, committed=ahead, oldest=LONG_AGO)
+    check = ShardCheck(0, fleet, rows, findings, committed=ahead, oldest=LONG_AGO, forget_seconds=forget)
     for number, record in enumerate(records):
         check.apply(2 * number, record)
         if number in refused:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import compiled, compiled_nogil
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -194,7 +194,7 @@ def free_pair(pairs: Pairs, hole: int) -> None:
     pairs[hole].key = np.uint64(0)
 
 
-@compiled
+@compiled_nogil
 def copy_blocks(old: Blocks, new: Blocks) -> None:
     """Put every block of one table into another, which is empty and large enough."""
     for slot in range(len(old)):
@@ -203,7 +203,7 @@ def copy_blocks(old: Blocks, new: Blocks) -> None:
             new[-1 - find_block(new, key)] = old[slot]
 
 
-@compiled
+@compiled_nogil
 def copy_pairs(old: Pairs, new: Pairs) -> None:
     """Put every pair of one table into another, which is empty and large enough."""
     for slot in range(len(old)):

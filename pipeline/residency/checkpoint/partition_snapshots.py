@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pipeline.residency.checkpoint.snapshot import SourceSnapshots
 from pipeline.residency.source import SourceResidency
@@ -11,6 +11,8 @@ BASE_BYTES = 4 << 20
 """Of bases per checkpoint, and one more base at most: a checkpoint must not hold the worker up."""
 
 SourceKey = tuple[str, int]
+CheckpointRecord = tuple[bytes, bytes | None]
+"""Key and value; None: the key has no value any more."""
 
 
 class PartitionSnapshots:
@@ -20,14 +22,28 @@ class PartitionSnapshots:
         self._by_source: dict[SourceKey, SourceSnapshots] = {}
         self._waiting: set[SourceKey] = set()
         """Sources that want a base."""
+        self._forgotten: list[CheckpointRecord] = []
+        """What takes the records of forgotten sources out of the log."""
 
-    def add(self, key: SourceKey, source: SourceResidency, slots: Sequence[int] = ()) -> None:
-        """Add a source: a new one, or one that was restored, from deltas in these slots."""
-        self._by_source[key] = SourceSnapshots(source, slots)
+    def add(
+        self,
+        key: SourceKey,
+        source: SourceResidency,
+        slots: Sequence[int] = (),
+        written: Iterable[str | int] = (),
+    ) -> None:
+        """Add a source: a new one, or one that was restored, from deltas in `slots`, of those `written`."""
+        self._by_source[key] = SourceSnapshots(source, slots, written)
 
-    def cut(self, changed: Sequence[SourceKey]) -> list[tuple[bytes, bytes]]:
-        """Return the (key, value) records that bring the checkpoint up to date."""
-        records: list[tuple[bytes, bytes]] = []
+    def forget(self, key: SourceKey) -> None:
+        """Keep nothing of a source."""
+        self._forgotten += self._by_source.pop(key).nothing()
+        self._waiting.discard(key)
+
+    def cut(self, changed: Sequence[SourceKey]) -> list[CheckpointRecord]:
+        """Return the records that bring the checkpoint up to date."""
+        # First, because a source may have come back since.
+        records, self._forgotten = self._forgotten, []
         for key in changed:
             records += self._by_source[key].deltas()
             if self._by_source[key].wants_base:

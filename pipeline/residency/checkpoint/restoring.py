@@ -19,6 +19,7 @@ from schemas.checkpoints import (
     NO_BASE,
     BaseRange,
     HeadPieces,
+    PieceNumbers,
     PoolEntries,
     PoolsRecord,
     SourceHead,
@@ -32,7 +33,7 @@ from schemas.settings import Worker
 _AT_ONCE = 16_384
 
 _decode_head = msgspec.msgpack.Decoder(SourceHead).decode
-_decode_head_or_pieces = msgspec.msgpack.Decoder(SourceHead | HeadPieces).decode
+_decode_head_or_pieces = msgspec.msgpack.Decoder(SourceHead | HeadPieces | PieceNumbers).decode
 _decode_pools = msgspec.msgpack.Decoder(PoolsRecord).decode
 
 
@@ -62,7 +63,8 @@ def _head(key: bytes, latest: Mapping[bytes, bytes]) -> SourceHead:
     if isinstance(head, SourceHead):
         return head
     replica, dp_rank, _ = msgspec.msgpack.decode(key)
-    keys = [slot_key(replica, dp_rank, head_piece_slot(piece)) for piece in range(1, head + 1)]
+    pieces = head if isinstance(head, list) else range(1, head + 1)
+    keys = [slot_key(replica, dp_rank, head_piece_slot(piece)) for piece in pieces]
     if not latest.keys() >= {*keys}:
         raise CheckpointCorrupt(f"{replica}/{dp_rank}", "a piece of its head")
     return _decode_head(b"".join(latest[each] for each in keys))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 import msgspec
 
 from pipeline.residency.checkpoint import entries
+from pipeline.residency.checkpoint.head_pieces import WHOLE_BYTES, HeadPieces
 from pipeline.residency.counting.block_table import PLACES
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import (
     HEAD,
-    HEAD_PIECE_BYTES,
     NO_BASE,
     BaseRange,
     PoolsRecord,
@@ -41,9 +41,14 @@ class SourceSnapshots:
     resident, every range of places has got a new base: the older deltas do not count any more.
     """
 
-    def __init__(self, source: SourceResidency, slots: Sequence[int] = ()) -> None:
-        """`slots` are those of the deltas that a restored source rests on, oldest first."""
+    def __init__(
+        self, source: SourceResidency, slots: Sequence[int] = (), written: Iterable[str | int] = ()
+    ) -> None:
+        """`slots` are those of the deltas that a restored source rests on, oldest first; `written` those that
+        have any record in the log."""
         self._source = source
+        self._pieces = HeadPieces()
+        self._written = {*written}
         head = source.head
         if head.bases is None:
             head.bases = [BaseRange(0, NO_BASE, 0)]
@@ -129,18 +134,23 @@ class SourceSnapshots:
     def head(self) -> list[tuple[bytes, bytes]]:
         """Return the (key, value) records of the head, which goes with what was returned before."""
         head = _encode(self._source.head)
-        if len(head) <= HEAD_PIECE_BYTES:
+        if len(head) <= WHOLE_BYTES:
             return [(self._key(HEAD), head)]
-        pieces = [head[at : at + HEAD_PIECE_BYTES] for at in range(0, len(head), HEAD_PIECE_BYTES)]
+        order, written = self._pieces.changed(head)
         return [
-            *((self._key(head_piece_slot(number)), piece) for number, piece in enumerate(pieces, 1)),
-            (self._key(HEAD), _encode(len(pieces))),
+            *((self._key(head_piece_slot(number)), piece) for number, piece in written),
+            (self._key(HEAD), _encode(order)),
         ]
+
+    def nothing(self) -> list[tuple[bytes, None]]:
+        """Return the (key, no value) records after which the log has nothing of the source."""
+        return [(self._key(slot), None) for slot in sorted(self._written, key=str)]
 
     def _resident(self) -> int:
         return sum(pool.table.blocks for pool in self._source.pools.counted)
 
     def _key(self, slot: str | int) -> bytes:
+        self._written.add(slot)
         return slot_key(self._source.head.replica, self._source.head.dp_rank, slot)
 
 

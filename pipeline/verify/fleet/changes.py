@@ -127,12 +127,12 @@ class ChangesInOrder:
                 source.unsure_until = source.seen + self._horizon
         return [change for _, change in sorted(changes, key=lambda one: one[0])]
 
-    def silent_since(self, at: float) -> set[SourceId]:
-        """Return the sources whose changes are all older."""
-        return {name for name, source in self._sources.items() if source.seen < at}
+    def silent_since(self, before: float) -> list[SourceId]:
+        """Return the sources without a change at this event time or later."""
+        return [name for name, source in self._sources.items() if source.seen < before]
 
     def forget(self, name: SourceId) -> None:
-        """A source is a new one if it ever comes again."""
+        """Know nothing of a source any more."""
         del self._sources[name]
 
     def set_aside(self, refused: RecordRefused) -> None:

@@ -21,7 +21,7 @@ from pipeline.verify.keys import RowKey, key_of, named, unequal
 from pipeline.verify.replica.check import CARRIED_AT_ONCE, EXPIRED, TOO_NEW
 from schemas.residency import ResidencyRecord
 from schemas.rows import HashGroupRow, HotPrefixRow, RedundancyRow
-from schemas.settings import Fleet
+from schemas.settings import Fleet, Worker
 
 _NOT_COMPARED = ("trust",)
 """Of rows about several sources: it is that of the moment in which the row was written."""
@@ -42,10 +42,11 @@ class ShardCheck:
         committed: int,
         oldest: datetime,
         stood: bool = True,
+        forget_seconds: float = Worker().forget_seconds,
     ) -> None:
         """`found`: its rows. `committed`: the fleet agent has written what follows from records before this
         offset. `oldest`: rows before may be gone. `stood`: it wrote how things stood at that very offset."""
-        self.recount = FleetRecount(settings)
+        self.recount = FleetRecount(settings, forget_seconds=forget_seconds)
         self._shard = shard
         self._findings = findings
         self._committed = committed

@@ -14,6 +14,9 @@ from schemas.rows import HashGroupRow
 REMEMBERED = 32_768
 """First blocks remembered; a later one takes the slot of an earlier one."""
 
+FORGOTTEN: SourceId = ("", -1)
+"""Stands for a member that was forgotten."""
+
 
 @dataclass(eq=False)
 class Group:
@@ -73,8 +76,8 @@ class HashGroups:
                 left = source.group
                 left.members.remove(name)
                 source.said, source.group = said, group
-                if len(left.members) == 1:
-                    self._mark_last(left)
+                if len(left.members) == 1 and left.members[0] != FORGOTTEN:
+                    self._mark(left.members[0])
             if not source.alone:
                 self._mark(name)
         if len(source.group.members) > 1:
@@ -84,6 +87,13 @@ class HashGroups:
                 source.returns - source.own_before >= self._after
                 and self._others(name) - source.others_before >= self._after
             )
+
+    def forget(self, name: SourceId) -> None:
+        """Know nothing of a source any more; who hashed like it keeps that proof."""
+        source = self._sources.pop(name, None)
+        if source is not None:
+            members = source.group.members
+            members[members.index(name)] = FORGOTTEN
 
     def alone(self, source: SourceId) -> bool:
         """Return whether a source counts as hashing differently."""
@@ -132,16 +142,6 @@ class HashGroups:
         for latest in self._latest.values():
             if latest.source_group is younger:
                 latest.source_group = older
-
-    def forget(self, name: SourceId) -> None:
-        """A source is a new one if it ever comes again; who hashed like it keeps that proof."""
-        self._sources.pop(name, None)
-
-    def _mark_last(self, left: Group) -> None:
-        """Mark the only member of a group, unless that is one who was forgotten."""
-        source = self._sources.get(left.members[0])
-        if source is not None and source.group is left:
-            self._mark(left.members[0])
 
     def _mark(self, name: SourceId) -> None:
         source = self._sources[name]

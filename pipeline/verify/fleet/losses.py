@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import NamedTuple
 
 from pipeline.verify.fleet.changes import Block, Change, SourceId
@@ -35,18 +35,12 @@ class Losses:
         self._numbers = 0
         self._last_evicted: dict[Block, float] = {}
         self._last_cleared: dict[SourceId, int] = {}
+        self.losses_of: Counter[SourceId] = Counter()
+        """How many losses are remembered of each source."""
 
     def of(self, block: Block) -> dict[SourceId, Loss]:
         """Return who lost the block."""
         return self._of.get(block, {})
-
-    def sources(self) -> set[SourceId]:
-        """Return the sources of which a loss is remembered."""
-        return {source for losses in self._of.values() for source in losses}
-
-    def forget_source(self, source: SourceId) -> None:
-        """Forget when a source, of which no loss is remembered, was cleared."""
-        self._last_cleared.pop(source, None)
 
     def last_evicted(self, block: Block) -> float:
         """Return when anybody last evicted a block that is remembered."""
@@ -63,7 +57,9 @@ class Losses:
         self._numbers += 1
         evicted = change.kind == EVICTED
         loss = Loss(self._numbers, evicted, change.at, change.life, change.stored)
-        self._of.setdefault(change.block, {})[change.source] = loss
+        of_block = self._of.setdefault(change.block, {})
+        self.losses_of[change.source] += change.source not in of_block
+        of_block[change.source] = loss
         self._queue.append((change.block, change.source, loss))
         if evicted:
             self._last_evicted[change.block] = change.at
@@ -79,6 +75,10 @@ class Losses:
         while self._queue and clock - self._queue[0][2].at > self._horizon:
             self._forget_oldest()
 
+    def forget_source(self, source: SourceId) -> None:
+        """Forget when a source of which no loss is remembered was cleared."""
+        self._last_cleared.pop(source, None)
+
     def _forget_oldest(self) -> None:
         block, source, loss = self._queue.popleft()
         if self.of(block).get(source) == loss:
@@ -86,7 +86,8 @@ class Losses:
 
     def _forget(self, block: Block, source: SourceId) -> None:
         losses = self._of.get(block, {})
-        losses.pop(source, None)
+        if losses.pop(source, None) is not None:
+            self.losses_of[source] -= 1
         if not losses:
             self._of.pop(block, None)
             self._last_evicted.pop(block, None)

@@ -57,10 +57,8 @@ class Owners:
     def __init__(self) -> None:
         self.blocks: dict[Block, Held] = {}
         self.redundancy: dict[RedundancyKey, Redundancy] = {}
-
-    def sources(self) -> set[SourceId]:
-        """Return the sources that hold anything."""
-        return {source for held in self.blocks.values() for source in held.sources}
+        self.blocks_of: Counter[SourceId] = Counter()
+        """How many blocks each source holds, on whatever media."""
 
     def media(self, block: Block, source: SourceId) -> dict[str, bool]:
         """Return on what media a source holds a block."""
@@ -81,11 +79,13 @@ class Owners:
         self._count(key, held, -1)
         if change.kind == FILLED:
             held.sizes.setdefault(change.medium, change.size)
+            self.blocks_of[change.source] += change.source not in held.sources
             held.sources.setdefault(change.source, {})[change.medium] = change.announced
         else:
             del held.sources[change.source][change.medium]
             if not held.sources[change.source]:
                 del held.sources[change.source]
+                self.blocks_of[change.source] -= 1
         self._count(key, held, +1)
         if not held.sources:
             del self.blocks[block]

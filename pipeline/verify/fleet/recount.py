@@ -17,13 +17,9 @@ from pipeline.verify.fleet.owners import Owners, Redundancy, RedundancyKey
 from pipeline.verify.fleet.prefixes import Prefixes
 from pipeline.verify.replica.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
-from schemas.settings import Fleet
+from schemas.settings import Fleet, Worker
 from schemas.trust import TRUST_ORDER, Trust
 
-FORGOTTEN_AFTER = 86_400.0
-"""Seconds: a source without blocks, remembered losses or changes for so long is a new one when it returns."""
-FORGETS_EVERY = 360
-"""Windows: when the shard's clock enters another such hour, it is looked whom that concerns."""
 LAST_NEEDED = 47
 """Last bucket of extra cache needed; it is open."""
 
@@ -55,7 +51,7 @@ class Fills:
 class FleetRecount:
     """State of one shard by the rules of docs/figures.md, kept in dicts."""
 
-    def __init__(self, settings: Fleet) -> None:
+    def __init__(self, settings: Fleet, *, forget_seconds: float = Worker().forget_seconds) -> None:
         self.fills: dict[FillsOf, Fills] = {}
         """Of windows in which fills may still count, and of those that the last record changed."""
         self.touched: set[FillsOf] = set()
@@ -78,10 +74,11 @@ class FleetRecount:
         self.prefixes = Prefixes(self.owners, lambda block: bool(self._losses.of(block)))
         self._open: dict[tuple[SourceId, str, str, int], FillsOf] = {}
         """The latest fills of a source, by hash domain, model and group."""
+        self._forget_seconds = forget_seconds
+        self._looked_in: int | None = None
+        """Window in which it was last looked for sources to forget."""
         self._over: list[FillsOf] = []
         """Fills of windows in which nothing counts any more."""
-        self._hour_over = False
-        """The last record moved the clock into another hour."""
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply a record."""
@@ -89,14 +86,24 @@ class FleetRecount:
         for of in self._over:
             self.fills.pop(of, None)
         self._over.clear()
+        if self.window != self._looked_in:
+            self._looked_in = self.window
+            self._forget_sources()
         for said in record.sources:
             self.hash_groups.says(said)
         for change in self._order.of(record):
             self._move_to(change.at)
             self._count(offset, change)
-        if self._hour_over:
-            self._hour_over = False
-            self._forget_sources()
+
+    def _forget_sources(self) -> None:
+        """Forget who has had no change for long, holds nothing, and lost nothing that is remembered."""
+        for source in self._order.silent_since(self._clock - self._forget_seconds):
+            if not self.owners.blocks_of[source] and not self._losses.losses_of[source]:
+                self._order.forget(source)
+                self._losses.forget_source(source)
+                self.hash_groups.forget(source)
+                for where in [where for where in self._open if where[0] == source]:
+                    self.fills.pop(self._open.pop(where), None)
 
     def set_aside(self, refused: RecordRefused) -> None:
         """Note that nobody knows what a record said of the sources that it names."""
@@ -111,21 +118,8 @@ class FleetRecount:
                 if self.window in steps:
                     steps[self.window] = steps[self.window].copy()
             self.on_window_over(self.window, window)
-            self._hour_over |= window // FORGETS_EVERY > self.window // FORGETS_EVERY
         self.window = window
         self._losses.forget_until(self._clock)
-
-    def _forget_sources(self) -> None:
-        """Sources that have nothing, and changed nothing of late, are new ones when they return."""
-        gone = self._order.silent_since(self._clock - FORGOTTEN_AFTER)
-        if gone:
-            gone -= self.owners.sources() | self._losses.sources()
-        for source in gone:
-            self._order.forget(source)
-            self._losses.forget_source(source)
-            self.hash_groups.forget(source)
-        for where in [where for where in self._open if where[0] in gone]:
-            self._over.append(self._open.pop(where))
 
     def _count(self, offset: int, change: Change) -> None:
         block, source = change.block, change.source

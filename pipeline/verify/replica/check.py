@@ -17,7 +17,7 @@ from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.keys import RowKey, key_of, named, unequal
 from pipeline.verify.replica import expected
 from pipeline.verify.replica.expected import ReplicaRow
-from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
+from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums, joined
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EngineCounters, EventsRecord, Opened
 from schemas.rows import EngineCountersRow, OccupancyRow, SourceRow, StreamHealthRow
@@ -51,6 +51,7 @@ class SourceCheck:
     ) -> None:
         """`found`: its rows. `committed`: the worker has written what follows from records before this
         offset. `whole`: the log has the beginning. `oldest`: rows before may be gone."""
+        self._worker = worker
         self.recount = SourceRecount(replica, dp_rank, worker)
         self._findings = findings
         self._committed = committed
@@ -73,8 +74,15 @@ class SourceCheck:
         self._stood_at_commit = False
         self.residency_sums: dict[PoolOfLife, ResidencySums] = {}
         """What the residency topic has to say by then."""
+        self._forgotten_sums: dict[PoolOfLife, ResidencySums] = {}
+        """Of what was forgotten."""
+        self._unknown = False
+        """Forgotten, and nothing came since."""
         self._carried_to = -1
         self._idle_windows = int(worker.idle_carry_seconds // times.WINDOW)
+        self._listen()
+
+    def _listen(self) -> None:
         self.recount.on_version_over = self._version_over
         self.recount.on_window_closed = self._window_closed
         self.recount.on_windows_empty = self._windows_empty
@@ -90,13 +98,27 @@ class SourceCheck:
             isinstance(event, Opened) for batch in record.batches[:1] for event in batch.events
         ):
             self._begun.add(record.incarnation)
+        self._unknown = False
         self.recount.apply(offset, record)
 
     def set_aside(self, offset: int) -> None:
         """Go on behind a record that names the source and cannot be applied."""
         if offset >= self._committed:
             self._stand_at_commit()
-        self.recount.set_aside(offset)
+        if not self._unknown:
+            self.recount.set_aside(offset)
+
+    def forget(self, offset: int) -> None:
+        """The record at `offset`, of another source, is the one at which this one is forgotten."""
+        if offset >= self._committed:
+            self._stand_at_commit()
+        self.recount.forgotten(offset)
+        self._final(self._standing())
+        self._version_over()
+        self._forgotten_sums = joined(self._forgotten_sums, self.recount.residency_sums())
+        self.recount = SourceRecount(self.recount.replica, self.recount.dp_rank, self._worker)
+        self._listen()
+        self._unknown = True
 
     def finish(self, begin: int, end: int) -> None:
         """Compare what is left, after the records from `begin` to before `end`."""
@@ -146,7 +168,7 @@ class SourceCheck:
         """Require the rows as they stand when the worker committed: it has written them, too."""
         if not self._stood_at_commit:
             self._stood_at_commit = True
-            self.residency_sums = self.recount.residency_sums()
+            self.residency_sums = joined(self._forgotten_sums, self.recount.residency_sums())
             for row in self._standing():
                 self._require(row)
 

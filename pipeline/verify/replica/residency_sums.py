@@ -85,6 +85,25 @@ class ResidencySums:
     """None where they depend on when checkpoints were made (two granularities)."""
 
 
+def joined(
+    one: dict[PoolOfLife, ResidencySums], other: dict[PoolOfLife, ResidencySums]
+) -> dict[PoolOfLife, ResidencySums]:
+    """Return what both say: a life may have been forgotten and have gone on."""
+    both = {**one, **other}
+    for key in one.keys() & other.keys():
+        first, second = one[key], other[key]
+        changes = None
+        if first.changes is not None and second.changes is not None:
+            changes = Changes(
+                first.changes.of_kind + second.changes.of_kind, first.changes.said + second.changes.said
+            )
+        resident = Resident(
+            first.resident.blocks + second.resident.blocks, first.resident.hashes + second.resident.hashes
+        )
+        both[key] = ResidencySums(resident, changes)
+    return both
+
+
 def compare(
     wanted: dict[PoolOfLife, ResidencySums],
     has: dict[PoolOfLife, ResidencySums],

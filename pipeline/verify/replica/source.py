@@ -164,6 +164,13 @@ class SourceRecount:
                 return False
         return True
 
+    def forgotten(self, offset: int) -> None:
+        """End what nobody was heard of for too long, unless its end was seen."""
+        if self.closed_at is None:
+            self._new_version(offset)
+            self._ended_unseen("forgotten")
+            self._lose_everything()
+
     # Lives
 
     def _begin(self, record: EventsRecord) -> None:
@@ -171,8 +178,7 @@ class SourceRecount:
         another = self.incarnation != 0
         if another:
             if self.closed_at is None:
-                self.closed_at = self.opened_at if self.last_batch_at is None else self.last_batch_at
-                self.closed_reason = "superseded"
+                self._ended_unseen("superseded")
             self.on_life_over()
             self._lose_everything()
             self._past = self.residency_sums()
@@ -189,6 +195,10 @@ class SourceRecount:
         self.last_batch_at, self.seen_live = None, False
         self.engine_says = EngineSays()
         self.trust.life_began(self.opened_at, another=another)
+
+    def _ended_unseen(self, reason: str) -> None:
+        self.closed_at = self.opened_at if self.last_batch_at is None else self.last_batch_at
+        self.closed_reason = reason
 
     def _time_of(self, batch: Batch) -> float:
         """Return the event time of a batch, or when a notice was given."""

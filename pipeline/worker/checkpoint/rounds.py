@@ -52,6 +52,8 @@ class CheckpointRounds:
         self._may_apply = asyncio.Event()
         self._may_apply.set()
         self._limiter = LogLimiter()
+        self._overdue = False
+        """The round has taken so long that applying waits for its end."""
         self.holding = False
         """Applying has to wait: `await released()`."""
 
@@ -65,17 +67,21 @@ class CheckpointRounds:
         While ClickHouse fails this keeps trying: cancelling it loses the cuts, so the process must end then.
         """
         async with self._round:
-            hold = asyncio.get_running_loop().call_later(self._hold_seconds, self._hold)
+            hold = asyncio.get_running_loop().call_later(self._hold_seconds, self._hold_overdue)
             try:
                 await self._save(list(owned))
             finally:
                 hold.cancel()
+                self._overdue = False
                 self._release()
 
     async def _save(self, owned: Sequence[OwnedPartition]) -> None:
         rows: list[Row] = []
         commits: list[tuple[OwnedPartition, int, list[Record]]] = []
         for partition in owned:
+            errand = partition.state.errand(self._clock())
+            if errand is not None:
+                await self._beside_the_loop(errand)
             began = time.perf_counter()
             cut, records = partition.cut(self._clock())
             self._metrics.checkpoint_seconds.labels("cut").observe(time.perf_counter() - began)
@@ -118,6 +124,19 @@ class CheckpointRounds:
             self._metrics.rows.labels(row.TABLE).inc()
         self._rollups.note(rows)
         self._metrics.checkpoint_seconds.labels("rows").observe(time.perf_counter() - began)
+
+    async def _beside_the_loop(self, errand: Callable[[], None]) -> None:
+        """Run it in a thread: the loop goes on, and nothing is applied."""
+        began = time.perf_counter()
+        self._hold()
+        await asyncio.to_thread(errand)
+        if not self._overdue:
+            self._release()
+        self._metrics.checkpoint_seconds.labels("copy").observe(time.perf_counter() - began)
+
+    def _hold_overdue(self) -> None:
+        self._overdue = True
+        self._hold()
 
     def _hold(self) -> None:
         self.holding = True

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.verify.fleet.expected import CAUSES
-from schemas.rows import FillsRow, RedundancyRow
+from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import LONG_AGO, compared, rows_of
 from tests.support.inputs.fleet_walks import walked, walks
@@ -79,3 +80,46 @@ def test_records_set_aside_are_no_difference(
     rows = rows_of(records, fleet, every=every, killed=tuple(killed), refused=refused)
     findings = compared(records, rows, fleet, refused=refused)
     assert findings.equal, findings.kept[:3]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    walks,
+    st.sampled_from([5.0, 40.0, 200.0]),
+    st.sampled_from([60.0, 12.0]),
+    st.integers(1, 9),
+    st.lists(st.integers(0, 60), max_size=3),
+    st.sampled_from([0, 1, 2]),
+    st.sets(st.integers(0, 3)),
+)
+def test_agent_and_recount_forget_the_same_sources(
+    walk: Any,
+    forget: float,
+    horizon: float,
+    every: int,
+    killed: list[int],
+    compare_after: int,
+    salted: set[int],
+) -> None:
+    records = walked(walk, salted).records
+    fleet = Fleet(horizon_seconds=horizon, compare_after=compare_after)
+    rows = rows_of(records, fleet, every=every, killed=tuple(killed), forget=forget)
+    findings = compared(records, rows, fleet, forget=forget)
+    assert findings.equal, findings.kept[:3]
+    assert sum(findings.compared.values()) == len(rows)
+
+
+@pytest.mark.parametrize(("forget", "alike"), [(100.0, 0), (1000.0, 1)], ids=["forgotten", "known"])
+def test_a_source_that_was_forgotten_proves_anew_who_hashes_alike(forget: float, alike: int) -> None:
+    gpu = ("gpu", 0)
+    both = [(0, "block", 1, gpu, 1.0), (1, "block", 1, gpu, 1.0), (0, "cut", 0, gpu, 1.0)]
+    gone = [(0, "block", 1, gpu, 1.0), (0, "cut", 0, gpu, 1.0)]
+    others = [step for _ in range(40) for step in ((2, "block", 4, gpu, 8.0), (2, "cut", 0, gpu, 0.0))]
+    back = [(0, "block", 7, gpu, 1.0), (0, "cut", 0, gpu, 1.0)]
+    records = walked([*both, *gone, *others, *back]).records
+    fleet = Fleet(horizon_seconds=12.0)
+    rows = rows_of(records, fleet, every=3, killed=(20,), forget=forget)
+    findings = compared(records, rows, fleet, forget=forget)
+    assert findings.equal, findings.kept[:3]
+    said = [row for row in rows if isinstance(row, HashGroupRow)]
+    assert [row.alike for row in said if (row.replica, row.dp_rank) == ("r0", 0)] == [alike]

@@ -17,6 +17,7 @@ from pipeline.errors import CheckpointCorrupt
 from pipeline.kafka.refusal import SourceName
 from pipeline.residency.checkpoint import entries, snapshot
 from pipeline.residency.partition import PartitionState
+from schemas.checkpoints import HEAD, head_piece_slot, slot_key
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord
 from schemas.rows import OccupancyRow, Row
@@ -226,20 +227,23 @@ def test_limits_that_were_lowered_hold_from_then_on() -> None:
 
 
 def test_a_head_of_any_size_is_saved_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "HEAD_PIECE_BYTES", 1000)
+    monkeypatch.setattr(snapshot, "WHOLE_BYTES", 1000)
     records = log("groups")[:60]
     run, latest = Run(), {}
     for offset, one in enumerate(records):
         run.state.apply(offset, one)
         latest.update(run.state.cut(START).checkpoints)
-    pieces = [
-        key for key in latest if key != b"@meta" and str(msgspec.msgpack.decode(key)[2]).startswith("head-")
-    ]
-    assert len(pieces) > 3
+    numbers = {
+        name: found
+        for name in run.state.sources
+        if isinstance(found := msgspec.msgpack.decode(latest[slot_key(*name, HEAD)]), list)
+    }
+    name, pieces = max(numbers.items(), key=lambda one: len(one[1]))
+    assert len(pieces) > 1
     restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
-    for name, source in run.state.sources.items():
-        assert restored.sources[name].head == source.head
-    del latest[pieces[-1]]
+    for key, source in run.state.sources.items():
+        assert restored.sources[key].head == source.head
+    del latest[slot_key(*name, head_piece_slot(pieces[-1]))]
     with pytest.raises(CheckpointCorrupt, match="a piece of its head"):
         PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
 

@@ -1,0 +1,63 @@
+"""Which sources of a partition have been silent for so long that they are forgotten.
+
+A partition has a clock of its own, which follows from its log alone. From one record of a source to the next
+it goes on by the time between their receipts, by STEP_SECONDS at most, counted from where it stood at the
+first of them. So no wrong clock moves it far, and it stands still while nothing is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from schemas.checkpoints import SilenceState
+from schemas.events import EventsRecord
+
+STEP_SECONDS = 60.0
+"""Sources that are read are heard every ten seconds."""
+
+SourceKey = tuple[str, int]
+
+
+class Silence:
+    """Notes when each source was heard, by the clock of the partition."""
+
+    def __init__(
+        self,
+        forget_seconds: float,
+        clock: float = 0.0,
+        heard: Mapping[SourceKey, SilenceState] = MappingProxyType({}),
+    ) -> None:
+        """`clock` and `heard` are those of a checkpoint: where the clock stood, and the sources there are."""
+        self.clock = clock
+        self._forget_seconds = forget_seconds
+        self._heard = dict(sorted(heard.items(), key=lambda one: one[1].clock))
+        """In the order of the last record of each."""
+
+    def heard(self, key: SourceKey, record: EventsRecord) -> list[SourceKey]:
+        """Move the clock on by a record of a source; return the sources to forget before it is applied."""
+        state = self._heard.pop(key, None)
+        received = record.batches[-1].received_at if record.batches else 0.0
+        if state is None:
+            state = SilenceState()
+        elif state.received_at and received:
+            step = min(max(received - state.received_at, 0.0), STEP_SECONDS)
+            self.clock = max(self.clock, state.clock + step)
+        state.clock = self.clock
+        state.received_at = received or state.received_at
+        self._heard[key] = state
+        return self._silent()
+
+    def state_of(self, key: SourceKey) -> SilenceState:
+        """Return what is known of a source that was heard."""
+        return self._heard[key]
+
+    def _silent(self) -> list[SourceKey]:
+        found = []
+        for key, state in self._heard.items():
+            if self.clock - state.clock < self._forget_seconds:
+                break
+            found.append(key)
+        for key in found:
+            del self._heard[key]
+        return found
