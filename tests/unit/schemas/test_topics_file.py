@@ -29,6 +29,7 @@ KNOWN_CONFIG = {
     "delete.retention.ms": re.compile(r"\d+"),
     "max.compaction.lag.ms": re.compile(r"\d+"),
     "max.message.bytes": re.compile(r"\d+"),
+    "message.timestamp.type": re.compile(r"CreateTime|LogAppendTime"),
     "min.cleanable.dirty.ratio": re.compile(r"0(\.\d+)?|1(\.0+)?"),
     "min.compaction.lag.ms": re.compile(r"\d+"),
     "min.insync.replicas": re.compile(r"[1-9]\d*"),

@@ -64,7 +64,8 @@ async def test_topics_and_tables_that_differ_from_the_catalogue(settings: Settin
     await admin.start()
     name = topic_name(settings.kafka, "events")
     other = topic_name(settings.kafka, "positions")
-    await admin.create_topics([NewTopic(name, 3, 1, topic_configs={"cleanup.policy": "compact"})])
+    config = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+    await admin.create_topics([NewTopic(name, 3, 1, topic_configs=config)])
     await admin.create_topics([NewTopic(other, 8, 1, topic_configs={"retention.ms": "1000"})])
     await admin.close()
     await _visible(settings, {"events", "positions"})
