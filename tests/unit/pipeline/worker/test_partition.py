@@ -80,8 +80,8 @@ def test_a_checkpoint_of_a_later_format_is_refused_whatever_it_holds() -> None:
     with pytest.raises(CheckpointUnreadable) as raised:
         partition.role.restored(3, latest)
     assert str(raised.value) == (
-        "the checkpoint in kvlens.checkpoints.replica.v1[3] cannot be read: it has format 3, and this kvlens "
-        "reads formats 1 to 2; stop all workers and run `kvlens state rebuild` to compute it again from the "
+        "the checkpoint in kvlens.checkpoints.replica.v1[3] cannot be read: it has format 4, and this kvlens "
+        "reads formats 1 to 3; stop all workers and run `kvlens state rebuild` to compute it again from the "
         "log, or start the newer kvlens that wrote it"
     )
 
