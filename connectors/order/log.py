@@ -48,6 +48,10 @@ class StreamCounts:
     duplicates: int = 0
     lost_batches: int = 0
     restarts: int = 0
+    seconds: float = 0.0
+    """Spent on its messages, live and by replay."""
+    pauses: int = 0
+    """Times that it was left unread because more of it waited than its share."""
     last_received_at: float = 0.0
     """Connector clock, seconds since the epoch; 0 before the first batch."""
     gaps_by_reason: Counter[str] = field(default_factory=Counter)
