@@ -18,7 +18,8 @@ from connectors.process.stopping import ended
 from connectors.publish.publisher import Publisher
 from connectors.receive.descriptors import require
 from connectors.receive.pending_peers import PendingPeers
-from connectors.receive.received import Received
+from connectors.receive.pump import Pump
+from connectors.receive.received import Key, Received
 from connectors.receive.subscriber import Subscriber
 from connectors.receive.warming import warm_up
 from connectors.replay.requests import ReplayRequests
@@ -32,8 +33,6 @@ MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
 LOOK_SECONDS = 1.0
 """Sources are looked at for what they miss, and for silence, this often."""
-PAUSE_BYTES = 256 << 10
-"""Received bytes that are decoded in one go: some milliseconds."""
 STOP_SHARE = 0.25
 """Part of the drain budget for taking what the sockets hold; the rest is for Kafka's acknowledgements."""
 
@@ -61,12 +60,14 @@ class Reading:
         self.subscriber = Subscriber(
             hand_over_bytes=settings.connector.hand_over_bytes, refused=telemetry.endpoint_refused
         )
+        self._pump = Pump(self.subscriber, deal=self._deal, room=publisher.room, paused=self._note_paused)
         self.backlog = BacklogBudget(settings.connector.backlog_bytes)
         self._replay_requests = ReplayRequests(
             self.streams,
             timeout_seconds=settings.connector.replay_timeout_seconds,
             publish=self._publish,
             room=publisher.room,
+            charge=self._charge_replay,
         )
         self._scraper = Scraper(
             interval_seconds=settings.connector.scrape_seconds,
@@ -78,14 +79,14 @@ class Reading:
         self._pending = PendingPeers()
         self._ending: dict[SourceKey, asyncio.Future[None]] = {}
         self._following: asyncio.Task[None] | None = None
-        self._pump: asyncio.Task[None] | None = None
+        self._pumping: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._reporter: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to receive, when publisher and positions have started."""
         self.subscriber.start()
-        self._pump = asyncio.create_task(self._pump_messages(), name="pump")
+        self._pumping = asyncio.create_task(self._pump.run(), name="pump")
         self._ticker = asyncio.create_task(self._tick(), name="ticker")
         self._reporter = asyncio.create_task(self._report_idle(), name="reporter")
         self._replay_requests.start()
@@ -107,7 +108,7 @@ class Reading:
     def tasks(self) -> list[asyncio.Task[None]]:
         """What runs until the stop; a task that ends before has failed."""
         asking = (self._replay_requests.task, self._scraper.task)
-        tasks = (self._pump, self._ticker, self._reporter, *asking, self._following)
+        tasks = (self._pumping, self._ticker, self._reporter, *asking, self._following)
         return [task for task in tasks if task is not None]
 
     async def stop(self, deadline: float) -> None:
@@ -116,11 +117,11 @@ class Reading:
         await self._scraper.stop()
         await self._replay_requests.stop()
         self.subscriber.stop(self._settings.drain_seconds * STOP_SHARE)
-        if self._pump is not None:
+        if self._pumping is not None:
             # It ends by itself when the subscriber has handed over the last message.
-            await asyncio.wait({self._pump}, timeout=max(0.0, deadline - time.monotonic()))
-            self._pump.cancel()
-            if left := self.subscriber.waiting_messages:
+            await asyncio.wait({self._pumping}, timeout=max(0.0, deadline - time.monotonic()))
+            self._pumping.cancel()
+            if left := self._pump.waiting_messages:
                 self._telemetry.messages_abandoned(left)
         await ended(self._ticker, self._reporter)
         if self._warming is not None:
@@ -209,22 +210,14 @@ class Reading:
             return False
         return time.time() - stream.counts.last_received_at > self._settings.silent_seconds
 
-    async def _pump_messages(self) -> None:
-        """Feed what the subscriber hands over to the streams, and their records to the publisher."""
-        since_pause = 0
-        while (received := await self.subscriber.receive()) is not None:
-            if isinstance(received.source, Peer):
-                self._take_from_peer(received.source, received)
-            elif received.last:
-                self._end(received.source)
-            else:
-                self._feed(self.streams[received.source], received)
-            since_pause += received.size
-            if since_pause >= PAUSE_BYTES:
-                # The producer and the timers have to run, too.
-                since_pause = 0
-                await asyncio.sleep(0)
-            await self._publisher.room()
+    def _deal(self, received: Received) -> None:
+        """Feed messages to their stream, and its records to the publisher."""
+        if isinstance(received.source, Peer):
+            self._take_from_peer(received.source, received)
+        elif received.last:
+            self._end(received.source)
+        else:
+            self._feed(self.streams[received.source], received)
 
     def _take_from_peer(self, peer: Peer, received: Received) -> None:
         source = self._follower.source_of(peer, len(received.messages), received.received_at)
@@ -238,8 +231,13 @@ class Reading:
             self._pending.add(source.key, received)
 
     def _feed(self, stream: SourceStream, received: Received) -> None:
+        began = time.thread_time()
         messages = received.messages if self._scans else list(received.messages)
-        self._publish(stream.feed_all(messages, received.received_at))
+        if received.messages:
+            self._publish(stream.feed_all(messages, received.received_at))
+        if received.left_out:
+            stream.counts.left_out["paused"] += received.left_out
+        stream.counts.seconds += time.thread_time() - began
         self._replay_requests.send_wanted(stream)
         self.subscriber.release(received.size)
 
@@ -273,18 +271,32 @@ class Reading:
                 # could begin behind these, and they would come late.
                 continue
             now = time.time()
-            for key, stream in self.streams.items():
+            # Those that wait for their turn may seem idle as well.
+            streams = {key: stream for key, stream in self.streams.items() if not self._behind(key)}
+            for key, stream in streams.items():
                 self._publish(stream.look(now, connected=self.connected(key)))
             # Nothing older comes of a source reported as connected, so what it misses has to come first.
             soon = now - IDLE_SECONDS + LOOK_SECONDS
             heard = [
                 (key, max(stream.counts.last_received_at, 0.0 if stream.settled else soon))
-                for key, stream in self.streams.items()
+                for key, stream in streams.items()
             ]
             for key in reports.due(now, heard):
-                stream = self.streams[key]
+                stream = streams[key]
                 reached = self.connected(key) or now - stream.answered_at < IDLE_SECONDS
                 self._publish(stream.note(SourceStatus(reached), now))
+
+    def _behind(self, source: SourceKey) -> bool:
+        return self._pump.behind(self._follower.peer(source) or source)
+
+    def _charge_replay(self, source: SourceKey, seconds: float) -> None:
+        self._pump.charge(self._follower.peer(source) or source, seconds)
+
+    def _note_paused(self, received_from: Key) -> None:
+        for source, stream in self.streams.items():
+            if (self._follower.peer(source) or source) == received_from:
+                stream.counts.pauses += 1
+                self._telemetry.source_paused(*source)
 
     def _note_counters(self, replica: str, dp_rank: int, counters: EngineCounters) -> None:
         stream = self.streams.get((replica, dp_rank))

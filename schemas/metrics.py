@@ -168,6 +168,16 @@ class Connector:
         ("replica", "reason"),
     )
     restarts = Counter("kvlens_connector_restarts_total", "New lives of an engine.", ("replica",))
+    source_seconds = Counter(
+        "kvlens_connector_source_seconds_total",
+        "Time that the connector spent on the messages of a replica.",
+        ("replica",),
+    )
+    source_pauses = Counter(
+        "kvlens_connector_source_pauses_total",
+        "Times that a source was left unread because more of it waited than its share.",
+        ("replica",),
+    )
     undecodable = Counter(
         "kvlens_connector_undecodable_total",
         "Events or frames skipped because they could not be understood.",

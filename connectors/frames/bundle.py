@@ -78,6 +78,35 @@ class Bundle(Sequence[Frames]):
         payload = self.data[self.starts[index] : self.ends[index]].tobytes()
         return _TOPIC, int(self.seqs[index]).to_bytes(SEQUENCE_BYTES, "big"), payload
 
+    def split(self, size: int, overhead: int) -> tuple[Bundle, Bundle]:
+        """Return the first messages and the others, without copying.
+
+        The first ones take `size` bytes at most, with `overhead` for each, but they are one at least.
+        """
+        taken = np.cumsum(self.ends - self.starts + overhead)
+        at = max(1, int(np.searchsorted(taken, size, side="right")))
+        return self._part(0, at), self._part(at, len(self))
+
+    def _part(self, first: int, end: int) -> Bundle:
+        odd = {index - first: frames for index, frames in self.odd.items() if first <= index < end}
+        starts, ends = self.starts[first:end], self.ends[first:end]
+        # Payloads lie in order, with what else came of their messages between them.
+        has_payload = starts < ends
+        behind = int(ends.max(initial=0, where=has_payload))
+        before = int(starts.min(initial=behind, where=has_payload))
+        return Bundle(
+            self.data[before:behind],
+            np.where(has_payload, starts - before, 0),
+            np.where(has_payload, ends - before, 0),
+            self.seqs[first:end],
+            odd,
+        )
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest payload."""
+        return int((self.ends - self.starts).max(initial=0))
+
     @property
     def size(self) -> int:
         """Bytes of all payloads."""

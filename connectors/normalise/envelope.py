@@ -7,6 +7,7 @@ from math import isfinite
 from msgspec import DecodeError, Raw, ValidationError
 from msgspec.msgpack import Decoder
 
+from connectors.normalise.bounds import array_length
 from connectors.normalise.errors import FrameError
 from connectors.normalise.wire import EnvelopeArray, EnvelopeMap
 from schemas.reasons import UndecodableReason
@@ -52,8 +53,7 @@ def _reason_of_no_envelope(payload: bytes) -> UndecodableReason:
 
 
 def _events(raw: Raw) -> list[Raw]:
-    head = bytes(memoryview(raw)[:5])
-    if head[0] == 0xDD and int.from_bytes(head[1:], "big") > MAX_EVENTS:
+    if array_length(raw) > MAX_EVENTS:
         raise FrameError("not_an_envelope")
     try:
         return _EVENTS.decode(raw)

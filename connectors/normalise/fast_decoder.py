@@ -10,11 +10,12 @@ import struct
 from collections.abc import Callable, Sequence
 from math import isfinite
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Raw
 from msgspec.msgpack import Decoder
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.media import Location
+from connectors.normalise.bounds import MAX_BATCH_HASHES
 from connectors.normalise.errors import EventError
 from connectors.normalise.hashes import HashPacker
 from connectors.normalise.wire import Hash
@@ -22,6 +23,8 @@ from connectors.normalise.wire_structs import WireBatch, WireEvent, batch_types
 from schemas.events import Batch, Cleared, Event, Removed, Stored
 
 Locate = Callable[[str | None], Location]
+_TIMELESS = b"\x92\xcb" + bytes(8) + b"\xdd"
+"""What a batch begins with, as far as the number of its events."""
 
 
 class FastDecoder:
@@ -44,10 +47,22 @@ class FastDecoder:
                 self._decode, self._decode_other = self._decode_other, self._decode
             if not isfinite(wire.ts):
                 return None
+            if len(payload) > MAX_BATCH_HASHES and _count_hashes(wire.events) > MAX_BATCH_HASHES:
+                return None
             events = _normalised(wire.events, self._packer, self._locate)
         except (DecodeError, UnicodeDecodeError, RecursionError, EventError):
             return None
         return Batch(seq, wire.ts, received_at, events, len(wire.events), replayed)
+
+    def decode_events(self, raw_events: Sequence[Raw]) -> Sequence[Event] | None:
+        """Return what undecoded events are, or None when one of them is not well-formed."""
+        payload = _TIMELESS + len(raw_events).to_bytes(4, "big") + b"".join(raw_events)
+        batch = self.decode_batch(payload, 0, 0.0, False)
+        return None if batch is None else batch.events
+
+
+def _count_hashes(wire_events: Sequence[WireEvent]) -> int:
+    return sum(len(event.hashes) for event in wire_events if event.kind != "cleared")
 
 
 def _normalised(wire_events: Sequence[WireEvent], packer: HashPacker, locate: Locate) -> list[Event]:

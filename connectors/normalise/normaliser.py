@@ -21,6 +21,9 @@ FIRST_LOOKS = 32
 LOOK_EVERY = 1024
 """Of later batches, one in so many is, because an engine may be replaced by one of another version."""
 
+MAX_LOOK_BYTES = 128 << 10
+"""A longer batch is decoded event by event only when it is not well-formed: the next one tells as much."""
+
 
 class Normaliser:
     """Decodes the payloads of one source."""
@@ -58,12 +61,14 @@ class Normaliser:
         """Return the batch in `payload`.
 
         Never raises for what an engine sends: a bad event is Undecodable where it stands, and a bad
-        frame is a batch of one Undecodable at `received_at`.
+        frame is a batch of one Undecodable at `received_at`, as is a long batch
+        with bad events all over.
         """
         if len(payload) > self._max_frame_bytes:
             return self._rejected("frame_too_large", seq, received_at, replayed)
-        if self._until_look:
-            self._until_look -= 1
+        large = len(payload) > MAX_LOOK_BYTES
+        if self._until_look or large:
+            self._until_look -= not large
             batch = self._fast.decode_batch(payload, seq, received_at, replayed)
             if batch is not None:
                 return batch
@@ -72,7 +77,13 @@ class Normaliser:
         else:
             self._until_look = LOOK_EVERY - 1
         try:
-            return self._reference.decode_batch(payload, seq=seq, received_at=received_at, replayed=replayed)
+            return self._reference.decode_batch(
+                payload,
+                seq=seq,
+                received_at=received_at,
+                replayed=replayed,
+                together=self._fast.decode_events,
+            )
         except FrameError as error:
             return self._rejected(error.reason, seq, received_at, replayed)
 

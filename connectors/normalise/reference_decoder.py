@@ -6,7 +6,7 @@ batch at once, which `connectors.normalise.normaliser` tries first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -16,16 +16,31 @@ from msgspec.msgpack import Decoder
 from connectors.engines.catalogue import CATALOGUE, TYPE_KEY, Catalogue, EventForm
 from connectors.engines.recognition import StreamEra
 from connectors.engines.sighting import Meaning, Sighting, is_map
+from connectors.normalise.bounds import (
+    MAX_BATCH_HASHES,
+    MAX_ONE_BY_ONE,
+    MAX_POSITIONS,
+    STRETCH_EVENTS,
+    array_length,
+)
 from connectors.normalise.envelope import open_envelope
-from connectors.normalise.errors import EventError
+from connectors.normalise.errors import EventError, FrameError
 from connectors.normalise.hashes import pack_hash, pack_hashes
 from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
+from schemas.hashes import HASH_BYTES
 from schemas.reasons import UndecodableReason
 
 T = TypeVar("T")
+Together = Callable[[Sequence[Raw]], Sequence[Event] | None]
+"""Decodes events at once, or gives up."""
 
 _ARRAY = Decoder(list[Raw])
+_POSITIONS = tuple(f"at_{number}" for number in range(MAX_POSITIONS))
+_FIRST_ELEMENTS: Decoder[Any] = Decoder(
+    defstruct("FirstElements", [(name, Raw) for name in _POSITIONS], array_like=True, gc=False)
+)
+"""What is behind them is skipped, without an object for each."""
 _TEXT = Decoder(str)
 _OPTIONAL_TEXT = Decoder(Text | None)
 _INTEGER = Decoder(int)
@@ -49,12 +64,22 @@ class ReferenceDecoder:
         self._locate = catalogue.media.locate
         self._event_map, self._attributes = _event_map(catalogue)
 
-    def decode_batch(self, payload: bytes, *, seq: int, received_at: float, replayed: bool) -> Batch:
+    def decode_batch(
+        self,
+        payload: bytes,
+        *,
+        seq: int,
+        received_at: float,
+        replayed: bool,
+        together: Together | None = None,
+    ) -> Batch:
         """Return the batch in `payload`, with an Undecodable for an event that cannot be understood.
 
         Adjacent removals of one medium and group become one, adjacent Undecodables of one reason too.
         A timestamp that is no finite number is replaced by `received_at` and reported before the events.
-        Raises FrameError when there are no events to be found.
+        `together` decodes what is well-formed of a batch of more than MAX_ONE_BY_ONE events.
+        Raises FrameError when there are no events to be found, or more hashes than a batch may have, or with
+        `together` more than MAX_ONE_BY_ONE events that have to be decoded one by one.
         """
         ts, raw_events = open_envelope(payload)
         events: list[Event] = []
@@ -62,11 +87,7 @@ class ReferenceDecoder:
             ts = received_at
             events.append(Undecodable("bad_timestamp", seq))
         run: list[bytes] = []
-        for raw in raw_events:
-            try:
-                event = self._event(raw)
-            except EventError as rejected:
-                event = Undecodable(rejected.reason, seq)
+        for event in self._events(raw_events, seq, together):
             last = events[-1] if events else None
             if isinstance(event, Removed):
                 if isinstance(last, Removed) and _at_one_location(last, event):
@@ -85,17 +106,45 @@ class ReferenceDecoder:
         _complete(events[-1] if events else None, run)
         return Batch(seq, ts, received_at, events, len(raw_events), replayed)
 
-    def _event(self, raw: Raw) -> Event:
+    def _events(self, raw_events: list[Raw], seq: int, together: Together | None) -> Iterator[Event]:
+        one_by_one = len(raw_events)
+        if one_by_one <= MAX_ONE_BY_ONE:
+            together = None
+        elif together is not None:
+            one_by_one = MAX_ONE_BY_ONE
+        room = MAX_BATCH_HASHES
+        for at in range(0, len(raw_events), STRETCH_EVENTS):
+            stretch = raw_events[at : at + STRETCH_EVENTS]
+            events: Iterable[Event] | None = None if together is None else together(stretch)
+            if events is None:
+                one_by_one -= len(stretch)
+                if one_by_one < 0:
+                    raise FrameError("frame_too_large")
+                events = (self._event_or_why_not(raw, seq, room) for raw in stretch)
+            for event in events:
+                if isinstance(event, Stored | Removed):
+                    room -= len(event.hashes) // HASH_BYTES
+                    if room < 0:
+                        raise FrameError("frame_too_large")
+                yield event
+
+    def _event_or_why_not(self, raw: Raw, seq: int, room: int) -> Event:
+        try:
+            return self._event(raw, room)
+        except EventError as rejected:
+            return Undecodable(rejected.reason, seq)
+
+    def _event(self, raw: Raw, room: int) -> Event:
         first = memoryview(raw)[0]
         if first & 0xF0 == 0x90 or first in (0xDC, 0xDD):
-            elements = _decode(_ARRAY, raw, "bad_field_type")
+            elements = _elements(raw)
             form = self._form(elements[0] if elements else ABSENT)
-            return self._understood(form, _of_array(elements, form), elements)
+            return self._understood(form, _of_array(elements, form), elements, room)
         if is_map(raw):
             event = _decode(self._event_map, raw, "bad_field_type")
             form = self._form(event.type)
             values = {meaning: getattr(event, self._attributes[key]) for meaning, key in form.keys.items()}
-            return self._understood(form, _present(values), None)
+            return self._understood(form, _present(values), None, room)
         raise EventError("missing_type")
 
     def _form(self, raw: Raw) -> EventForm:
@@ -107,7 +156,7 @@ class ReferenceDecoder:
         return form
 
     def _understood(
-        self, form: EventForm, fields: Mapping[Meaning, Raw], elements: list[Raw] | None
+        self, form: EventForm, fields: Mapping[Meaning, Raw], elements: list[Raw] | None, room: int
     ) -> Event:
         if form.kind == "cleared":
             return Cleared()
@@ -120,7 +169,10 @@ class ReferenceDecoder:
                 raise EventError("missing_field")
             return _NIL
 
-        hashes = _hashes(value("hashes"))
+        raw_hashes = value("hashes")
+        if array_length(raw_hashes) > room:
+            raise FrameError("frame_too_large")
+        hashes = _hashes(raw_hashes)
         packed = pack_hashes(hashes)
         medium, raw_medium, store_only = self._locate(_decode(_OPTIONAL_TEXT, value("medium"), "bad_medium"))
         group_idx = _group_idx(value("group_idx"))
@@ -164,6 +216,14 @@ def _event_map(catalogue: Catalogue) -> tuple[Decoder[Any], Mapping[str, str]]:
         gc=False,
     )
     return Decoder(event_map), attributes
+
+
+def _elements(raw: Raw) -> list[Raw]:
+    """Return the elements of an event in array form, at most MAX_POSITIONS of them."""
+    if array_length(raw) <= MAX_POSITIONS:
+        return _decode(_ARRAY, raw, "bad_field_type")
+    first = _decode(_FIRST_ELEMENTS, raw, "bad_field_type")
+    return [getattr(first, name) for name in _POSITIONS]
 
 
 def _of_array(elements: list[Raw], form: EventForm) -> dict[Meaning, Raw]:

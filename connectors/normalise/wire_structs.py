@@ -14,6 +14,7 @@ from msgspec import Meta, Raw, Struct, defstruct
 
 from connectors.engines.catalogue import TYPE_KEY, Catalogue, EventForm
 from connectors.engines.sighting import Kind, Meaning
+from connectors.normalise.bounds import MAX_BATCH_HASHES
 from connectors.normalise.wire import ABSENT, BlockSize, GroupIdx, Hash, Text
 
 
@@ -45,7 +46,7 @@ class ForeignMap(Struct, gc=False):
 
 
 _TYPES: dict[Meaning, Any] = {
-    "hashes": list[Hash],
+    "hashes": Annotated[list[Hash], Meta(max_length=MAX_BATCH_HASHES)],
     "parent": Hash | None,
     "block_size": BlockSize,
     "lora_id": int | Text | None,

@@ -18,6 +18,7 @@ Outcome = Literal[
 LeftOut = Literal[
     "backlog",  # live, and no room to wait, or of no use there; it is asked for
     "past_life",  # live, and of a life that was over before
+    "paused",  # live, of an engine that connects to us and sends faster than its share is dealt with
     "disordered",  # answered out of order, repeated, or with an impossible number
 ]
 

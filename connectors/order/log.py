@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from connectors.normalise.bounds import MAX_BATCH_BYTES
 from connectors.normalise.columns import EVENTS, FINGERPRINT, PAYLOAD_BYTES, SEQ
 from connectors.normalise.normaliser import Normaliser
 from connectors.order.message import Message
@@ -22,8 +23,6 @@ from schemas.settings import Connector
 if TYPE_CHECKING:
     from connectors.normalise.scan import Scanned
 
-MAX_BATCH_BYTES = 3 << 20
-"""Packed size beyond which a batch is replaced by `frame_too_large`: 400,000 blocks in one engine step."""
 _LARGE_PAYLOAD_BYTES = 128 << 10
 """From here on a batch is measured, not estimated: a small payload cannot grow beyond a record's bound."""
 _BATCH_BYTES = 40
@@ -49,6 +48,10 @@ class StreamCounts:
     duplicates: int = 0
     lost_batches: int = 0
     restarts: int = 0
+    seconds: float = 0.0
+    """Spent on its messages, live and by replay."""
+    pauses: int = 0
+    """Times that it was left unread because more of it waited than its share."""
     last_received_at: float = 0.0
     """Connector clock, seconds since the epoch; 0 before the first batch."""
     gaps_by_reason: Counter[str] = field(default_factory=Counter)

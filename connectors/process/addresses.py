@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
+
+HIDDEN = "********"
+_LOGIN = re.compile(r"""([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s"'<>\\]*@""")
+_QUERY = re.compile(r"""(https?://[^\s"'<>\\?]*\?)[^\s"'<>\\]+""")
 
 
 def shown(url: str) -> str:
@@ -12,3 +17,10 @@ def shown(url: str) -> str:
     except ValueError:
         return "(no address)"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with what may be secret hidden in all addresses that stand in it."""
+    if "://" not in text:
+        return text
+    return _QUERY.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", text))

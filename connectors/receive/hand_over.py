@@ -9,10 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from connectors.frames.bundle import Bundle
-from connectors.receive.received import Key, Received
-
-MESSAGE_OVERHEAD_BYTES = 200
-"""What a waiting message takes besides its payload."""
+from connectors.receive.received import MESSAGE_OVERHEAD_BYTES, Key, Received
 
 
 class HandOver:
@@ -41,9 +38,19 @@ class HandOver:
         return sum(len(received.messages) for received in self._arrived)
 
     @property
+    def free(self) -> int:
+        """Bytes until the bound is reached."""
+        return max(0, self._bound - self._waiting_bytes)
+
+    @property
     def empty(self) -> bool:
         """Whether `receive` would wait."""
         return not self._arrived
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will arrive."""
+        return self._ended
 
     # In the event loop.
 
@@ -56,14 +63,25 @@ class HandOver:
 
         Raises what ended the thread before its time.
         """
-        while not self._arrived:
-            if self._ended:
-                if self._failure is not None:
-                    raise self._failure
-                return None
-            self._some.clear()
-            await self._some.wait()
-        return self._arrived.popleft()
+        while not self._arrived and not self._ended:
+            await self.wait(None)
+        return self.take()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait for messages or the end, for some seconds at most."""
+        self._some.clear()
+        if self._arrived or self._ended:
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._some.wait(), seconds)
+
+    def take(self) -> Received | None:
+        """Return what arrived first, None if nothing did. Raises what ended the thread before its time."""
+        if self._arrived:
+            return self._arrived.popleft()
+        if self._failure is not None:
+            raise self._failure
+        return None
 
     def release(self, size: int) -> None:
         """Give back the bytes of messages that were dealt with."""
@@ -90,6 +108,10 @@ class HandOver:
     def put_last(self, source: Key, now: float) -> None:
         """Append that nothing comes of a source any more; `tell` must follow."""
         self._arrived.append(Received(source, Bundle.of(()), now, 0, last=True))
+
+    def put_left_out(self, source: Key, messages: int, now: float) -> None:
+        """Append that messages of a paused peer were let go; `tell` must follow."""
+        self._arrived.append(Received(source, Bundle.of(()), now, 0, left_out=messages))
 
     def end(self, failure: BaseException | None) -> None:
         """Let `receive` return None, or raise a failure, behind all that was put."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from connectors.frames.bundle import Bundle
 from connectors.sources import Peer, SourceKey
 
 Key = SourceKey | Peer
 """A source that has a socket of its own, or one of those that connect to a socket of ours."""
+
+MESSAGE_OVERHEAD_BYTES = 200
+"""What a waiting message takes besides its payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +26,13 @@ class Received:
     """Bytes they count against the bound of the hand-over."""
     last: bool = False
     """True when the source was removed: nothing of it comes after this."""
+    left_out: int = 0
+    """Messages of a peer that came while it was paused, and are not here."""
+
+    def split(self, size: int) -> tuple[Received, Received]:
+        """Return the first messages, as many as `size` bytes hold but at least one, and the others."""
+        first, others = self.messages.split(size, MESSAGE_OVERHEAD_BYTES)
+        taken = min(self.size, first.size + MESSAGE_OVERHEAD_BYTES * len(first))
+        return replace(self, messages=first, size=taken), replace(
+            self, messages=others, size=self.size - taken
+        )

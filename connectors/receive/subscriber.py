@@ -22,7 +22,8 @@ from connectors.receive.monitors import Connections
 from connectors.receive.plain_receiver import receive_messages
 from connectors.receive.ready_sockets import ReadySockets
 from connectors.receive.received import Key, Received
-from connectors.receive.sub_sockets import SOCKET_MESSAGES, high_water_mark, new_sub_socket
+from connectors.receive.socket_room import SocketRoom
+from connectors.receive.sub_sockets import SOCKET_MESSAGES, new_sub_socket
 from connectors.sources import Listening, Peer, SourceKey
 
 MAX_SOCKETS = 16_384
@@ -53,6 +54,16 @@ class _Add:
 @dataclass(frozen=True, slots=True)
 class _Remove:
     source: SourceKey
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    source: Key
+
+
+@dataclass(frozen=True, slots=True)
+class _GoOn:
+    source: Key
 
 
 class EndpointRefused(OperatorError):
@@ -92,7 +103,9 @@ class Subscriber:
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
         self._connections: Connections[Key] = Connections(clock)
-        self._commands: deque[_Add | _Remove] = deque()
+        self._commands: deque[_Add | _Remove | _Pause | _GoOn] = deque()
+        self._paused: set[Key] = set()
+        self._socket_room = SocketRoom()
         self._hand_over = HandOver(hand_over_bytes, self._wake)
         self._emptied_at = clock()
         self._receiver: Receiver | None = None
@@ -121,6 +134,16 @@ class Subscriber:
         return self._hand_over.full
 
     @property
+    def free_bytes(self) -> int:
+        """Bytes that can be handed over until the bound is reached."""
+        return self._hand_over.free
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be handed over."""
+        return self._hand_over.ended
+
+    @property
     def behind(self) -> bool:
         """True while messages may wait that nobody has seen: then a source that seems idle need not be."""
         hand_over = self._hand_over
@@ -147,6 +170,17 @@ class Subscriber:
         """Take what the socket has, then close it; `receive` returns a last, empty `Received` of it."""
         self._command(_Remove(source))
 
+    def pause(self, source: Key) -> None:
+        """Leave a source unread until `go_on`: its engine keeps what it publishes, or drops it.
+
+        What comes of a `Peer` meanwhile is let go and counted, because others use its socket.
+        """
+        self._command(_Pause(source))
+
+    def go_on(self, source: Key) -> None:
+        """Read a paused source again."""
+        self._command(_GoOn(source))
+
     def connected(self, source: Key) -> bool:
         """Tell whether a source is connected, at most REFRESH_SECONDS late.
 
@@ -160,6 +194,14 @@ class Subscriber:
         Raises what ended the thread before its time.
         """
         return await self._hand_over.receive()
+
+    def take(self) -> Received | None:
+        """Return messages that are there, without waiting; raises as `receive` does."""
+        return self._hand_over.take()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait for messages or the end, for some seconds at most."""
+        await self._hand_over.wait(seconds)
 
     def release(self, size: int) -> None:
         """Give back the bytes of messages that were dealt with."""
@@ -178,7 +220,7 @@ class Subscriber:
             self._wake_up.close(0)
             self._context.term()
 
-    def _command(self, command: _Add | _Remove) -> None:
+    def _command(self, command: _Add | _Remove | _Pause | _GoOn) -> None:
         self._commands.append(command)
         self._wake()
 
@@ -223,7 +265,9 @@ class Subscriber:
                 rested = True
             if self._woken in readable:
                 self._obey(sockets, ready)
-                readable = [socket for socket in readable if socket in sockets]
+                readable = [
+                    socket for socket in readable if socket in sockets and sockets[socket] not in self._paused
+                ]
             if readable:
                 rested = self._turn(sockets, ready, readable)
                 if not rested:
@@ -245,7 +289,6 @@ class Subscriber:
             while True:
                 self._woken.recv(zmq.NOBLOCK)
         ready.served(self._woken, emptied=True)
-        before = high_water_mark(len(sockets))
         while self._commands:
             command = self._commands.popleft()
             if isinstance(command, _Add):
@@ -259,16 +302,31 @@ class Subscriber:
                 else:
                     sockets[socket] = command.source
                     ready.add(socket)
+                    self._socket_room.add(socket)
+            elif isinstance(command, _Pause):
+                self._pause(command.source, sockets, ready)
+            elif isinstance(command, _GoOn):
+                self._go_on(command.source, sockets, ready)
             else:
+                self._go_on(command.source, sockets, ready)
                 for socket in [socket for socket, source in sockets.items() if source == command.source]:
                     self._close(socket, command.source, ready)
+                    self._socket_room.remove(socket)
                     del sockets[socket]
                 self._hand_over.put_last(command.source, self._clock())
                 self._hand_over.tell()
-        limit = high_water_mark(len(sockets))
-        if limit != before:
-            for socket in sockets:
-                socket.setsockopt(zmq.RCVHWM, limit)
+
+    def _pause(self, source: Key, sockets: dict[_Socket, SourceKey | Listening], ready: ReadySockets) -> None:
+        if source not in self._paused:
+            self._paused.add(source)
+            for socket in [socket for socket, owner in sockets.items() if owner == source]:
+                ready.remove(socket)
+
+    def _go_on(self, source: Key, sockets: dict[_Socket, SourceKey | Listening], ready: ReadySockets) -> None:
+        if source in self._paused:
+            self._paused.remove(source)
+            for socket in [socket for socket, owner in sockets.items() if owner == source]:
+                ready.add(socket)
 
     def _opened(self, command: _Add) -> _Socket:
         socket = new_sub_socket(self._context, command.endpoint, command.topic)
@@ -319,17 +377,24 @@ class Subscriber:
             return self._take_by_topic(socket, source, now)
         if self._receiver is not None:
             bundle, emptied = self._receiver.take(socket)
-            self._hand_over.put(source, bundle, bundle.size, now)
-            return emptied
-        messages, size, emptied = receive_messages(socket, TURN_MESSAGES, TURN_BYTES)
-        self._hand_over.put(source, Bundle.of(messages), size, now)
+            size = bundle.size
+        else:
+            messages, size, emptied = receive_messages(socket, TURN_MESSAGES, TURN_BYTES)
+            bundle = Bundle.of(messages)
+        self._hand_over.put(source, bundle, size, now)
+        if bundle:
+            self._socket_room.took(socket, len(bundle), max(bundle.largest, size // len(bundle)))
         return emptied
 
     def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:
         heard, emptied = receive_by_topic(socket, TURN_MESSAGES, TURN_BYTES)
         for topic, under_topic in heard.items():
+            self._socket_room.took(socket, len(under_topic.messages), under_topic.largest)
             peer = Peer(listening, topic)
             if under_topic.descriptor is not None:
                 self._connections.heard(socket, under_topic.descriptor, peer)
+            if peer in self._paused:
+                self._hand_over.put_left_out(peer, len(under_topic.messages), now)
+                continue
             self._hand_over.put(peer, Bundle.of(under_topic.messages), under_topic.size, now)
         return emptied

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from connectors.frames.portion import REST_FROM_SECONDS, Portion
 from connectors.order.asks import Outcome
 from connectors.order.stream import SourceStream
 from connectors.process.stopping import ended
@@ -34,11 +35,13 @@ class ReplayRequests:
         timeout_seconds: float,
         publish: Callable[[Iterable[EventsRecord]], None],
         room: Callable[[], Awaitable[None]],
+        charge: Callable[[SourceKey, float], None] = lambda source, seconds: None,
     ) -> None:
-        """`room` returns when `publish` may be called again."""
+        """`room` returns when `publish` may be called again; `charge` is told what time an answer took."""
         self._streams = streams
         self._publish = publish
         self._room = room
+        self._charge = charge
         self._replayer = Replayer(timeout_seconds=timeout_seconds)
         self._requests: dict[SourceKey, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
@@ -104,12 +107,26 @@ class ReplayRequests:
             return await connection.replay(ask.first, self._taking(stream))
 
     def _taking(self, stream: SourceStream) -> Callable[[list[tuple[int, bytes]]], Awaitable[bool]]:
+        portion = Portion()
+
         async def take(batches: list[tuple[int, bytes]]) -> bool:
-            if not self._is_read(stream):
-                return False
-            self._publish(stream.replayed(batches, time.time()))
-            await asyncio.sleep(0)
-            await self._room()
+            at = 0
+            while at < len(batches):
+                if not self._is_read(stream):
+                    return False
+                began, worked, end, size = time.monotonic(), time.thread_time(), at, 0
+                while end < len(batches) and (end == at or size < portion.bytes):
+                    size += len(batches[end][1])
+                    end += 1
+                self._publish(stream.replayed(batches[at:end], time.time()))
+                at = end
+                seconds = time.thread_time() - worked
+                portion.took(size, seconds)
+                stream.counts.seconds += seconds
+                self._charge(stream.source.key, seconds)
+                waited = time.monotonic() - began
+                await asyncio.sleep(waited if waited >= REST_FROM_SECONDS else 0)
+                await self._room()
             return not stream.enough
 
         return take

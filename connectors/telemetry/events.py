@@ -170,6 +170,9 @@ class Telemetry:
         self._count(Connector.position_write_failures)
         self._warn("positions_not_written", "", reason=reason)
 
+    def source_paused(self, replica: str, dp_rank: int) -> None:
+        self._warn("source_paused", replica, replica=replica, dp_rank=dp_rank)
+
     def source_contested(self, replica: str, dp_rank: int, connector: str) -> None:
         self._count(Connector.contested_sources)
         self._warn("source_contested", replica, replica=replica, dp_rank=dp_rank, other_connector=connector)

@@ -13,7 +13,7 @@ from connectors.order.stream import SourceStream
 from connectors.sources import SourceKey
 from schemas.metrics import Connector, Counter, Gauge
 
-_COUNTS: dict[Counter, Callable[[StreamCounts], int]] = {
+_COUNTS: dict[Counter, Callable[[StreamCounts], float]] = {
     Connector.batches: lambda counts: counts.batches,
     Connector.engine_events: lambda counts: counts.engine_events,
     Connector.payload_bytes: lambda counts: counts.payload_bytes,
@@ -21,6 +21,8 @@ _COUNTS: dict[Counter, Callable[[StreamCounts], int]] = {
     Connector.lost_batches: lambda counts: counts.lost_batches,
     Connector.replayed_batches: lambda counts: counts.replayed,
     Connector.restarts: lambda counts: counts.restarts,
+    Connector.source_seconds: lambda counts: counts.seconds,
+    Connector.source_pauses: lambda counts: counts.pauses,
 }
 _COUNTS_BY_REASON: dict[Counter, Callable[[StreamCounts], Mapping[str, int]]] = {
     Connector.gaps: lambda counts: counts.gaps_by_reason,

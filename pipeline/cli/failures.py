@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from connectors.process.addresses import without_secrets
 from connectors.process.errors import OperatorError
 from connectors.process.leaving import busy_aside, leave
 from pipeline.settings.loading import ConfigurationError
@@ -119,4 +120,4 @@ def _raise_terminated(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _tell(message: str) -> None:
-    click.echo("kvlens: " + " ".join(message.split("\n")), err=True)
+    click.echo("kvlens: " + without_secrets(" ".join(message.split("\n"))), err=True)

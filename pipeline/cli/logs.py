@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from typing import Any
 
 import structlog
 
+from connectors.process.addresses import without_secrets
 from connectors.process.foreign_logs import ForeignLogs
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -42,9 +44,14 @@ def configure_logs(level: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render, _hide_secrets],
         )
     )
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+
+
+def _hide_secrets(_logger: Any, _method: str, line: Any) -> Any:
+    """Hide them in the whole line, for libraries and stack traces quote addresses as well."""
+    return without_secrets(line)

@@ -11,6 +11,7 @@ from clickhouse_connect.driver import options
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from connectors.process.addresses import without_secrets
 from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse
 
@@ -64,4 +65,4 @@ def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     # urllib3 quotes the request with all its parameters before it says what happened.
     unreachable = _NO_CONNECTION.search(lines[0])
-    return f"no connection ({unreachable[1]})" if unreachable else lines[0][:400]
+    return f"no connection ({unreachable[1]})" if unreachable else without_secrets(lines[0])[:400]

@@ -12,13 +12,12 @@ import msgspec
 import tomlkit
 from tomlkit.items import AoT, Item
 
+from connectors.process.addresses import HIDDEN, without_secrets
 from pipeline.cli.examples import examples
 from pipeline.cli.groups import Group
 from pipeline.cli.options import config_option, load_settings
 from pipeline.settings.loading import DEFAULT, LoadedSettings, list_types, section_types
 from schemas.settings import SECRET_KEYS
-
-HIDDEN = "********"
 
 
 @click.group(cls=Group, epilog=examples("kvlens config show --config kvlens.toml"))
@@ -37,7 +36,8 @@ def config() -> None:
 def show(config: Path | None, as_json: bool) -> None:
     """Print the settings in effect as TOML.
 
-    A comment names the file or variable that a value came from. Secrets are hidden.
+    A comment names the file or variable that a value came from. Secrets are hidden, also user,
+    password and query of an address.
     """
     loaded = load_settings(config)
     click.echo(json.dumps(as_object(loaded), indent=2) + "\n" if as_json else as_toml(loaded), nl=False)
@@ -45,7 +45,7 @@ def show(config: Path | None, as_json: bool) -> None:
 
 def as_object(loaded: LoadedSettings) -> dict[str, Any]:
     """Return the settings, and where those that are no defaults came from, as JSON has them."""
-    settings = msgspec.to_builtins(loaded.settings)
+    settings = _without_secrets(msgspec.to_builtins(loaded.settings))
     for section, key in SECRET_KEYS:
         if settings[section][key]:
             settings[section][key] = HIDDEN
@@ -67,7 +67,7 @@ def as_toml(loaded: LoadedSettings) -> str:
                 if value:
                     lists[key] = _tables(value, origin)
             else:
-                shown = HIDDEN if (section, key) in SECRET_KEYS and value else value
+                shown = HIDDEN if (section, key) in SECRET_KEYS and value else _without_secrets(value)
                 table.add(key, _commented(tomlkit.item(shown), origin))
         for key, tables in lists.items():
             table.add(key, tables)
@@ -78,13 +78,22 @@ def as_toml(loaded: LoadedSettings) -> str:
     return tomlkit.dumps(document)
 
 
+def _without_secrets(value: Any) -> Any:
+    """Return a value with what may be secret hidden in the addresses that it is, or holds."""
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, dict):
+        return {key: _without_secrets(each) for key, each in value.items()}
+    return [_without_secrets(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def _tables(structs: Sequence[msgspec.Struct], origin: str) -> AoT:
     array = tomlkit.aot()
     for struct in structs:
         table = tomlkit.table()
         for key, value in msgspec.structs.asdict(struct).items():
             if value is not None:
-                table.add(key, value)
+                table.add(key, _without_secrets(value))
         array.append(_commented(table, origin))
     return array
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from clickhouse_connect.driver.client import Client
 
+from connectors.process.addresses import shown
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.migrations import migrations, unreleased
 from pipeline.doctor.asking.engines import ask_engines
@@ -105,7 +106,7 @@ async def ask_store(store: ClickHouse, seconds: float) -> StoreFacts:
     try:
         return await asyncio.wait_for(answered, seconds)
     except asyncio.TimeoutError:
-        return StoreFacts(store.url, f"no answer within {seconds:g} s")
+        return StoreFacts(shown(store.url), f"no answer within {seconds:g} s")
 
 
 def _ask(store: ClickHouse) -> StoreFacts:
@@ -113,7 +114,7 @@ def _ask(store: ClickHouse) -> StoreFacts:
     try:
         client = connect(store)
     except StoreUnavailable as error:
-        return StoreFacts(store.url, error.reason)
+        return StoreFacts(shown(store.url), error.reason)
     try:
 
         def tried(what: str, question: Callable[[Client, ClickHouse], Answer], otherwise: Answer) -> Answer:
@@ -126,7 +127,7 @@ def _ask(store: ClickHouse) -> StoreFacts:
 
         unapplied, changed = tried("migrations", _migrations, (_NONE, _NONE))
         return StoreFacts(
-            address=store.url,
+            address=shown(store.url),
             unanswered=unanswered,
             migrations_missing=unapplied,
             migrations_changed=changed,

@@ -118,6 +118,57 @@ def test_settings_and_their_origins_come_as_json_without_secrets(tmp_path: Path)
     assert shown["origins"] == {"kafka.group": "kvlens.toml", "kafka.sasl_password": "kvlens.toml"}
 
 
+LOGIN = "somebody:hidden-word"
+ADDRESSES = f"""
+[clickhouse]
+url = "http://{LOGIN}@127.0.0.1:1"
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+[[replicas]]
+id = "a"
+model = "m"
+endpoint = "tcp://127.0.0.1:5557"
+metrics_url = "https://{LOGIN}@127.0.0.1:8000/metrics?key=hidden-word"
+[[discovery.bind]]
+endpoint = "tcp://*:6557"
+metrics_url = "http://{LOGIN}@{{pod}}:8000/metrics"
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("config", "show"),
+        ("config", "show", "--json"),
+        ("migrate",),
+        ("doctor",),
+        ("doctor", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_a_password_inside_an_address_is_shown_nowhere(command: tuple[str, ...], tmp_path: Path):
+    (tmp_path / "kvlens.toml").write_text(ADDRESSES)
+    _, output, errors = kvlens(*command, cwd=tmp_path, KVLENS_LOG_LEVEL="debug")
+    assert "127.0.0.1:1" in output + errors
+    assert "hidden-word" not in output + errors
+    assert "somebody" not in output + errors
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        f'[[replicas]]\nid = "a"\nmodel = "m"\nendpoint = "tcp://{LOGIN}@host:none"',
+        f'[[discovery.bind]]\nendpoint = "tcp://*:6557"\nmetrics_url = "http://{LOGIN}@host:1/metrics"',
+    ],
+)
+def test_a_wrong_address_is_told_without_its_password(wrong: str, tmp_path: Path):
+    (tmp_path / "kvlens.toml").write_text(wrong)
+    code, _, errors = kvlens("connect", cwd=tmp_path)
+    assert code == 2
+    assert "://********@host" in errors
+    assert "hidden-word" not in errors
+
+
 def test_a_data_directory_that_holds_those_of_several_commands_names_them(tmp_path: Path):
     (tmp_path / ".kvlens" / "up").mkdir(parents=True)
     (tmp_path / ".kvlens" / "up" / "running.json").write_text("{}")

@@ -1,5 +1,6 @@
 """Whatever arrives costs at most the event or frame it is in, under its exact bounded reason."""
 
+import random
 import struct
 import time
 import tracemalloc
@@ -287,6 +288,60 @@ def test_more_events_than_any_engine_sends_are_refused_without_being_listed() ->
     batch, peak = traced(normalise_large, payload)
     assert batch.events == [Undecodable("not_an_envelope", 0)]
     assert peak < 1_000_000
+
+
+def as_array(count: int) -> bytes:
+    return LIST + struct.pack(">I", count)
+
+
+MIB = 1 << 20
+REMOVED = encode(["BlockRemoved", [1], "GPU"])
+STORED = encode(["BlockStored", [1], None, [], 16])
+COSTLY = {
+    "nothing but nil": ENVELOPE[:-1] + as_array(MIB) + b"\xc0" * MIB,
+    "empty arrays": ENVELOPE[:-1] + as_array(MIB) + b"\x90" * MIB,
+    "empty maps": ENVELOPE[:-1] + as_array(MIB) + b"\x80" * MIB,
+    "one bad event in each stretch": ENVELOPE[:-1] + as_array(200_000) + (STORED * 199 + b"\xc0") * 1_000,
+    "hashes of one byte": ENVELOPE + b"\x92" + encode("BlockRemoved") + as_array(8 * MIB) + b"\x01" * 8 * MIB,
+    "hashes of one byte in many events": ENVELOPE[:-1]
+    + as_array(40)
+    + (b"\x92" + encode("BlockRemoved") + as_array(200_000) + b"\x01" * 200_000) * 40,
+}
+
+
+@pytest.mark.parametrize("payload", COSTLY.values(), ids=COSTLY)
+def test_a_payload_made_to_be_slow_is_refused_for_little(payload: bytes) -> None:
+    """Each of them took seconds, or hundreds of megabytes, when it was decoded to the end."""
+    normaliser = Normaliser(max_frame_bytes=16 << 20)
+    began = time.process_time()
+    batch = normaliser.normalise(payload, seq=3, received_at=9.0)
+    assert time.process_time() - began < 1.5
+    assert batch == Batch(3, 9.0, 9.0, [Undecodable("frame_too_large", 3)], 0)
+
+
+def test_an_event_of_a_million_elements_makes_no_object_of_each() -> None:
+    payload = ENVELOPE + as_array(MIB) + encode("BlockRemoved") + b"\x91\x01" + b"\xc0" * (MIB - 2)
+    batch, peak = traced(normalise_large, payload)
+    assert batch.events == [Removed(bytes(7) + b"\x01", "gpu")]
+    assert peak < 1_000_000
+
+
+def test_bad_events_of_a_long_batch_cost_themselves() -> None:
+    """The well-formed stretches between them are decoded together, the same as one by one."""
+    rng = random.Random(1)
+    events: list[Any] = [
+        ["BlockRemoved", [n], "GPU"] if n % 3 else ["BlockStored", [n, n + 1], None, [], 16]
+        for n in range(50_000)
+    ]
+    for at in rng.sample(range(len(events)), 20):
+        events[at] = None
+    payload = encode([1.5, events, 0])
+    expected = ReferenceDecoder(StreamEra(), forward_session_ids=False).decode_batch(
+        payload, seq=0, received_at=0.0, replayed=False
+    )
+    batch = normalise_large(payload)
+    assert batch == expected
+    assert sum(event.count for event in batch.events if isinstance(event, Undecodable)) == 20
 
 
 def test_a_long_run_of_removals_takes_linear_time() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connectors.normalise.bounds import MAX_BATCH_BYTES
 from connectors.normalise.normaliser import Normaliser
 from connectors.order.asks import Ask
-from connectors.order.log import MAX_BATCH_BYTES
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from schemas.events import (

@@ -1,0 +1,122 @@
+"""In which order the messages of many sources are dealt with, so that none waits for a costly one. No IO.
+
+Fair queueing by measured time: of the sources that have something waiting, the one comes next that has had
+least, where one that comes back after a pause starts level with the others. So a source that takes more than
+its share waits by itself. It still gets all the time that nobody else wants.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+
+from connectors.frames.portion import REST_FROM_SECONDS, Portion
+from connectors.receive.received import Key, Received
+
+MAX_REMEMBERED = 10_000
+"""Sources that have nothing waiting and whose cost is remembered."""
+
+
+class Turns:
+    """What was handed over and waits for its turn. `now` is any clock, seconds."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Key, deque[Received]] = {}
+        self._bytes: dict[Key, int] = {}
+        self._active: list[tuple[float, int, Key]] = []
+        self._resting: list[tuple[float, int, Key]] = []
+        self._had: dict[Key, float] = {}
+        self._level = 0.0
+        self._entered = 0
+        self._portions: dict[Key, Portion] = {}
+        self._rests_until: dict[Key, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def messages(self) -> int:
+        """Messages that wait."""
+        return sum(len(received.messages) for queue in self._waiting.values() for received in queue)
+
+    @property
+    def sources(self) -> int:
+        """Sources that have something waiting."""
+        return len(self._waiting)
+
+    def bytes_of(self, source: Key) -> int:
+        """Return how much of a source waits, in bytes of the hand-over."""
+        return self._bytes.get(source, 0)
+
+    def add(self, received: Received, now: float) -> None:
+        """Append to what waits of its source."""
+        source = received.source
+        queue = self._waiting.get(source)
+        if queue is None:
+            queue = self._waiting[source] = deque()
+            self._bytes[source] = 0
+            self._enter(source, now)
+        queue.append(received)
+        self._bytes[source] += received.size
+
+    def rest(self, now: float) -> float:
+        """Return for how many seconds everybody who has something waiting rests; 0: `next` has something."""
+        self._wake_up(now)
+        return 0.0 if self._active or not self._resting else self._resting[0][0] - now
+
+    def next(self, now: float) -> Received:
+        """Remove and return a portion of whose turn it is; `took` must follow. Needs `rest` to be 0."""
+        self._wake_up(now)
+        self._level, _, source = heappop(self._active)
+        queue = self._waiting[source]
+        received = queue[0]
+        portion = self._portions.setdefault(source, Portion())
+        if received.size > portion.bytes and len(received.messages) > 1:
+            received, rest = received.split(portion.bytes)
+            queue[0] = rest
+        else:
+            queue.popleft()
+        self._bytes[source] -= received.size
+        return received
+
+    def took(self, received: Received, seconds: float, now: float, *, rests: float = 0.0) -> None:
+        """Charge a portion to its source, in processor time; `rests` is how long others waited for it."""
+        source = received.source
+        self.charge(source, seconds)
+        if received.size:
+            self._portions[source].took(received.size, seconds)
+        if rests >= REST_FROM_SECONDS:
+            self._rests_until[source] = now + rests
+        if self._waiting[source]:
+            self._enter(source, now)
+        else:
+            del self._waiting[source], self._bytes[source]
+        if not self._waiting:
+            self._had.clear()
+            self._level = 0.0
+        if len(self._portions) > MAX_REMEMBERED + len(self._waiting):
+            self._forget(now)
+
+    def charge(self, source: Key, seconds: float) -> None:
+        """Count time that was spent on a source."""
+        self._had[source] = max(self._had.get(source, 0.0), self._level) + seconds
+
+    def _enter(self, source: Key, now: float) -> None:
+        self._entered += 1
+        until = self._rests_until.get(source, now)
+        if until > now:
+            heappush(self._resting, (until, self._entered, source))
+        else:
+            self._rests_until.pop(source, None)
+            heappush(self._active, (max(self._had.get(source, 0.0), self._level), self._entered, source))
+
+    def _wake_up(self, now: float) -> None:
+        while self._resting and self._resting[0][0] <= now:
+            self._enter(heappop(self._resting)[2], now)
+
+    def _forget(self, now: float) -> None:
+        """Forget sources that have nothing waiting and nothing held against them."""
+        self._had = {source: had for source, had in self._had.items() if had > self._level}
+        self._rests_until = {source: until for source, until in self._rests_until.items() if until > now}
+        kept = self._waiting.keys() | self._rests_until.keys()
+        self._portions = {source: portion for source, portion in self._portions.items() if source in kept}
