@@ -16,7 +16,7 @@ from processes import launched
 from fleet_load.load import Load
 from fleet_load.measured import Measured, Spending
 from fleet_load.pauses import Pauses
-from fleet_load.replicas import BATCHES_A_SECOND, LOAD_SECONDS, PARTITIONS, SECONDS, SETTLE_SECONDS
+from fleet_load.replicas import BATCHES_A_SECOND, PARTITIONS, SECONDS, SETTLE_SECONDS
 from pipeline.kafka import topics
 from pipeline.local.processes.ports import free_port
 from schemas.events import EventsRecord
@@ -57,12 +57,12 @@ def measured(bootstrap: str, replicas: int) -> Measured:
             later = _handled(port)
             lag = asyncio.run(_lag(bootstrap, f"{prefix}.events.v1"))
             lost = metric(port, "kvlens_connector_lost_batches_total")
-            busy = load.ended()
+            paced = load.ended()
     if lost:
         raise SystemExit(f"{lost:.0f} batches were lost: the figures would be of fewer batches")
-    share = (later[0] - batches) / (replicas * BATCHES_A_SECOND * wall)
-    rate = (later[1] - records) / wall
-    return Measured("connector", replicas, share, spent, rate, pauses.longest, lag, busy / LOAD_SECONDS)
+    taken, rate = (later[0] - batches) / wall, (later[1] - records) / wall
+    share = taken / (replicas * BATCHES_A_SECOND)
+    return Measured("connector", replicas, share, spent, taken, rate, pauses.longest, lag, paced)
 
 
 def _connected(port: int, replicas: int) -> bool:

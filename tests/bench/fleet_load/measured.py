@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from figures import Figures
 from processes import cpu_seconds, waited_seconds
 
-from fleet_load.replicas import BATCHES_A_SECOND
+from fleet_load.load import Paced
+from fleet_load.replicas import BATCHES_A_SECOND, LOAD_SECONDS
 
 
 @dataclass(frozen=True)
@@ -46,27 +47,28 @@ class Measured:
     share: float
     """Of the load that it kept up with."""
     spent: Spent
+    batches: float
+    """Handled a second, to the end of the part."""
     records: float
-    """Handled a second."""
+    """Handled a second, that it reads itself (a connector: writes)."""
     pause: float
     """Seconds that the event loop made others wait, at most."""
     lag: float
     """Seconds that the end of what it wrote is behind the engines, in the end."""
-    load: float
-    """CPU seconds a second of the process of load."""
+    load: Paced
 
     @property
     def replicas_a_core(self) -> float:
-        return self.replicas * self.share / self.spent.cores
+        return self.batches / BATCHES_A_SECOND / self.spent.cores
 
     def tell(self, figures: Figures) -> None:
         name = f"fleet-load, {self.replicas:,} replicas, {self.part}"
-        batches = self.replicas * self.share * BATCHES_A_SECOND
         figures.add(f"{name}: kept up with", self.share * 100, "% of the load")
-        figures.add(f"{name}: CPU a batch", self.spent.cores / batches * 1e6, "µs")
+        figures.add(f"{name}: CPU a batch", self.spent.cores / self.batches * 1e6, "µs")
         figures.add(f"{name}: CPU a record", self.spent.cores / self.records * 1e6, "µs")
         figures.add(f"{name}: waited for a core", self.spent.waited * 100, "% of the time")
         figures.add(f"{name}: longest pause", self.pause * 1e3, "ms")
         figures.add(f"{name}: lag in the end", self.lag, "s")
-        figures.add(f"{name}: CPU of the load itself", self.load * 100, "% of a core")
+        figures.add(f"{name}: CPU of the load itself", self.load.cpu / LOAD_SECONDS * 100, "% of a core")
+        figures.add(f"{name}: the load itself was late by", self.load.late, "s")
         figures.add(f"{name}: replicas per core", self.replicas_a_core, "")

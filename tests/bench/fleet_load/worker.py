@@ -14,7 +14,7 @@ from processes import launched
 from fleet_load.load import Load
 from fleet_load.measured import Measured, Spending, Spent
 from fleet_load.pauses import Pauses
-from fleet_load.replicas import LOAD_SECONDS, SECONDS, SETTLE_SECONDS
+from fleet_load.replicas import BATCHES_A_SECOND, RECORDS_A_SECOND, SECONDS, SETTLE_SECONDS
 from fleet_load.standing import Group, Standing
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
@@ -56,12 +56,17 @@ def measured(bootstrap: str, store_url: str, replicas: int, part: str) -> Measur
         with launched(["work"], environment) as process:
             names = [(f"{prefix}.{TOPICS[agent]}.v1", f"{prefix}.{agent}") for agent in agents]
             spent, pause, standings = asyncio.run(_followed(bootstrap, names, process, port, load))
-        used = load.ended()
+        paced = load.ended()
     share, lag = 1.0, 0.0
     for standing in standings:
         share *= standing.share
         lag += standing.lag_seconds
-    return Measured(part, replicas, share, spent, standings[0].rate, pause, lag, used / LOAD_SECONDS)
+    records = standings[0].rate
+    if part == "fleet":
+        batches = replicas * BATCHES_A_SECOND * share
+    else:
+        batches = records * BATCHES_A_SECOND / RECORDS_A_SECOND * share / standings[0].share
+    return Measured(part, replicas, share, spent, batches, records, pause, lag, paced)
 
 
 async def _followed(
