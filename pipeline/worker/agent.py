@@ -33,7 +33,8 @@ SESSION_SECONDS = 6.0
 """A killed worker's partitions are free after this; brokers allow no less by default."""
 METADATA_SECONDS = 5.0
 """A group that divided its partitions before it could see the topic does so again after this."""
-_BUFFERED_RECORDS = 256
+_BUFFERED_CHUNKS = 16
+"""Of up to 64 records or 256 KiB (`consumer/fetched.py`)."""
 _POSITION_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
@@ -117,12 +118,15 @@ class Agent:
         if self.role.contiguous:
             return next_offset
         topic_partition = TP(self.role.topic, number)
-        # Asked before the queue is looked at: what came in between shows in one of them.
+        # Asked first: what is fetched in between shows as not applied.
         try:
             position = await asyncio.wait_for(self.app.consumer.position(topic_partition), _POSITION_SECONDS)
         except (KafkaError, asyncio.TimeoutError):  # assigned anew just now
             return next_offset
-        if self.app.transport.waiting(topic_partition) or number not in self.owned:
+        if number not in self.owned:
+            return next_offset
+        next_offset = self.owned[number].state.next_offset
+        if self.app.consumer.last_fetched.get(topic_partition, -1) >= next_offset:
             return next_offset
         return max(next_offset, position or 0)
 
@@ -130,26 +134,23 @@ class Agent:
         return {(self.role.topic, number): owned.state.next_offset for number, owned in self.owned.items()}
 
     async def _apply(self, stream: Any) -> None:
-        """Apply records and acknowledge none: the transactions of checkpoints move the group's offsets."""
+        """Apply records and acknowledge none: the transactions of checkpoints move the group's offsets.
+
+        A chunk is applied in one go, so nothing is cut or given up in between.
+        """
         rounds, app = self._rounds, self.app
         try:
             async for event in stream.noack().events():
                 if rounds.holding:
                     await rounds.released()
-                message = event.message
-                owned = self.owned.get(message.partition)
+                chunk = event.message
+                owned = self.owned.get(chunk.partition)
                 # Of an assignment that is over: whoever owns the partition now reads it again.
-                if owned is None or message.generation_id != app.consumer_generation_id:
+                if owned is None or chunk.generation_id != app.consumer_generation_id:
                     continue
-                owned.offer(
-                    Offered(
-                        message.offset,
-                        message.value,
-                        tuple(message.headers or ()),
-                        message.key,
-                        message.timestamp,
-                    )
-                )
+                for record in chunk.records:
+                    headers, written_at = tuple(record.headers or ()), record.timestamp / 1000
+                    owned.offer(Offered(record.offset, record.value, headers, record.key, written_at))
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -296,7 +297,7 @@ def faust_app(settings: Settings, group: str) -> Any:
         topic_disable_leader=True,
         # Nothing is acknowledged, so there is nothing to wait for.
         stream_wait_empty=False,
-        stream_buffer_maxsize=_BUFFERED_RECORDS,
+        stream_buffer_maxsize=_BUFFERED_CHUNKS,
         stream_recovery_delay=0,
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=4 << 20,

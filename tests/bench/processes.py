@@ -18,6 +18,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def waited_seconds(pid: int) -> float:
+    """Return how long the main thread of a process was ready to run while others had the cores, seconds."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def resident_bytes(pid: int) -> int:
     """Return the resident set of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

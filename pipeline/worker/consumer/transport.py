@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
 from faust.transport.conductor import Conductor
 from faust.transport.drivers import aiokafka as driver
-from faust.types import TP, AppT, Message
+from faust.types import TP, AppT
 from faust.types.transports import ConsumerT
 from mode import Service
 from yarl import URL
+
+from pipeline.worker.consumer.fetched import Chunk, Record, in_turns
 
 FAUST_LOG = logging.getLogger("faust")
 """Where our subclasses of Faust's services log that they start and stop, as the others do."""
@@ -21,8 +24,8 @@ FAUST_LOG = logging.getLogger("faust")
 Positions = Callable[[], Mapping[tuple[str, int], int]]
 """Gives the offset to read next of every (topic, partition) whose state is loaded."""
 
-_YIELD_EVERY = 100
 _FETCH_WAIT_MS = 200
+_POLL_SECONDS = 1.0
 
 
 class Transport(driver.Transport):
@@ -35,10 +38,6 @@ class Transport(driver.Transport):
         super().__init__(url, app)
         self.positions = positions
         self.committed = committed
-
-    def waiting(self, topic_partition: TP) -> bool:
-        """Return whether records were delivered that no agent has taken yet."""
-        return any(not channel.queue.empty() for channel in _channels(self.app, topic_partition))
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
@@ -57,6 +56,11 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
 class _Consumer(driver.Consumer):
     logger = FAUST_LOG
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.last_fetched: dict[TP, int] = {}
+        """Offset of the newest record that was fetched since the partition was sought."""
+
     @property
     def member_id(self) -> str:
         """What the group calls this consumer."""
@@ -72,24 +76,23 @@ class _Consumer(driver.Consumer):
             offset = positions.get((topic_partition.topic, topic_partition.partition))
             if offset is not None:
                 await self.seek(topic_partition, offset)
+                self.last_fetched.pop(topic_partition, None)
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        # Upstream wraps every single message in two tasks to be able to abandon it when the flow stops. Here
-        # that is paid only where delivering really has to wait; a callback that does not suspend is just run.
+        # Upstream delivers record by record, and wraps each in two tasks to be able to abandon it when the
+        # flow stops. Here a message holds many records, and the tasks are made only where delivering really
+        # has to wait; a callback that does not suspend is just run.
         stopped = self._stopped.is_set
         fetcher_stopped = cast(Service, fetcher)._stopped.is_set
-        delivered = 0
         try:
             while not (stopped() or fetcher_stopped()):
-                messages = self.getmany(timeout=1.0)
-                await self.sleep(0)
-                if self.should_stop:
+                fetched, active = await self._wait_next_records(timeout=_POLL_SECONDS)
+                if fetched is None or self.should_stop:
                     continue
-                async for topic_partition, message in messages:
-                    delivered += 1
-                    if not delivered % _YIELD_EVERY:
-                        await asyncio.sleep(0)
-                    await self._deliver(topic_partition, message)
+                if self.flow_active:
+                    await self._deliver_all(fetched, active)
+                else:
+                    await self._let_go()
         except self.consumer_stopped_errors:
             if not self.transport.app.should_stop:
                 raise
@@ -97,16 +100,36 @@ class _Consumer(driver.Consumer):
             if not self.transport.app.should_stop:
                 raise
 
-    async def _deliver(self, topic_partition: TP, message: Message) -> None:
+    async def _let_go(self) -> None:
+        """Leave what was fetched to be read again: partitions change hands."""
+        try:
+            await self.perform_seek()
+        except KafkaError as error:
+            self.log.warning("cannot seek while partitions change hands: %s", error)
+
+    async def _deliver_all(self, fetched: Mapping[TP, Sequence[Record]], active: set[TP] | None) -> None:
+        generation = self.app.consumer_generation_id
+        for topic_partition, records in fetched.items():
+            if records:
+                self.last_fetched[topic_partition] = records[-1].offset
+        for topic_partition, records in in_turns(fetched):
+            if not self.flow_active or self.app.consumer_generation_id != generation:
+                return
+            if active is None or topic_partition in active or topic_partition in self._buffered_partitions:
+                await self._deliver(topic_partition, records, generation)
+
+    async def _deliver(self, topic_partition: TP, records: Sequence[Record], generation: int) -> None:
         wanted = self._read_offset[topic_partition]
-        if wanted is not None and message.offset < wanted:
-            return
-        delivery = self.callback(message)
+        if wanted is not None and records[0].offset < wanted:
+            records = [record for record in records if record.offset >= wanted]
+            if not records:
+                return
+        delivery = self.callback(Chunk(topic_partition, records, generation))
         if self._would_wait(topic_partition):
             await self.wait_first(delivery, self.suspend_flow.wait())
         else:
             await delivery
-        self._read_offset[topic_partition] = message.offset
+        self._read_offset[topic_partition] = records[-1].offset
 
     def _would_wait(self, topic_partition: TP) -> bool:
         flow = self.app.flow_control

@@ -45,6 +45,16 @@ class WorkerProcess(Started):
         """Return when it has loaded its partitions."""
         self.wait_said("partitions assigned")
 
+    def compiled(self) -> tuple[list[str], list[str]]:
+        """Return what it compiled, or loaded compiled, before it took partitions, and what afterwards."""
+        before, _, after = self.said().partition("loading partitions")
+        words = "compiled "
+        early, late = (
+            [line.removeprefix(words) for line in text.splitlines() if line.startswith(words)]
+            for text in (before, after)
+        )
+        return early, late
+
 
 @dataclass
 class Laboratory:

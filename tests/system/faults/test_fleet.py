@@ -92,3 +92,10 @@ def test_a_worker_of_both_agents_and_a_broker_killed(
     laboratory.wait_followed()
     assert worker.end() == 0
     assert assert_as_the_log_says(laboratory)["peer"]
+
+    # What a worker compiles while it holds partitions, nobody can apply or save meanwhile.
+    assert laboratory.table("hot_prefixes_10s")
+    for each in laboratory.workers:
+        early, late = each.compiled()
+        assert {"follow", "count_copies"} <= {line.split("(")[0].rpartition(".")[2] for line in early}
+        assert not late

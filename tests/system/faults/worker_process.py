@@ -1,5 +1,6 @@
 """Runs a worker with the settings (JSON) of standard input, as a process that tests can kill.
 
+It says each function that is compiled, or whose kept code is loaded, when that happens.
 Arguments: the session's seconds and, optionally, a file: while it exists, Faust's consumers wait between
 meeting the broker and asking it for topics.
 """
@@ -9,13 +10,26 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from aiokafka import AIOKafkaConsumer
+from numba.core.dispatcher import Dispatcher
 
 from pipeline.worker import agent
 from pipeline.worker.lifecycle import run
 from schemas.settings import Settings
+
+
+def _say_what_is_compiled() -> None:
+    compile_for = Dispatcher.compile
+
+    def say_and_compile(function: Dispatcher, signature: Any) -> Any:
+        sys.stdout.write(f"compiled {function.py_func.__module__}.{function.py_func.__name__}{signature}\n")
+        sys.stdout.flush()
+        return compile_for(function, signature)
+
+    Dispatcher.compile = say_and_compile
 
 
 def _wait_before_topics(file: Path) -> None:
@@ -35,6 +49,7 @@ def _wait_before_topics(file: Path) -> None:
 if __name__ == "__main__":
     # The broker forgets a killed worker sooner than it would.
     agent.SESSION_SECONDS = float(sys.argv[1])
+    _say_what_is_compiled()
     if sys.argv[2:]:
         _wait_before_topics(Path(sys.argv[2]))
     run(msgspec.json.decode(sys.stdin.buffer.read(), type=Settings))

@@ -30,10 +30,11 @@ async def received(
 
     async def collect(stream: Any) -> None:
         async for event in stream.noack().events():
-            if event.message.value == b"end":
-                ended.set()
-            else:
-                values.append(event.message.value)
+            for record in event.message.records:
+                if record.value == b"end":
+                    ended.set()
+                else:
+                    values.append(record.value)
 
     app.agent(app.topic(topic, value_type=bytes, value_serializer="raw", key_type=bytes))(collect)
     await app.start()
@@ -71,3 +72,51 @@ async def test_aborted_records_are_seen_only_uncommitted(
                 await producer.send_and_wait(topic, value, partition=2)
             await (producer.commit_transaction() if commit else producer.abort_transaction())
     assert await received(settings, topic, {(topic, 2): position}, committed=committed) == expected
+
+
+async def test_a_slow_agent_gets_all_records_in_order_many_at_a_time(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    name = f"transport_{secrets.token_hex(4)}"
+    settings = Settings(
+        kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+        worker=Worker(state_directory=str(tmp_path)),
+    )
+    await topics.apply(settings)
+    topic = topic_name(settings.kafka, "events")
+    counts = {0: 2000, 3: 700, 5: 1}
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for partition, count in counts.items():
+            for number in range(count):
+                await producer.send(topic, b"%d" % number, partition=partition)
+    app = faust_app(settings, settings.kafka.group)
+    positions = {(topic, partition): 0 for partition in range(8)}
+    app.transport = Transport(app.conf.broker_consumer, app, positions=lambda: positions, committed=False)
+    values: dict[int, list[bytes]] = {}
+    chunks, handled, most_waiting = 0, 0, 0
+    ended = asyncio.Event()
+
+    async def collect(stream: Any) -> None:
+        nonlocal chunks, handled, most_waiting
+        async for event in stream.noack().events():
+            chunk = event.message
+            values.setdefault(chunk.partition, []).extend(record.value for record in chunk.records)
+            chunks, handled = chunks + 1, handled + len(chunk.records)
+            most_waiting = max(most_waiting, stream.channel.queue.qsize())
+            await asyncio.sleep(0.01)
+            if handled >= sum(counts.values()):
+                ended.set()
+
+    app.agent(app.topic(topic, value_type=bytes, value_serializer="raw", key_type=bytes))(collect)
+    await app.start()
+    try:
+        await asyncio.wait_for(ended.wait(), 30)
+        newest = dict(app.consumer.last_fetched)
+    finally:
+        await app.stop()
+    assert values == {
+        partition: [b"%d" % number for number in range(count)] for partition, count in counts.items()
+    }
+    assert chunks < handled / 10
+    assert most_waiting <= app.conf.stream_buffer_maxsize
+    assert newest == {(topic, partition): count - 1 for partition, count in counts.items()}
