@@ -56,6 +56,8 @@ class TopicLog(Generic[Record]):
         self.partitions = partitions
         self.record_bytes = 0
         """Length of the newest record that `records` gave."""
+        self.written_at = 0.0
+        """When it was written, in seconds since the epoch."""
         self._uncommitted = uncommitted
         self._kafka = kafka
         self._topic = topic
@@ -118,6 +120,7 @@ class TopicLog(Generic[Record]):
                 if message.offset >= end:
                     return
                 self.record_bytes = len(message.value or b"")
+                self.written_at = message.timestamp / 1000
                 try:
                     yield message.offset, self._decode(message.value, message.headers, message.key)
                 except RecordRefused as refused:
