@@ -49,10 +49,14 @@ class Block:
 
     def held_by_others(self, source: SourceId) -> bool:
         """Return whether another source certainly holds the block."""
-        return any(True in media.values() for other, media in self.sources.items() if other != source)
+        if not self.sources:
+            return False
+        return any(other != source and True in media.values() for other, media in self.sources.items())
 
     def certain(self) -> bool:
         """Return whether somebody holds it on a GPU, or where removals are announced."""
+        if not self.sources:
+            return False
         return any("gpu" in media or True in media.values() for media in self.sources.values())
 
 
@@ -62,19 +66,9 @@ class Blocks:
     def __init__(self) -> None:
         self._of: dict[Space, dict[int, Block]] = {}
 
-    def of(self, space: Space, block_hash: int) -> Block:
-        """Return a block, a new one if nothing is known of it."""
-        blocks = self._of.get(space)
-        if blocks is None:
-            blocks = self._of[space] = {}
-        block = blocks.get(block_hash)
-        if block is None:
-            block = blocks[block_hash] = Block(space, block_hash)
-        return block
-
-    def known(self, space: Space, block_hash: int) -> Block | None:
-        """Return a block, None if nothing is known of it."""
-        return self._of.get(space, {}).get(block_hash)
+    def of(self, space: Space) -> dict[int, Block]:
+        """Return the blocks of a hash domain and group, by hash."""
+        return self._of.setdefault(space, {})
 
     def forget_if_unused(self, block: Block) -> None:
         """Forget a block that nobody holds and nobody is remembered to have lost."""

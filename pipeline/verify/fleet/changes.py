@@ -28,8 +28,9 @@ class Space(NamedTuple):
     group_idx: int
 
 
-class Piece(NamedTuple):
-    """What changes of one pool in a record have in common."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """What changes of one pool in a record have in common; each is one of its own."""
 
     source: SourceId
     model: str

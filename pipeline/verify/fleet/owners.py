@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipeline.verify.fleet.block import Block
-from pipeline.verify.fleet.changes import Piece, Space
+from pipeline.verify.fleet.changes import Piece
 from schemas.residency import FILLED
 
 
@@ -43,16 +43,22 @@ class Owners:
     def __init__(self) -> None:
         self.redundancy: dict[RedundancyKey, Redundancy] = {}
         self.models: dict[RedundancyKey, str] = {}
-        self._keys: dict[tuple[Space, str], RedundancyKey] = {}
 
-    def change(self, block: Block, piece: Piece, kind: int, size: int) -> RedundancyKey | None:
-        """Note that a block came or left; return the key whose redundancy it changed."""
+    def of(self, piece: Piece) -> RedundancyKey:
+        """Return the key whose redundancy the changes of a piece change."""
+        key = RedundancyKey(piece.space.hash_domain, piece.medium, piece.space.group_idx)
+        if key not in self.redundancy:
+            self.models[key] = piece.model
+            self.redundancy[key] = Redundancy()
+        return key
+
+    @staticmethod
+    def change(block: Block, piece: Piece, redundancy: Redundancy, kind: int, size: int) -> bool:
+        """Note in the redundancy of its key that a block came or left; return whether it did."""
         source, medium = piece.source, piece.medium
         media = block.sources.get(source)
         if (media is not None and medium in media) == (kind == FILLED):
-            return None
-        key = self._key(piece)
-        redundancy = self.redundancy[key]
+            return False
         owners = block.owners.get(medium, 0)
         if owners:
             redundancy.owners[owners] -= 1
@@ -76,13 +82,4 @@ class Owners:
         block.owners[medium] = owners
         if owners:
             redundancy.owners[owners] += 1
-        return key
-
-    def _key(self, piece: Piece) -> RedundancyKey:
-        key = self._keys.get((piece.space, piece.medium))
-        if key is None:
-            key = RedundancyKey(piece.space.hash_domain, piece.medium, piece.space.group_idx)
-            self._keys[piece.space, piece.medium] = key
-            self.models.setdefault(key, piece.model)
-            self.redundancy[key] = Redundancy()
-        return key
+        return True

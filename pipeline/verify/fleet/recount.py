@@ -55,6 +55,17 @@ class Fills:
     """`blocks` and `tokens` that are cold here, and unknown if the source was taken to hash differently."""
 
 
+@dataclass(slots=True)
+class _Place:
+    """Where the changes of a piece count."""
+
+    blocks: dict[int, Block]
+    key: RedundancyKey
+    redundancy: Redundancy
+    changed_in: int | None = None
+    """Latest window of the record in which that changed."""
+
+
 class FleetRecount:
     """State of one shard by the rules of docs/figures.md, kept in dicts."""
 
@@ -93,15 +104,18 @@ class FleetRecount:
         for pool, held in beginning.held.items():
             space = Space(pool.hash_domain, pool.group_idx)
             model = beginning.models.get(space, "")
-            piece = Piece(pool.source, model, 0, space, pool.medium, True, "complete", 0.0)
-            for block_hash, one in held.items():
-                of = piece if one.announced else piece._replace(announced=False)
-                self.owners.change(self._blocks.of(space, block_hash), of, FILLED, one.size)
+            for announced in (True, False):
+                piece = Piece(pool.source, model, 0, space, pool.medium, announced, "complete", 0.0)
+                place = self._place(piece)
+                for block_hash, one in held.items():
+                    if one.announced == announced:
+                        block = place.blocks.setdefault(block_hash, Block(space, block_hash))
+                        self.owners.change(block, piece, place.redundancy, FILLED, one.size)
 
     def learn_chains(self, chains: Mapping[tuple[Space, int], Chain]) -> None:
         """Take the chains of all blocks that are held or remembered from elsewhere."""
         for (space, block_hash), chain in chains.items():
-            block = self._blocks.known(space, block_hash)
+            block = self._blocks.of(space).get(block_hash)
             if block is not None:
                 block.chain = chain
                 self.prefixes.changed(block)
@@ -114,11 +128,19 @@ class FleetRecount:
         self._over.clear()
         for said in record.sources:
             self.hash_groups.says(said)
+        places: dict[Piece, _Place] = {}
         for change in self._order.of(record):
+            place = places.get(change.of)
+            if place is None:
+                place = places[change.of] = self._place(change.of)
             if change.at > self._clock:
                 self._move_to(change.at)
             self._losses.forget_until(self._clock)
-            self._count(offset, change)
+            self._count(offset, change, place)
+
+    def _place(self, piece: Piece) -> _Place:
+        key = self.owners.of(piece)
+        return _Place(self._blocks.of(piece.space), key, self.owners.redundancy[key])
 
     def set_aside(self, refused: RecordRefused) -> None:
         """Note that nobody knows what a record said of the sources that it names."""
@@ -135,9 +157,11 @@ class FleetRecount:
             self.on_window_over(self.window, window)
         self.window = window
 
-    def _count(self, offset: int, change: Change) -> None:
+    def _count(self, offset: int, change: Change, place: _Place) -> None:
         of, kind = change.of, change.kind
-        block = self._blocks.of(of.space, change.hash)
+        block = place.blocks.get(change.hash)
+        if block is None:
+            block = place.blocks[change.hash] = Block(of.space, change.hash)
         on_gpu = "gpu" in block.sources.get(of.source, ())
         if kind == FILLED:
             self.prefixes.filled(block, change)
@@ -146,17 +170,15 @@ class FleetRecount:
                 self._filled(offset, block, change)
                 if not on_gpu:
                     block.losses.pop(of.source, None)
-        key = self.owners.change(block, of, kind, change.size)
+        changed = self.owners.change(block, of, place.redundancy, kind, change.size)
         if of.medium == "gpu":
             self.prefixes.changed(block)
             if on_gpu and kind in (EVICTED, CLEARED):
                 self._losses.lost(block, change)
-        if key is not None and self.window is not None:
-            self.versions[key] = offset
-            steps = self.steps.get(key)
-            if steps is None:
-                steps = self.steps[key] = {}
-            steps[self.window] = self.owners.redundancy[key]
+        if changed and self.window is not None and place.changed_in != self.window:
+            place.changed_in = self.window
+            self.versions[place.key] = offset
+            self.steps.setdefault(place.key, {})[self.window] = place.redundancy
         if kind != FILLED:
             self._blocks.forget_if_unused(block)
 

@@ -1,7 +1,7 @@
 """Runs a worker with the settings (JSON) of standard input, as a process that tests can kill.
 
-Arguments: the session's seconds and, optionally, a file: while it exists, Faust's consumers wait between
-meeting the broker and asking it for topics.
+Arguments: the session's seconds; a file, or nothing: while it exists, Faust's consumers wait between meeting
+the broker and asking it for topics; optionally, seconds between two bases of the fleet agent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from aiokafka import AIOKafkaConsumer
 
+from pipeline.fleet import snapshot
 from pipeline.worker import agent
 from pipeline.worker.lifecycle import run
 from schemas.settings import Settings
@@ -35,6 +36,8 @@ def _wait_before_topics(file: Path) -> None:
 if __name__ == "__main__":
     # The broker forgets a killed worker sooner than it would.
     agent.SESSION_SECONDS = float(sys.argv[1])
-    if sys.argv[2:]:
+    if sys.argv[2]:
         _wait_before_topics(Path(sys.argv[2]))
+    if sys.argv[3:]:
+        snapshot.MAX_SECONDS = float(sys.argv[3])
     run(msgspec.json.decode(sys.stdin.buffer.read(), type=Settings))
