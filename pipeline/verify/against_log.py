@@ -15,6 +15,7 @@ from pipeline.kafka.acceptance import (
     is_misplaced,
 )
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.verify.estimate import estimate
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning import AT_ONCE, SET_ASIDE, TOO_OLD, Beginning, BeginningUnknown, Undoing
 from pipeline.verify.fleet.check import ShardCheck
@@ -63,9 +64,8 @@ async def check_log(
     findings = comparison.findings
     try:
         async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
-            progress.expect("events", await events.length(until))
             async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as later:
-                progress.expect("residency", await later.length(until))
+                await estimate(progress, settings, tables, events, later, until)
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)
                 await comparison.partition(events, partition)
@@ -125,7 +125,7 @@ class _Comparison:
         async for offset, record in events.records(partition, extent.begin, end):
             if not isinstance(record, RecordRefused) and is_misplaced(record, partition, events.partitions):
                 record = RecordRefused("wrong_partition", NOT_APPLICABLE, events_source(record))
-            self._count(record, events.record_bytes)
+            self._count(record)
             if isinstance(record, RecordRefused):
                 for source, check in checks.items():
                     if record.names(*source):
@@ -177,7 +177,7 @@ class _Comparison:
                 beginning=beginning,
             )
         async for offset, record in residency.records(shard, extent.begin, end):
-            self._count(record, residency.record_bytes)
+            self._count(record)
             if isinstance(record, RecordRefused):
                 if check is not None:
                     check.set_aside(record)
@@ -230,8 +230,8 @@ class _Comparison:
             return end, extent.committed
         return min(end, self.until), min(extent.committed, self.until)
 
-    def _count(self, record: EventsRecord | ResidencyRecord | RecordRefused, length: int) -> None:
-        self.progress.record(length)
+    def _count(self, record: EventsRecord | ResidencyRecord | RecordRefused) -> None:
+        self.progress.record()
         self.findings.records += 1
         if isinstance(record, RecordRefused):
             self.findings.set_aside[record.reason] += 1

@@ -23,9 +23,10 @@ WINDOWED = ("fills_10s", "redundancy_10s", "capacity_curve_10s", "hot_prefixes_1
 def planted(laboratory: Any, table: str, column: str, more: int) -> None:
     """Make a figure of the newest row wrong."""
     place = f"{laboratory.settings.clickhouse.database}.{table}"
+    names = "replica, dp_rank" if table == "fills_10s" else "medium"
     laboratory.command(
         f"INSERT INTO {place} SELECT * REPLACE ({column} + {more} AS {column}) FROM {place} FINAL "
-        "ORDER BY window DESC, ALL LIMIT 1"
+        f"ORDER BY window DESC, shard, hash_domain, group_idx, {names} LIMIT 1"
     )
 
 
@@ -41,7 +42,7 @@ def test_the_fleet_is_recounted_as_far_back_as_its_log_reaches(
     after = log[len(before) :]
     laboratory.produce(before)
     worker = laboratory.worker()
-    laboratory.wait_applied(len(before))
+    laboratory.wait_applied(len(before), seconds=180.0)
     laboratory.wait_followed()
     begins = laboratory.forget_residency(0.6)
     assert all(begins.values())
@@ -82,7 +83,7 @@ def test_without_a_checkpoint_nothing_is_said_of_the_fleet(
     log = shared_log(12, replicas=3, rounds=20, began=time.time() - 600)
     laboratory.produce(log)
     worker = laboratory.worker()
-    laboratory.wait_applied(len(log))
+    laboratory.wait_applied(len(log), seconds=180.0)
     laboratory.wait_followed()
     assert worker.end() == 0
     laboratory.forget_residency(0.6)
