@@ -17,11 +17,18 @@ from pipeline.kafka.acceptance import (
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.estimate import estimate
 from pipeline.verify.findings import Findings
-from pipeline.verify.fleet.beginning import AT_ONCE, SET_ASIDE, TOO_OLD, Beginning, BeginningUnknown, Undoing
+from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, saved_in
+from pipeline.verify.fleet.beginning.latest_values import latest_values
+from pipeline.verify.fleet.beginning.undoing import (
+    AT_ONCE,
+    SET_ASIDE,
+    TOO_OLD,
+    Beginning,
+    BeginningUnknown,
+    Undoing,
+)
 from pipeline.verify.fleet.check import ShardCheck
-from pipeline.verify.fleet.checkpoint import CheckpointUnclear, saved_in
 from pipeline.verify.fleet.topic_check import TopicCheck
-from pipeline.verify.latest_values import latest_values
 from pipeline.verify.progress import Progress
 from pipeline.verify.replica.check import SourceCheck
 from pipeline.verify.replica.expected import ReplicaRow

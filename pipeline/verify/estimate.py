@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
-from pipeline.verify.fleet.beginning import Undoing
+from pipeline.verify.fleet.beginning.undoing import Undoing
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.fleet.topic_check import TopicCheck
-from pipeline.verify.progress import Progress
+from pipeline.verify.progress import Cost, Progress
 from pipeline.verify.replica.check import SourceCheck
 from pipeline.verify.store import StoredTables
-from pipeline.verify.topic_log import TopicLog
-from pipeline.verify.trial import tried
+from pipeline.verify.topic_log import Record, TopicLog
 from schemas.events import EventsRecord
 from schemas.residency import ResidencyRecord
 from schemas.settings import Settings
 
 ROW_BYTES = 1_500
 """Of a row and its key, at most; half of it once the row is compared."""
+PARTS = 4
+"""Partitions that are tried: the longest ones."""
+SECONDS = 0.5
+"""For each of them."""
+_SMALL = 2_000
+"""Offsets of a topic that are not worth a trial."""
 _EVERYTHING = 1 << 62
 """An offset behind all others."""
 
@@ -51,6 +59,43 @@ async def estimate(
     progress.estimate(
         {topic: cost for topic, cost in costs.items() if cost is not None}, max(rows) * ROW_BYTES / 1e6
     )
+
+
+async def tried(
+    log: TopicLog[Record], until: int | None, recount: Callable[[int, int, Record], None]
+) -> Cost | None:
+    """Return what all of a topic takes; None if it is too short for a trial.
+
+    `recount` is given partition, offset and record, as the comparison will be. Records are those behind the
+    middle of the longest partitions, and nothing is known before them.
+    """
+    lengths = await log.lengths(until)
+    total = sum(lengths.values())
+    if total < _SMALL:
+        return None
+    spent, passed, read = 0.0, 0, 0
+    for partition in sorted(lengths, key=lambda one: -lengths[one])[:PARTS]:
+        length = lengths[partition]
+        if not length:
+            break
+        end = min(await log.end(partition), until) if until is not None else await log.end(partition)
+        first = last = end - length // 2
+        began = None
+        async for offset, record in log.records(partition, first, end):
+            # What comes before the first record is no part of reading on.
+            began = began or time.monotonic()
+            if not isinstance(record, RecordRefused):
+                recount(partition, offset, record)
+            read += log.record_bytes
+            last = offset + 1
+            if time.monotonic() - began > SECONDS:
+                break
+        if began is not None:
+            spent += time.monotonic() - began
+            passed += last - first
+    if not passed:
+        return None
+    return Cost(total, spent / passed * total, read / passed * total / 1e6)
 
 
 class _ThrownAway:

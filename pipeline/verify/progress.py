@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TextIO
-
-from pipeline.verify.trial import Cost
+from typing import NamedTuple, TextIO
 
 _EVERY_SECONDS = 0.2
 _MEASURED_SECONDS = 1.0
 """Of reading a topic, before that says how long the rest of it takes."""
 _ERASE = "\r\x1b[K"
+
+
+class Cost(NamedTuple):
+    """What a topic takes, as far as a trial tells."""
+
+    offsets: int
+    seconds: float
+    megabytes: float
 
 
 class Progress:

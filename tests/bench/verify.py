@@ -24,9 +24,8 @@ from pipeline.kafka import topics
 from pipeline.kafka.acceptance import accepted_residency
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.against_log import check_log
-from pipeline.verify.progress import Progress
+from pipeline.verify.progress import Cost, Progress
 from pipeline.verify.topic_log import opened_topic
-from pipeline.verify.trial import Cost
 from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
 

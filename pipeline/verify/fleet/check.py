@@ -15,7 +15,7 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
 from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.fleet import expected
-from pipeline.verify.fleet.beginning import Beginning
+from pipeline.verify.fleet.beginning.undoing import Beginning
 from pipeline.verify.fleet.expected import FleetRow
 from pipeline.verify.fleet.recount import Fills, FleetRecount
 from pipeline.verify.keys import RowKey, key_of, named, unequal

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
-from pipeline.verify.fleet.beginning import Beginning
+from pipeline.verify.fleet.beginning.undoing import Beginning
 from pipeline.verify.fleet.block import Block, Blocks
 from pipeline.verify.fleet.changes import Change, ChangesInOrder, Piece, SourceId, Space
 from pipeline.verify.fleet.hash_groups import HashGroups

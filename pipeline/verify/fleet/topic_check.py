@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pipeline.verify.findings import Findings
-from pipeline.verify.fleet.beginning import Beginning
+from pipeline.verify.fleet.beginning.undoing import Beginning
 from pipeline.verify.fleet.parsed import columns_of
 from pipeline.verify.replica.residency_sums import (
     ANY_LIFE,

@@ -11,7 +11,7 @@ import msgspec
 
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from pipeline.verify.fleet.beginning import NO_CHECKPOINT
+from pipeline.verify.fleet.beginning.undoing import NO_CHECKPOINT
 from schemas.settings import Fleet
 from tests.support.inputs.generated_logs import shared_log
 

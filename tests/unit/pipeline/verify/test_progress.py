@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 
-from pipeline.verify.progress import Progress
-from pipeline.verify.trial import Cost
+from pipeline.verify.progress import Cost, Progress
 
 
 class Terminal(io.StringIO):

@@ -1,7 +1,7 @@
 """What the fleet agent's checkpoint says of a shard: who holds which blocks, and their chains.
 
-The recount believes this only of blocks that no record of the log names any more (`beginning.py`), and of
-chains (`prefixes.py`).
+The recount believes this only of blocks that no record of the log names any more (`undoing.py`), and of
+chains (`../prefixes.py`).
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import pytest
 
 from pipeline.fleet.state import FleetState
 from pipeline.verify.findings import Findings
-from pipeline.verify.fleet.beginning import CONTRADICTED, Beginning, BeginningUnknown, Undoing
+from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, Saved, hash_of, saved_in
+from pipeline.verify.fleet.beginning.undoing import CONTRADICTED, Beginning, BeginningUnknown, Undoing
 from pipeline.verify.fleet.check import ShardCheck
-from pipeline.verify.fleet.checkpoint import CheckpointUnclear, Saved, hash_of, saved_in
 from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.keys import key_of
 from schemas.fleet_checkpoints import HEAD_KEY, FleetHead

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.verify.fleet.beginning.checkpoint import HeldBlock, Pool, Pools, Saved
 from pipeline.verify.fleet.changes import NEVER_REMOVED, Space
-from pipeline.verify.fleet.checkpoint import HeldBlock, Pool, Pools, Saved
 from pipeline.verify.fleet.parsed import Chain, columns_of, counting
 from pipeline.verify.times import WINDOW
 from schemas.residency import FILLED, ResidencyRecord
