@@ -201,6 +201,7 @@ class _Comparison:
         """Return where a shard begins and what was held there. Raises BeginningUnknown, CheckpointUnclear."""
         if self.settings.fleet.sample_rate < 1:
             raise BeginningUnknown(SAMPLED)
+        self.progress.step(f"going back to the beginning of residency, partition {shard + 1}")
         latest = await latest_values(self.settings, "checkpoints_fleet", shard)
         while True:
             saved = await asyncio.to_thread(saved_in, latest, shard, residency.partitions)

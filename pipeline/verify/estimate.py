@@ -62,7 +62,10 @@ async def estimate(
 
 
 async def tried(
-    log: TopicLog[Record], until: int | None, recount: Callable[[int, int, Record], None]
+    log: TopicLog[Record],
+    until: int | None,
+    recount: Callable[[int, int, Record], None],
+    clock: Callable[[], float] = time.monotonic,
 ) -> Cost | None:
     """Return what all of a topic takes; None if it is too short for a trial.
 
@@ -83,15 +86,15 @@ async def tried(
         began = None
         async for offset, record in log.records(partition, first, end):
             # What comes before the first record is no part of reading on.
-            began = began or time.monotonic()
+            began = clock() if began is None else began
             if not isinstance(record, RecordRefused):
                 recount(partition, offset, record)
             read += log.record_bytes
             last = offset + 1
-            if time.monotonic() - began > SECONDS:
+            if clock() - began > SECONDS:
                 break
         if began is not None:
-            spent += time.monotonic() - began
+            spent += clock() - began
             passed += last - first
     if not passed:
         return None
