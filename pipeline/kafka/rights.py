@@ -105,6 +105,7 @@ def _verify(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right,
     return (
         Right("topic", names["events"], "Read", "recounts it"),
         Right("topic", names["residency"], "Read", "recounts it"),
+        Right("topic", names["checkpoints_fleet"], "Read", "sees what was held where that begins"),
         *(Right("group", name, "Describe", "asks how far the agent is") for name in groups.values()),
     )
 

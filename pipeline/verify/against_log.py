@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from connectors.kafka.reach import reach
@@ -16,11 +16,22 @@ from pipeline.kafka.acceptance import (
 )
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
+from pipeline.verify.estimate import estimate
 from pipeline.verify.findings import Findings
+from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, saved_in
+from pipeline.verify.fleet.beginning.latest_values import latest_values
+from pipeline.verify.fleet.beginning.undoing import (
+    AT_ONCE,
+    SET_ASIDE,
+    TOO_OLD,
+    Beginning,
+    BeginningUnknown,
+    Undoing,
+)
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.progress import Progress
-from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, SourceCheck
+from pipeline.verify.replica.check import SourceCheck
 from pipeline.verify.replica.expected import ReplicaRow
 from pipeline.verify.replica.silence import Silences
 from pipeline.verify.rollups.check import check_rollups
@@ -62,9 +73,8 @@ async def check_log(
     findings = comparison.findings
     try:
         async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
-            progress.expect("events", await events.length(until))
             async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as later:
-                progress.expect("residency", await later.length(until))
+                await estimate(progress, settings, tables, events, later, until)
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)
                 await comparison.partition(events, partition)
@@ -125,7 +135,7 @@ class _Comparison:
         async for offset, record in events.records(partition, extent.begin, end):
             if not isinstance(record, RecordRefused) and is_misplaced(record, partition, events.partitions):
                 record = RecordRefused("wrong_partition", NOT_APPLICABLE, events_source(record))
-            self._count(record, events.record_bytes)
+            self._count(record)
             if isinstance(record, RecordRefused):
                 for source, check in checks.items():
                     if record.names(*source):
@@ -154,10 +164,15 @@ class _Comparison:
         extent = await residency.extent(shard)
         found = await asyncio.to_thread(lambda: list(self.tables.rows_of_shard(shard)))
         end, committed = self._bounds(await residency.end(shard), extent)
+        beginning = None
         if extent.begin > 0:
-            self.topic.whole = False
-            self.findings.left_out[BEFORE_THE_BEGINNING] += len(found)
-            return
+            try:
+                extent, beginning = await self._beginning(residency, shard, extent)
+            except (BeginningUnknown, CheckpointUnclear) as unknown:
+                self.topic.begins_later(None)
+                self.findings.left_out[str(unknown)] += len(found)
+                return
+            self.topic.begins_later(beginning)
         check = None
         if self.settings.fleet.sample_rate < 1:
             self.findings.left_out[SAMPLED] += len(found)
@@ -172,9 +187,11 @@ class _Comparison:
                 oldest=oldest,
                 stood=committed == extent.committed,
                 forget_seconds=self.settings.worker.forget_seconds,
+                begin=extent.begin,
+                beginning=beginning,
             )
         async for offset, record in residency.records(shard, extent.begin, end):
-            self._count(record, residency.record_bytes)
+            self._count(record)
             if isinstance(record, RecordRefused):
                 if check is not None:
                     check.set_aside(record)
@@ -184,6 +201,38 @@ class _Comparison:
                     check.apply(offset, record)
         if check is not None:
             check.finish(end)
+
+    async def _beginning(
+        self, residency: TopicLog[ResidencyRecord], shard: int, extent: Extent
+    ) -> tuple[Extent, Beginning]:
+        """Return where a shard begins and what was held there. Raises BeginningUnknown, CheckpointUnclear."""
+        if self.settings.fleet.sample_rate < 1:
+            raise BeginningUnknown(SAMPLED)
+        self.progress.step(f"going back to the beginning of residency, partition {shard + 1}")
+        latest = await latest_values(self.settings, "checkpoints_fleet", shard)
+        while True:
+            saved = await asyncio.to_thread(saved_in, latest, shard, residency.partitions)
+            end = await residency.end(shard) if saved is None else saved.next_offset
+            if end < extent.begin:
+                raise BeginningUnknown(TOO_OLD)
+            undoing = Undoing(saved)
+            written_at = None
+            for behind in range(end, extent.begin, -AT_ONCE):
+                first = max(extent.begin, behind - AT_ONCE)
+                records: list[ResidencyRecord] = []
+                async for _, record in residency.records(shard, first, behind):
+                    if not records:
+                        written_at = residency.written_at
+                    if isinstance(record, RecordRefused):
+                        raise BeginningUnknown(SET_ASIDE)
+                    records.append(record)
+                for record in reversed(records):
+                    undoing.undo(record)
+            now = await residency.extent(shard)
+            if now.begin == extent.begin:
+                ahead = self.settings.worker.max_clock_ahead_seconds
+                return extent, undoing.beginning(saved, written_at=written_at, ahead=ahead)
+            extent = replace(extent, begin=now.begin)
 
     def finish(self) -> None:
         """Compare the topics with each other, unless a bound of offsets cuts them differently."""
@@ -196,8 +245,8 @@ class _Comparison:
             return end, extent.committed
         return min(end, self.until), min(extent.committed, self.until)
 
-    def _count(self, record: EventsRecord | ResidencyRecord | RecordRefused, length: int) -> None:
-        self.progress.record(length)
+    def _count(self, record: EventsRecord | ResidencyRecord | RecordRefused) -> None:
+        self.progress.record()
         self.findings.records += 1
         if isinstance(record, RecordRefused):
             self.findings.set_aside[record.reason] += 1

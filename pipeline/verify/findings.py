@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 KEPT = 20
@@ -43,6 +44,8 @@ class Findings:
     """Rows that could not be compared, by reason."""
     late: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Rows that could not be compared yet, by table and reason: a later run may compare them."""
+    compared_from: dict[str, datetime] = field(default_factory=dict)
+    """By table: the first window from which on all partitions are compared, where the log begins too late."""
     records: int = 0
     """Read from the log."""
     set_aside: Counter[str] = field(default_factory=Counter)
@@ -55,6 +58,10 @@ class Findings:
         if self._kept_of[difference.table] < KEPT:
             self._kept_of[difference.table] += 1
             self.kept.append(difference)
+
+    def begins(self, table: str, window: datetime) -> None:
+        """Note that rows of a partition are compared from this window on."""
+        self.compared_from[table] = max(window, self.compared_from.get(table, window))
 
     def late_rows(self, table: str) -> int:
         """Return how many rows of a table could not be compared yet."""

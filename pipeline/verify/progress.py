@@ -1,15 +1,23 @@
-"""Says on a terminal how long a comparison will take, and then, over one line, how far it is."""
+"""Says on a terminal what a comparison will take, and then, over one line, how far it is."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TextIO
 
 _EVERY_SECONDS = 0.2
 _MEASURED_SECONDS = 1.0
-"""Of reading, before it says how long all of it will take."""
+"""Of reading a topic, before that says how long the rest of it takes."""
 _ERASE = "\r\x1b[K"
+
+
+class Cost(NamedTuple):
+    """What a topic takes, as far as a trial tells."""
+
+    offsets: int
+    seconds: float
+    megabytes: float
 
 
 class Progress:
@@ -23,12 +31,32 @@ class Progress:
         self._topic = ""
         self._expected: dict[str, int] = {}
         """Records of topics that are not read to their end."""
-        self._records = self._records_of_topic = self._bytes = 0
-        self._estimated = False
+        self._seconds: dict[str, float] = {}
+        """What they take, if that was tried."""
+        self._records = self._records_of_topic = 0
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody sees what is written."""
+        return self._out is not None
 
     def expect(self, topic: str, records: int) -> None:
         """Note how many records of a topic there are to read; call before the first is read."""
         self._expected[topic] = records
+
+    def estimate(self, costs: Mapping[str, Cost], memory_megabytes: float) -> None:
+        """Keep lines that say what all of it comes to, by a trial of topics and the number of rows."""
+        self._seconds = {topic: cost.seconds for topic, cost in costs.items()}
+        lines = []
+        if costs:
+            records = sum(self._expected.values())
+            seconds = sum(cost.seconds for cost in costs.values())
+            megabytes = sum(cost.megabytes for cost in costs.values())
+            lines.append(f"{records:,} records, about {_spoken(seconds)}, {megabytes:,.0f} MB to read")
+        lines.append(
+            f"up to {memory_megabytes:,.0f} MB of memory for rows, besides the blocks that are resident"
+        )
+        self._write("".join(f"{_ERASE}{line}\n" for line in lines))
 
     def partition(self, topic: str, number: int, partitions: int) -> None:
         """Begin with a partition of a topic; `number` counts from 0."""
@@ -43,11 +71,10 @@ class Progress:
         self._step = step
         self._show()
 
-    def record(self, length: int) -> None:
-        """Count a record of so many bytes that was read."""
+    def record(self) -> None:
+        """Count a record that was read."""
         self._records += 1
         self._records_of_topic += 1
-        self._bytes += length
         if self._out is not None and self._clock() >= self._next:
             self._show()
 
@@ -60,21 +87,21 @@ class Progress:
         self._next = now + _EVERY_SECONDS
         measured = now - self._measured_from
         rate = self._records_of_topic / max(measured, _EVERY_SECONDS)
-        to_read = max(sum(self._expected.values()) - self._records_of_topic, 0)
         left = ""
-        if rate and to_read and measured >= _MEASURED_SECONDS:
-            seconds = to_read / rate
-            if not self._estimated:
-                self._estimate(to_read, seconds)
+        seconds = self._seconds_left(rate) if measured >= _MEASURED_SECONDS else 0.0
+        if seconds:
             left = f", {_spoken(seconds)} left"
         self._write(f"{_ERASE}{self._step} ({self._records:,} records, {rate:,.0f} records/s{left})")
 
-    def _estimate(self, to_read: int, seconds: float) -> None:
-        """Keep one line that says what all of it comes to, as the first second suggests."""
-        self._estimated = True
-        records = self._records + to_read
-        megabytes = self._bytes / self._records * records / 1e6
-        self._write(f"{_ERASE}{records:,} records, about {_spoken(seconds)}, {megabytes:,.0f} MB to read\n")
+    def _seconds_left(self, rate: float) -> float:
+        """Return what the present topic takes at this rate, and the later ones as far as it is known."""
+        if not rate:
+            return 0.0
+        left = max(self._expected.get(self._topic, 0) - self._records_of_topic, 0) / rate
+        for topic, records in self._expected.items():
+            if topic != self._topic:
+                left += self._seconds.get(topic, records / rate)
+        return left
 
     def _write(self, text: str) -> None:
         if self._out is not None:

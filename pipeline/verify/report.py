@@ -24,6 +24,8 @@ def as_text(findings: Findings) -> Iterator[str]:
         differing, late = findings.differing[table], findings.late_rows(table)
         said = [f"{differing:,} differ"] * bool(differing) + [f"{late:,} late"] * bool(late)
         yield f"  {table:<20} {findings.compared[table]:>9,} rows  {', '.join(said) or 'equal'}"
+    for table, since in sorted(findings.compared_from.items()):
+        yield f"{table} is compared from {_plain(since)} on: the log of the fleet does not reach back further"
     for reason, rows in sorted(findings.left_out.items()):
         yield f"not compared: {rows:,} ({reason})"
     for (table, reason), rows in sorted(findings.late.items()):
@@ -52,6 +54,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
             for table in _tables(findings)
         },
         "not_compared": dict(findings.left_out),
+        "compared_from": {table: _plain(since) for table, since in sorted(findings.compared_from.items())},
         "late": [
             {"table": table, "reason": reason, "rows": rows}
             for (table, reason), rows in sorted(findings.late.items())

@@ -42,6 +42,25 @@ class StoredTables:
         for kind in FLEET_TABLES:
             yield from self._rows(kind, "shard = {shard:UInt16}", {"shard": shard})
 
+    def rows_by_partition(self, partitions: int) -> list[int]:
+        """Return how many rows belong to each partition of the events topic; earlier versions may count."""
+        return self._counts(TABLES, "CRC32(replica) % {of:UInt32}", partitions)
+
+    def rows_by_shard(self, shards: int) -> list[int]:
+        """Return how many rows belong to each partition of the residency topic."""
+        return self._counts(FLEET_TABLES, "shard % {of:UInt32}", shards)
+
+    def _counts(self, kinds: tuple[type[Any], ...], which: str, of: int) -> list[int]:
+        counts = [0] * of
+        for kind in kinds:
+            statement = (
+                f"SELECT {which} AS of_it, count() FROM {self._store.database}.{kind.TABLE} GROUP BY of_it"
+            )
+            with store_unavailable(self._store):
+                for number, rows in self._client.query(statement, parameters={"of": of}).result_rows:
+                    counts[number] += rows
+        return counts
+
     def rows_of_source(
         self, replica: str, dp_rank: int, first: datetime, last: datetime
     ) -> Iterator[OccupancyRow | FlowRow]:
@@ -72,6 +91,7 @@ class StoredTables:
     def _rows(self, kind: type[_Kind], which: str, parameters: dict[str, Any]) -> Iterator[_Kind]:
         """Give the winning rows of a table for which a condition holds."""
         columns = kind.__struct_fields__
+        shared: dict[Any, Any] = {}
         table = f"{self._store.database}.{kind.TABLE}"  # type: ignore[attr-defined]
         statement = f"SELECT {', '.join(columns)} FROM {table} FINAL WHERE {which}"
         with (
@@ -80,7 +100,18 @@ class StoredTables:
         ):
             for block in blocks:
                 for values in block:
-                    yield kind(**{name: _aware(value) for name, value in zip(columns, values, strict=True)})
+                    plain = [_shared(value, shared) for value in values]
+                    yield kind(**dict(zip(columns, plain, strict=True)))
+
+
+def _shared(value: Any, shared: dict[Any, Any]) -> Any:
+    """Return a value as in `_aware`; one object stands for equal names and times of all rows."""
+    if type(value) is not str and not isinstance(value, datetime):
+        return _aware(value)
+    found = shared.get(value)
+    if found is None:
+        found = shared[value] = _aware(value)
+    return found
 
 
 def _aware(value: Any) -> Any:

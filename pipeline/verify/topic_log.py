@@ -75,13 +75,13 @@ class TopicLog(Generic[Record]):
         """Return the offset up to which committed records can be read."""
         return (await self._ends(self._consumer, [partition]))[partition]
 
-    async def length(self, until: int | None) -> int:
-        """Return about how many records there are before an offset of each partition; markers count too."""
+    async def lengths(self, until: int | None) -> dict[int, int]:
+        """Return about how many records each partition has before an offset; markers count too."""
         every = range(self.partitions)
         begins = await self._consumer.beginning_offsets([TopicPartition(self._topic, one) for one in every])
         ends = await self._ends(self._consumer, every)
         bound = math.inf if until is None else until
-        return sum(max(int(min(ends[one.partition], bound)) - begin, 0) for one, begin in begins.items())
+        return {one.partition: max(int(min(ends[one.partition], bound)) - begins[one], 0) for one in begins}
 
     async def held_back(self, patience: float) -> list[int]:
         """Return the partitions in which an open transaction hides records, after so many seconds at most."""

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import io
 import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from datetime import datetime, timezone
 
 from agent import block_operations, committed, played_on, produce, records_of
 from figures import Figures
 from payloads import captures
 from processes import launched
 
+from pipeline.cli.commands.verify import GC_THRESHOLD
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
+from pipeline.kafka.acceptance import accepted_residency
+from pipeline.kafka.refusal import RecordRefused
+from pipeline.verify.against_log import check_log
+from pipeline.verify.progress import Cost, Progress
+from pipeline.verify.topic_log import opened_topic
 from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
 
@@ -57,6 +66,12 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
         log = f"{name} log of {operations / 1e6:.1f} million"
         figures.add(f"verify: {log}", operations / used, "block-ops/s/core")
         figures.add(f"verify: most memory, {log}", peak / 1e6, "MB")
+        topics_alone = asyncio.run(_by_topic(settings))
+        changes = asyncio.run(_changes(settings))
+        figures.add(f"verify: events, {log}", operations / topics_alone.cpu["events"], "block-ops/s/core")
+        figures.add(f"verify: residency, {log}", changes / topics_alone.cpu["residency"], "changes/s/core")
+        for topic, off in topics_alone.off().items():
+            figures.add(f"verify: estimate of {topic}, {log}", off, "of the time it took")
 
 
 def _work(bootstrap: str, environment: Mapping[str, str]) -> None:
@@ -74,6 +89,68 @@ def _work(bootstrap: str, environment: Mapping[str, str]) -> None:
                 if worker.poll() is not None or time.monotonic() - began > _MOST_SECONDS:
                     raise SystemExit(f"the worker did not finish: {done} of {end} offsets of {topic}")
                 time.sleep(1)
+
+
+class _ByTopic(Progress):
+    """Takes the time of each topic, as if somebody watched."""
+
+    def __init__(self) -> None:
+        super().__init__(_Terminal())
+        self.cpu: dict[str, float] = {}
+        self._wall: dict[str, float] = {}
+        self._estimated: dict[str, float] = {}
+        self._began: tuple[str, float, float] | None = None
+
+    def estimate(self, costs: Mapping[str, Cost], memory_megabytes: float) -> None:
+        self._estimated = {topic: cost.seconds for topic, cost in costs.items()}
+        super().estimate(costs, memory_megabytes)
+
+    def partition(self, topic: str, number: int, partitions: int) -> None:
+        if not number:
+            self._began = topic, time.process_time(), time.monotonic()
+        super().partition(topic, number, partitions)
+
+    def step(self, step: str) -> None:
+        if self._began is not None and not step.startswith("reading"):
+            topic, cpu, wall = self._began
+            self.cpu[topic] = time.process_time() - cpu
+            self._wall[topic] = time.monotonic() - wall
+            self._began = None
+        super().step(step)
+
+    def off(self) -> dict[str, float]:
+        """Return what was estimated, by what it took."""
+        return {topic: seconds / self._wall[topic] for topic, seconds in self._estimated.items()}
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def _by_topic(settings: Settings) -> _ByTopic:
+    gc.set_threshold(GC_THRESHOLD)
+    timed = _ByTopic()
+    now = datetime.now(timezone.utc)
+    findings = await check_log(settings, now, until=None, patience=60.0, progress=timed)
+    if findings.differing:
+        raise SystemExit(f"verify found differences: {findings.kept[:3]}")
+    return timed
+
+
+async def _changes(settings: Settings) -> int:
+    """Return how many changes of residency the log has."""
+    async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as log:
+        return sum(
+            [
+                len(pool.kinds)
+                for shard in range(log.partitions)
+                async for _, record in log.records(shard, 0, await log.end(shard))
+                if not isinstance(record, RecordRefused)
+                for source in record.sources
+                for pool in source.changes
+            ]
+        )
 
 
 def _verify(environment: Mapping[str, str]) -> tuple[float, int]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.verify.fleet.parsed import Chain, parsed
-from schemas.residency import FILLED, SUBSUMED, ResidencyRecord
+from pipeline.verify.fleet.parsed import Chain, chains_of, columns_of, counting
+from schemas.residency import ResidencyRecord
 from schemas.trust import Trust
 
 NEVER_REMOVED = ("storage", "fs", "obj")
@@ -19,25 +21,38 @@ SourceId = tuple[str, int]
 """Replica and data-parallel rank."""
 
 
-class Block(NamedTuple):
-    """What compares: the same hash in another hash domain, of another model or group is another block."""
+class Space(NamedTuple):
+    """Hashes compare only inside one; the same hash of another domain, model or group is another block."""
 
     hash_domain: str
     model: str
     group_idx: int
-    hash: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """What changes of one pool in a record have in common; each is one of its own."""
+
+    source: SourceId
+    life: int
+    """Counts the incarnations of the source."""
+    space: Space
+    medium: str
+    announced: bool
+    """Whether removals are announced on this medium, so that what is held there is certain."""
+    trust: Trust
+    """Of the source."""
+    unsure_until: float
+    """Event time up to which the source may have lost what nobody knows of."""
 
 
 class Change(NamedTuple):
     """A block came to a source's medium, or left it."""
 
-    source: SourceId
-    life: int
-    """Counts the incarnations of the source."""
-    block: Block
-    medium: str
-    announced: bool
-    """Whether removals are announced on this medium, so that what is held there is certain."""
+    due: float
+    """Event time as which it counts."""
+    of: Piece
+    hash: int
     kind: int
     """As in `schemas.residency`."""
     at: float
@@ -46,12 +61,11 @@ class Change(NamedTuple):
     """Tokens."""
     stored: int | None
     """Tokens stored in the pool before."""
-    trust: Trust
-    """Of the source."""
-    unsure_until: float
-    """Event time up to which the source may have lost what nobody knows of."""
     chain: Chain
     """Of what was filled."""
+
+
+_due = itemgetter(0)
 
 
 @dataclass
@@ -71,13 +85,11 @@ class _Order:
         self._floor = -math.inf
         self._reached = -math.inf
 
-    def times(self, life: int, times: list[float]) -> list[float]:
+    def times(self, life: int, times: Sequence[float]) -> list[float]:
         """Return the times of one pool's changes; what goes back counts as the latest before."""
         if life != self._life:
             self._life, self._floor = life, self._reached
-        due: list[float] = []
-        for at in times:
-            due.append(max(at, due[-1] if due else self._floor))
+        due = list(accumulate(times, max, initial=self._floor))[1:]
         if due:
             self._reached = max(self._reached, due[-1])
         return due
@@ -92,7 +104,7 @@ class ChangesInOrder:
 
     def of(self, record: ResidencyRecord) -> list[Change]:
         """Return the changes of a record by event time; what is equal stays in its order."""
-        changes: list[tuple[float, Change]] = []
+        changes: list[Change] = []
         orders: dict[SourceId, _Order] = {}
         for said in record.sources:
             name = (said.replica, said.dp_rank)
@@ -102,30 +114,36 @@ class ChangesInOrder:
                 source.life += 1
             unsure_until = source.unsure_until
             for pool in said.changes:
-                of_pool = [
-                    Change(
-                        name,
-                        source.life,
-                        Block(said.hash_domain, said.model, pool.group_idx, one.hash),
-                        pool.medium,
-                        not pool.store_only and pool.medium not in NEVER_REMOVED,
-                        one.kind,
-                        one.at,
-                        one.size,
-                        one.stored,
-                        said.trust,
-                        unsure_until,
-                        one.chain,
+                piece = Piece(
+                    name,
+                    source.life,
+                    Space(said.hash_domain, said.model, pool.group_idx),
+                    pool.medium,
+                    not pool.store_only and pool.medium not in NEVER_REMOVED,
+                    said.trust,
+                    unsure_until,
+                )
+                columns = columns_of(pool)
+                due = orders.setdefault(name, _Order()).times(source.life, columns.times)
+                of_pool = list(
+                    map(
+                        Change,
+                        due,
+                        repeat(piece),
+                        columns.hashes,
+                        columns.kinds,
+                        columns.times,
+                        columns.sizes,
+                        columns.stored,
+                        chains_of(pool),
                     )
-                    for one in parsed(pool)
-                ]
-                times = [change.at for change in of_pool]
-                due = orders.setdefault(name, _Order()).times(source.life, times)
-                changes += [(due[index], change) for index, change in _counting(of_pool)]
-                source.seen = max([source.seen, *times])
+                )
+                changes += [of_pool[index] for index in counting(columns)]
+                source.seen = max([source.seen, *columns.times])
             if said.trust != "complete":
                 source.unsure_until = source.seen + self._horizon
-        return [change for _, change in sorted(changes, key=lambda one: one[0])]
+        changes.sort(key=_due)
+        return changes
 
     def silent_since(self, before: float) -> list[SourceId]:
         """Return the sources without a change at this event time or later."""
@@ -140,17 +158,3 @@ class ChangesInOrder:
         for (replica, dp_rank), source in self._sources.items():
             if refused.names(replica, dp_rank):
                 source.unsure_until = max(source.unsure_until, source.seen + self._horizon)
-
-
-def _counting(changes: list[Change]) -> Iterator[tuple[int, Change]]:
-    """Give index and change, without fine blocks that a coarse one takes over in the same record."""
-    left_out: set[int] = set()
-    filled: dict[Block, int] = {}
-    for index, change in enumerate(changes):
-        if change.kind == FILLED:
-            filled[change.block] = index
-        elif change.kind == SUBSUMED and change.block in filled:
-            left_out |= {index, filled.pop(change.block)}
-    for index, change in enumerate(changes):
-        if index not in left_out:
-            yield index, change

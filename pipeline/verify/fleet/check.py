@@ -15,14 +15,17 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
 from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.fleet import expected
+from pipeline.verify.fleet.beginning.undoing import Beginning
 from pipeline.verify.fleet.expected import FleetRow
-from pipeline.verify.fleet.recount import FleetRecount
+from pipeline.verify.fleet.recount import Fills, FleetRecount
 from pipeline.verify.keys import RowKey, key_of, named, unequal
-from pipeline.verify.replica.check import CARRIED_AT_ONCE, EXPIRED, TOO_NEW
+from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, CARRIED_AT_ONCE, EXPIRED, TOO_NEW
 from schemas.residency import ResidencyRecord
-from schemas.rows import HashGroupRow, HotPrefixRow, RedundancyRow
+from schemas.rows import CapacityCurveRow, FillsRow, HashGroupRow, HotPrefixRow, RedundancyRow
 from schemas.settings import Fleet, Worker
 
+_Told = tuple[FillsRow | CapacityCurveRow, Fills]
+"""A row, and what it is made from."""
 _NOT_COMPARED = ("trust",)
 """Of rows about several sources: it is that of the moment in which the row was written."""
 PREFIXES_EXACT = 2048
@@ -43,10 +46,19 @@ class ShardCheck:
         oldest: datetime,
         stood: bool = True,
         forget_seconds: float = Worker().forget_seconds,
+        begin: int = 0,
+        beginning: Beginning | None = None,
     ) -> None:
         """`found`: its rows. `committed`: the fleet agent has written what follows from records before this
-        offset. `oldest`: rows before may be gone. `stood`: it wrote how things stood at that very offset."""
-        self.recount = FleetRecount(settings, forget_seconds=forget_seconds)
+        offset. `oldest`: rows before may be gone. `stood`: it wrote how things stood at that very offset.
+        `begin`: records before this offset are gone; `beginning` tells what was known then."""
+        beginning = beginning or Beginning()
+        self.recount = FleetRecount(settings, beginning, forget_seconds=forget_seconds)
+        self._beginning = beginning
+        self._chains_learned = beginning.whole
+        self._from = _compared_from(beginning, self.recount.losses_known_from)
+        for kind, window in self._from.items():
+            findings.begins(kind.TABLE, times.start_of(window))
         self._shard = shard
         self._findings = findings
         self._committed = committed
@@ -58,6 +70,9 @@ class ShardCheck:
         """Those that are found, one of a source."""
         for row in found:
             self._version_found[key_of(row)] = row.version
+            if row.version < begin or not self._told(row):
+                findings.left_out[BEFORE_THE_BEGINNING] += 1
+                continue
             self._of_version.setdefault(row.version, []).append(row)
             if isinstance(row, HashGroupRow):
                 self._hash_groups[key_of(row)] = row
@@ -74,12 +89,16 @@ class ShardCheck:
         """Go on with the next record of the shard."""
         if offset >= self._committed:
             self._stand_at_commit()
+        if not self._chains_learned and offset >= self._beginning.saved_offset:
+            self._chains_learned = True
+            self.recount.learn_chains(self._beginning.chains)
         self._hot = {}
         self.recount.apply(offset, record)
-        fresh = {key_of(row): row for row in self._fills()}
+        fresh = {key_of(row): (row, fills) for row, fills in self._fills()}
         if not self._stood_at_commit:
-            for row in fresh.values():
-                self._require(row)
+            for row, fills in fresh.values():
+                if not fills.early:
+                    self._require(row)
         for found in self._of_version.pop(offset, ()):
             if isinstance(found, HotPrefixRow):
                 self._compare(self._hot.pop(key_of(found), None), found)
@@ -88,7 +107,7 @@ class ShardCheck:
             elif isinstance(found, HashGroupRow):
                 self._compare(self._hash_group_of(found), found)
             else:
-                self._compare(fresh.get(key_of(found)), found)
+                self._compare_fills(fresh.get(key_of(found)), found)
 
     def set_aside(self, refused: RecordRefused) -> None:
         """Go on behind a record that cannot be applied."""
@@ -106,15 +125,24 @@ class ShardCheck:
         for key, row in self._required.items():
             self._absent(row, self._version_found.get(key))
 
+    def _told(self, row: FleetRow) -> bool:
+        """Return whether the log tells such a row of this window."""
+        if isinstance(row, HashGroupRow):
+            return self._beginning.whole
+        first = self._from.get(type(row))
+        return first is None or times.number_of(row.window) >= first
+
     def _require(self, row: FleetRow) -> None:
         """Note a row that has to be there, unless it was found, or a newer one."""
-        if self._version_found.get(key_of(row), -1) < row.version:
+        if self._told(row) and self._version_found.get(key_of(row), -1) < row.version:
             self._required[key_of(row)] = row
 
-    def _fills(self) -> Iterator[FleetRow]:
-        """Rows that the last record changed."""
+    def _fills(self) -> Iterator[_Told]:
+        """Rows that the last record changed, and what they are made from."""
         for of in self.recount.touched:
-            yield from expected.fills(of, self.recount.fills[of], self._shard)
+            fills = self.recount.fills[of]
+            for row in expected.fills(of, fills, self._shard):
+                yield row, fills
 
     def _redundancy(self, window: int) -> Iterator[RedundancyRow]:
         """Rows of a window, if everything stays until its end as it is."""
@@ -186,7 +214,8 @@ class ShardCheck:
         self._stood_at_commit = True
         if not self._stood or self.recount.window is None:
             return
-        self._hash_groups_stand()
+        if self._beginning.whole:
+            self._hash_groups_stand()
         later = {
             times.number_of(window)
             for table, window, *_ in self._version_found
@@ -212,6 +241,18 @@ class ShardCheck:
             wanted, has = msgspec.structs.asdict(row), msgspec.structs.asdict(found)
             self._differ("differs", row, {c: wanted[c] for c in columns}, {c: has[c] for c in columns})
 
+    def _compare_fills(self, told: _Told | None, found: FleetRow) -> None:
+        if told is None:
+            self._compare(None, found)
+            return
+        row, fills = told
+        if fills.early:
+            self._findings.left_out[BEFORE_THE_BEGINNING] += 1
+        elif isinstance(row, FillsRow) and isinstance(found, FillsRow):
+            self._compare(_as_far_as_told(row, found, fills), found)
+        else:
+            self._compare(row, found)
+
     def _absent(self, row: FleetRow, version_found: int | None) -> None:
         if not isinstance(row, HashGroupRow) and row.window < self._oldest:
             self._findings.left_out[EXPIRED] += 1
@@ -223,6 +264,33 @@ class ShardCheck:
 
     def _differ(self, kind: Kind, row: FleetRow, wanted: dict[str, object], has: dict[str, object]) -> None:
         self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
+
+
+def _compared_from(beginning: Beginning, losses_known_from: float) -> dict[type[FleetRow], int]:
+    """Return the first window of which rows can be told, for each table of which not all can."""
+    if beginning.whole:
+        return {}
+    held = times.window_of(beginning.since) + 1
+    lost = times.window_of(losses_known_from) + 1
+    chained = max(lost, times.window_of(beginning.saved_clock) + 1)
+    return {RedundancyRow: held, FillsRow: lost, CapacityCurveRow: lost, HotPrefixRow: chained}
+
+
+def _as_far_as_told(row: FillsRow, found: FillsRow, fills: Fills) -> FillsRow:
+    """Return the row with what the one found may say instead of what the log does not tell: that the source
+    was taken to hash differently."""
+    most = fills.cold_or_unknown
+    blocks = found.unknown_blocks - row.unknown_blocks
+    tokens = found.unknown_tokens - row.unknown_tokens
+    if 0 < blocks <= most["blocks"] and 0 <= tokens <= most["tokens"]:
+        return msgspec.structs.replace(
+            row,
+            cold_blocks=row.cold_blocks - blocks,
+            cold_tokens=row.cold_tokens - tokens,
+            unknown_blocks=found.unknown_blocks,
+            unknown_tokens=found.unknown_tokens,
+        )
+    return row
 
 
 def _as_far_as_known(row: HotPrefixRow, found: HotPrefixRow) -> HotPrefixRow:

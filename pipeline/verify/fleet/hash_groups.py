@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 from zlib import crc32
 
-from pipeline.verify.fleet.changes import Change, SourceId
+from pipeline.verify.fleet.changes import Change, SourceId, Space
 from schemas.residency import SourceChanges
 from schemas.rows import HashGroupRow
 
@@ -40,16 +39,11 @@ class _Source:
     alone: bool = False
 
 
-class _First(NamedTuple):
-    domain: str
-    model: str
-    group_idx: int
-    root: int
-
-
 @dataclass
 class _Latest:
-    first: _First
+    space: Space
+    root: int
+    """First block of the chain."""
     source_group: Group
     second: int
 
@@ -61,6 +55,7 @@ class HashGroups:
         self._after = after
         self._sources: dict[SourceId, _Source] = {}
         self._latest: dict[int, _Latest] = {}
+        self._salts: dict[Space, int] = {}
         self._groups = 0
 
     def says(self, said: SourceChanges) -> None:
@@ -103,19 +98,23 @@ class HashGroups:
         """Note the first block of what was filled."""
         if not change.chain.root:
             return
-        source = self._sources[change.source]
-        block = change.block
-        first = _First(block.hash_domain, block.model, block.group_idx, change.chain.root)
-        slot = (first.root + crc32(first.domain.encode()) + first.group_idx) % REMEMBERED
+        source, space = self._sources[change.of.source], change.of.space
+        root = change.chain.root
+        salt = self._salts.get(space)
+        if salt is None:
+            salt = self._salts[space] = crc32(space.hash_domain.encode()) + space.group_idx
+        slot = (root + salt) % REMEMBERED
         second = int(change.at // 1)
         latest = self._latest.get(slot)
-        if latest is not None and latest.first == first:
-            if latest.source_group is not source.group:
-                self._join(latest.source_group, source.group)
-            elif second > latest.second:
-                source.returns += 1
-            second = max(second, latest.second)
-        self._latest[slot] = _Latest(first, source.group, second)
+        if latest is None or latest.root != root or latest.space != space:
+            self._latest[slot] = _Latest(space, root, source.group, second)
+            return
+        if latest.source_group is not source.group:
+            self._join(latest.source_group, source.group)
+        elif second > latest.second:
+            source.returns += 1
+        latest.source_group = source.group
+        latest.second = max(second, latest.second)
 
     def rows(self, shard: int, version: int) -> Iterator[HashGroupRow]:
         """Give what is to be said of all sources."""

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pipeline.verify.fleet.changes import Block, Change, SourceId
+from pipeline.verify.fleet.block import Block
+from pipeline.verify.fleet.changes import Piece, SourceId
 from schemas.residency import FILLED
 
 
@@ -37,68 +38,51 @@ class Redundancy:
         return replace(self, owners=Counter(self.owners))
 
 
-@dataclass
-class Held:
-    """A block that somebody holds."""
-
-    sources: dict[SourceId, dict[str, bool]] = field(default_factory=dict)
-    """Media of each owner, and whether removals are announced there."""
-    sizes: dict[str, int] = field(default_factory=dict)
-    """Tokens, by medium, as the first owner there said."""
-
-    def owners(self, medium: str) -> int:
-        """Return how many sources hold it there."""
-        return sum(medium in media for media in self.sources.values())
-
-
 class Owners:
-    """All blocks that are held, and the redundancy of every key under which one ever was."""
+    """The redundancy of every key under which a block ever was held."""
 
     def __init__(self) -> None:
-        self.blocks: dict[Block, Held] = {}
         self.redundancy: dict[RedundancyKey, Redundancy] = {}
         self.blocks_of: Counter[SourceId] = Counter()
         """How many blocks each source holds, on whatever media."""
 
-    def media(self, block: Block, source: SourceId) -> dict[str, bool]:
-        """Return on what media a source holds a block."""
-        return self.blocks[block].sources.get(source, {}) if block in self.blocks else {}
-
-    def others(self, block: Block, source: SourceId) -> bool:
-        """Return whether another source certainly holds the block."""
-        held = self.blocks.get(block, Held())
-        return any(any(media.values()) for other, media in held.sources.items() if other != source)
-
-    def change(self, change: Change) -> RedundancyKey | None:
-        """Note that a block came or left; return the key whose redundancy it changed."""
-        if (change.medium in self.media(change.block, change.source)) == (change.kind == FILLED):
-            return None
-        block = change.block
-        key = RedundancyKey(block.hash_domain, block.model, change.medium, block.group_idx)
-        held = self.blocks.setdefault(block, Held())
-        self._count(key, held, -1)
-        if change.kind == FILLED:
-            held.sizes.setdefault(change.medium, change.size)
-            self.blocks_of[change.source] += change.source not in held.sources
-            held.sources.setdefault(change.source, {})[change.medium] = change.announced
-        else:
-            del held.sources[change.source][change.medium]
-            if not held.sources[change.source]:
-                del held.sources[change.source]
-                self.blocks_of[change.source] -= 1
-        self._count(key, held, +1)
-        if not held.sources:
-            del self.blocks[block]
-        elif not held.owners(change.medium):
-            del held.sizes[change.medium]
+    def of(self, piece: Piece) -> RedundancyKey:
+        """Return the key whose redundancy the changes of a piece change."""
+        space = piece.space
+        key = RedundancyKey(space.hash_domain, space.model, piece.medium, space.group_idx)
+        if key not in self.redundancy:
+            self.redundancy[key] = Redundancy()
         return key
 
-    def _count(self, key: RedundancyKey, held: Held, times: int) -> None:
-        """Add a block to the figures of a key, or take it off."""
-        owners = held.owners(key.medium)
+    def change(self, block: Block, piece: Piece, redundancy: Redundancy, kind: int, size: int) -> bool:
+        """Note in the redundancy of its key that a block came or left; return whether it did."""
+        source, medium = piece.source, piece.medium
+        media = block.sources.get(source)
+        if (media is not None and medium in media) == (kind == FILLED):
+            return False
+        owners = block.owners.get(medium, 0)
         if owners:
-            size = held.sizes[key.medium]
-            redundancy = self.redundancy.setdefault(key, Redundancy())
-            redundancy.owners[owners] += times
-            redundancy.unique_tokens += times * size
-            redundancy.physical_tokens += times * owners * size
+            redundancy.owners[owners] -= 1
+        if kind == FILLED:
+            if not owners:
+                block.sizes[medium] = size
+                redundancy.unique_tokens += size
+            if media is None:
+                media = block.sources[source] = {}
+                self.blocks_of[source] += 1
+            media[medium] = piece.announced
+            owners += 1
+            redundancy.physical_tokens += block.sizes[medium]
+        elif media is not None:
+            del media[medium]
+            if not media:
+                del block.sources[source]
+                self.blocks_of[source] -= 1
+            owners -= 1
+            redundancy.physical_tokens -= block.sizes[medium]
+            if not owners:
+                redundancy.unique_tokens -= block.sizes.pop(medium)
+        block.owners[medium] = owners
+        if owners:
+            redundancy.owners[owners] += 1
+        return True

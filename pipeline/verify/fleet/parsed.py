@@ -1,13 +1,13 @@
-"""The changes of a pool in a residency record, one by one."""
+"""The changes of a pool in a residency record, as columns."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from schemas.hashes import unpack_hashes
-from schemas.residency import FILLED, ResidencyChanges
+from schemas.residency import FILLED, SUBSUMED, ResidencyChanges
 
 
 class Chain(NamedTuple):
@@ -20,39 +20,60 @@ class Chain(NamedTuple):
     lora: str = ""
 
 
-class Parsed(NamedTuple):
-    """One change of `schemas.residency.ResidencyChanges`."""
+NO_CHAIN = Chain()
 
-    hash: int
-    kind: int
-    at: float
-    size: int
-    stored: int | None
+
+class Columns(NamedTuple):
+    """n changes of `schemas.residency.ResidencyChanges`, in the order in which they are in the record."""
+
+    hashes: Sequence[int]
+    kinds: bytes
+    times: Sequence[float]
+    sizes: Sequence[int]
+    stored: Sequence[int | None]
     """Tokens stored in the pool before."""
-    chain: Chain
-    """Of what was filled."""
 
 
-def parsed(pool: ResidencyChanges) -> Iterator[Parsed]:
-    """Give the changes in the order in which they are in the record."""
+def columns_of(pool: ResidencyChanges) -> Columns:
+    """Return what is said of every change."""
     count = len(pool.kinds)
-    times = struct.unpack(f"<{count}d", pool.times)
-    sizes = struct.unpack(f"<{count}I", pool.block_sizes)
-    stored = struct.unpack(f"<{count}I", pool.stored) if pool.stored else [None] * count
-    columns = zip(unpack_hashes(pool.hashes), pool.kinds, times, sizes, stored, _chains(pool), strict=True)
-    for one, kind, at, size, more, chain in columns:
-        yield Parsed(one, kind, at, size, None if more is None else pool.stored_before + more, chain)
+    stored: Sequence[int | None] = [None] * count
+    if pool.stored:
+        stored = [pool.stored_before + more for more in struct.unpack(f"<{count}I", pool.stored)]
+    return Columns(
+        unpack_hashes(pool.hashes),
+        pool.kinds,
+        struct.unpack(f"<{count}d", pool.times),
+        struct.unpack(f"<{count}I", pool.block_sizes),
+        stored,
+    )
 
 
-def _chains(pool: ResidencyChanges) -> Iterator[Chain]:
-    """Give the chain of every change; only fills have one."""
+def chains_of(pool: ResidencyChanges) -> Sequence[Chain]:
+    """Return the chain of every change; only fills have one."""
     fills = pool.kinds.count(FILLED)
+    if not pool.roots and not pool.lora_codes:
+        return [NO_CHAIN] * len(pool.kinds)
     roots = unpack_hashes(pool.roots) if pool.roots else [0] * fills
     depths = struct.unpack(f"<{fills}H", pool.depths) if pool.depths else [0] * fills
     codes = struct.unpack(f"<{fills}H", pool.lora_codes) if pool.lora_codes else [0] * fills
     loras = ("", *pool.loras)
-    of_fills = iter(
-        [Chain(root, depth, loras[code]) for root, depth, code in zip(roots, depths, codes, strict=True)]
-    )
-    for kind in pool.kinds:
-        yield next(of_fills) if kind == FILLED else Chain()
+    of_fills = map(Chain, roots, depths, [loras[code] for code in codes])
+    if fills == len(pool.kinds):
+        return list(of_fills)
+    return [next(of_fills) if kind == FILLED else NO_CHAIN for kind in pool.kinds]
+
+
+def counting(columns: Columns) -> Iterable[int]:
+    """Return which changes count: all but fine blocks that a coarse one takes over in the same record."""
+    every = range(len(columns.kinds))
+    if SUBSUMED not in columns.kinds:
+        return every
+    left_out: set[int] = set()
+    filled: dict[int, int] = {}
+    for index, (kind, block) in enumerate(zip(columns.kinds, columns.hashes, strict=True)):
+        if kind == FILLED:
+            filled[block] = index
+        elif kind == SUBSUMED and block in filled:
+            left_out |= {index, filled.pop(block)}
+    return [index for index in every if index not in left_out]

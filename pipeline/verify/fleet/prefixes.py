@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipeline.verify.fleet.changes import Block, Change
-from pipeline.verify.fleet.owners import Held, Owners
+from pipeline.verify.fleet.block import Block
+from pipeline.verify.fleet.changes import Change, Space
 from pipeline.verify.fleet.parsed import Chain
 
-_FORGET_FROM = 10_000
-"""Number of chains from which on those that no longer matter are forgotten."""
 AVOIDABLE = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
 
 
@@ -43,23 +40,29 @@ class Hot:
 
 
 @dataclass
-class _Shown:
+class Shown:
     """What the blocks of a prefix that are held on GPUs add up to."""
 
+    prefix: Prefix
     tokens: Counter[int] = field(default_factory=Counter)
     """By number of owners."""
     blocks: Counter[int] = field(default_factory=Counter)
     """By number of owners."""
     depths: Counter[int] = field(default_factory=Counter)
     """Blocks with more than one owner, by depth."""
+    held: int = 0
+    """Blocks."""
 
     def add(self, owners: int, size: int, depth: int, times: int) -> None:
+        """Add a block so many times."""
+        self.held += times
         self.tokens[owners] += times * size
         self.blocks[owners] += times
         if owners > 1:
             self.depths[depth] += times
 
     def hot(self) -> Hot:
+        """Return the figures."""
         shared = [(owners, tokens) for owners, tokens in self.tokens.items() if owners > 1]
         return Hot(
             depth_blocks=max((depth for depth, blocks in self.depths.items() if blocks), default=0),
@@ -70,73 +73,57 @@ class _Shown:
 
 
 class Prefixes:
-    """Chains of the blocks that are held or remembered, as the first fill on a GPU that knew it said."""
+    """Prefixes of the blocks that are held, as the first fill on a GPU that knew the chain said."""
 
-    def __init__(self, owners: Owners, lost: Callable[[Block], bool]) -> None:
-        """`lost`: whether a loss of the block is remembered."""
-        self._owners = owners
-        self._lost = lost
-        self._chains: dict[Block, Chain] = {}
+    def __init__(self) -> None:
         self._refilled: dict[Prefix, Hot] = {}
-        self._shown: dict[Prefix, _Shown] = {}
-        self._counted: dict[Block, tuple[Prefix, int, int, int]] = {}
-        """What each block adds: prefix, owners, size, depth."""
-        self._forget_at = _FORGET_FROM
+        self._shown: dict[tuple[Space, str, int], Shown] = {}
 
-    def filled(self, change: Change) -> None:
+    def filled(self, block: Block, change: Change) -> None:
         """Note the chain of a block that is about to come to a medium; nothing else is noted of it yet."""
-        block = change.block
-        held = self._owners.blocks.get(block, Held())
-        certain = any("gpu" in media or any(media.values()) for media in held.sources.values())
-        if not certain and not self._lost(block):
-            self._chains.pop(block, None)
-        if change.medium == "gpu" and change.chain.root:
-            self._chains.setdefault(block, change.chain)
+        if block.chain is not None and not block.losses and not block.certain():
+            block.chain = None
+        if block.chain is None and change.of.medium == "gpu" and change.chain.root:
+            block.chain = change.chain
 
-    def refilled(self, change: Change, cause: str) -> None:
+    def refilled(self, block: Block, cause: str, size: int) -> None:
         """Count a fill, if it could have been avoided."""
-        chain = self._chains.get(change.block)
+        chain = block.chain
         if chain is not None and cause in AVOIDABLE:
-            hot = self._refilled.setdefault(_prefix(change.block, chain), Hot())
-            hot.refilled_tokens += change.size
+            hot = self._refilled.setdefault(_prefix(block, chain), Hot())
+            hot.refilled_tokens += size
             hot.depth_blocks = max(hot.depth_blocks, chain.depth)
 
     def changed(self, block: Block) -> None:
-        """Count a block as it is now, and no longer as it was."""
-        counted = self._counted.pop(block, None)
-        if counted is not None:
-            prefix, owners, size, depth = counted
-            self._shown[prefix].add(owners, size, depth, -1)
-            if not any(self._shown[prefix].blocks.values()):
-                del self._shown[prefix]
-        chain, held = self._chains.get(block), self._owners.blocks.get(block)
-        owners = held.owners("gpu") if held is not None else 0
-        if chain is not None and held is not None and owners:
-            prefix = _prefix(block, chain)
-            self._counted[block] = prefix, owners, held.sizes["gpu"], chain.depth
-            self._shown.setdefault(prefix, _Shown()).add(owners, held.sizes["gpu"], chain.depth, +1)
+        """Count a block as it is now on GPUs, and no longer as it was."""
+        if block.counted is not None:
+            shown, owners, size, depth = block.counted
+            shown.add(owners, size, depth, -1)
+            block.counted = None
+            if not shown.held:
+                prefix = shown.prefix
+                del self._shown[block.space, prefix.lora, prefix.root]
+        chain, owners = block.chain, block.owners.get("gpu", 0)
+        if chain is not None and owners:
+            key = (block.space, chain.lora, chain.root)
+            found = self._shown.get(key)
+            if found is None:
+                found = self._shown[key] = Shown(_prefix(block, chain))
+            size = block.sizes["gpu"]
+            found.add(owners, size, chain.depth, +1)
+            block.counted = found, owners, size, chain.depth
 
     def take(self) -> dict[Prefix, Hot]:
         """Return the figures at the end of a window, and begin those of the next one."""
-        self._forget()
         refilled, self._refilled = self._refilled, {}
-        found = {prefix: shown.hot() for prefix, shown in self._shown.items()}
+        found = {shown.prefix: shown.hot() for shown in self._shown.values()}
         for prefix, again in refilled.items():
             hot = found.setdefault(prefix, Hot())
             hot.refilled_tokens = again.refilled_tokens
             hot.depth_blocks = max(hot.depth_blocks, again.depth_blocks)
         return {prefix: hot for prefix, hot in found.items() if hot.counts}
 
-    def _forget(self) -> None:
-        """Forget, now and then, the chains of blocks that are neither held nor remembered."""
-        if len(self._chains) > self._forget_at:
-            self._chains = {
-                block: chain
-                for block, chain in self._chains.items()
-                if block in self._owners.blocks or self._lost(block)
-            }
-            self._forget_at = 2 * len(self._chains) + _FORGET_FROM
-
 
 def _prefix(block: Block, chain: Chain) -> Prefix:
-    return Prefix(block.hash_domain, block.model, block.group_idx, chain.lora, chain.root)
+    space = block.space
+    return Prefix(space.hash_domain, space.model, space.group_idx, chain.lora, chain.root)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
-from pipeline.verify.fleet.changes import Change, ChangesInOrder, SourceId
+from pipeline.verify.fleet.beginning.undoing import Beginning
+from pipeline.verify.fleet.block import Block, Blocks
+from pipeline.verify.fleet.changes import Change, ChangesInOrder, Piece, SourceId, Space
 from pipeline.verify.fleet.hash_groups import HashGroups
 from pipeline.verify.fleet.losses import Losses
 from pipeline.verify.fleet.owners import Owners, Redundancy, RedundancyKey
+from pipeline.verify.fleet.parsed import Chain
 from pipeline.verify.fleet.prefixes import Prefixes
 from pipeline.verify.replica.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
@@ -46,12 +49,35 @@ class Fills:
     regret_hist: list[int] = field(default_factory=list)
     needed_hist: list[int] = field(default_factory=list)
     trust: Trust = "complete"
+    early: bool = False
+    """Whether some of it is of a time for which not all losses are known."""
+    cold_or_unknown: Counter[str] = field(default_factory=Counter)
+    """`blocks` and `tokens` that are cold here, and unknown if the source was taken to hash differently."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the changes of a piece count."""
+
+    blocks: dict[int, Block]
+    key: RedundancyKey
+    redundancy: Redundancy
+    changed_in: int | None = None
+    """Latest window of the record in which that changed."""
 
 
 class FleetRecount:
     """State of one shard by the rules of docs/figures.md, kept in dicts."""
 
-    def __init__(self, settings: Fleet, *, forget_seconds: float = Worker().forget_seconds) -> None:
+    def __init__(
+        self,
+        settings: Fleet,
+        beginning: Beginning | None = None,
+        *,
+        forget_seconds: float = Worker().forget_seconds,
+    ) -> None:
+        """`beginning`: what is known of the time before the first record; None: there was nothing."""
+        beginning = beginning or Beginning()
         self.fills: dict[FillsOf, Fills] = {}
         """Of windows in which fills may still count, and of those that the last record changed."""
         self.touched: set[FillsOf] = set()
@@ -67,18 +93,40 @@ class FleetRecount:
         """Called with the clock's window and the one that follows, before anything counts in that."""
         self.offset = 0
         """Of the last record."""
-        self._clock = -math.inf
+        self.losses_known_from = beginning.since + settings.horizon_seconds
+        """Event time from which on all losses are known that may be remembered."""
         self.hash_groups = HashGroups(settings.compare_after)
+        self.prefixes = Prefixes()
+        self._may_be_alone = settings.compare_after > 0 and not beginning.whole
+        """Whether a source may be taken to hash differently for what it did before."""
+        self._clock = -math.inf
         self._order = ChangesInOrder(settings.horizon_seconds)
-        self._losses = Losses(settings.horizon_seconds, settings.max_ghosts)
-        self.prefixes = Prefixes(self.owners, lambda block: bool(self._losses.of(block)))
-        self._open: dict[tuple[SourceId, str, str, int], FillsOf] = {}
-        """The latest fills of a source, by hash domain, model and group."""
+        self._blocks = Blocks()
+        self._losses = Losses(self._blocks, settings.horizon_seconds, settings.max_ghosts)
+        self._open: dict[tuple[SourceId, Space], FillsOf] = {}
+        """The latest fills of a source, by what its hashes compare with."""
         self._forget_seconds = forget_seconds
         self._looked_in: int | None = None
         """Window in which it was last looked for sources to forget."""
         self._over: list[FillsOf] = []
         """Fills of windows in which nothing counts any more."""
+        for pool, held in beginning.held.items():
+            space = pool.space
+            for announced in (True, False):
+                piece = Piece(pool.source, 0, space, pool.medium, announced, "complete", 0.0)
+                place = self._place(piece)
+                for block_hash, one in held.items():
+                    if one.announced == announced:
+                        block = place.blocks.setdefault(block_hash, Block(space, block_hash))
+                        self.owners.change(block, piece, place.redundancy, FILLED, one.size)
+
+    def learn_chains(self, chains: Mapping[tuple[Space, int], Chain]) -> None:
+        """Take the chains of all blocks that are held or remembered from elsewhere."""
+        for (space, block_hash), chain in chains.items():
+            block = self._blocks.of(space).get(block_hash)
+            if block is not None:
+                block.chain = chain
+                self.prefixes.changed(block)
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply a record."""
@@ -91,14 +139,24 @@ class FleetRecount:
             self._forget_sources()
         for said in record.sources:
             self.hash_groups.says(said)
+        places: dict[Piece, _Place] = {}
         for change in self._order.of(record):
-            self._move_to(change.at)
-            self._count(offset, change)
+            place = places.get(change.of)
+            if place is None:
+                place = places[change.of] = self._place(change.of)
+            if change.at > self._clock:
+                self._move_to(change.at)
+            self._losses.forget_until(self._clock)
+            self._count(offset, change, place)
+
+    def _place(self, piece: Piece) -> _Place:
+        key = self.owners.of(piece)
+        return _Place(self._blocks.of(piece.space), key, self.owners.redundancy[key])
 
     def _forget_sources(self) -> None:
         """Forget who has had no change for long, holds nothing, and lost nothing that is remembered."""
         for source in self._order.silent_since(self._clock - self._forget_seconds):
-            if not self.owners.blocks_of[source] and not self._losses.losses_of[source]:
+            if not self.owners.blocks_of[source] and not self._losses.of_source[source]:
                 self._order.forget(source)
                 self._losses.forget_source(source)
                 self.hash_groups.forget(source)
@@ -111,7 +169,7 @@ class FleetRecount:
 
     def _move_to(self, at: float) -> None:
         """The clock and its window only go forward."""
-        self._clock = max(self._clock, at)
+        self._clock = at
         window = times.window_of(self._clock)
         if self.window is not None and window > self.window:
             for steps in self.steps.values():
@@ -119,72 +177,87 @@ class FleetRecount:
                     steps[self.window] = steps[self.window].copy()
             self.on_window_over(self.window, window)
         self.window = window
-        self._losses.forget_until(self._clock)
 
-    def _count(self, offset: int, change: Change) -> None:
-        block, source = change.block, change.source
-        on_gpu = "gpu" in self.owners.media(block, source)
-        if change.kind == FILLED:
-            self.prefixes.filled(change)
+    def _count(self, offset: int, change: Change, place: _Place) -> None:
+        of, kind = change.of, change.kind
+        block = place.blocks.get(change.hash)
+        if block is None:
+            block = place.blocks[change.hash] = Block(of.space, change.hash)
+        on_gpu = "gpu" in block.sources.get(of.source, ())
+        if kind == FILLED:
+            self.prefixes.filled(block, change)
             self.hash_groups.filled(change)
-        if change.medium == "gpu" and change.kind == FILLED:
-            self._filled(offset, change)
-            if not on_gpu:
-                self._losses.came_back(block, source)
-        key = self.owners.change(change)
-        self.prefixes.changed(block)
-        if change.medium == "gpu" and on_gpu and change.kind in (EVICTED, CLEARED):
-            self._losses.lost(change)
-        if key is not None and self.window is not None:
-            self.versions[key] = offset
-            self.steps.setdefault(key, {})[self.window] = self.owners.redundancy[key]
+            if of.medium == "gpu":
+                self._filled(offset, block, change)
+                if not on_gpu:
+                    self._losses.came_back(block, of.source)
+        changed = self.owners.change(block, of, place.redundancy, kind, change.size)
+        if of.medium == "gpu":
+            self.prefixes.changed(block)
+            if on_gpu and kind in (EVICTED, CLEARED):
+                self._losses.lost(block, change)
+        if changed and self.window is not None and place.changed_in != self.window:
+            place.changed_in = self.window
+            self.versions[place.key] = offset
+            self.steps.setdefault(place.key, {})[self.window] = place.redundancy
+        if kind != FILLED:
+            self._blocks.forget_if_unused(block)
 
-    def _filled(self, offset: int, change: Change) -> None:
-        block = change.block
-        where = (change.source, block.hash_domain, block.model, block.group_idx)
-        before = self._open.get(where)
-        window = max(times.window_of(change.at), before.window if before else 0)
-        key = FillsOf(window, block.hash_domain, block.model, *change.source, block.group_idx)
-        if before is not None and window > before.window:
-            self._over.append(before)
-        self._open[where] = key
-        fills = self.fills.setdefault(key, Fills(offset))
+    def _filled(self, offset: int, block: Block, change: Change) -> None:
+        of = change.of
+        where = (of.source, of.space)
+        key = self._open.get(where)
+        window = times.window_of(change.at)
+        if key is None or window > key.window:
+            if key is not None:
+                self._over.append(key)
+            space = of.space
+            key = FillsOf(window, space.hash_domain, space.model, *of.source, space.group_idx)
+            self._open[where] = key
+        fills = self.fills.get(key)
+        if fills is None:
+            fills = self.fills[key] = Fills(offset)
         fills.version = offset
-        cause = self._cause(change, fills)
+        cause = self._cause(block, change, fills)
         fills.blocks[cause] += 1
         fills.tokens[cause] += change.size
-        self.prefixes.refilled(change, cause)
-        fills.trust = max(fills.trust, change.trust, key=TRUST_ORDER.index)
+        self.prefixes.refilled(block, cause, change.size)
+        if of.trust != fills.trust:
+            fills.trust = max(fills.trust, of.trust, key=TRUST_ORDER.index)
+        if change.at < self.losses_known_from:
+            fills.early = True
         self.touched.add(key)
 
-    def _cause(self, change: Change, fills: Fills) -> str:
+    def _cause(self, block: Block, change: Change, fills: Fills) -> str:
         """Return why the block was filled; count regret, and the extra cache that would have kept it."""
-        block, source = change.block, change.source
-        held = self.owners.media(block, source)
-        by_others = self.owners.others(block, source)
-        losses = dict(self._losses.of(block))
-        own = losses.pop(source, None)
+        of, source = change.of, change.of.source
+        held = block.sources.get(source)
         if held:
             return "reannounced" if "gpu" in held else "promoted"
+        by_others = block.held_by_others(source)
+        own = block.losses.get(source)
         if own is not None and not own.evicted:
             return "cleared"
         if own is not None:
             count_seconds(fills.regret_hist, change.at - own.at)
-            kept = own.life == change.life and not self._losses.cleared_since(source, own)
+            kept = own.life == of.life and not self._losses.cleared_since(source, own)
             # A block of no tokens needs no cache: it makes no bucket, and no row.
             if kept and own.stored is not None and change.stored is not None and change.size:
                 needed = max(change.stored - own.stored, 0)
-                bucket = next((k for k in range(LAST_NEEDED) if needed <= 2**k), LAST_NEEDED)
+                # The first k for which 2^k is at least as much.
+                bucket = min((needed - 1).bit_length() if needed else 0, LAST_NEEDED)
                 count_in(fills.needed_hist, bucket, change.size)
             return "peer_and_evicted" if by_others else "evicted"
         if by_others:
             return "peer"
-        if any(loss.evicted for loss in losses.values()):
-            count_seconds(fills.regret_hist, change.at - self._losses.last_evicted(block))
+        if any(loss.evicted for loss in block.losses.values()):
+            count_seconds(fills.regret_hist, change.at - block.last_evicted)
             return "evicted_elsewhere"
-        if losses:
+        if block.losses:
             return "cleared"
-        unsure = change.trust != "complete" or change.at < change.unsure_until
-        if unsure or self.hash_groups.alone(source):
+        if of.trust != "complete" or change.at < of.unsure_until or self.hash_groups.alone(source):
             return "unknown"
+        if self._may_be_alone:
+            fills.cold_or_unknown["blocks"] += 1
+            fills.cold_or_unknown["tokens"] += change.size
         return "cold"

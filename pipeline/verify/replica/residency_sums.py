@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipeline.verify.findings import Difference, Findings
+from pipeline.verify.fleet.parsed import Columns
 from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
 
 TABLE = "residency"
 """The name under which the topic is reported; it is no table."""
+ANY_LIFE = 0
+"""Instead of an incarnation, where lives are not told apart."""
 _KINDS = {
     FILLED: "filled_blocks",
     EVICTED: "evicted_blocks",
@@ -70,6 +73,13 @@ class Changes:
             ]
         )
 
+    def count_columns(self, columns: Columns) -> None:
+        """Add the changes of a pool in a residency record."""
+        for kind in _KINDS:
+            self.of_kind[kind] += columns.kinds.count(kind)
+        said = zip(columns.kinds, columns.hashes, columns.times, columns.sizes, columns.stored, strict=True)
+        self.said += sum(map(hash, said))
+
     def copy(self) -> Changes:
         """Return what was counted so far."""
         return Changes(Counter(self.of_kind), self.said)
@@ -102,6 +112,17 @@ def joined(
         )
         both[key] = ResidencySums(resident, changes)
     return both
+
+
+def of_any_life(parts: Iterable[Mapping[PoolOfLife, ResidencySums]]) -> dict[PoolOfLife, ResidencySums]:
+    """Return what is resident in each pool, all its lives and these parts added up."""
+    sums: dict[PoolOfLife, ResidencySums] = {}
+    for part in parts:
+        for key, of in part.items():
+            added = sums.setdefault(key._replace(incarnation=ANY_LIFE), ResidencySums(changes=None))
+            added.resident.blocks += of.resident.blocks
+            added.resident.hashes += of.resident.hashes
+    return sums
 
 
 def compare(

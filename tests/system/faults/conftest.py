@@ -27,6 +27,7 @@ from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify.against_log import check_log
+from pipeline.verify.findings import Findings
 from schemas.events import EventsRecord
 from schemas.settings import ClickHouse, Kafka, Settings, Worker
 from tests.support.checkout import ROOT
@@ -64,6 +65,8 @@ class Laboratory:
     directory: Path
     session_seconds: float = 2.0
     """How long the broker waits for a killed worker; a busy machine must keep up with it."""
+    base_seconds: float | None = None
+    """Between two bases of the fleet agent; by default as in an installation."""
     workers: list[WorkerProcess] = field(default_factory=list)
 
     def prepare(self) -> None:
@@ -82,7 +85,8 @@ class Laboratory:
             sys.executable,
             str(Path(__file__).with_name("worker_process.py")),
             str(self.session_seconds),
-            *([str(waiting_for)] if waiting_for else []),
+            str(waiting_for or ""),
+            *([str(self.base_seconds)] if self.base_seconds else []),
         ]
         begun = started(command, log, cwd=ROOT, given=msgspec.json.encode(settings))
         worker = WorkerProcess(begun.process, log)
@@ -116,14 +120,33 @@ class Laboratory:
 
     def remove_before(self, replica: str, offset: int) -> None:
         """Do what retention does: drop the oldest records of a replica's partition."""
-        asyncio.run(self._remove_before(zlib.crc32(replica.encode()) % PARTITIONS, offset))
+        asyncio.run(self._remove_before("events", {zlib.crc32(replica.encode()) % PARTITIONS: offset}))
 
-    async def _remove_before(self, partition: int, offset: int) -> None:
-        topic = topic_name(self.settings.kafka, "events")
+    async def _remove_before(self, topic: str, offsets: dict[int, int]) -> None:
+        name = topic_name(self.settings.kafka, topic)
         admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
         await admin.start()
-        await admin.delete_records({TopicPartition(topic, partition): RecordsToDelete(offset)})
+        await admin.delete_records(
+            {
+                TopicPartition(name, partition): RecordsToDelete(offset)
+                for partition, offset in offsets.items()
+            }
+        )
         await admin.close()
+
+    def forget_residency(self, share: float) -> dict[int, int]:
+        """Drop the oldest part of each shard, as retention does; return the offset where each begins then."""
+        return asyncio.run(self._forget_residency(share))
+
+    async def _forget_residency(self, share: float) -> dict[int, int]:
+        places = [TopicPartition(topic_name(self.settings.kafka, "residency"), n) for n in range(PARTITIONS)]
+        async with started_consumer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_auto_commit=False
+        ) as consumer:
+            ends = await consumer.end_offsets(places)
+        begins = {place.partition: int(end * share) for place, end in ends.items()}
+        await self._remove_before("residency", begins)
+        return begins
 
     def committed(self) -> int:
         """Events records that are covered by commits of the group."""
@@ -199,10 +222,14 @@ class Laboratory:
             f"SELECT {columns} FROM {self.settings.clickhouse.database}.{name} FINAL ORDER BY ALL"
         )
 
+    def findings(self) -> Findings:
+        """Return what `kvlens verify` finds."""
+        now = datetime.now(timezone.utc)
+        return asyncio.run(check_log(self.settings, now, until=None, patience=10.0))
+
     def verified(self) -> int:
         """Assert that `kvlens verify` finds no difference; return how many rows it compared."""
-        now = datetime.now(timezone.utc)
-        findings = asyncio.run(check_log(self.settings, now, until=None, patience=10.0))
+        findings = self.findings()
         assert findings.equal, findings.kept[:5]
         return sum(findings.compared.values())
 

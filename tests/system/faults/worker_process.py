@@ -1,8 +1,8 @@
 """Runs a worker with the settings (JSON) of standard input, as a process that tests can kill.
 
 It says each function that is compiled, or whose kept code is loaded, when that happens.
-Arguments: the session's seconds and, optionally, a file: while it exists, Faust's consumers wait between
-meeting the broker and asking it for topics.
+Arguments: the session's seconds; optionally a file, or nothing: while it exists, Faust's consumers wait between
+meeting the broker and asking it for topics; optionally, seconds between two bases of the fleet agent.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer
 from numba.core.dispatcher import Dispatcher
 
+from pipeline.fleet import snapshot
 from pipeline.worker import agent
 from pipeline.worker.lifecycle import run
 from schemas.settings import Settings
@@ -50,6 +51,8 @@ if __name__ == "__main__":
     # The broker forgets a killed worker sooner than it would.
     agent.SESSION_SECONDS = float(sys.argv[1])
     _say_what_is_compiled()
-    if sys.argv[2:]:
+    if any(sys.argv[2:3]):
         _wait_before_topics(Path(sys.argv[2]))
+    if sys.argv[3:]:
+        snapshot.MAX_SECONDS = float(sys.argv[3])
     run(msgspec.json.decode(sys.stdin.buffer.read(), type=Settings))

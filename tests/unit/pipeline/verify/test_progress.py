@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from pipeline.verify.progress import Progress
+from pipeline.verify.progress import Cost, Progress
 
 
 class Terminal(io.StringIO):
@@ -19,14 +19,16 @@ def run(out: io.StringIO, *, expected: bool = False) -> str:
     if expected:
         progress.expect("events", 3000)
         progress.expect("residency", 600_000)
+        costs = {"events": Cost(3000, 3.0, 6.0), "residency": Cost(600_000, 12_000.0, 1200.0)}
+        progress.estimate(costs, 1234.5)
     progress.partition("events", 2, 8)
     for _ in range(3000):
         now += 0.001
-        progress.record(2000)
+        progress.record()
     progress.partition("residency", 0, 8)
     for _ in range(100):
         now += 0.02
-        progress.record(2000)
+        progress.record()
     progress.end()
     return out.getvalue()
 
@@ -42,17 +44,19 @@ def test_a_terminal_shows_partition_and_speed_in_one_line() -> None:
     assert "\n" not in "".join(shown)
 
 
-def test_after_a_second_one_line_says_what_all_of_it_comes_to() -> None:
+def test_lines_say_beforehand_what_all_of_it_comes_to() -> None:
     shown = run(Terminal(), expected=True).split("\r\x1b[K")
-    estimates = [line for line in shown if line.endswith("\n")]
-    # 603,000 records of 2 kB, a thousand a second, of which the first second is over.
-    assert estimates == ["603,000 records, about 10 min, 1,206 MB to read\n"]
-    assert not any("left" in line for line in shown[: shown.index(estimates[0])])
+    assert shown[1:3] == [
+        "603,000 records, about 200 min, 1,206 MB to read\n",
+        "up to 1,234 MB of memory for rows, besides the blocks that are resident\n",
+    ]
+    assert not any(line.endswith("\n") for line in shown[3:])
 
 
-def test_the_time_left_follows_what_the_present_topic_needs() -> None:
+def test_the_time_left_follows_what_each_topic_needs() -> None:
     shown = run(Terminal(), expected=True).split("\r\x1b[K")
-    assert ", 1,000 records/s, 10 min left)" in shown[12]
+    # 3,000 records, a thousand a second, and what the trial said of the residency topic.
+    assert ", 1,000 records/s, 200 min left)" in shown[12]
     # 599,900 records, fifty a second.
     assert shown[-2].endswith(", 50 records/s, 200 min left)")
 

@@ -1,0 +1,206 @@
+"""What the fleet agent's checkpoint says of a shard: who holds which blocks, and their chains.
+
+The recount believes this only of blocks that no record of the log names any more (`undoing.py`), and of
+chains (`../prefixes.py`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pipeline.verify.fleet.changes import SourceId, Space
+from pipeline.verify.fleet.parsed import Chain
+from schemas.checkpoints import CheckpointFormat
+from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, part_key
+
+_STORE_ONLY = "/store-only"
+_STORE_ONLY_BIT = 8
+_MEDIA = 15
+"""Bits of a pair that are media; the one above says that a loss is remembered."""
+_LOWER_MEDIA = 1 << 32
+"""Where the constants of gauges begin, which tell entries of media below the GPU apart."""
+_MASK = (1 << 64) - 1
+_BLOCK_COLUMNS = "QdIHHHHHHQ"
+"""Key, last eviction, size, owners, holders, evicted, cleared, lineage, depth, root."""
+_PAIR_COLUMNS = "QIHH"
+"""Key, number of the loss, source, media."""
+
+
+class CheckpointUnclear(Exception):
+    """A checkpoint that cannot be read the way this recount reads it; the argument says why."""
+
+
+class Pool(NamedTuple):
+    """Where a source holds blocks."""
+
+    source: SourceId
+    space: Space
+    medium: str
+
+
+class HeldBlock(NamedTuple):
+    """What is known of a block in a pool."""
+
+    announced: bool
+    """Whether removals are announced there."""
+    size: int
+    """Tokens."""
+
+
+Pools = dict[Pool, dict[int, HeldBlock]]
+"""Blocks of each pool, by hash."""
+
+
+@dataclass
+class Saved:
+    """A checkpoint, as far as the recount wants it."""
+
+    next_offset: int
+    """Records before it are in the checkpoint."""
+    followed: int
+    """Changes that the agent has applied since it had no state."""
+    clock: float
+    """Latest event time."""
+    held: Pools = field(default_factory=dict)
+    chains: dict[tuple[Space, int], Chain] = field(default_factory=dict)
+    """Of blocks that are held or remembered, where they are known."""
+
+
+def saved_in(latest: Mapping[bytes, bytes], shard: int, shards: int) -> Saved | None:
+    """Return the checkpoint in the last values of all keys; None without one. Raises CheckpointUnclear."""
+    value = latest.get(HEAD_KEY)
+    if value is None:
+        return None
+    try:
+        if msgspec.msgpack.decode(value, type=CheckpointFormat).format != FORMAT:
+            raise CheckpointUnclear("it has another format")
+        head = msgspec.msgpack.decode(value, type=FleetHead)
+        tables = _tables(head, latest)
+        (clock,) = struct.unpack_from("<d", tables["clock"][1]) if "clock" in tables else (0.0,)
+        saved = Saved(head.next_offset, head.followed, clock)
+        _Reader(head, tables, shard, shards).read_into(saved)
+    except (msgspec.DecodeError, struct.error, IndexError, KeyError, ValueError) as error:
+        raise CheckpointUnclear(f"it is damaged, {type(error).__name__}") from error
+    return saved
+
+
+def _tables(head: FleetHead, latest: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
+    """Return the packed columns of each table."""
+    pieces: dict[str, list[list[bytes]]] = {}
+    for number in range(head.parts):
+        part = msgspec.msgpack.decode(latest[part_key(head.epoch, number)], type=FleetPart)
+        if part.epoch != head.epoch:
+            raise CheckpointUnclear("a part of it is missing")
+        pieces.setdefault(part.table, []).append(part.columns)
+    return {name: [b"".join(some) for some in zip(*of, strict=True)] for name, of in pieces.items()}
+
+
+def _rows(columns: list[bytes], kinds: str) -> Iterator[tuple[Any, ...]]:
+    """Give the rows of packed columns, of which `kinds` are the types in the letters of `struct`."""
+    unpacked = [
+        struct.unpack(f"<{len(column) // struct.calcsize(f'<{kind}')}{kind}", column)
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
+    return zip(*unpacked, strict=True)
+
+
+class _Entry(NamedTuple):
+    size: int
+    lineage: int
+    depth: int
+    root: int
+
+
+class _Reader:
+    """Turns keys and numbers of one checkpoint back into hashes and names."""
+
+    def __init__(self, head: FleetHead, tables: dict[str, list[bytes]], shard: int, shards: int) -> None:
+        self._head = head
+        self._tables = tables
+        self._shard, self._shards = shard, shards
+        self._constants = [constant_of(number) for number in range(len(head.spaces))]
+        self._gauges = {
+            (gauge.space, gauge.medium): constant_of(_LOWER_MEDIA + number)
+            for number, gauge in enumerate(head.gauges)
+        }
+        self._media = {bit: name for name, bit in head.media.items()}
+        self._entries: dict[int, _Entry] = {}
+
+    def read_into(self, saved: Saved) -> None:
+        if len(self._media) < len(self._head.media):
+            raise CheckpointUnclear("several media share a number in it")
+        if "blocks" not in self._tables:
+            return
+        for key, _, size, *_, lineage, depth, root in _rows(self._tables["blocks"], _BLOCK_COLUMNS):
+            self._entries[key] = _Entry(size, lineage, depth, root)
+        for key, entry in self._entries.items():
+            if entry.root:
+                lineage = self._head.lineages[entry.lineage]
+                block = self._block(key, lineage.space)
+                saved.chains[block] = Chain(entry.root, entry.depth, lineage.lora)
+        for key, _, source, media in _rows(self._tables.get("pairs", [b""] * 4), _PAIR_COLUMNS):
+            for bit in range(_MEDIA):
+                if media >> bit & 1:
+                    self._held(saved.held, key, source, bit)
+
+    def _held(self, held: Pools, key: int, source: int, bit: int) -> None:
+        known = self._head.sources[source]
+        if known is None:
+            raise CheckpointUnclear("it lacks a source")
+        number = self._space_of(key, source)
+        space = self._space(number)
+        medium = self._media[bit].removesuffix(_STORE_ONLY)
+        lower = 0 if medium == "gpu" else self._gauges[number, medium]
+        pool = Pool((known.replica, known.dp_rank), space, medium)
+        found = HeldBlock(bit < _STORE_ONLY_BIT, self._entries[(key + lower) & _MASK].size)
+        held.setdefault(pool, {})[hash_of(key, self._constants[number])] = found
+
+    def _space_of(self, key: int, source: int) -> int:
+        """Return the number of the hash domain and group of a key that a source has."""
+        # What is held only where removals are not announced need not have an entry of its own.
+        entry = self._entries.get(key)
+        if entry is not None and entry.root:
+            return self._head.lineages[entry.lineage].space
+        standing = self._head.standings.get(source)
+        may_be = [
+            number
+            for number, space in enumerate(self._head.spaces)
+            if (standing is None or (space.hash_domain, space.model) == (standing.domain, standing.model))
+            and hash_of(key, self._constants[number]) * self._shards >> 64 == self._shard
+        ]
+        if len(may_be) != 1:
+            raise CheckpointUnclear("it has blocks without a chain, which may be of several groups")
+        return may_be[0]
+
+    def _block(self, key: int, number: int) -> tuple[Space, int]:
+        return self._space(number), hash_of(key, self._constants[number])
+
+    def _space(self, number: int) -> Space:
+        space = self._head.spaces[number]
+        return Space(space.hash_domain, space.model, space.group_idx)
+
+
+def constant_of(number: int) -> int:
+    """Return what the agent mixes into the hashes of a hash domain and group (output of SplitMix64)."""
+    value = ((number + 1) * 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def hash_of(key: int, constant: int) -> int:
+    """Return the hash that a key was made from: the finaliser of SplitMix64, backwards."""
+    value = key ^ (key >> 31) ^ (key >> 62)
+    value = (value * _SECOND) & _MASK
+    value = value ^ (value >> 27) ^ (value >> 54)
+    value = (value * _FIRST) & _MASK
+    return value ^ (value >> 30) ^ (value >> 60) ^ constant
+
+
+_FIRST = pow(0xBF58476D1CE4E5B9, -1, 1 << 64)
+_SECOND = pow(0x94D049BB133111EB, -1, 1 << 64)

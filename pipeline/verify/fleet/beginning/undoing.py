@@ -1,0 +1,110 @@
+"""What a shard held where its log begins: what the fleet agent saved later, with the log undone.
+
+A change of residency can be undone, because it is a real one: what was filled was not there before, and what
+left was. So going backwards through the log gives what was held before its first record. Of all that, only
+blocks which no record names are taken from the checkpoint; of the others the log itself tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.verify.fleet.beginning.checkpoint import HeldBlock, Pool, Pools, Saved
+from pipeline.verify.fleet.changes import NEVER_REMOVED, Space
+from pipeline.verify.fleet.parsed import Chain, columns_of, counting
+from pipeline.verify.times import WINDOW
+from schemas.residency import FILLED, ResidencyRecord
+
+AT_ONCE = 1000
+"""Offsets that are read forward, to be undone backward."""
+UNKNOWN = "nothing tells what was held where the log of the fleet begins"
+NO_CHECKPOINT = "the fleet agent has no checkpoint yet"
+TOO_OLD = "its checkpoint is older than the log"
+SET_ASIDE = "a record was set aside since"
+CONTRADICTED = "its checkpoint does not follow from the log"
+
+
+class BeginningUnknown(Exception):
+    """Nothing tells what was held where the log begins; the argument says why."""
+
+    def __str__(self) -> str:
+        return f"{UNKNOWN}: {self.args[0]}"
+
+
+@dataclass
+class Beginning:
+    """What is known of a shard before the first record of its log."""
+
+    since: float = -math.inf
+    """Latest event time of what came before; figures of windows behind it can be told."""
+    held: Pools = field(default_factory=dict)
+    saved_offset: int = 0
+    """Records from here on come after the checkpoint."""
+    saved_clock: float = -math.inf
+    """Latest event time in the checkpoint."""
+    chains: Mapping[tuple[Space, int], Chain] = field(default_factory=dict)
+    """Of the checkpoint."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the agent had no state there, so that everything follows from the log."""
+        return self.since == -math.inf
+
+
+class Undoing:
+    """Goes backwards through the records of a shard."""
+
+    def __init__(self, saved: Saved | None) -> None:
+        """Begins with what was saved; None if nothing is known of the end."""
+        self.held: Pools = saved.held if saved is not None else {}
+        self.changes = 0
+        """As the fleet agent counts them."""
+        self.latest = -math.inf
+        """Event time."""
+        self.contradictions = 0
+        """Changes to what was not as they leave it."""
+
+    def undo(self, record: ResidencyRecord) -> None:
+        """Undo a record; the ones behind it are undone."""
+        for said in reversed(record.sources):
+            for pool in reversed(said.changes):
+                space = Space(said.hash_domain, said.model, pool.group_idx)
+                where = Pool((said.replica, said.dp_rank), space, pool.medium)
+                held = self.held.setdefault(where, {})
+                announced = not pool.store_only and pool.medium not in NEVER_REMOVED
+                columns = columns_of(pool)
+                self.changes += sum(1 for _ in counting(columns))
+                self.latest = max([self.latest, *columns.times])
+                of_blocks = zip(
+                    reversed(columns.hashes), reversed(columns.kinds), reversed(columns.sizes), strict=True
+                )
+                for block, kind, size in of_blocks:
+                    if kind == FILLED:
+                        self.contradictions += held.pop(block, None) is None
+                    else:
+                        self.contradictions += block in held
+                        held[block] = HeldBlock(announced, size)
+
+    def beginning(self, saved: Saved | None, *, written_at: float | None, ahead: float) -> Beginning:
+        """Return what is known of the beginning, where all is undone that is in the checkpoint.
+
+        `written_at`: when the first record was written, None if there is none. `ahead`: seconds by which
+        event times may be ahead of that. Raises BeginningUnknown.
+        """
+        left = any(self.held.values())
+        if saved is None:
+            if left:
+                raise BeginningUnknown(NO_CHECKPOINT)
+            return Beginning()
+        if saved.followed == self.changes:
+            # All that the agent ever applied is in the log: it began with nothing.
+            return Beginning()
+        if self.contradictions:
+            raise BeginningUnknown(CONTRADICTED)
+        since = saved.clock
+        if written_at is not None and self.latest >= saved.clock:
+            # A life that ends does so at the end of a window.
+            since = min(written_at + ahead + WINDOW, saved.clock)
+        return Beginning(since, self.held, saved.next_offset, saved.clock, saved.chains)

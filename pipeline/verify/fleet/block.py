@@ -1,0 +1,76 @@
+"""All that is known of one block of a shard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.verify.fleet.changes import SourceId, Space
+from pipeline.verify.fleet.parsed import Chain
+
+if TYPE_CHECKING:
+    from pipeline.verify.fleet.prefixes import Shown
+
+
+class Loss(NamedTuple):
+    """One block that one source lost."""
+
+    number: int
+    evicted: bool
+    """Else it was cleared."""
+    at: float
+    life: int
+    """Of the source."""
+    stored: int | None
+    """Tokens stored in the pool before."""
+
+
+class Block:
+    """A block that somebody holds, or is remembered to have lost."""
+
+    __slots__ = ("chain", "counted", "hash", "last_evicted", "losses", "owners", "sizes", "sources", "space")
+
+    def __init__(self, space: Space, block_hash: int) -> None:
+        self.space = space
+        self.hash = block_hash
+        self.sources: dict[SourceId, dict[str, bool]] = {}
+        """Media of each owner, and whether removals are announced there."""
+        self.owners: dict[str, int] = {}
+        """How many sources hold it, by medium."""
+        self.sizes: dict[str, int] = {}
+        """Tokens, by medium, as the first owner there said."""
+        self.losses: dict[SourceId, Loss] = {}
+        """The latest of each source that lost it, as far as they are remembered."""
+        self.last_evicted = 0.0
+        """When anybody last evicted it, if that is remembered."""
+        self.chain: Chain | None = None
+        """As the first fill on a GPU that knew it said."""
+        self.counted: tuple[Shown, int, int, int] | None = None
+        """What it adds to the figures of its prefix: these, owners, size, depth."""
+
+    def held_by_others(self, source: SourceId) -> bool:
+        """Return whether another source certainly holds the block."""
+        if not self.sources:
+            return False
+        return any(other != source and True in media.values() for other, media in self.sources.items())
+
+    def certain(self) -> bool:
+        """Return whether somebody holds it on a GPU, or where removals are announced."""
+        if not self.sources:
+            return False
+        return any("gpu" in media or True in media.values() for media in self.sources.values())
+
+
+class Blocks:
+    """The blocks of a shard."""
+
+    def __init__(self) -> None:
+        self._of: dict[Space, dict[int, Block]] = {}
+
+    def of(self, space: Space) -> dict[int, Block]:
+        """Return the blocks of a hash domain and group, by hash."""
+        return self._of.setdefault(space, {})
+
+    def forget_if_unused(self, block: Block) -> None:
+        """Forget a block that nobody holds and nobody is remembered to have lost."""
+        if not block.sources and not block.losses:
+            self._of[block.space].pop(block.hash, None)

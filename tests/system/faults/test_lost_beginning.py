@@ -1,0 +1,93 @@
+"""`kvlens verify` where retention removed the beginning of the residency topic: a real broker and store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import msgspec
+
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.verify.fleet.beginning.undoing import NO_CHECKPOINT
+from schemas.settings import Fleet
+from tests.support.inputs.generated_logs import shared_log
+
+Make = Callable[..., Any]
+HORIZON = 30.0
+WINDOWED = ("fills_10s", "redundancy_10s", "capacity_curve_10s", "hot_prefixes_10s")
+
+
+def planted(laboratory: Any, table: str, column: str, more: int) -> None:
+    """Make a figure of the newest row wrong."""
+    place = f"{laboratory.settings.clickhouse.database}.{table}"
+    names = "replica, dp_rank" if table == "fills_10s" else "medium"
+    laboratory.command(
+        f"INSERT INTO {place} SELECT * REPLACE ({column} + {more} AS {column}) FROM {place} FINAL "
+        f"ORDER BY window DESC, shard, hash_domain, group_idx, {names} LIMIT 1"
+    )
+
+
+def test_the_fleet_is_recounted_as_far_back_as_its_log_reaches(
+    broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make
+) -> None:
+    laboratory = new_laboratory(broker, store)
+    laboratory.settings = msgspec.structs.replace(laboratory.settings, fleet=Fleet(horizon_seconds=HORIZON))
+    laboratory.base_seconds = 2.0
+    now = time.time()
+    log = shared_log(11, replicas=4, rounds=90, began=now - 120)
+    before = [record for record in log if record.batches[-1].received_at < now]
+    after = log[len(before) :]
+    laboratory.produce(before)
+    worker = laboratory.worker()
+    laboratory.wait_applied(len(before), seconds=180.0)
+    laboratory.wait_followed()
+    begins = laboratory.forget_residency(0.6)
+    assert all(begins.values())
+    laboratory.produce(after, over_seconds=6.0)
+    laboratory.wait_applied(len(log))
+    laboratory.wait_followed()
+    time.sleep(2.0)  # so that a base is due at the last checkpoint
+    assert worker.end() == 0
+
+    findings = laboratory.findings()
+    assert findings.equal, findings.kept[:5]
+    since = findings.compared_from
+    assert set(since) == set(WINDOWED), findings.left_out
+    # What was written last before the beginning is not newer than that; losses are known a horizon later.
+    latest = datetime.fromtimestamp(time.time(), timezone.utc) + timedelta(seconds=HORIZON + 40)
+    assert since["redundancy_10s"] < since["fills_10s"] < latest
+    for table in WINDOWED[:3]:
+        database = laboratory.settings.clickhouse.database
+        [(behind,)] = laboratory.query(
+            f"SELECT count() FROM {database}.{table} FINAL WHERE window >= '{since[table]:%Y-%m-%d %H:%M:%S}'"
+        )
+        assert findings.compared[table] >= behind > 50, table
+    # Blocks that the checkpoint alone tells of are those that the events say.
+    assert findings.compared["residency"] > 0
+
+    for table, column in (("fills_10s", "peer_blocks"), ("redundancy_10s", "owners_2")):
+        planted(laboratory, table, column, 1000)
+        [difference] = [one for one in laboratory.findings().kept if one.table == table]
+        assert difference.found[column] == difference.expected[column] + 1000
+        planted(laboratory, table, column, -1000)
+    assert laboratory.findings().equal
+
+
+def test_without_a_checkpoint_nothing_is_said_of_the_fleet(
+    broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make
+) -> None:
+    laboratory = new_laboratory(broker, store)
+    log = shared_log(12, replicas=3, rounds=20, began=time.time() - 600)
+    laboratory.produce(log)
+    worker = laboratory.worker()
+    laboratory.wait_applied(len(log), seconds=180.0)
+    laboratory.wait_followed()
+    assert worker.end() == 0
+    laboratory.forget_residency(0.6)
+    findings = laboratory.findings()
+    assert findings.equal, findings.kept[:5]
+    assert not any(findings.compared[table] for table in WINDOWED)
+    assert any(NO_CHECKPOINT in reason for reason in findings.left_out)

@@ -1,0 +1,236 @@
+"""A log without its beginning: what was held then follows from a checkpoint, and the rest is recounted."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from pipeline.fleet.state import FleetState
+from pipeline.verify.findings import Findings
+from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, Saved, hash_of, saved_in
+from pipeline.verify.fleet.beginning.undoing import CONTRADICTED, Beginning, BeginningUnknown, Undoing
+from pipeline.verify.fleet.check import ShardCheck
+from pipeline.verify.fleet.recount import FleetRecount
+from pipeline.verify.keys import key_of
+from schemas.fleet_checkpoints import HEAD_KEY, FleetHead
+from schemas.residency import ResidencyRecord
+from schemas.rows import FillsRow, HashGroupRow
+from schemas.settings import Fleet
+from tests.support.fleet_recount import LONG_AGO, rows_of
+from tests.support.inputs.fleet_walks import walked
+
+SHARDS = 1 << 32
+"""So many that no hash of a walk is in another than the first."""
+FLEET = Fleet(horizon_seconds=60.0, compare_after=3)
+
+
+def walk(seed: int, steps: int = 400) -> list[ResidencyRecord]:
+    """Return records in which every change is a real one, as the replica agent tells them."""
+    rng = random.Random(seed)
+    whats = ["block"] * 14 + ["clear", "restart", "trust", "idle", "cut", "cut"]
+    pools = [("gpu", 0)] * 5 + [("gpu", 1), ("cpu", 0), ("disk", 0), ("fs", 0), ("LMCache", 0)]
+    return walked(
+        [
+            (rng.randrange(4), rng.choice(whats), rng.randrange(8), rng.choice(pools), rng.uniform(-1.0, 8.0))
+            for _ in range(steps)
+        ],
+        {1} if seed % 2 else (),
+    ).records
+
+
+def saved_after(records: list[ResidencyRecord], fleet: Fleet = FLEET, first: int = 0) -> dict[bytes, bytes]:
+    """Return the base of an agent that has followed these records."""
+    state = FleetState(0, fleet, carry_seconds=3600)
+    for number, record in enumerate(records, first):
+        state.apply(2 * number, record)
+    state.cut(0.0)
+    return dict(state.cut(1e9).checkpoints)
+
+
+class Undone(NamedTuple):
+    saved: Saved
+    undoing: Undoing
+    beginning: Beginning
+
+
+def undone(records: list[ResidencyRecord], begin: int, saved_at: int, *, fleet: Fleet = FLEET) -> Undone:
+    """Undo the records from number `begin` to before `saved_at`, given the base of then."""
+    saved = saved_in(saved_after(records[:saved_at], fleet), 0, SHARDS)
+    assert saved is not None
+    undoing = Undoing(saved)
+    for record in reversed(records[begin:saved_at]):
+        undoing.undo(record)
+    # In a walk nobody knows when a record was written; the clock of then bounds what came before.
+    recount = FleetRecount(fleet)
+    for number, record in enumerate(records[:begin]):
+        recount.apply(2 * number, record)
+    clock = max((at for at in [recount._clock]), default=0.0)
+    return Undone(saved, undoing, undoing.beginning(saved, written_at=clock, ahead=0.0))
+
+
+def compared(
+    records: list[ResidencyRecord], rows: list[Any], begin: int, beginning: Beginning, fleet: Fleet = FLEET
+) -> Findings:
+    findings = Findings()
+    check = ShardCheck(
+        0,
+        fleet,
+        rows,
+        findings,
+        committed=2 * len(records),
+        oldest=LONG_AGO,
+        begin=2 * begin,
+        beginning=beginning,
+    )
+    for number, record in enumerate(records[begin:], begin):
+        check.apply(2 * number, record)
+    check.finish(2 * len(records))
+    return findings
+
+
+def window_of(row: Any) -> datetime:
+    return LONG_AGO if isinstance(row, HashGroupRow) else row.window
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_behind_the_beginning_are_those_of_the_recount(seed: int) -> None:
+    records = walk(seed)
+    begin, saved_at = len(records) // 4, len(records) // 2
+    rows = rows_of(records, FLEET, every=3)
+    beginning = undone(records, begin, saved_at).beginning
+    findings = compared(records, rows, begin, beginning)
+    assert findings.equal, findings.kept[:3]
+    for table, since in findings.compared_from.items():
+        at_most = [row for row in rows if table == row.TABLE and row.window >= since]
+        assert findings.compared[table] <= len(at_most)
+    # Most of what is behind the beginning is compared.
+    assert findings.compared["redundancy_10s"] > 0.5 * sum(row.TABLE == "redundancy_10s" for row in rows)
+    assert findings.compared["fills_10s"] > 0.3 * sum(row.TABLE == "fills_10s" for row in rows)
+    assert findings.compared["hot_prefixes_10s"] > 0
+    assert sum(findings.compared.values()) + findings.left_out.total() == len(rows)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_held_is_what_the_recount_of_all_holds_there(seed: int) -> None:
+    records = walk(seed)
+    begin, saved_at = len(records) // 3, len(records) - 1
+    found = undone(records, begin, saved_at)
+    assert not found.undoing.contradictions
+    assert found.saved.followed > found.undoing.changes
+    whole, later = FleetRecount(FLEET), FleetRecount(FLEET, found.beginning)
+    for number, record in enumerate(records[:begin]):
+        whole.apply(2 * number, record)
+    left = {key: of for key, of in whole.owners.redundancy.items() if of.physical_tokens}
+    assert {
+        key: (+of.owners, of.unique_tokens, of.physical_tokens) for key, of in left.items()
+    } == {
+        key: (+of.owners, of.unique_tokens, of.physical_tokens)
+        for key, of in later.owners.redundancy.items()
+        if of.physical_tokens
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("table", ["fills_10s", "redundancy_10s", "hot_prefixes_10s"])
+def test_a_wrong_figure_behind_the_beginning_is_found(table: str) -> None:
+    column = {"fills_10s": "peer_blocks", "redundancy_10s": "owners_1", "hot_prefixes_10s": "shared_tokens"}
+    records = walk(3)
+    begin, saved_at = len(records) // 4, len(records) // 2
+    rows = rows_of(records, FLEET)
+    beginning = undone(records, begin, saved_at).beginning
+    since = compared(records, rows, begin, beginning).compared_from[table]
+    name = column[table]
+    wrong = max((row for row in rows if table == row.TABLE and row.window > since), key=window_of)
+    value = getattr(wrong, name)
+    rows[rows.index(wrong)] = msgspec.structs.replace(wrong, **{name: value + 7})
+    [difference] = compared(records, rows, begin, beginning).kept
+    assert (difference.table, difference.expected, difference.found) == (
+        table,
+        {name: value},
+        {name: value + 7},
+    )
+
+
+def test_a_row_that_is_missing_behind_the_beginning_is_found() -> None:
+    records = walk(5)
+    begin = len(records) // 4
+    rows = rows_of(records, FLEET)
+    beginning = undone(records, begin, len(records) // 2).beginning
+    last = max((row for row in rows if isinstance(row, FillsRow)), key=window_of)
+    rows.remove(last)
+    kinds = {one.kind for one in compared(records, rows, begin, beginning).kept if one.table == "fills_10s"}
+    assert kinds == {"missing"}
+
+
+def test_an_agent_that_began_with_nothing_is_recounted_in_full() -> None:
+    """As after a rebuild: the log begins where the state does, and offsets go on."""
+    records = walk(7)
+    begin = len(records) // 3
+    state = FleetState(0, FLEET, carry_seconds=3600)
+    table: dict[Any, Any] = {}
+    for number, record in enumerate(records[begin:], begin):
+        state.apply(2 * number, record)
+        table |= {key_of(row): row for row in state.cut(0.0).rows}
+    # All that the agent followed is in the log: strays are no contradiction, and nothing is taken over.
+    saved = saved_in(saved_after(records[begin:], first=begin), 0, SHARDS)
+    undoing = Undoing(saved)
+    for record in reversed(records[begin:]):
+        undoing.undo(record)
+    beginning = undoing.beginning(saved, written_at=0.0, ahead=0.0)
+    assert beginning.whole
+    findings = compared(records, list(table.values()), begin, beginning)
+    assert findings.equal, findings.kept[:3]
+    assert sum(findings.compared.values()) == len(table)
+    assert not findings.compared_from
+
+
+def test_a_checkpoint_that_the_log_contradicts_is_not_believed() -> None:
+    records = walk(2)
+    latest = saved_after(records)
+    saved = saved_in(latest, 0, SHARDS)
+    assert saved is not None
+    pool = next(pool for pool, held in saved.held.items() if held)
+    named = {
+        int.from_bytes(changes.hashes[at : at + 8], "big")
+        for record in records[len(records) // 4 :]
+        for said in record.sources
+        if (said.replica, said.dp_rank) == pool.source
+        for changes in said.changes
+        if (changes.medium, changes.group_idx) == (pool.medium, pool.group_idx)
+        for at in range(0, len(changes.hashes), 8)
+    }
+    one = next(block for block in saved.held[pool] if block in named)
+    del saved.held[pool][one]
+    undoing = Undoing(saved)
+    for record in reversed(records[len(records) // 4 :]):
+        undoing.undo(record)
+    assert undoing.contradictions
+    with pytest.raises(BeginningUnknown, match=CONTRADICTED):
+        undoing.beginning(saved, written_at=0.0, ahead=0.0)
+
+
+def test_a_checkpoint_is_read_or_refused() -> None:
+    assert saved_in({}, 0, 8) is None
+    latest = saved_after(walk(1))
+    with pytest.raises(CheckpointUnclear, match="may be of several groups"):
+        saved_in(latest, 0, 1)
+    with pytest.raises(CheckpointUnclear, match="damaged"):
+        saved_in({HEAD_KEY: latest[HEAD_KEY]}, 0, SHARDS)
+    with pytest.raises(CheckpointUnclear, match="another format"):
+        saved_in({HEAD_KEY: msgspec.msgpack.encode(FleetHead(1, format=9))}, 0, SHARDS)
+
+
+def test_keys_are_turned_back_into_hashes() -> None:
+    from pipeline.fleet.kernel.keys import constant_of
+    from pipeline.fleet.kernel.keys import key_of as key_of_hash
+
+    rng = random.Random(1)
+    for number in range(200):
+        constant, block = constant_of(number), rng.getrandbits(64)
+        import numpy as np
+
+        key = int(key_of_hash(np.uint64(block), np.uint64(constant)))
+        assert hash_of(key, constant) == block
