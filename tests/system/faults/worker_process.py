@@ -1,8 +1,8 @@
 """Runs a worker with the settings (JSON) of standard input, as a process that tests can kill.
 
 It says each function that is compiled, or whose kept code is loaded, when that happens.
-Arguments: the session's seconds; optionally a file, or nothing: while it exists, Faust's consumers wait between
-meeting the broker and asking it for topics; optionally, seconds between two bases of the fleet agent.
+Arguments: the session's seconds; optionally a file, or nothing: while it exists, Faust's consumers wait
+between meeting the broker and asking it for topics; optionally, seconds between two bases of the fleet agent.
 """
 
 from __future__ import annotations
