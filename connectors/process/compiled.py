@@ -19,6 +19,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 # numba's own types would hide the signatures from mypy.
 _compile: Any = numba.njit
 _Pointer: Any = types.CPointer
+_Tuple: Any = types.BaseTuple
 _OWN_SOURCE = inspect.getsource(sys.modules[__name__])
 """Part of all compiled code: how pointers are read, and what it is compiled with."""
 
@@ -66,6 +67,41 @@ def inner(function: _Function) -> _Function:
     """Compile a function that only compiled functions call; its code is kept as part of theirs."""
     options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast(_Function, _compile(**options)(function))
+
+
+def inlined(function: _Function) -> _Function:
+    """Make a function part of every compiled one that calls it.
+
+    For those that take named tuples of arrays: passing one to a function passes each array on its own, and
+    taking an array out of it counts its references.
+    """
+    return cast(_Function, _compile(inline="always")(function))
+
+
+def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, _Tuple):
+        parts = [
+            _uncounted(context, builder, each, builder.extract_value(value, at))
+            for at, each in enumerate(kind.types)
+        ]
+        return context.make_tuple(builder, kind, parts)
+    array = context.make_array(kind)(context, builder, value)
+    array.meminfo = array.meminfo.type(None)
+    return array._getvalue()
+
+
+@cast(Callable[[Any], Any], intrinsic)
+def borrowed(typing_context: Any, value: Any) -> Any:
+    """Return an array, or a named tuple of arrays, whose references a compiled function does not count.
+
+    Counting them takes longer than many loops do, at each access to an array in a tuple. For arguments only:
+    the caller keeps them until the function returns.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _uncounted(context, builder, value, arguments[0])
+
+    return value(value), generate
 
 
 def _pointer_to(item: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import compiled, inlined
 from pipeline.fleet.kernel.tables import F64, I64, U8
 
 NO_WINDOW: Final = -(1 << 62)
@@ -72,7 +72,7 @@ def _owners_class(owners: int) -> int:
     return 3 if owners < 8 else 4
 
 
-@compiled
+@inlined
 def count_owners(gauges: Gauges, gauge: int, before: int, after: int, size: int, version: int) -> None:
     if before > 0:
         gauges.owners[gauge, _owners_class(before)] -= 1

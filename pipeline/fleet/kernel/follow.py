@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import borrowed, compiled
 from pipeline.fleet.causes import COLD, PROMOTED, REANNOUNCED
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import (
@@ -99,6 +99,9 @@ def follow(
     At CLOCK_MOVED or CELL_MOVED it takes what it needs of the window that ends, moves it on and comes again;
     at REFILLS_FULL it makes room.
     """
+    blocks, pairs, losses = borrowed(blocks), borrowed(pairs), borrowed(losses)
+    cells, gauges, clock, refills = borrowed(cells), borrowed(gauges), borrowed(clock), borrowed(refills)
+    changes, pieces = borrowed(changes), borrowed(pieces)
     counters = clock.counters
     for at in range(start, end):
         time = changes.times[at]

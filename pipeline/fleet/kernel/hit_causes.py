@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import compiled, inlined
 from pipeline.fleet.causes import (
     CLEARED_BEFORE,
     COLD,
@@ -31,7 +31,7 @@ def _needed_bucket(tokens: int) -> int:
     return bucket
 
 
-@compiled
+@inlined
 def cause_of(
     blocks: Blocks,
     pairs: Pairs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import compiled, inlined
 from pipeline.fleet.kernel.columns import Changes
 from pipeline.fleet.kernel.counts import HEAD, LOSSES, TAIL, USED_BLOCKS, USED_PAIRS, Clock
 from pipeline.fleet.kernel.tables import (
@@ -43,7 +43,7 @@ def uncount_loss(blocks: Blocks, block: int, cleared: bool, counters: I64) -> No
     counters[LOSSES] -= 1
 
 
-@compiled
+@inlined
 def release_pair(pairs: Pairs, pair: int, clock: Clock) -> None:
     clock.pairs_of_source[pairs[pair].source] -= 1
     clock.counters[USED_PAIRS] -= 1
@@ -67,7 +67,7 @@ def drop_oldest_loss(blocks: Blocks, pairs: Pairs, losses: Losses, clock: Clock)
     free_if_unused(blocks, block, counters)
 
 
-@compiled
+@inlined
 def remember_loss(
     blocks: Blocks,
     pairs: Pairs,

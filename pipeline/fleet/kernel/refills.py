@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import compiled, inlined
 from pipeline.fleet.kernel.tables import I64
 
 REFILL: Final = np.dtype(
@@ -61,7 +61,7 @@ def slot_of_prefix(rows: Any, root: np.uint64, lineage: int) -> int:
     return -1 - at
 
 
-@compiled
+@inlined
 def count_refill(refills: Refills, block: Any, tokens: int) -> None:
     """Count tokens of a block, as a row of BLOCK, that was filled again; there is a free counter."""
     slot = slot_of_prefix(refills.rows, block.root, block.lineage)
