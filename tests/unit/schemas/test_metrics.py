@@ -61,6 +61,7 @@ kvlens_connector_unusable_positions_total counter
 kvlens_worker_checkpoint_seconds histogram stage
 kvlens_worker_checkpoint_timestamp_seconds gauge
 kvlens_worker_checkpoints_total counter agent
+kvlens_worker_forgotten_sources_total counter agent
 kvlens_worker_holding gauge
 kvlens_worker_lag_records gauge agent,partition
 kvlens_worker_left_out_events_total counter reason
