@@ -1,18 +1,20 @@
 """Keeps the minute and hour tables equal to a recount of the ten-second ones.
 
-Whoever writes ten-second rows says so; a run recomputes exactly their minutes, then their hours. A run is a
-pure function of the finer table, so it may be repeated, and two workers may recompute the same minute: the
-version is the server's time before the statement read anything, so whichever row wins has seen all rows noted
-before.
+Whoever writes ten-second rows says so, here and in the table `rollups_due`; a run recomputes exactly their
+minutes, then their hours. A run is a pure function of the finer table, so it may be repeated, and two workers
+may recompute the same minute: the version is the server's time before the statement read anything, so
+whichever row wins has seen all rows that were written before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Protocol, get_args
+from typing import Any, Protocol, get_args
 
 import structlog
 from clickhouse_connect.driver.client import Client
@@ -20,6 +22,7 @@ from prometheus_client import Counter, Histogram
 
 from connectors.process.limited_log import LogLimiter
 from pipeline.clickhouse.client import connect, store_unavailable
+from pipeline.clickhouse.due_minutes import DueMinutes, Minute
 from pipeline.clickhouse.migrations import DIRECTORY, statements
 from pipeline.errors import StoreUnavailable
 from schemas.rows import (
@@ -45,25 +48,25 @@ FAMILIES: dict[type[Row], str] = {kind: kind.TABLE.removesuffix("_10s") for kind
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
-_HORIZON = timedelta(hours=2)
-"""Recomputed after a start."""
+_GIVEN_UP = timedelta(minutes=10)
+"""A worker whose note is so old has recomputed the minute, or does not exist any more."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OLDEST = timedelta(days=6)
 """Ten-second rows older than a week expire; a minute is not recomputed from what is left of it."""
 
+_COLUMNS = ("worker", "family", "minute", "noted", "noted_at", "done")
+
 _log = structlog.get_logger(__name__)
 
-Minutes = dict[str, set[datetime]]
-"""Family to the starts of minutes."""
 
-
-def minutes_of(rows: Iterable[Row]) -> Minutes:
+def minutes_of(rows: Iterable[Row]) -> set[Minute]:
     """Return the minutes in which rows of rolled-up tables lie."""
-    found: Minutes = {}
+    found = set()
     for row in rows:
         family = FAMILIES.get(type(row))
         if family is not None and isinstance(row, Windowed):
-            found.setdefault(family, set()).add(row.window)
-    return {family: {_floor(window, _MINUTE) for window in windows} for family, windows in found.items()}
+            found.add((family, row.window))
+    return {Minute(family, _floor(window, _MINUTE)) for family, window in found}
 
 
 def slices(periods: Iterable[datetime], span: timedelta) -> list[list[datetime]]:
@@ -93,15 +96,31 @@ class Rollups:
     def __init__(self, store: ClickHouse, metrics: RollupMetrics) -> None:
         self._store = store
         self._metrics = metrics
-        self._due: Minutes = {}
+        self._worker = uuid.uuid4().hex
+        self._minutes = DueMinutes()
+        self._noting = asyncio.Lock()
         self._client: Client | None = None
-        self._caught_up = False
+        self._connecting = threading.Lock()
+        self._others_may_have_left = True
         self._limiter = LogLimiter()
 
+    async def announce(self, rows: Iterable[Row]) -> None:
+        """Note the minutes of rows before they are written; `note` takes them up. Raises StoreUnavailable."""
+        minutes = _recent(minutes_of(rows))
+        # Two writers of one minute may need the same note.
+        async with self._noting:
+            notes = self._minutes.to_note(minutes)
+            if notes:
+                await asyncio.to_thread(self._note, notes)
+            self._minutes.write(minutes, notes)
+
     def note(self, rows: Iterable[Row]) -> None:
-        """Take up the minutes of rows that were written."""
-        for family, minutes in minutes_of(rows).items():
-            self._due.setdefault(family, set()).update(minutes)
+        """Take up the minutes of rows that were announced, and are written."""
+        self._minutes.written(_recent(minutes_of(rows)))
+
+    def others_left(self) -> None:
+        """Another worker may have left minutes that it noted: the next run looks for them."""
+        self._others_may_have_left = True
 
     async def run(self, every_seconds: float) -> None:
         """Recompute what is due, again and again; what failed stays due."""
@@ -118,16 +137,19 @@ class Rollups:
     async def run_once(self) -> None:
         """Recompute what is due now. Raises StoreUnavailable; what is not done stays due.
 
-        What was noted comes first. The first run then adds the recent past: what was due in a worker that was
-        killed is not known.
+        What this worker wrote comes first, then what others left.
         """
         await self._recompute_due()
-        if not self._caught_up:
-            recent = await asyncio.to_thread(self._recent)
-            for family in FAMILIES.values():
-                self._due.setdefault(family, set()).update(recent)
-            self._caught_up = True
-            await self._recompute_due()
+        if self._others_may_have_left:
+            self._others_may_have_left = False
+            try:
+                left, given_up = await asyncio.to_thread(self._left_by_others)
+                self._minutes.add(left)
+                await self._recompute_due()
+                await asyncio.to_thread(self._done, given_up)
+            except BaseException:
+                self._others_may_have_left = True
+                raise
 
     async def finish(self, seconds: float) -> None:
         """Recompute what is due within so much time, as the last run; say so if some of it is left."""
@@ -135,22 +157,23 @@ class Rollups:
             await asyncio.wait_for(self.run_once(), seconds)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
             reason = str(error) or f"not done within {seconds:.0f} s"
-            _log.warning("minutes and hours are left to the next worker that starts", reason=reason)
+            _log.warning("minutes and hours are left to another worker", reason=reason)
 
     async def _recompute_due(self) -> None:
-        taken, self._due = self._due, {}
+        taken, over = self._minutes.take()
         began = time.monotonic()
         try:
-            for family, minutes in taken.items():
-                oldest = datetime.now(timezone.utc) - _OLDEST
-                for some in slices((minute for minute in minutes if minute >= oldest), _HOUR):
+            for family in sorted({minute.family for minute in taken}):
+                minutes = {minute.start for minute in _recent(taken) if minute.family == family}
+                for some in slices(minutes, _HOUR):
                     await asyncio.to_thread(self._recompute, f"{family}_1m", some, _MINUTE)
-                hours = {_floor(minute, _HOUR) for minute in minutes if minute >= oldest}
-                for some in slices(hours, _DAY):
+                for some in slices({_floor(minute, _HOUR) for minute in minutes}, _DAY):
                     await asyncio.to_thread(self._recompute, f"{family}_1h", some, _HOUR)
+            await asyncio.to_thread(
+                self._done, {(self._worker, *minute): note for minute, note in over.items()}
+            )
         except BaseException:
-            for family, minutes in taken.items():
-                self._due.setdefault(family, set()).update(minutes)
+            self._minutes.put_back(taken, over)
             raise
         self._metrics.rollup_seconds.observe(time.monotonic() - began)
 
@@ -170,23 +193,55 @@ class Rollups:
             )
         self._metrics.rollup_periods.labels(table).inc(len(periods))
 
-    def _recent(self) -> set[datetime]:
-        """Return the minutes up to now, and up to the newest row, which is older during a backlog."""
-        ends = [datetime.now(timezone.utc)]
+    def _note(self, notes: Mapping[Minute, int]) -> None:
+        now = datetime.now(timezone.utc)
+        self._insert([(self._worker, *minute, note, now, 0) for minute, note in notes.items()])
+
+    def _done(self, notes: Mapping[tuple[str, str, datetime], int]) -> None:
+        """Say of the notes of a worker, family and minute that they do not hold any more."""
+        self._insert([(*of, 0, _EPOCH, note) for of, note in notes.items()])
+
+    def _insert(self, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            with store_unavailable(self._store):
+                self._connected().insert(
+                    "rollups_due", rows, column_names=_COLUMNS, database=self._store.database
+                )
+
+    def _left_by_others(self) -> tuple[set[Minute], dict[tuple[str, str, datetime], int]]:
+        """Return the minutes that other workers noted and did not recompute.
+
+        And the notes of those that are gone, by worker, family and minute.
+        """
+        left: set[Minute] = set()
+        given_up = {}
+        query = (
+            "SELECT worker, family, minute, max(noted) AS note, max(noted_at) "
+            f"FROM {self._store.database}.rollups_due WHERE worker != {{worker:String}} "
+            "GROUP BY worker, family, minute HAVING note > max(done)"
+        )
         with store_unavailable(self._store):
-            client = self._connected()
-            for family in FAMILIES.values():
-                query = f"SELECT max(window) FROM {self._store.database}.{family}_10s"
-                newest = client.query(query).result_rows[0][0]
-                ends.append(newest.replace(tzinfo=timezone.utc))
-        return {
-            _floor(end, _MINUTE) - number * _MINUTE
-            for end in ends
-            if end.timestamp() > _DAY.total_seconds()
-            for number in range(_HORIZON // _MINUTE)
-        }
+            result = self._connected().query(query, parameters={"worker": self._worker})
+        before = datetime.now(timezone.utc) - _GIVEN_UP
+        for worker, family, minute, note, noted_at in result.result_rows:
+            minute, noted_at = _utc(minute), _utc(noted_at)
+            left.add(Minute(family, minute))
+            if noted_at < before:
+                given_up[worker, family, minute] = note
+        return left, given_up
 
     def _connected(self) -> Client:
-        if self._client is None:
-            self._client = connect(self._store)
-        return self._client
+        with self._connecting:
+            if self._client is None:
+                self._client = connect(self._store)
+            return self._client
+
+
+def _recent(minutes: Iterable[Minute]) -> set[Minute]:
+    """Return those whose ten-second rows are all there."""
+    oldest = datetime.now(timezone.utc) - _OLDEST
+    return {minute for minute in minutes if minute.start >= oldest}
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=timezone.utc)

@@ -84,6 +84,16 @@ class StoredTables:
             for row in result.named_results():
                 yield {name: _aware(value) for name, value in row.items()}
 
+    def minutes_due(self) -> Iterator[tuple[str, datetime]]:
+        """Give family and start of the minutes that some worker noted and did not recompute since."""
+        statement = (
+            f"SELECT DISTINCT family, minute FROM {self._store.database}.rollups_due "
+            "GROUP BY worker, family, minute HAVING max(noted) > max(done)"
+        )
+        with store_unavailable(self._store):
+            for family, minute in self._client.query(statement).result_rows:
+                yield family, _aware(minute)
+
     def close(self) -> None:
         """Disconnect."""
         self._client.close()

@@ -178,6 +178,7 @@ class Agent:
                 self._metrics.partitions.labels(self.role.name).set(len(loaded))
                 self._metrics.rebalances.labels(self.role.name).inc()
                 _log.info("partitions assigned", agent=self.role.name, partitions=numbers)
+                self._rounds.taken_over()
         except Exception as error:
             # Faust would log it and go on without a position.
             self._fatal(error)

@@ -1,13 +1,14 @@
 """Compares minutes and hours with the ten-second rows, while a worker may still be writing both.
 
 A worker recomputes a period up to `worker.rollup_seconds` after it wrote ten-second rows there. So a row of a
-minute or hour is right if it follows from the ten-second rows as any look of this comparison saw them.
+minute or hour is right if it follows from the ten-second rows as any look of this comparison saw them. Before
+it writes them it notes their minutes in `rollups_due`, so that what is late is known to be.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from pipeline.verify.times import start_of_period
 
 NOT_OVER = "the minute or hour was not over when the comparison began"
 CHANGING = "its ten-second rows were written during the comparison"
+DUE = "no worker has recomputed it since its ten-second rows were written"
 _LOOK_AGAIN_SECONDS = 0.5
 
 _Key = tuple[Any, ...]
@@ -25,9 +27,13 @@ _Columns = dict[str, Any] | None
 
 
 class WindowedRows(Protocol):
-    """Tables that give the rows of windows from `after` on, oldest first."""
+    """The tables of windows, minutes and hours."""
 
-    def rows(self, table: str, after: datetime) -> Iterable[dict[str, Any]]: ...
+    def rows(self, table: str, after: datetime) -> Iterable[dict[str, Any]]:
+        """Give the rows of windows from `after` on, oldest first."""
+
+    def minutes_due(self) -> Iterable[tuple[str, datetime]]:
+        """Give the minutes, by the name that their tables begin with, that are to be recomputed."""
 
 
 def check_rollups(
@@ -43,8 +49,8 @@ def check_rollups(
     """Compare all rollups of periods from `oldest` on.
 
     What does not follow from its ten-second rows is looked at again until `patience` seconds after the first
-    look at its table. It differs then if its period was over and its ten-second rows stayed the same for all
-    that time, and is late otherwise.
+    look at its table. It differs then if its period was over, its ten-second rows stayed the same for all
+    that time, and nobody has noted that it is due. It is late otherwise.
     """
     rollups = [_Rollup(tables, name, per, oldest) for name in FAMILIES for per in PERIODS]
     first: dict[_Rollup, float] = {}
@@ -57,8 +63,11 @@ def check_rollups(
         for rollup in waiting:
             last[rollup] = clock()
             rollup.look_again()
+    # Rows that any look saw were noted before; what was recomputed before this is seen by one more look.
+    due = {*tables.minutes_due()} if any(rollup.pending for rollup in rollups) else set()
     for rollup in rollups:
-        rollup.finish(findings)
+        rollup.look_again()
+        rollup.finish(findings, due)
 
 
 class _Pending:
@@ -83,6 +92,7 @@ class _Rollup:
     def __init__(self, tables: WindowedRows, name: str, per: str, oldest: datetime) -> None:
         self.pending: dict[_Key, _Pending] = {}
         self._tables = tables
+        self._name = name
         self._ten_seconds, self._table = f"{name}_10s", f"{name}_{per}"
         self._family, self._length = FAMILIES[name], PERIODS[per]
         self._from = start_of_period(oldest, self._length) + self._length
@@ -102,23 +112,29 @@ class _Rollup:
 
     def look_again(self) -> None:
         """Look at the periods that are pending; those that are right now are so no more."""
+        if not self.pending:
+            return
         wanted, has = self._read(min(window for window, *_ in self.pending))
         for key, pending in list(self.pending.items()):
             if pending.look(wanted.get(key), has.get(key)):
                 del self.pending[key]
 
-    def finish(self, findings: Findings) -> None:
+    def finish(self, findings: Findings, due: Set[tuple[str, datetime]]) -> None:
         """Say what of the pending periods differs, and what is late."""
+        due_here = {start_of_period(minute, self._length) for name, minute in due if name == self._name}
         late = 0
         for key, pending in self.pending.items():
             if self._began is None or key[0] + self._length > self._began:
-                findings.late[self._table, NOT_OVER] += 1
-                late += pending.seen[0] is not None
+                why = NOT_OVER
             elif len(pending.seen) > 1:
-                findings.late[self._table, CHANGING] += 1
-                late += pending.seen[0] is not None
+                why = CHANGING
+            elif key[0] in due_here:
+                why = DUE
             else:
                 self._differ(findings, key, pending.seen[0], pending.has)
+                continue
+            findings.late[self._table, why] += 1
+            late += pending.seen[0] is not None
         findings.compared[self._table] += self._rows - late
 
     def _read(self, after: datetime) -> tuple[Periods, Periods]:

@@ -57,6 +57,10 @@ class CheckpointRounds:
         self.holding = False
         """Applying has to wait: `await released()`."""
 
+    def taken_over(self) -> None:
+        """Partitions came from another worker; it may have been killed before it recomputed its minutes."""
+        self._rollups.others_left()
+
     async def released(self) -> None:
         """Return when applying may go on."""
         await self._may_apply.wait()
@@ -107,8 +111,12 @@ class CheckpointRounds:
     async def _write(self, rows: Sequence[Row]) -> None:
         began = time.perf_counter()
         attempt = 0
+        announced = False
         while True:
             try:
+                if not announced:
+                    await self._rollups.announce(rows)
+                    announced = True
                 await self._tables.insert(rows)
                 break
             except StoreUnavailable as error:

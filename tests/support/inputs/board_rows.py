@@ -108,6 +108,7 @@ def write_rows(settings: Settings, rows: list[Row]) -> None:
 
     async def write() -> None:
         tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
+        await rollups.announce(rows)
         await tables.insert(rows)
         rollups.note(rows)
         await rollups.run_once()

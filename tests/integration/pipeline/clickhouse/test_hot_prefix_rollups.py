@@ -69,6 +69,7 @@ class Written:
         self._rollups = Rollups(self.settings.clickhouse, WorkerMetrics())
 
     async def write(self, rows: list[Row]) -> None:
+        await self._rollups.announce(rows)
         await self._tables.insert(rows)
         self._rollups.note(rows)
         await self._rollups.run_once()

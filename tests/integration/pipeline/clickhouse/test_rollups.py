@@ -15,6 +15,7 @@ from pipeline.clickhouse import migrations
 from pipeline.clickhouse.rollups import Rollups, minutes_of, slices
 from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.verify.store import StoredTables
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import (
     CapacityCurveRow,
@@ -186,6 +187,7 @@ async def test_rollups_equal_a_recount(
     ]
     for portion in [*portions, portions[0]]:
         rng.shuffle(portion)
+        await rollups.announce(portion)
         await tables.insert(portion)
         rollups.note(portion)
         await rollups.run_once()
@@ -200,9 +202,47 @@ async def test_rollups_equal_a_recount(
             assert {row[:2]: row[2:] for row in rows} == expected[kind], (per, kind)
 
 
+async def test_what_a_killed_worker_wrote_is_due_until_another_recomputes_it(
+    store: EmbeddedStore, store_client: Client, database: str
+) -> None:
+    settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
+    migrations.apply(settings)
+    rows = random_rows(random.Random(3), 1, range(6))
+    minutes = {(family, NOW) for family, _ in FIGURES.values()}
+    tables, reader = Tables(settings.clickhouse), StoredTables(settings.clickhouse)
+    killed, other = (Rollups(settings.clickhouse, WorkerMetrics()) for _ in range(2))
+    await other.run_once()
+    await killed.announce(rows)
+    assert {*reader.minutes_due()} == minutes
+    await tables.insert(rows)
+    killed.note(rows)
+    # The other one does not know of it until it is told that somebody may be gone.
+    await other.run_once()
+    assert not store_client.query(f"SELECT * FROM {database}.flow_1m").result_rows
+    other.others_left()
+    await other.run_once()
+    assert store_client.query(f"SELECT * FROM {database}.flow_1m").result_rows
+    # The killed one may be slow only: its notes hold for ten minutes.
+    assert {*reader.minutes_due()} == minutes
+    await killed.run_once()
+    assert not {*reader.minutes_due()}
+    store_client.command(
+        f"INSERT INTO {database}.rollups_due SELECT 'gone', family, minute, 5, now() - 700, 0 "
+        f"FROM {database}.rollups_due WHERE family = 'flow'"
+    )
+    assert {*reader.minutes_due()} == {("flow", NOW)}
+    other.others_left()
+    await other.run_once()
+    assert not {*reader.minutes_due()}
+    tables.close()
+    reader.close()
+
+
 def test_due_are_the_minutes_of_rolled_up_rows() -> None:
     rows = random_rows(random.Random(0), 1, [0, 5, 6])
-    assert minutes_of(rows) == {family: {NOW, NOW + timedelta(minutes=1)} for family, _ in FIGURES.values()}
+    assert minutes_of(rows) == {
+        (family, NOW + timedelta(minutes=number)) for family, _ in FIGURES.values() for number in range(2)
+    }
 
 
 def test_slices_keep_a_statement_within_its_span() -> None:

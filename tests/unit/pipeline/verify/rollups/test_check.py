@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.verify.findings import Findings
-from pipeline.verify.rollups.check import CHANGING, NOT_OVER, check_rollups
+from pipeline.verify.rollups.check import CHANGING, DUE, NOT_OVER, check_rollups
 from pipeline.verify.rollups.rows import FAMILIES, PERIODS, rolled_up
 from pipeline.verify.times import EPOCH
 from schemas.rows import FlowRow, OccupancyRow
@@ -46,6 +46,7 @@ class Installation:
             f"{name}_{per}": [] for name in FAMILIES for per in ("10s", *PERIODS)
         }
         self.now = now
+        self.due: set[tuple[str, datetime]] = set()
         self.work: list[Callable[[], None]] = []
         """What is done every second."""
 
@@ -73,6 +74,9 @@ class Installation:
 
     def rows(self, table: str, after: datetime) -> Iterable[dict[str, Any]]:
         return [dict(one) for one in self.tables[table] if one["window"] >= after]
+
+    def minutes_due(self) -> Iterable[tuple[str, datetime]]:
+        return self.due
 
     def sleep(self, seconds: float) -> None:
         before = self.now
@@ -215,3 +219,27 @@ def test_a_period_whose_rows_change_meanwhile_is_late(finished: Installation) ->
     assert not findings.kept
     assert findings.late["flow_1m", CHANGING] == 1
     assert {reason for _, reason in findings.late} == {CHANGING}
+
+
+def test_what_a_killed_worker_noted_is_late_until_another_recomputes_it(finished: Installation) -> None:
+    """It had written ten-second rows of one family, and nobody has taken over."""
+    finished.write(BEGAN, blocks=9)
+    finished.due = {("flow", BEGAN)}
+    findings = finished.checked()
+    assert findings.late == {("flow_1m", DUE): 1, ("flow_1h", DUE): 1}
+    assert {one.table for one in findings.kept} == {"occupancy_1m", "occupancy_1h"}
+    finished.roll_up()
+    findings = finished.checked()
+    assert findings.equal, (findings.kept, findings.late)
+
+
+def test_what_is_recomputed_while_the_notes_are_read_is_equal(finished: Installation) -> None:
+    finished.write(BEGAN, blocks=9)
+
+    def recomputed() -> Iterable[tuple[str, datetime]]:
+        finished.roll_up()
+        return ()
+
+    finished.minutes_due = recomputed  # type: ignore[method-assign]
+    findings = finished.checked(patience=0.0)
+    assert findings.equal, (findings.kept, findings.late)
