@@ -103,11 +103,6 @@ class Bundle(Sequence[Frames]):
         )
 
     @property
-    def largest(self) -> int:
-        """Bytes of the largest payload."""
-        return int((self.ends - self.starts).max(initial=0))
-
-    @property
     def size(self) -> int:
         """Bytes of all payloads."""
         return int(self.data.size)

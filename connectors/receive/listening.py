@@ -16,8 +16,6 @@ class Heard:
     messages: list[Frames]
     size: int
     """Bytes of the frames."""
-    largest: int
-    """Bytes of the largest message."""
     descriptor: int | None
     """Of the connection that the last message came through; None where ZMQ does not say it."""
 
@@ -38,11 +36,10 @@ def receive_by_topic(
         descriptor = _descriptor(parts[-1])
         known = heard.get(frames[0])
         if known is None:
-            heard[frames[0]] = Heard([frames], length, length, descriptor)
+            heard[frames[0]] = Heard([frames], length, descriptor)
         else:
             known.messages.append(frames)
             known.size += length
-            known.largest = max(known.largest, length)
             known.descriptor = descriptor
         count += 1
         size += length

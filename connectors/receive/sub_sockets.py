@@ -5,14 +5,12 @@ from __future__ import annotations
 import zmq
 
 SOCKET_MESSAGES = 1_000
-"""Most messages that a socket holds for us while we do not read; at first it holds fewer. More make nothing
-faster: beyond it TCP holds the engines' queues back, and these are theirs to drop."""
-FIRST_MESSAGES = 16
-"""Of a new socket, before anybody knows how large its messages are."""
+"""Messages that a socket holds for us while we do not read. More make nothing faster: beyond it TCP holds the
+engines' queues back, and these are theirs to drop."""
 SOCKETS_MESSAGES = 64_000
 """Messages that all sockets together hold; where there are many, each holds less."""
 MIN_SOCKET_MESSAGES = 100
-MAX_MESSAGE_BYTES = 64 << 20
+MAX_MESSAGE_BYTES = 256 << 20
 """A larger frame ends its connection: ZMQ takes it into memory before anybody sees how large it is."""
 RECEIVE_BUFFER_BYTES = 256 << 10
 """Of the kernel, for each connection; its own choice can be megabytes."""
@@ -27,7 +25,7 @@ KEEPALIVE_PROBES = 3
 def new_sub_socket(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, topic: str) -> zmq.Socket[bytes]:
     """Return a socket with a subscription, for the caller to connect to the endpoint or to bind there."""
     socket = context.socket(zmq.SUB)
-    socket.setsockopt(zmq.RCVHWM, FIRST_MESSAGES)
+    socket.setsockopt(zmq.RCVHWM, SOCKET_MESSAGES)
     socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
     socket.setsockopt(zmq.RCVBUF, RECEIVE_BUFFER_BYTES)
     socket.setsockopt(zmq.LINGER, 0)

@@ -22,8 +22,7 @@ from connectors.receive.monitors import Connections
 from connectors.receive.plain_receiver import receive_messages
 from connectors.receive.ready_sockets import ReadySockets
 from connectors.receive.received import Key, Received
-from connectors.receive.socket_room import SocketRoom
-from connectors.receive.sub_sockets import SOCKET_MESSAGES, new_sub_socket
+from connectors.receive.sub_sockets import SOCKET_MESSAGES, high_water_mark, new_sub_socket
 from connectors.sources import Listening, Peer, SourceKey
 
 MAX_SOCKETS = 16_384
@@ -105,7 +104,6 @@ class Subscriber:
         self._connections: Connections[Key] = Connections(clock)
         self._commands: deque[_Add | _Remove | _Pause | _GoOn] = deque()
         self._paused: set[Key] = set()
-        self._socket_room = SocketRoom()
         self._hand_over = HandOver(hand_over_bytes, self._wake)
         self._emptied_at = clock()
         self._receiver: Receiver | None = None
@@ -289,6 +287,7 @@ class Subscriber:
             while True:
                 self._woken.recv(zmq.NOBLOCK)
         ready.served(self._woken, emptied=True)
+        before = high_water_mark(len(sockets))
         while self._commands:
             command = self._commands.popleft()
             if isinstance(command, _Add):
@@ -302,7 +301,6 @@ class Subscriber:
                 else:
                     sockets[socket] = command.source
                     ready.add(socket)
-                    self._socket_room.add(socket)
             elif isinstance(command, _Pause):
                 self._pause(command.source, sockets, ready)
             elif isinstance(command, _GoOn):
@@ -311,10 +309,13 @@ class Subscriber:
                 self._go_on(command.source, sockets, ready)
                 for socket in [socket for socket, source in sockets.items() if source == command.source]:
                     self._close(socket, command.source, ready)
-                    self._socket_room.remove(socket)
                     del sockets[socket]
                 self._hand_over.put_last(command.source, self._clock())
                 self._hand_over.tell()
+        limit = high_water_mark(len(sockets))
+        if limit != before:
+            for socket in sockets:
+                socket.setsockopt(zmq.RCVHWM, limit)
 
     def _pause(self, source: Key, sockets: dict[_Socket, SourceKey | Listening], ready: ReadySockets) -> None:
         if source not in self._paused:
@@ -377,19 +378,15 @@ class Subscriber:
             return self._take_by_topic(socket, source, now)
         if self._receiver is not None:
             bundle, emptied = self._receiver.take(socket)
-            size = bundle.size
-        else:
-            messages, size, emptied = receive_messages(socket, TURN_MESSAGES, TURN_BYTES)
-            bundle = Bundle.of(messages)
-        self._hand_over.put(source, bundle, size, now)
-        if bundle:
-            self._socket_room.took(socket, len(bundle), max(bundle.largest, size // len(bundle)))
+            self._hand_over.put(source, bundle, bundle.size, now)
+            return emptied
+        messages, size, emptied = receive_messages(socket, TURN_MESSAGES, TURN_BYTES)
+        self._hand_over.put(source, Bundle.of(messages), size, now)
         return emptied
 
     def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:
         heard, emptied = receive_by_topic(socket, TURN_MESSAGES, TURN_BYTES)
         for topic, under_topic in heard.items():
-            self._socket_room.took(socket, len(under_topic.messages), under_topic.largest)
             peer = Peer(listening, topic)
             if under_topic.descriptor is not None:
                 self._connections.heard(socket, under_topic.descriptor, peer)

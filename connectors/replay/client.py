@@ -14,7 +14,7 @@ from connectors.replay.protocol import parse_answer, request
 RECEIVE_HIGH_WATER_MARK = 4_000
 """Messages that a socket holds. An engine sends its whole buffer at once: what we do not take waits with it.
 Engines before vLLM 0.33 drop what they cannot send, which is a hole and asked for again."""
-MAX_MESSAGE_BYTES = 64 << 20
+MAX_MESSAGE_BYTES = 256 << 20
 """A larger frame ends the connection, and so the answer."""
 TURN_MESSAGES = 256
 """Messages that are taken before they are dealt with and others get their turn."""

@@ -18,7 +18,7 @@ import clickhouse_connect
 import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import topic_name
@@ -70,8 +70,18 @@ class Laboratory:
     workers: list[WorkerProcess] = field(default_factory=list)
 
     def prepare(self) -> None:
-        asyncio.run(topics.apply(self.settings))
+        asyncio.run(self._make_topics())
         migrations.apply(self.settings)
+
+    async def _make_topics(self) -> None:
+        """Make all topics; that of events has the times that records were received at, which may be any."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await admin.start()
+        events = topic_name(self.settings.kafka, "events")
+        times = {"message.timestamp.type": "CreateTime", "max.message.bytes": "8388608"}
+        await admin.create_topics([NewTopic(events, PARTITIONS, 1, topic_configs=times)])
+        await admin.close()
+        await topics.apply(self.settings)
 
     def worker(self, *, waiting_for: Path | None = None, **changes: Any) -> WorkerProcess:
         """Start one; while the file `waiting_for` exists, its consumers have met the broker and no more."""
@@ -112,6 +122,7 @@ class Laboratory:
                     encode(record),
                     key=record.replica.encode(),
                     partition=partition,
+                    timestamp_ms=round(1000 * record.batches[-1].received_at) if record.batches else None,
                     headers=[("content-type", kind)],
                 )
                 if over_seconds:

@@ -67,7 +67,9 @@ def test_each_process_keeps_or_releases_the_interpreters_lock_as_its_threads_nee
     for module in (tables, block_table, count_copies):
         functions = [value for value in vars(module).values() if hasattr(value, "targetoptions")]
         assert functions
-        assert not any(map(_releases_lock, functions))
+        # Large tables are moved in a thread, while nothing is applied.
+        releasing = {function.__name__ for function in functions if _releases_lock(function)}
+        assert releasing == ({"copy_blocks", "copy_pairs"} if module is tables else set())
 
 
 def _releases_lock(function: Any) -> bool:
