@@ -1,7 +1,4 @@
--- Which minutes are to be recomputed, hours with them: a worker notes a minute before it writes ten-second rows into it,
--- with a number of its own, and `done` is the number up to which it has recomputed it since. What is noted and not done
--- is late, whoever noted it may have been killed.
-
+-- Minutes that are to be recomputed, and their hours: those with `noted` above `done`.
 CREATE TABLE IF NOT EXISTS {database}.rollups_due
 (
     worker String CODEC(ZSTD(1)),

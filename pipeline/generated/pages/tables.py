@@ -48,6 +48,14 @@ COUNTED = {
     "first": "The first scrape of the period that has both: its time, tokens looked up, tokens found.",
     "last": "The last one.",
 }
+DUE = {
+    "worker": "A process of a worker; another one has another name.",
+    "family": "What the names of the tables begin with.",
+    "minute": "Start of a minute in which it wrote ten-second rows.",
+    "noted": "Number of its note, made before it wrote them.",
+    "noted_at": "When that was.",
+    "done": "Notes up to this number do not hold any more: the minute and its hour were recomputed since.",
+}
 ROLLUP_PERIODS = {"1m": "minute", "1h": "hour"}
 ROLLUPS = """\
 **Per minute and per hour.** Flows are sums, and gauges those of the last window; trust, connection, lag and
@@ -153,6 +161,8 @@ def column_meanings(name: str) -> dict[str, str]:
     """Return {column: meaning} of a table; a rollup says what its ten-second table says, and more."""
     if COUNTERS.fullmatch(name):
         return {**column_meanings("engine_counters"), **COUNTED}
+    if name == "rollups_due":
+        return DUE
     row = row_types().get(_base(name))
     own = attribute_docs(schemas.rows)[row.__name__] if row else {}
     if not ROLLUP.fullmatch(name):
