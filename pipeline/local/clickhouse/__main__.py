@@ -14,6 +14,7 @@ from aiohttp import web
 
 from pipeline.local.clickhouse.accounts import Account
 from pipeline.local.clickhouse.confinement import confine
+from pipeline.local.clickhouse.environment import environment_of
 from pipeline.local.clickhouse.foreign_pages import LOOPBACK
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ async def serve(engine: Engine, host: str, port: int) -> None:
 def main(path: Path, port: int, host: str) -> None:
     """Serve ClickHouse's HTTP interface over a local directory."""
     path = path.resolve()
-    temporary = path / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
-    # The engine makes a store of its own for a moment when it is imported.
-    os.environ["TMPDIR"] = str(temporary)
+    environment = environment_of(path)
+    Path(environment["TMPDIR"]).mkdir(parents=True, exist_ok=True)
+    if any(os.environ.get(name) != value for name, value in environment.items()):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **environment})
     if reason := confine(path, port):
         click.echo(f"the store is confined by its engine's rights only: {reason}", err=True)
     # Threads that the engine starts when it is imported are confined only if it comes after.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from pipeline.local.clickhouse.accounts import DEFAULT_ACCOUNT, Account
-from pipeline.local.processes.child_process import ChildProcess, ProcessFailed
+from pipeline.local.clickhouse.environment import environment_of
+from pipeline.local.processes.child_process import ChildProcess
 from pipeline.local.processes.ports import LOOPBACK, require_free_port
 
 _NAME = "embedded store"
 _START_SECONDS = 60.0
-_CRASHED = 128 + signal.SIGSEGV
-_STARTS = 3
-"""The engine crashes now and then while it starts on a busy machine, and hardly ever twice."""
 _STOP_SECONDS = 20.0
 _ADVICE = (
     "see its log; if another process has its directory open, stop that, if it cannot run here, "
@@ -64,18 +61,12 @@ class EmbeddedStore:
 
     def start(self) -> None:
         """Block until it is ready, about 1 s; raises DirectoryInUse, PortInUse, ProcessFailed."""
-        for starts_left in reversed(range(_STARTS)):
-            self.launch()
-            try:
-                self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
-                return
-            except ProcessFailed as failed:
-                self._process.kill()
-                if failed.code != _CRASHED or not starts_left:
-                    raise
-            except BaseException:
-                self._process.kill()
-                raise
+        self.launch()
+        try:
+            self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
+        except BaseException:
+            self._process.kill()
+            raise
 
     def launch(self) -> None:
         """Begin to start; raises DirectoryInUse, PortInUse."""
@@ -88,13 +79,15 @@ class EmbeddedStore:
 
     def _spawn(self) -> None:
         require_free_port(_NAME, self.port)
+        data = self.directory / "data"
         environment = {
+            **environment_of(data),
             "EMBEDDED_STORE_USER": self._writer.name,
             "EMBEDDED_STORE_PASSWORD": self._writer.password,
             "EMBEDDED_STORE_READER": self._reader.name if self._reader else "",
             "EMBEDDED_STORE_READER_PASSWORD": self._reader.password if self._reader else "",
         }
-        command = [sys.executable, "-m", "pipeline.local.clickhouse", "--path", str(self.directory / "data")]
+        command = [sys.executable, "-m", "pipeline.local.clickhouse", "--path", str(data)]
         self._process.spawn([*command, "--host", LOOPBACK, "--port", str(self.port)], environment)
 
     def stop(self, seconds: float = _STOP_SECONDS) -> None:

@@ -25,20 +25,14 @@ _UMASK = 0o777 & ~DIRECTORY_RIGHTS
 
 
 class ProcessFailed(PipelineError):
-    """A child process did not start, or died; `log` is its log file and `tail` its last lines.
+    """A child process did not start, or died; `log` is its log file and `tail` its last lines."""
 
-    `code` is its exit code if it ended by itself, above 128 for a signal.
-    """
-
-    def __init__(
-        self, name: str, reason: str, advice: str, log: Path | None = None, code: int | None = None
-    ) -> None:
-        super().__init__(name, reason, advice, log, code)
+    def __init__(self, name: str, reason: str, advice: str, log: Path | None = None) -> None:
+        super().__init__(name, reason, advice, log)
         self.name = name
         self.reason = reason
         self.advice = advice
         self.log = log
-        self.code = code
         self.tail = _tail(log) if log is not None else ""
 
     def __str__(self) -> str:
@@ -106,8 +100,7 @@ class ChildProcess:
             code = self.exit_code
             if code is not None:
                 self.kill()
-                reason = f"ended with code {code} while starting"
-                raise ProcessFailed(self.name, reason, advice, self.log, code)
+                raise ProcessFailed(self.name, f"ended with code {code} while starting", advice, self.log)
             if time.monotonic() > deadline:
                 self.kill()
                 raise ProcessFailed(self.name, f"not ready after {seconds:.0f} s", advice, self.log)
