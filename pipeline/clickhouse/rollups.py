@@ -104,8 +104,11 @@ class Rollups:
         self._others_may_have_left = True
         self._limiter = LogLimiter()
 
-    async def announce(self, rows: Iterable[Row]) -> None:
-        """Note the minutes of rows before they are written; `note` takes them up. Raises StoreUnavailable."""
+    async def announce(self, rows: Iterable[Row]) -> set[Minute]:
+        """Note the minutes of rows before they are written; return them, for `written`.
+
+        Raises StoreUnavailable.
+        """
         minutes = _recent(minutes_of(rows))
         # Two writers of one minute may need the same note.
         async with self._noting:
@@ -113,10 +116,11 @@ class Rollups:
             if notes:
                 await asyncio.to_thread(self._note, notes)
             self._minutes.write(minutes, notes)
+        return minutes
 
-    def note(self, rows: Iterable[Row]) -> None:
-        """Take up the minutes of rows that were announced, and are written."""
-        self._minutes.written(_recent(minutes_of(rows)))
+    def written(self, minutes: Iterable[Minute]) -> None:
+        """Take up the minutes that were announced: their rows are written."""
+        self._minutes.written(minutes)
 
     def others_left(self) -> None:
         """Another worker may have left minutes that it noted: the next run looks for them."""

@@ -111,12 +111,11 @@ class CheckpointRounds:
     async def _write(self, rows: Sequence[Row]) -> None:
         began = time.perf_counter()
         attempt = 0
-        announced = False
+        minutes = None
         while True:
             try:
-                if not announced:
-                    await self._rollups.announce(rows)
-                    announced = True
+                if minutes is None:
+                    minutes = await self._rollups.announce(rows)
                 await self._tables.insert(rows)
                 break
             except StoreUnavailable as error:
@@ -130,7 +129,7 @@ class CheckpointRounds:
             _log.info("ClickHouse took the rows", rows=len(rows), attempts=attempt + 1)
         for row in rows:
             self._metrics.rows.labels(row.TABLE).inc()
-        self._rollups.note(rows)
+        self._rollups.written(minutes)
         self._metrics.checkpoint_seconds.labels("rows").observe(time.perf_counter() - began)
 
     async def _beside_the_loop(self, errand: Callable[[], None]) -> None:

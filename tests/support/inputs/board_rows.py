@@ -108,9 +108,9 @@ def write_rows(settings: Settings, rows: list[Row]) -> None:
 
     async def write() -> None:
         tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
-        await rollups.announce(rows)
+        minutes = await rollups.announce(rows)
         await tables.insert(rows)
-        rollups.note(rows)
+        rollups.written(minutes)
         await rollups.run_once()
         tables.close()
 

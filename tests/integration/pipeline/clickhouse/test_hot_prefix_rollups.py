@@ -69,9 +69,9 @@ class Written:
         self._rollups = Rollups(self.settings.clickhouse, WorkerMetrics())
 
     async def write(self, rows: list[Row]) -> None:
-        await self._rollups.announce(rows)
+        minutes = await self._rollups.announce(rows)
         await self._tables.insert(rows)
-        self._rollups.note(rows)
+        self._rollups.written(minutes)
         await self._rollups.run_once()
 
     def rows(self, table: str) -> list[dict[str, Any]]:

@@ -187,9 +187,9 @@ async def test_rollups_equal_a_recount(
     ]
     for portion in [*portions, portions[0]]:
         rng.shuffle(portion)
-        await rollups.announce(portion)
+        minutes = await rollups.announce(portion)
         await tables.insert(portion)
-        rollups.note(portion)
+        rollups.written(minutes)
         await rollups.run_once()
         written += portion
     tables.close()
@@ -212,10 +212,10 @@ async def test_what_a_killed_worker_wrote_is_due_until_another_recomputes_it(
     tables, reader = Tables(settings.clickhouse), StoredTables(settings.clickhouse)
     killed, other = (Rollups(settings.clickhouse, WorkerMetrics()) for _ in range(2))
     await other.run_once()
-    await killed.announce(rows)
+    announced = await killed.announce(rows)
     assert {*reader.minutes_due()} == minutes
     await tables.insert(rows)
-    killed.note(rows)
+    killed.written(announced)
     # The other one does not know of it until it is told that somebody may be gone.
     await other.run_once()
     assert not store_client.query(f"SELECT * FROM {database}.flow_1m").result_rows
