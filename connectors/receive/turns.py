@@ -39,11 +39,6 @@ class Turns:
         """Messages that wait."""
         return sum(len(received.messages) for queue in self._waiting.values() for received in queue)
 
-    @property
-    def sources(self) -> int:
-        """Sources that have something waiting."""
-        return len(self._waiting)
-
     def bytes_of(self, source: Key) -> int:
         """Return how much of a source waits, in bytes of the hand-over."""
         return self._bytes.get(source, 0)
