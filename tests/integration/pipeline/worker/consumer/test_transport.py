@@ -19,6 +19,18 @@ from pipeline.worker.consumer.transport import Transport
 from schemas.settings import Kafka, Settings, Worker
 
 
+@pytest.fixture
+async def settings(broker: EmbeddedBroker, tmp_path: Path) -> Settings:
+    """Of topics and a group of their own; the topics are there."""
+    name = f"transport_{secrets.token_hex(4)}"
+    settings = Settings(
+        kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+        worker=Worker(state_directory=str(tmp_path)),
+    )
+    await topics.apply(settings)
+    return settings
+
+
 async def received(
     settings: Settings, topic: str, positions: Mapping[tuple[str, int], int], *, committed: bool
 ) -> list[bytes]:
@@ -54,17 +66,11 @@ async def received(
     ],
 )
 async def test_aborted_records_are_seen_only_uncommitted(
-    committed: bool, position: int, expected: list[bytes], broker: EmbeddedBroker, tmp_path: Path
+    committed: bool, position: int, expected: list[bytes], broker: EmbeddedBroker, settings: Settings
 ) -> None:
-    name = f"transport_{secrets.token_hex(4)}"
-    settings = Settings(
-        kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
-        worker=Worker(state_directory=str(tmp_path)),
-    )
-    await topics.apply(settings)
     topic = topic_name(settings.kafka, "residency")
     async with AIOKafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, transactional_id=name
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=settings.kafka.group
     ) as producer:
         for values, commit in (([b"0", b"1"], True), ([b"2", b"3"], False), ([b"4", b"end"], True)):
             await producer.begin_transaction()
@@ -75,14 +81,8 @@ async def test_aborted_records_are_seen_only_uncommitted(
 
 
 async def test_a_slow_agent_gets_all_records_in_order_many_at_a_time(
-    broker: EmbeddedBroker, tmp_path: Path
+    broker: EmbeddedBroker, settings: Settings
 ) -> None:
-    name = f"transport_{secrets.token_hex(4)}"
-    settings = Settings(
-        kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
-        worker=Worker(state_directory=str(tmp_path)),
-    )
-    await topics.apply(settings)
     topic = topic_name(settings.kafka, "events")
     counts = {0: 2000, 3: 700, 5: 1}
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
