@@ -8,7 +8,7 @@ SOCKET_MESSAGES = 1_000
 """Messages that a socket holds for us while we do not read. More make nothing faster: beyond it TCP holds the
 engines' queues back, and these are theirs to drop."""
 SOCKETS_MESSAGES = 64_000
-"""Messages that all sockets together hold; where there are many, each holds less."""
+"""Messages that sockets opened together hold; where there are many, each holds less."""
 MIN_SOCKET_MESSAGES = 100
 MAX_MESSAGE_BYTES = 256 << 20
 """A larger frame ends its connection: ZMQ takes it into memory before anybody sees how large it is."""
@@ -22,10 +22,16 @@ KEEPALIVE_INTERVAL_SECONDS = 10
 KEEPALIVE_PROBES = 3
 
 
-def new_sub_socket(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, topic: str) -> zmq.Socket[bytes]:
-    """Return a socket with a subscription, for the caller to connect to the endpoint or to bind there."""
+def new_sub_socket(
+    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, topic: str, messages: int = SOCKET_MESSAGES
+) -> zmq.Socket[bytes]:
+    """Return a socket with a subscription, for the caller to connect to the endpoint or to bind there.
+
+    It holds so many messages. That stays as it is: a libzmq socket whose limit changes while it is open may
+    wait for room that it has, for good.
+    """
     socket = context.socket(zmq.SUB)
-    socket.setsockopt(zmq.RCVHWM, SOCKET_MESSAGES)
+    socket.setsockopt(zmq.RCVHWM, messages)
     socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
     socket.setsockopt(zmq.RCVBUF, RECEIVE_BUFFER_BYTES)
     socket.setsockopt(zmq.LINGER, 0)
@@ -42,5 +48,5 @@ def new_sub_socket(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, topic
 
 
 def high_water_mark(sockets: int) -> int:
-    """Return the messages that each of so many sockets may hold."""
+    """Return the messages that a socket may hold which is opened as one of so many."""
     return max(MIN_SOCKET_MESSAGES, min(SOCKET_MESSAGES, SOCKETS_MESSAGES // max(sockets, 1)))

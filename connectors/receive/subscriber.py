@@ -287,12 +287,13 @@ class Subscriber:
             while True:
                 self._woken.recv(zmq.NOBLOCK)
         ready.served(self._woken, emptied=True)
-        before = high_water_mark(len(sockets))
         while self._commands:
             command = self._commands.popleft()
             if isinstance(command, _Add):
                 try:
-                    socket = self._opened(command)
+                    # Commands that wait are mostly sockets to come: a start opens all at once.
+                    limit = high_water_mark(1 + len(sockets) + len(self._commands))
+                    socket = self._opened(command, limit)
                 except zmq.ZMQError as error:
                     refusal = EndpointRefused(command.source, command.endpoint, error.strerror)
                     if isinstance(command.source, Listening):
@@ -312,10 +313,6 @@ class Subscriber:
                     del sockets[socket]
                 self._hand_over.put_last(command.source, self._clock())
                 self._hand_over.tell()
-        limit = high_water_mark(len(sockets))
-        if limit != before:
-            for socket in sockets:
-                socket.setsockopt(zmq.RCVHWM, limit)
 
     def _pause(self, source: Key, sockets: dict[_Socket, SourceKey | Listening], ready: ReadySockets) -> None:
         if source not in self._paused:
@@ -329,8 +326,8 @@ class Subscriber:
             for socket in [socket for socket, owner in sockets.items() if owner == source]:
                 ready.add(socket)
 
-    def _opened(self, command: _Add) -> _Socket:
-        socket = new_sub_socket(self._context, command.endpoint, command.topic)
+    def _opened(self, command: _Add, messages: int) -> _Socket:
+        socket = new_sub_socket(self._context, command.endpoint, command.topic, messages)
         try:
             if isinstance(command.source, Listening):
                 self._connections.listen(socket)

@@ -49,10 +49,12 @@ def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
         f'[[replicas]]\nid = "engine"\nmodel = "m"\nendpoint = "{endpoint}"\n'
     )
     up = start(tmp_path, "up")
-    player = start(tmp_path, "play", str(CAPTURE), "--endpoint", endpoint, "--speed", "0.2")
+    player = None
     try:
         up.wait_said("running; Ctrl-C stops it", seconds=90.0)
-        assert player.alive
+        player = start(tmp_path, "play", str(CAPTURE), "--endpoint", endpoint, "--speed", "0.1")
+        player.wait_said("publishing on")
+        time.sleep(3.0)  # of some 13 that it plays
         os.kill(worker_of(tmp_path), signal.SIGKILL)
         up.wait_said("worker is running again", seconds=90.0)
         assert player.process.wait(60) == 0
@@ -70,5 +72,6 @@ def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
         others = [path for path in found if path.stat().st_mode & 0o077]
         assert others == [], "somebody else may look into them"
     finally:
-        player.close()
-        up.close()
+        for process in (player, up):
+            if process is not None:
+                process.close()

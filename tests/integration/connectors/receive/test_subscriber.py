@@ -155,6 +155,30 @@ async def test_full_hand_over_leaves_the_sockets_unread_and_loses_nothing(contex
         assert not subscriber.full
 
 
+async def test_busy_source_goes_on_while_others_come_and_go(
+    context: Context, free_port: Callable[[], int]
+) -> None:
+    """How many messages an open socket may hold stays: libzmq may wait for good when that grows."""
+    socket, endpoint = _publisher(context)
+    nobody = f"tcp://127.0.0.1:{free_port()}"
+    sent = [_message(seq, bytes(100)) for seq in range(20_000)]
+    async with _running(hand_over_bytes=20_000) as subscriber:
+        subscriber.add(("busy", 0), endpoint)
+        await _subscribed(socket)
+        for message in sent:
+            socket.send_multipart(message)
+        received = []
+        for _ in range(3):
+            for number in range(200):
+                subscriber.add(("other", number), nobody)
+            received += (await _take(subscriber, 2_000))["busy", 0]
+            for number in range(200):
+                subscriber.remove(("other", number))
+            received += (await _take(subscriber, 2_000))["busy", 0]
+        received += (await _take(subscriber, len(sent) - len(received)))["busy", 0]
+        assert received == sent
+
+
 async def test_one_source_comes_and_goes_without_the_other(context: Context) -> None:
     (first, first_endpoint), (second, second_endpoint) = _publisher(context), _publisher(context)
     async with _running() as subscriber:
