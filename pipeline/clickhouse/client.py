@@ -25,17 +25,21 @@ _NO_RIGHT = (497,)
 def connect(store: ClickHouse) -> Client:
     """Return a client that several threads may use. Raises StoreUnavailable."""
     with store_unavailable(store):
-        return clickhouse_connect.get_client(
-            dsn=store.url,
-            username=store.username,
-            password=store.password,
-            # A session would serialise the threads.
-            autogenerate_session_id=False,
-            connect_timeout=_CONNECT_SECONDS,
-            send_receive_timeout=max(1, int(store.timeout_seconds)),
-            # Retrying is decided where the call is made.
-            query_retries=0,
-        )
+        try:
+            return clickhouse_connect.get_client(
+                dsn=store.url,
+                username=store.username,
+                password=store.password,
+                # A session would serialise the threads.
+                autogenerate_session_id=False,
+                connect_timeout=_CONNECT_SECONDS,
+                send_receive_timeout=max(1, int(store.timeout_seconds)),
+                # Retrying is decided where the call is made.
+                query_retries=0,
+            )
+        except (TypeError, ValueError) as error:  # a parameter that it does not know, a port that is none
+            advice = "correct clickhouse.url"
+            raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=False) from error
 
 
 def without_pandas() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.clickhouse.client import first_line
+from pipeline.clickhouse.client import connect, first_line
+from pipeline.errors import StoreUnavailable
+from schemas.settings import ClickHouse
 
 POOL = "Error HTTPConnectionPool(host='a', port=1): Max retries exceeded with url: /?query_id=a (Caused by "
 
@@ -28,3 +30,10 @@ POOL = "Error HTTPConnectionPool(host='a', port=1): Max retries exceeded with ur
 )
 def test_the_reason_is_one_line_without_the_request(text: str, line: str) -> None:
     assert first_line(RuntimeError(text)) == line
+
+
+@pytest.mark.parametrize("url", ["http://localhost:9?colour=red", "http://localhost:99999"])
+def test_an_address_that_cannot_be_one_is_an_error_that_waiting_does_not_heal(url: str) -> None:
+    with pytest.raises(StoreUnavailable, match=r"correct clickhouse\.url") as refused:
+        connect(ClickHouse(url=url))
+    assert not refused.value.heals
