@@ -136,7 +136,7 @@ def second_by_second(worker: WholeWorker, engines: list[LargeEngine], seconds: i
 
 
 def played_fast(worker: WholeWorker, engines: list[LargeEngine], at: float, hours: float) -> None:
-    """Play hours of churn in long steps; say at the start, a quarter, a half and the end what it takes."""
+    """Play hours of churn in long steps; say after an eighth and after each quarter what it takes."""
     steps = max(8, int(hours * 3600 / FAST_SECONDS))
     played = time.monotonic()
     for checkpoints in worker.checkpoints.values():
@@ -146,7 +146,7 @@ def played_fast(worker: WholeWorker, engines: list[LargeEngine], at: float, hour
         for engine in engines:
             worker.apply(engine.large_record(engine.exchanged(FAST_SECONDS), at))
         worker.cut(at)
-        if step in (steps // 8, steps // 4, steps // 2, steps):
+        if step in (steps // 8, steps // 4, steps // 2, 3 * steps // 4, steps):
             said = f"after {step / steps * hours:.2f} h of churn"
             kept = sum(checkpoints.bytes_kept for checkpoints in worker.checkpoints.values())
             say(f"{said}: memory", resident() / 1e6, "MB")

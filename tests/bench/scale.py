@@ -27,9 +27,10 @@ from schemas.settings import ClickHouse, Kafka, Settings
 
 SECONDS = 330
 """Played with a cut in each: as long as it takes until every block was in a base once."""
-HOURS = 1.0
-CHURN_SHARE = 10
-"""An hour of churn is played in process with a tenth of the engines: with all it takes an hour."""
+HOURS = 2.0
+"""Of churn: what was lost is remembered for an hour, so only the second one can be flat."""
+CHURN_SHARE = 20
+"""Churn is played in process with a twentieth of the engines: with all it takes as long as it is."""
 REAL_CHURN_SHARE = 50
 """A worker with Kafka plays it with a fiftieth of them, beside those that are killed."""
 STEP_SECONDS = 30
@@ -37,7 +38,7 @@ STEP_SECONDS = 30
 AT_ONCE = 20_000
 """Records that are sent together."""
 AFTER = START + HOURS * 3600
-"""Event time when the hour of churn is over."""
+"""Event time when the churn is over."""
 REAL_SECONDS = 60
 AWAY_SECONDS = 10
 
@@ -96,7 +97,7 @@ class _Worker:
         }
 
     def churn(self, engines: list[LargeEngine]) -> None:
-        """Play an hour of churn as fast as it goes; say after each quarter what worker and broker hold."""
+        """Play hours of churn as fast as it goes; say after each quarter what worker and broker hold."""
         self._produce(record for engine in engines for record in engine.opened())
         steps = int(HOURS * 3600 / STEP_SECONDS)
         with launched(["work"], self._environment) as worker:
