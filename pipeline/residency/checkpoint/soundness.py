@@ -71,6 +71,7 @@ def _of_granular(pool: GranularPool) -> str | None:
     state = pool.head.granular
     if state is None or not 0 < state.fine_size < state.coarse_size or state.coarse_size % state.fine_size:
         return "block sizes"
-    if any(block not in state.coarse for fine in state.fine.values() for block in fine.covers):
-        return "covered blocks"
+    for fine in state.fine.values():
+        if len({*fine.covers}) < len(fine.covers) or any(block not in state.coarse for block in fine.covers):
+            return "covered blocks"
     return None

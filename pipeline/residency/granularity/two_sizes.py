@@ -62,6 +62,11 @@ class GranularPool:
         self._per_block = state.coarse_size // state.fine_size
         self._coarse_entries = sum(block.copies for block in state.coarse.values())
         self._covered = sum(1 for block in state.fine.values() if block.covers)
+        self._fine_of: dict[int, set[int]] = {}
+        """Fine blocks that a coarse one covers: their chain may have changed since."""
+        for block, fine in state.fine.items():
+            for coarse in fine.covers:
+                self._fine_of.setdefault(coarse, set()).add(block)
         self._log: list[tuple[int, int, float, int]] = []
         """(hash, kind, time, block size) of the changes since the last `settle`."""
 
@@ -200,7 +205,7 @@ class GranularPool:
                 coarse.copies -= 1
                 if coarse.copies == 0:
                     del state.coarse[block]
-                    self._uncover(block, coarse)
+                    self._uncover(block)
                     self._evicted(block, at, coarse.birth, state.coarse_size)
             elif fine is not None:
                 flow.removed_blocks += 1
@@ -225,20 +230,18 @@ class GranularPool:
         fine = self._state.fine.get(block)
         return block in self._state.coarse or (fine is not None and not fine.covers)
 
-    def _uncover(self, block: int, coarse: CoarseBlock) -> None:
+    def _uncover(self, block: int) -> None:
         """Fine blocks that only a coarse block that left covered are gone with it."""
-        state = self._state
-        covered = chain(state, coarse.tail, self._per_block) if coarse.tail is not None else None
-        for fine_block in covered or ():
-            fine = state.fine[fine_block]
-            if block in fine.covers:
-                fine.covers.remove(block)
-                if not fine.covers:
-                    self._drop(fine_block)
-                    self._covered -= 1
+        for fine_block in self._fine_of.pop(block, ()):
+            fine = self._state.fine[fine_block]
+            fine.covers.remove(block)
+            if not fine.covers:
+                self._drop(fine_block)
+                self._covered -= 1
 
     def _drop(self, block: int) -> None:
-        del self._state.fine[block]
+        for coarse in self._state.fine.pop(block).covers:
+            self._fine_of[coarse].remove(block)
         self._pairing.changed(block)
 
     def clear(self, at: float) -> None:
@@ -253,6 +256,7 @@ class GranularPool:
         self._pairing = Pairing(state)
         state.fine_stores.clear()
         state.coarse_stores.clear()
+        self._fine_of.clear()
         self._coarse_entries = self._covered = 0
 
     def expire(self, at: float) -> None:
@@ -311,6 +315,7 @@ class GranularPool:
             if block in fine.covers:
                 continue
             fine.covers.append(block)
+            self._fine_of.setdefault(block, set()).add(fine_block)
             if len(fine.covers) == 1:
                 self._covered += 1
                 # The same tokens were counted when the fine block came.

@@ -1,0 +1,96 @@
+"""Two granularities, as the worker keeps them and as a recount does, under events that no engine makes."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict
+
+import msgspec
+import pytest
+
+from pipeline.residency.granularity.two_sizes import GranularPool
+from pipeline.verify.replica.copies import Copies
+from pipeline.verify.replica.two_sizes import TwoSizes
+from schemas.checkpoints import FlowState, GranularState, PoolHead
+from schemas.events import Stored
+
+FINE, COARSE = 16, 48
+AGE = 50.0
+STEPS = 300
+
+
+def packed(*hashes: int) -> bytes:
+    return b"".join(one.to_bytes(8, "big") for one in hashes)
+
+
+class Both:
+    """A pool and its recount, fed with the same."""
+
+    def __init__(self) -> None:
+        state = GranularState(COARSE, FINE)
+        self.pool = GranularPool(PoolHead("gpu", 0, FlowState(), granular=state), state, age=AGE)
+        self.recount = TwoSizes(Copies(store_only=False), COARSE, FINE, AGE)
+
+    def store(self, hashes: tuple[int, ...], size: int, parent: int | None, at: float) -> None:
+        packed_parent = None if parent is None else packed(parent)
+        self.pool.store(Stored(packed(*hashes), size, parent=packed_parent), at)
+        self.recount.store(hashes, size, parent, at)
+
+    def remove(self, hashes: tuple[int, ...], at: float) -> None:
+        self.pool.remove(packed(*hashes), at)
+        self.recount.remove(hashes, at)
+
+    def batch_ended(self, at: float) -> None:
+        self.pool.batch_ended(at)
+        self.recount.batch_ended()
+
+    def restored(self) -> None:
+        """Begin again from what a checkpoint holds."""
+        head = msgspec.msgpack.decode(msgspec.msgpack.encode(self.pool.head), type=PoolHead)
+        assert head.granular is not None
+        self.pool = GranularPool(head, head.granular, age=AGE)
+
+    def equal(self, at: float) -> None:
+        found = [
+            (one.block_size, one.entries, one.blocks, one.tokens, one.covered_blocks)
+            for one in self.pool.occupancy(at)
+        ]
+        assert found == [tuple(held) for held in self.recount.held(at)]
+        flow = msgspec.structs.asdict(self.pool.head.flow)
+        flow["lifetime_hist"] = flow.pop("lifetimes")
+        assert flow == asdict(self.recount.flow)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_are_equal_whatever_comes(seed: int) -> None:
+    rng = random.Random(seed)
+    both = Both()
+    names = rng.choice((12, 30, 90))
+    apart = rng.choice((0, names // 2, 1_000))
+    """Coarse blocks have other hashes than fine ones, or some or all of the same."""
+    at = 0.0
+    for _ in range(STEPS):
+        at += rng.choice((0.0, 0.1, 1.0, AGE / 4))
+        kind = rng.random()
+        if kind < 0.4:
+            first, count = rng.randrange(names), rng.randrange(1, 8)
+            parent = rng.choice((None, first - 1 if first else None, rng.randrange(names)))
+            both.store(tuple(range(first, first + count)), FINE, parent, at)
+        elif kind < 0.65:
+            first, count = apart + rng.randrange(names) * FINE // COARSE, rng.randrange(1, 3)
+            parent = rng.choice((None, first - 1, first - 1))
+            both.store(tuple(range(first, first + count)), COARSE, parent if parent != -1 else None, at)
+        elif kind < 0.9:
+            offset = rng.choice((0, apart))
+            both.remove(tuple(offset + rng.randrange(names) for _ in range(rng.randrange(1, 4))), at)
+        elif kind < 0.93:
+            both.pool.expire(at)
+            both.recount.window_began(at)
+        elif kind < 0.935:
+            both.pool.clear(at)
+            both.recount.clear(at)
+        elif kind < 0.96:
+            both.restored()
+        if rng.random() < 0.6:
+            both.batch_ended(at)
+        both.equal(at)
