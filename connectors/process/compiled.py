@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
@@ -102,6 +103,27 @@ def borrowed(typing_context: Any, value: Any) -> Any:
         return _uncounted(context, builder, value, arguments[0])
 
     return value(value), generate
+
+
+@cast(Callable[[Any], Any], intrinsic)
+def fetch_ahead(typing_context: Any, array: Any, at: Any) -> Any:
+    """Begin to bring an item of an array into the cache, for compiled functions; it may lie behind the end.
+
+    Items far apart come side by side then, and not each when the one before was looked at.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        prefetch = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        )
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        for_writing, keep, of_data = ir.Constant(number, 1), ir.Constant(number, 3), ir.Constant(number, 1)
+        builder.call(prefetch, [address, for_writing, keep, of_data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
 
 
 def _pointer_to(item: Any) -> Any:

@@ -19,7 +19,7 @@ from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, PartitionSnapshots
 from pipeline.residency.checkpoint.restoring import restore
-from pipeline.residency.residency_records import residency_records
+from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import (
@@ -168,24 +168,25 @@ class PartitionState:
         fails, this state must be dropped.
         """
         rows: list[Row] = []
-        changed: list[tuple[str, int]] = []
+        residency = ResidencyRecords(self.partition, self.next_offset, self._shards)
         committed_before = self.next_offset < self._announced
         forgotten, self._forgotten = self._forgotten, []
         for source in forgotten:
             rows += source.windows.take_all()
+            residency.take(source)
+        # All that is due of a source is taken at once, while what it consists of is in the processor's cache.
         for key, source in self.sources.items():
             source_rows = source.windows.take(now)
             rows += source_rows
             if committed_before:
                 source.take_changes()
-                continue
-            if not source.unsaved and not source_rows:
-                continue
-            changed.append(key)
-            source.unsaved = False
+            elif source.unsaved or source_rows:
+                source.unsaved = False
+                self._snapshots.take(key)
+                residency.take(source)
         if committed_before:
             return Cut(self.next_offset, dirty=False, rows=rows)
-        checkpoints = self._snapshots.cut(changed)
+        checkpoints = self._snapshots.cut()
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
@@ -196,13 +197,7 @@ class PartitionState:
             dirty=True,
             rows=rows,
             checkpoints=checkpoints,
-            residency=residency_records(
-                # A source may have been forgotten and come back since.
-                [*forgotten, *(self.sources[key] for key in changed)],
-                partition=self.partition,
-                next_offset=self.next_offset,
-                shards=self._shards,
-            ),
+            residency=residency.finish(),
         )
 
     def _advance(self, offset: int) -> None:

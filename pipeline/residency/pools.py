@@ -45,6 +45,8 @@ class Pools:
         """Whether the engine may announce again, with the same beginning of a chain, what is resident."""
         self._unsettled = 0
         """Bytes of hashes collected since the last `settle`."""
+        self._settled = False
+        """Whether nothing happened since the last `settle`."""
         self._full = limits.sizes(self) >= settings.max_pool_sizes
         self._resident = limits.resident(self)
         """Blocks at the last `settle`."""
@@ -74,6 +76,7 @@ class Pools:
         """Apply the events of a batch at event time `at`; return what says more than that."""
         others: list[Cleared | Undecodable | LeftOut] = []
         no_stores = self._too_many(events)
+        self._settled = False
         pools = self._by_key
         pool: Pool | GranularPool | None = None
         key: tuple[str, int] | None = None
@@ -157,13 +160,16 @@ class Pools:
 
     def clear(self, at: float, *, gpu_only: bool = False) -> None:
         """Everything left, or everything on GPUs."""
+        self._settled = False
         for pool in self._by_key.values():
             if not gpu_only or pool.head.medium == "gpu":
                 pool.clear(at)
 
     def settle(self) -> None:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
-        self._unsettled = 0
+        if self._settled:
+            return
+        self._unsettled, self._settled = 0, True
         for pool in self._by_key.values():
             pool.settle()
         self._resident, self._itemised = limits.resident(self), limits.itemised(self)
@@ -174,6 +180,7 @@ class Pools:
             self._flow_before[key] = flow.added(self._flow_before.get(key, FlowState()), pool.head.flow)
             pool.head.flow = FlowState()
         for granular in self._granular:
+            self._settled = False
             granular.expire(end)
 
     def take_changes(self) -> list[Changes]:

@@ -24,6 +24,10 @@ class PartitionSnapshots:
         """Sources that want a base."""
         self._forgotten: list[CheckpointRecord] = []
         """What takes the records of forgotten sources out of the log."""
+        self._deltas: list[CheckpointRecord] = []
+        """Of the changed sources."""
+        self._changed: list[SourceKey] = []
+        """Sources taken since the last cut."""
 
     def add(
         self,
@@ -40,15 +44,20 @@ class PartitionSnapshots:
         self._forgotten += self._by_source.pop(key).nothing()
         self._waiting.discard(key)
 
-    def cut(self, changed: Sequence[SourceKey]) -> list[CheckpointRecord]:
+    def take(self, key: SourceKey) -> None:
+        """The next cut has what changed of this source."""
+        snapshots = self._by_source[key]
+        self._deltas += snapshots.deltas()
+        self._changed.append(key)
+        if snapshots.wants_base:
+            self._waiting.add(key)
+
+    def cut(self) -> list[CheckpointRecord]:
         """Return the records that bring the checkpoint up to date."""
-        # First, because a source may have come back since.
-        records, self._forgotten = self._forgotten, []
-        for key in changed:
-            records += self._by_source[key].deltas()
-            if self._by_source[key].wants_base:
-                self._waiting.add(key)
-        heads = dict.fromkeys(changed)
+        # What is forgotten comes first, because a source may have come back since.
+        records = self._forgotten + self._deltas
+        heads = dict.fromkeys(self._changed)
+        self._forgotten, self._deltas, self._changed = [], [], []
         room = BASE_BYTES
         # Those come first of which a start has to read most.
         for key in sorted(self._waiting, key=lambda key: -self._by_source[key].deltas_kept):

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import borrowed, compiled, fetch_ahead
 
 Hashes = npt.NDArray[np.uint64]
 Entries = npt.NDArray[np.void]
@@ -42,6 +42,10 @@ NEW: Final = 2
 PLACES: Final = 1 << 32
 """Hashes are spread over so many places; entries lie in the table in the order of their places."""
 
+FETCHED_AHEAD: Final = 64
+"""Blocks whose slots are on their way into the cache while a loop is at the one before them."""
+
+_FETCHED = 3
 _LEAST_SLOTS = 16
 _LOAD_LIMIT = 0.75
 _LOAD_AFTER_REBUILD = 0.5
@@ -179,8 +183,13 @@ def entries_between(entries: Any, spread: np.uint64, start: int, end: int, found
 @compiled
 def take_unsaved(entries: Any, spread: np.uint64, touched: Hashes, found: Any) -> int:
     """Copy the resident blocks among the touched that are not SAVED, and make them so; return how many."""
+    entries = borrowed(entries)
     count = 0
+    for block in touched[:FETCHED_AHEAD]:
+        fetch_slots(entries, spread, block)
     for at in range(len(touched)):
+        if at + FETCHED_AHEAD < len(touched):
+            fetch_slots(entries, spread, touched[at + FETCHED_AHEAD])
         slot = find(entries, spread, touched[at])
         if entries[slot].copies != 0 and entries[slot].unsaved != SAVED:
             entries[slot].unsaved = SAVED
@@ -193,6 +202,14 @@ def take_unsaved(entries: Any, spread: np.uint64, touched: Hashes, found: Any) -
 def _home(entries: Any, spread: np.uint64, block: np.uint64) -> int:
     slot: int = np.intp((((block * spread) >> _HALF) * np.uint64(len(entries))) >> _HALF)
     return slot
+
+
+@compiled
+def fetch_slots(entries: Any, spread: np.uint64, block: np.uint64) -> None:
+    """Begin to bring the slots into the cache where a block is, or would come."""
+    slot = _home(entries, spread, block)
+    fetch_ahead(entries, slot)
+    fetch_ahead(entries, slot + _FETCHED)
 
 
 @compiled

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
-
 import numpy as np
 
 from pipeline.residency.counting.count_copies import REMOVAL, Events
@@ -11,8 +9,6 @@ from pipeline.residency.counting.shared import NO_LORA, Shared
 from schemas.hashes import HASH_BYTES
 
 NO_PARENT = bytes(HASH_BYTES)
-
-_PACKED, _TIME, _CODE, _PARENT = map(itemgetter, range(4))
 
 
 class Collected:
@@ -59,23 +55,24 @@ class Collected:
 
     def take(self) -> Events:
         """Return what was collected, one event at least, and begin anew."""
-        events, count = self._events, len(self._events)
-        packed = [*map(_PACKED, events)]
+        count = len(self._events)
+        packed, times, codes, parents = zip(*self._events, strict=True)
         may_repeat = np.zeros(count, np.bool_)
-        may_repeat[self._repeats] = True
+        if self._repeats:
+            may_repeat[self._repeats] = True
         adapters = np.full(count, NO_LORA, np.uint16)
         for index, adapter in self._adapters.items():
             adapters[index] = adapter
         columns = Events(
             np.frombuffer(b"".join(packed), ">u8").astype(np.uint64),
             np.cumsum(np.fromiter(map(len, packed), np.int64, count)) // HASH_BYTES,
-            np.fromiter(map(_CODE, events), np.int32, count),
-            np.fromiter(map(_TIME, events), np.float64, count),
+            np.fromiter(codes, np.int32, count),
+            np.fromiter(times, np.float64, count),
             may_repeat,
-            np.frombuffer(b"".join(map(_PARENT, events)), ">u8").astype(np.uint64),
+            np.frombuffer(b"".join(parents), ">u8").astype(np.uint64),
             adapters,
         )
-        events.clear()
+        self._events.clear()
         self._repeats.clear()
         self._adapters.clear()
         return columns

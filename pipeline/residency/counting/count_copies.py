@@ -7,13 +7,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import borrowed, compiled
+from pipeline.residency.changes import CHANGE, ChangeRows
 from pipeline.residency.counting.block_table import (
     CHANGED,
+    FETCHED_AHEAD,
     MAX_DEPTH,
     NEW,
     SAVED,
     Hashes,
+    fetch_slots,
     find,
     remove,
 )
@@ -65,23 +68,14 @@ class Events(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Room for n changes, of which the first `changes` of the progress are filled."""
+    """Room for what n operations find; how much of it is filled, the progress says."""
 
-    hashes: Hashes
-    kinds: npt.NDArray[np.uint8]
-    """FILLED or EVICTED."""
-    times: npt.NDArray[np.float64]
-    size_codes: npt.NDArray[np.int32]
-    stored: npt.NDArray[np.int64]
-    """Tokens stored before the change."""
-    roots: Hashes
-    """First block of the chain; of fills."""
-    depths: npt.NDArray[np.uint16]
-    adapters: npt.NDArray[np.uint16]
+    changes: ChangeRows
+    """Blocks that were filled or evicted."""
     gone: Hashes
-    """Blocks of the last checkpoint that left: the first `gone` of the progress."""
+    """Blocks of the last checkpoint that left."""
     touched: Hashes
-    """Blocks that the last checkpoint has otherwise, or not at all: the first `touched` of the progress."""
+    """Blocks that the last checkpoint has otherwise, or not at all."""
 
 
 class Tally(NamedTuple):
@@ -95,19 +89,10 @@ class Tally(NamedTuple):
     """(1,) of PROGRESS."""
 
 
-def room_for(changes: int) -> Found:
-    """Return room for so many changes."""
+def room_for(operations: int) -> Found:
+    """Return room for what so many operations find."""
     return Found(
-        np.empty(changes, np.uint64),
-        np.empty(changes, np.uint8),
-        np.empty(changes, np.float64),
-        np.empty(changes, np.int32),
-        np.empty(changes, np.int64),
-        np.zeros(changes, np.uint64),
-        np.zeros(changes, np.uint16),
-        np.zeros(changes, np.uint16),
-        np.empty(changes, np.uint64),
-        np.empty(changes, np.uint64),
+        np.empty(operations, CHANGE), np.empty(operations, np.uint64), np.empty(operations, np.uint64)
     )
 
 
@@ -146,15 +131,20 @@ def count_copies(
     Where `chained`, the blocks of an event follow each other after their parent. The root and depth of blocks
     whose parent is not resident are 0: not known.
     """
+    entries, events, found, tally = borrowed(entries), borrowed(events), borrowed(found), borrowed(tally)
     hashes, ends, counts = events.hashes, events.ends, tally.counts
     reached = tally.progress[0]
     event, operation = reached.event, reached.operation
     live, touched, changes = reached.live, reached.touched, reached.changes
     stored_tokens = reached.stored_tokens
+    fetched = operation
     outcome = FINISHED
     while event < len(ends) and outcome == FINISHED:
         code, at, end = events.codes[event], events.times[event], ends[event]
         start = ends[event - 1] if event > 0 else 0
+        while fetched < min(end + FETCHED_AHEAD, len(hashes)):
+            fetch_slots(entries, spread, hashes[fetched])
+            fetched += 1
         if (
             operation == start
             and events.may_repeat[event]
@@ -190,14 +180,15 @@ def count_copies(
                     found.touched[touched] = block
                     touched += 1
                     counts[code, FIRST] += 1
-                    found.hashes[changes] = block
-                    found.kinds[changes] = FILLED
-                    found.times[changes] = at
-                    found.size_codes[changes] = code
-                    found.stored[changes] = stored_tokens
-                    found.roots[changes] = root
-                    found.depths[changes] = entry.depth
-                    found.adapters[changes] = events.adapters[event]
+                    change = found.changes[changes]
+                    change.hash = block
+                    change.kind = FILLED
+                    change.time = at
+                    change.block_size = sizes[code]
+                    change.stored = stored_tokens
+                    change.root = root
+                    change.depth = entry.depth
+                    change.adapter = events.adapters[event]
                     changes += 1
                 elif entry.size_code != code:
                     outcome = NEEDS_SIZES
@@ -225,11 +216,12 @@ def count_copies(
                 else:
                     counts[entry.size_code, LAST] += 1
                     tally.lifetimes[bucket_of(at - entry.birth)] += 1
-                    found.hashes[changes] = block
-                    found.kinds[changes] = EVICTED
-                    found.times[changes] = at
-                    found.size_codes[changes] = entry.size_code
-                    found.stored[changes] = stored_tokens
+                    change = found.changes[changes]
+                    change.hash = block
+                    change.kind = EVICTED
+                    change.time = at
+                    change.block_size = sizes[entry.size_code]
+                    change.stored = stored_tokens
                     changes += 1
                     if entry.unsaved != NEW:
                         found.gone[reached.gone] = block

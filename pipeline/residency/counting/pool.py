@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.residency.changes import Chains, Changes
+from pipeline.residency.changes import CHANGE, ChangeRows, Changes
 from pipeline.residency.counting.block_table import (
     CHANGED,
     SAVED,
@@ -128,14 +128,11 @@ class Pool:
         head = self.head
         live = self.table.live()
         head.flow.cleared_blocks += sum(head.entries)
-        self._record(
-            live["hash"],
-            np.full(len(live), CLEARED, np.uint8),
-            np.full(len(live), at),
-            live["size_code"],
-            np.full(len(live), head.stored_tokens),
-            Chains.unknown(len(live)),
-        )
+        cleared = np.zeros(len(live), CHANGE)
+        cleared["hash"], cleared["kind"], cleared["time"] = live["hash"], CLEARED, at
+        cleared["block_size"] = self.sizes_of(live["size_code"])
+        cleared["stored"] = head.stored_tokens
+        self._record(cleared)
         self.table = BlockTable(len(live), spread=self._shared.spread)  # as many as left are likely to come
         head.entries = [0] * len(head.entries)
         head.blocks = [0] * len(head.blocks)
@@ -176,15 +173,7 @@ class Pool:
         if reached["touched"]:
             self._touched.append(found.touched[: reached["touched"]].copy())
         self._count(tally)
-        changed = slice(int(reached["changes"]))
-        self._record(
-            found.hashes[changed],
-            found.kinds[changed],
-            found.times[changed],
-            found.size_codes[changed],
-            found.stored[changed],
-            Chains(found.roots, found.depths, found.adapters).at(changed),
-        )
+        self._record(found.changes[: reached["changes"]].copy())
 
     def _count_of_several_sizes(self, block: int, code: int, tally: Tally) -> None:
         """Apply one operation on a resident block whose copies differ in size; its first copy stays.
@@ -255,7 +244,7 @@ class Pool:
         for block in self.head.other_sizes:
             self.table.entry(block)["several_sizes"] = 1
 
-    def sizes_of(self, codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16]) -> npt.NDArray[np.uint32]:
+    def sizes_of(self, codes: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint32]:
         """Return the block sizes of size codes."""
         return np.array(self.head.block_sizes or [0], np.uint32)[codes]
 
@@ -266,27 +255,15 @@ class Pool:
             codes[sizes == size] = code
         return codes
 
-    def _record(
-        self,
-        hashes: Hashes,
-        kinds: npt.NDArray[np.uint8],
-        times: npt.NDArray[np.float64],
-        codes: npt.NDArray[np.int32] | npt.NDArray[np.uint16],
-        stored: npt.NDArray[np.int64],
-        chains: Chains,
-    ) -> None:
-        if len(hashes):
+    def _record(self, rows: ChangeRows) -> None:
+        if len(rows):
+            head = self.head
             self.changes.append(
                 Changes(
-                    self.head.medium,
-                    self.head.group_idx,
-                    hashes.copy(),
-                    kinds.copy(),
-                    times.copy(),
-                    self.sizes_of(codes),
-                    stored.copy(),
-                    self.head.store_only,
-                    chains if self._chained else None,
-                    self._shared.adapters.names,
+                    head.medium,
+                    head.group_idx,
+                    rows,
+                    store_only=head.store_only,
+                    loras=self._shared.adapters.names,
                 )
             )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.residency.changes import Changes
+from pipeline.residency.changes import CHANGE, Changes
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.granularity.pairing import Pairing, chain, recent
 from pipeline.residency.histogram import added, bucket_of
@@ -327,18 +327,10 @@ class GranularPool:
     def settle(self) -> None:
         """Move the changes found so far to `changes`."""
         if self._log:
-            blocks, kinds, times, sizes = zip(*self._log, strict=True)
+            rows = np.zeros(len(self._log), CHANGE)
+            rows[["hash", "kind", "time", "block_size"]] = self._log
             self._log = []
-            self.changes.append(
-                Changes(
-                    self.head.medium,
-                    self.head.group_idx,
-                    np.array(blocks, np.uint64),
-                    np.array(kinds, np.uint8),
-                    np.array(times, np.float64),
-                    np.array(sizes, np.uint32),
-                )
-            )
+            self.changes.append(Changes(self.head.medium, self.head.group_idx, rows, stored_known=False))
 
 
 def _unpacked(block: bytes | None) -> int | None:

@@ -151,11 +151,11 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     assert entries_of(table) == model
     assert dict(table.live()[["hash", "unsaved"]].tolist()) == states
     assert found.gone[: reached["gone"]].tolist() == gone
-    changed = (found.hashes, found.kinds, found.times, found.stored)
-    assert [*zip(*(column[: reached["changes"]].tolist() for column in changed), strict=True)] == changes
-    fills = np.flatnonzero(found.kinds[: reached["changes"]] == FILLED)
-    chained = (found.roots, found.depths, found.adapters)
-    assert [*zip(*(column[fills].tolist() for column in chained), strict=True)] == filled
+    changed = found.changes[: reached["changes"]]
+    assert changed[["hash", "kind", "time", "stored"]].tolist() == changes
+    assert (changed["block_size"] == 16).all()
+    fills = changed[changed["kind"] == FILLED]
+    assert fills[["root", "depth", "adapter"]].tolist() == filled
     live = table.live()[["hash", "root", "depth"]].tolist()
     assert {block: (root, depth) for block, root, depth in live} == chains
     assert (reached["unknown_removed"], reached["reannounced"]) == (unknown, repeated)

@@ -116,7 +116,7 @@ def naive_histogram(lifetimes: list[float]) -> list[int]:
 def flat_changes(pool: Pool) -> list[tuple[int, int, float]]:
     rows: list[tuple[int, int, float]] = []
     for part in pool.changes:
-        rows += zip(part.hashes.tolist(), part.kinds.tolist(), part.times.tolist(), strict=True)
+        rows += part.rows[["hash", "kind", "time"]].tolist()
     return rows
 
 
@@ -166,7 +166,7 @@ def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
     if not any(step[0] == "clear" for step in steps):
         assert flat_changes(pool) == naive.changes, "changes keep the order of the stream"
     if not any(step[0] == "store" and step[3] for step in steps):
-        stored = [number for part in pool.changes if part.stored is not None for number in part.stored]
+        stored = [number for part in pool.changes if part.stored_known for number in part.rows["stored"]]
         assert stored == naive.stored_before
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
-from pipeline.residency.changes import by_shard
+from pipeline.residency.sharding.by_shard import by_shard
 from pipeline.residency.source import LifeChanges, SourceResidency
 from schemas.hashes import HASH_BYTES
 from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
@@ -21,32 +19,27 @@ MOST_CHANGES = RECORD_BYTES // BYTES_PER_CHANGE
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def residency_records(
-    sources: Iterable[SourceResidency], *, partition: int, next_offset: int, shards: int
-) -> list[tuple[int, bytes, bytes]]:
-    """Take the changes of these sources; return (shard, key, value) of the records that hold them."""
-    packing = _Packing(partition, next_offset)
-    for source in sources:
-        for life in source.take_changes():
-            for shard, parts in by_shard(life.changes, shards, most=MOST_CHANGES):
-                for part in parts:
-                    packing.add(shard, source, life, part)
-    return packing.finish()
-
-
-class _Packing:
+class ResidencyRecords:
     """Records that are not full yet, one for each shard, and those that are."""
 
-    def __init__(self, partition: int, next_offset: int) -> None:
+    def __init__(self, partition: int, next_offset: int, shards: int) -> None:
         self._partition = partition
         self._next_offset = next_offset
+        self._shards = shards
         self._open: dict[int, list[SourceChanges]] = {}
         self._life: dict[int, LifeChanges] = {}
         """Whose changes a shard's open record ends with."""
         self._bytes: dict[int, int] = {}
         self._records: list[tuple[int, bytes, bytes]] = []
 
-    def add(self, shard: int, source: SourceResidency, life: LifeChanges, part: ResidencyChanges) -> None:
+    def take(self, source: SourceResidency) -> None:
+        """Take the changes of a source."""
+        for life in source.take_changes():
+            for shard, parts in by_shard(life.changes, self._shards, most=MOST_CHANGES):
+                for part in parts:
+                    self._add(shard, source, life, part)
+
+    def _add(self, shard: int, source: SourceResidency, life: LifeChanges, part: ResidencyChanges) -> None:
         """Put changes behind those of their shard."""
         size = len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES + sum(map(len, part.loras))
         if shard in self._open and self._bytes[shard] + size > RECORD_BYTES:
@@ -75,7 +68,7 @@ class _Packing:
         self._records.append((shard, str(self._partition).encode(), _encode(record)))
 
     def finish(self) -> list[tuple[int, bytes, bytes]]:
-        """Return all records; those of a shard in order."""
+        """Return (shard, key, value) of all records; those of a shard in order."""
         for shard in sorted(self._open):
             self._close(shard)
         return self._records

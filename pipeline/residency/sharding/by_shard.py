@@ -1,0 +1,84 @@
+"""Changes of residency as parts of records, sharded by block hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.residency.changes import Changes, joined
+from pipeline.residency.sharding.distribute import Columns, distributed
+from schemas.residency import ResidencyChanges
+
+
+def by_shard(
+    changes: Sequence[Changes], shards: int, *, most: int
+) -> Iterator[tuple[int, list[ResidencyChanges]]]:
+    """Yield, for each shard touched, its part of the changes; order within a pool is kept.
+
+    None of the `ResidencyChanges` has more than `most` changes: the next one of its pool goes on.
+    """
+    parts: dict[int, list[ResidencyChanges]] = {}
+    for pool in joined(changes):
+        for shard, part in _parts(pool, shards, most):
+            parts.setdefault(shard, []).append(part)
+    yield from sorted(parts.items())
+
+
+def _parts(pool: Changes, shards: int, most: int) -> Iterator[tuple[int, ResidencyChanges]]:
+    """Yield (shard, changes) of one pool."""
+    columns, pieces, fills = distributed(pool.rows, shards, most)
+    hashes = columns.hashes.astype(">u8").tobytes()
+    kinds = columns.kinds.tobytes()
+    times = columns.times.astype("<f8", copy=False).tobytes()
+    sizes = columns.block_sizes.astype("<u4", copy=False).tobytes()
+    stored = columns.stored.astype("<u4", copy=False).tobytes() if pool.stored_known else b""
+    chains = _Chains(columns, fills, pool.loras)
+    begun = pieces.tolist()
+    ends = [(start, first_fill) for _, start, first_fill, _ in begun[1:]]
+    for (shard, start, first_fill, before), (end, fills_end) in zip(
+        begun, [*ends, (len(kinds), fills)], strict=True
+    ):
+        part = ResidencyChanges(
+            pool.medium,
+            pool.group_idx,
+            hashes[8 * start : 8 * end],
+            kinds[start:end],
+            times[8 * start : 8 * end],
+            sizes[4 * start : 4 * end],
+            store_only=pool.store_only,
+        )
+        if stored:
+            part.stored_before, part.stored = before, stored[4 * start : 4 * end]
+        chains.add_to(part, first_fill, fills_end)
+        yield shard, part
+
+
+class _Chains:
+    """Where the blocks that were filled are in their chains."""
+
+    def __init__(self, columns: Columns, fills: int, loras: Sequence[str]) -> None:
+        roots = columns.roots[:fills]
+        self._known = bool(roots.any())
+        self._roots = roots.astype(">u8").tobytes()
+        self._depths = columns.depths[:fills].astype("<u2", copy=False).tobytes()
+        self._adapters = columns.adapters[:fills]
+        self._loras = loras
+
+    def add_to(self, part: ResidencyChanges, start: int, end: int) -> None:
+        """Put those of fills `start` to `end` into a record."""
+        if self._known:
+            part.roots, part.depths = self._roots[8 * start : 8 * end], self._depths[2 * start : 2 * end]
+            if self._loras:
+                part.loras, part.lora_codes = _loras(self._adapters[start:end], self._loras)
+
+
+def _loras(adapters: npt.NDArray[np.uint16], loras: Sequence[str]) -> tuple[list[str], bytes]:
+    """Return the names of adapters, and their codes by these; nothing where no block has one."""
+    named = np.flatnonzero(np.bincount(adapters, minlength=1)[1:]) + 1
+    if not len(named):
+        return [], b""
+    codes = np.zeros(len(loras) + 1, "<u2")
+    codes[named] = np.arange(1, len(named) + 1)
+    return [loras[code - 1] for code in named.tolist()], codes[adapters].tobytes()

@@ -1,0 +1,100 @@
+"""The compiled loop that distributes the changes of a pool over the shards."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.process.compiled import compiled
+from pipeline.residency.changes import ChangeRows
+from schemas.residency import FILLED
+
+PIECE: Final = np.dtype(
+    [
+        ("shard", np.int64),
+        ("start", np.int64),  # of its changes in the columns
+        ("first_fill", np.int64),  # of its fills in their columns
+        ("stored_before", np.int64),  # tokens, before its first change
+    ]
+)
+"""Changes of one shard that one record can have; the next piece begins where it ends."""
+
+
+class Columns(NamedTuple):
+    """n changes, those of a shard together and in order of occurrence, shard after shard."""
+
+    hashes: npt.NDArray[np.uint64]
+    kinds: npt.NDArray[np.uint8]
+    times: npt.NDArray[np.float64]
+    block_sizes: npt.NDArray[np.uint32]
+    stored: npt.NDArray[np.uint32]
+    """Tokens stored before the change, minus those before the first one of its piece."""
+    roots: npt.NDArray[np.uint64]
+    """Of fills only, as the next two: the first `fills` are filled."""
+    depths: npt.NDArray[np.uint16]
+    adapters: npt.NDArray[np.uint16]
+
+
+def distributed(rows: ChangeRows, shards: int, most: int) -> tuple[Columns, npt.NDArray[np.void], int]:
+    """Return the columns of n changes, pieces of at most `most` changes, by shard, and how many are fills."""
+    count = len(rows)
+    columns = Columns(
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint8),
+        np.empty(count, np.float64),
+        np.empty(count, np.uint32),
+        np.empty(count, np.uint32),
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint16),
+        np.empty(count, np.uint16),
+    )
+    pieces = np.empty(min(count, shards + count // most), PIECE)
+    found, fills = distribute(rows, shards, most, columns, pieces)
+    return columns, pieces[:found], fills
+
+
+@compiled
+def distribute(
+    rows: ChangeRows, shards: int, most: int, columns: Columns, pieces: npt.NDArray[np.void]
+) -> tuple[int, int]:
+    """Fill `columns` and `pieces`, which have room; return how many pieces and how many fills there are.
+
+    The shard of a change is its hash's high bits, scaled to the number of shards.
+    """
+    changes_of, fills_of = np.zeros(shards, np.int64), np.zeros(shards, np.int64)
+    for at in range(len(rows)):
+        shard = np.int64(((rows[at].hash >> np.uint64(32)) * np.uint64(shards)) >> np.uint64(32))
+        changes_of[shard] += 1
+        fills_of[shard] += rows[at].kind == FILLED
+    first_piece = np.empty(shards, np.int64)
+    next_change, next_fill = np.empty(shards, np.int64), np.empty(shards, np.int64)
+    changes = fills = found = 0
+    for shard in range(shards):
+        first_piece[shard], next_change[shard], next_fill[shard] = found, changes, fills
+        changes += changes_of[shard]
+        fills += fills_of[shard]
+        found += (changes_of[shard] + most - 1) // most
+    taken = np.zeros(shards, np.int64)
+    for at in range(len(rows)):
+        row = rows[at]
+        shard = np.int64(((row.hash >> np.uint64(32)) * np.uint64(shards)) >> np.uint64(32))
+        to, fill = next_change[shard], next_fill[shard]
+        piece = pieces[first_piece[shard] + taken[shard] // most]
+        if taken[shard] % most == 0:
+            piece.shard, piece.start, piece.first_fill = shard, to, fill
+            piece.stored_before = row.stored
+        columns.hashes[to] = row.hash
+        columns.kinds[to] = row.kind
+        columns.times[to] = row.time
+        columns.block_sizes[to] = row.block_size
+        columns.stored[to] = row.stored - piece.stored_before
+        if row.kind == FILLED:
+            columns.roots[fill] = row.root
+            columns.depths[fill] = row.depth
+            columns.adapters[fill] = row.adapter
+            next_fill[shard] = fill + 1
+        next_change[shard] = to + 1
+        taken[shard] += 1
+    return found, fills
