@@ -1,0 +1,83 @@
+"""Changes distributed over the shards, against a plain loop over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.residency.changes import CHANGE, Changes
+from pipeline.residency.sharding.by_shard import by_shard
+from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyChanges
+
+LORAS = ("one", "two", "three")
+
+hashes = st.integers(0, 2**64 - 1) | st.sampled_from([0, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
+chains = st.tuples(hashes, st.integers(0, 2**16 - 1), st.integers(0, len(LORAS)))
+rows = st.lists(
+    st.tuples(hashes, st.sampled_from([FILLED, EVICTED, CLEARED]), st.integers(0, 2**32 - 1), chains),
+    min_size=1,
+    max_size=60,
+)
+pools = st.lists(st.tuples(st.sampled_from([("gpu", 0), ("gpu", 1), ("cpu", 0)]), rows), max_size=4)
+
+
+def changes_of(pool: tuple[str, int], some: list[Any], before: int) -> Changes:
+    """Return the changes of a pool, in which each stores as many tokens as its number says."""
+    filled = np.zeros(len(some), CHANGE)
+    for number, (block_hash, kind, block_size, (root, depth, adapter)) in enumerate(some):
+        row = filled[number]
+        row["hash"], row["kind"], row["block_size"] = block_hash, kind, block_size
+        row["time"], row["stored"] = 1_000.0 + number, before + number
+        row["root"], row["depth"], row["adapter"] = root, depth, adapter
+    return Changes(*pool, filled, loras=LORAS)
+
+
+def told(parts: list[ResidencyChanges]) -> list[tuple[Any, ...]]:
+    """Return every change as plain values, and of fills their chain."""
+    found: list[tuple[Any, ...]] = []
+    for part in parts:
+        block_hashes = np.frombuffer(part.hashes, ">u8").tolist()
+        times = np.frombuffer(part.times, "<f8").tolist()
+        sizes = np.frombuffer(part.block_sizes, "<u4").tolist()
+        stored = (np.frombuffer(part.stored, "<u4").astype(np.int64) + part.stored_before).tolist()
+        roots, depths = np.frombuffer(part.roots, ">u8").tolist(), np.frombuffer(part.depths, "<u2").tolist()
+        codes = np.frombuffer(part.lora_codes, "<u2").tolist() or [0] * len(roots)
+        fill = 0
+        for number, kind in enumerate(part.kinds):
+            chain: tuple[Any, ...] = ()
+            if kind == FILLED and roots:
+                lora = part.loras[codes[fill] - 1] if codes[fill] else ""
+                chain = (roots[fill], depths[fill], lora)
+                fill += 1
+            pool = (part.medium, part.group_idx)
+            found.append(
+                (pool, block_hashes[number], kind, times[number], sizes[number], stored[number], chain)
+            )
+        assert fill == len(roots)
+    return found
+
+
+@given(pools, st.integers(1, 70), st.integers(1, 25))
+def test_every_change_is_in_its_shard_in_order_and_whole(pools: list[Any], shards: int, most: int) -> None:
+    expected: dict[int, dict[Any, list[Any]]] = {}
+    changes, before = [], 0
+    known = {pool for pool, some in pools for _, kind, _, (root, _, _) in some if kind == FILLED and root}
+    for pool, some in pools:
+        changes.append(changes_of(pool, some, before))
+        for number, (block_hash, kind, size, (root, depth, adapter)) in enumerate(some):
+            shard = (block_hash >> 32) * shards >> 32
+            chain = (root, depth, ("", *LORAS)[adapter]) if kind == FILLED and pool in known else ()
+            change = (pool, block_hash, kind, 1_000.0 + number, size, before + number, chain)
+            expected.setdefault(shard, {}).setdefault(pool, []).append(change)
+        before += len(some)
+    found = list(by_shard(changes, shards, most=most))
+    assert [shard for shard, _ in found] == sorted(expected)
+    for shard, parts in found:
+        assert max(len(part.kinds) for part in parts) <= most
+        of_pool = expected[shard]
+        in_order = [pool for pool in dict.fromkeys(pool for pool, _ in pools) if pool in of_pool]
+        assert told(parts) == [change for pool in in_order for change in of_pool[pool]]
+        assert len(parts) == sum(-(-len(of_pool[pool]) // most) for pool in in_order)
