@@ -12,7 +12,8 @@ class Backwards:
     """What one partition of the events topic says, of which the newest part is read first.
 
     Once all parts are in, positions are those of reading it from the beginning. Before, those of sources in
-    the newer parts already are, as a source's newest record is of its last life.
+    the newer parts already are, as a source's newest record is of its last life, but for those whose numbers
+    are in older ones.
     """
 
     def __init__(self, partition: int, end: int) -> None:
@@ -40,3 +41,11 @@ class Backwards:
                 advance(position, said)
             self.positions[source] = position
         self._part = {}
+
+    def given_up(self) -> None:
+        """Read no older part: a life of which no number was found ends.
+
+        Continued, it would take in the batches of a next one, which nothing tells from its own.
+        """
+        for position in self.positions.values():
+            position.closed = position.closed or position.seq is None

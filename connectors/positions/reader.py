@@ -166,6 +166,7 @@ class PositionReader:
             if time.monotonic() > deadline:
                 for place, end in left.items():
                     self._telemetry.positions_inexact(place.partition, begins[place], end)
+                    read[place].given_up()
                 break
             for place, end in left.items():
                 left[place] = max(begins[place], end - size)

@@ -273,6 +273,8 @@ class Subscriber:
             if time.monotonic() >= refresh_at:
                 self._connections.refresh()
                 refresh_at = time.monotonic() + REFRESH_SECONDS
+        for source in [*self._paused]:
+            self._go_on(source, sockets, ready)
         deadline = time.monotonic() + self._stop_seconds
         while time.monotonic() < deadline:
             if self._hand_over.full:

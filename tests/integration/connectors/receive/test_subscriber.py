@@ -405,6 +405,22 @@ async def test_stop_hands_over_what_the_sockets_hold(context: Context) -> None:
     assert [_with_topic(frames) for frames in taken] == sent
 
 
+async def test_stop_hands_over_what_the_socket_of_a_paused_source_holds(context: Context) -> None:
+    socket, endpoint = _publisher(context)
+    sent = [_message(seq) for seq in range(300)]
+    async with _running() as subscriber:
+        subscriber.add(("paused", 0), endpoint)
+        await _subscribed(socket)
+        subscriber.pause(("paused", 0))
+        await asyncio.sleep(0.2)
+        for message in sent:
+            socket.send_multipart(message)
+        await asyncio.sleep(0.2)
+        assert subscriber.waiting_messages == 0
+        subscriber.stop(10.0)
+        assert (await _take(subscriber, len(sent)))["paused", 0] == sent
+
+
 async def test_stop_gives_up_in_time_when_nobody_takes_anything(context: Context) -> None:
     socket, endpoint = _publisher(context)
     subscriber = Subscriber(hand_over_bytes=1 << 16, refused=lambda refusal: None)

@@ -47,3 +47,15 @@ def test_the_newest_part_alone_tells_where_its_sources_are() -> None:
     backwards.add(Mention(("a", 0), 7, None, 0, False))
     backwards.part_read()
     assert [*backwards.positions.values()] == [PositionRecord("a", 0, 3, 9, 7, 4, 44)]
+
+
+def test_a_life_whose_numbers_are_not_reached_ends() -> None:
+    backwards = Backwards(3, 10)
+    for source, seq in ((("a", 0), 4), (("b", 0), None)):
+        backwards.add(Mention(source, 7, seq, 44, False))
+    backwards.part_read()
+    backwards.given_up()
+    assert [(position.seq, position.closed) for position in backwards.positions.values()] == [
+        (4, False),
+        (None, True),
+    ]
