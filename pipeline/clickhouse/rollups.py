@@ -98,7 +98,6 @@ class Rollups:
         self._metrics = metrics
         self._worker = uuid.uuid4().hex
         self._minutes = DueMinutes()
-        self._noting = asyncio.Lock()
         self._client: Client | None = None
         self._connecting = threading.Lock()
         self._others_may_have_left = True
@@ -110,12 +109,15 @@ class Rollups:
         Raises StoreUnavailable.
         """
         minutes = _recent(minutes_of(rows))
-        # Two writers of one minute may need the same note.
-        async with self._noting:
-            notes = self._minutes.to_note(minutes)
-            if notes:
+        # Before anything is awaited: a run beside this must not end the notes that stand already.
+        self._minutes.write(minutes)
+        try:
+            if notes := self._minutes.to_note(minutes):
                 await asyncio.to_thread(self._note, notes)
-            self._minutes.write(minutes, notes)
+                self._minutes.stand(notes)
+        except BaseException:
+            self._minutes.withdraw(minutes)
+            raise
         return minutes
 
     def written(self, minutes: Iterable[Minute]) -> None:
@@ -176,8 +178,9 @@ class Rollups:
             await asyncio.to_thread(
                 self._done, {(self._worker, *minute): note for minute, note in over.items()}
             )
+            self._minutes.done(over)
         except BaseException:
-            self._minutes.put_back(taken, over)
+            self._minutes.add(taken)
             raise
         self._metrics.rollup_seconds.observe(time.monotonic() - began)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from datetime import datetime, timedelta, timezone
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,11 @@ from pipeline.clickhouse.due_minutes import DueMinutes, Minute
 
 START = datetime(2026, 3, 4, 12, tzinfo=timezone.utc)
 MINUTES = [Minute("flow", START + timedelta(minutes=number)) for number in range(3)]
+
+Outcome = Literal["ok", "fails", "lost"]
+"""Of a statement; `lost` is that the store does what it says, and the answer does not arrive."""
+Steps = Generator[None, Outcome, None]
+"""Waits at each yield for the outcome of its statement."""
 
 
 class Store:
@@ -26,83 +33,154 @@ class Store:
     def is_due(self, minute: Minute) -> bool:
         return self.noted.get(minute, 0) > self.done.get(minute, 0)
 
+    def note(self, notes: dict[Minute, int]) -> None:
+        self.noted |= {minute: max(number, self.noted.get(minute, 0)) for minute, number in notes.items()}
+
+    def end(self, notes: dict[Minute, int]) -> None:
+        self.done |= {minute: max(number, self.done.get(minute, 0)) for minute, number in notes.items()}
+
+    def write(self, minutes: set[Minute]) -> None:
+        for minute in minutes:
+            self.writes[minute] += 1
+
+    def recompute(self, minutes: set[Minute]) -> None:
+        self.recomputed |= {minute: self.writes[minute] for minute in minutes}
+
     def check(self) -> None:
         for minute in MINUTES:
             assert self.is_due(minute) or self.writes[minute] == self.recomputed[minute]
 
 
+def writer(due: DueMinutes, store: Store, minutes: set[Minute]) -> Steps:
+    """Note minutes and write rows of them, again and again until both is done."""
+    while True:
+        due.write(minutes)
+        notes = due.to_note(minutes)
+        outcome: Outcome = (yield) if notes else "ok"
+        if outcome != "fails":
+            store.note(notes)
+        if outcome == "ok":
+            break
+        due.withdraw(minutes)
+        yield
+    due.stand(notes)
+    outcome = "fails"
+    while outcome != "ok":
+        outcome = yield
+        if outcome != "fails":
+            store.write(minutes)
+    due.written(minutes)
+
+
+def recomputation(due: DueMinutes, store: Store) -> Steps:
+    taken, over = due.take()
+    outcome = yield
+    if outcome != "fails":
+        store.recompute(taken)
+    if outcome == "ok":
+        outcome = yield
+        if outcome != "fails":
+            store.end(over)
+    if outcome == "ok":
+        due.done(over)
+    else:
+        due.add(taken)
+
+
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["write", "write", "written", "take", "read", "done", "fails"]),
-        st.integers(0, 1),
+        st.sampled_from(["one writer", "other writer", "recomputation"]),
+        st.sampled_from(["ok", "ok", "ok", "fails", "lost"]),
         st.sets(st.sampled_from(MINUTES), min_size=1),
     ),
+    min_size=20,
     max_size=60,
 )
 
 
 @given(steps)
-def test_every_row_is_recomputed_or_noted(walk: list[tuple[str, int, set[Minute]]]) -> None:
+def test_every_row_is_recomputed_or_noted(walk: list[tuple[str, Outcome, set[Minute]]]) -> None:
     due, store = DueMinutes(), Store()
-    writing: dict[int, set[Minute]] = {}
-    taken: tuple[set[Minute], dict[Minute, int]] | None = None
-    seen: dict[Minute, int] = {}
-    for what, writer, minutes in walk:
-        if what == "write" and writer not in writing:
-            notes = due.to_note(minutes)
-            store.noted |= notes
-            due.write(minutes, notes)
-            writing[writer] = minutes
-        elif what == "written" and writer in writing:
-            for minute in writing[writer]:
-                store.writes[minute] += 1
-            # The rows are there before anybody is told so.
-            store.check()
-            due.written(writing.pop(writer))
-        elif what == "take" and taken is None:
-            taken, seen = due.take(), {}
-        elif what == "read" and taken is not None:
-            seen = {minute: store.writes[minute] for minute in taken[0]}
-            store.recomputed |= seen
-        elif what == "done" and taken is not None and seen:
-            store.done |= taken[1]
-            taken = None
-        elif what == "fails" and taken is not None:
-            due.put_back(*taken)
-            taken = None
+    running: dict[str, Steps] = {}
+
+    def go_on(who: str, outcome: Outcome) -> None:
+        try:
+            running[who].send(outcome)
+        except StopIteration:
+            del running[who]
         store.check()
-    for minutes in writing.values():
-        for minute in minutes:
-            store.writes[minute] += 1
-        due.written(minutes)
-    if taken is not None:
-        due.put_back(*taken)
-    last, over = due.take()
-    store.recomputed |= {minute: store.writes[minute] for minute in last}
-    store.done |= over
+
+    for who, outcome, minutes in walk:
+        if who in running:
+            go_on(who, outcome)
+        else:
+            begun = recomputation(due, store) if who == "recomputation" else writer(due, store, minutes)
+            next(begun)
+            running[who] = begun
+    while running:
+        go_on(min(running), "ok")
+    last = recomputation(due, store)
+    next(last)
+    last.send("ok")
+    with pytest.raises(StopIteration):
+        last.send("ok")
     assert not any(map(store.is_due, MINUTES))
     assert store.recomputed == store.writes
 
 
+def noted(due: DueMinutes, minute: Minute) -> dict[Minute, int]:
+    """Return the notes that a writer of this minute makes."""
+    due.write([minute])
+    notes = due.to_note([minute])
+    due.stand(notes)
+    return notes
+
+
 def test_a_note_stands_for_all_writing_until_it_is_recomputed() -> None:
     due, minute = DueMinutes(), MINUTES[0]
-    assert due.to_note([minute]) == {minute: 1}
-    due.write([minute], {minute: 1})
-    assert due.to_note([minute]) == {}
+    assert noted(due, minute) == {minute: 1}
+    assert noted(due, minute) == {}
+    due.written([minute])
     due.written([minute])
     assert due.take() == ({minute}, {minute: 1})
-    assert due.to_note([minute]) == {minute: 2}
+    assert noted(due, minute) == {minute: 2}
 
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_note_outlives_what_is_recomputed_beside_a_writer(failed: bool) -> None:
     due, minute = DueMinutes(), MINUTES[0]
-    due.write([minute], {minute: 1})
+    noted(due, minute)
     due.written([minute])
-    due.write([minute], {})
-    taken = due.take()
-    assert taken == ({minute}, {})
+    due.write([minute])
+    taken, over = due.take()
+    assert (taken, over) == ({minute}, {})
     if failed:
-        due.put_back(*taken)
+        due.add(taken)
     due.written([minute])
     assert due.take() == ({minute}, {minute: 1})
+
+
+def test_a_note_that_may_be_done_is_made_anew_and_ends_with_the_next_one() -> None:
+    due, minute = DueMinutes(), MINUTES[0]
+    noted(due, minute)
+    due.written([minute])
+    taken, _ = due.take()
+    due.add(taken)  # what was said of it may have reached the store
+    assert noted(due, minute) == {minute: 2}
+    assert due.take() == ({minute}, {})
+    due.written([minute])
+    assert due.take() == ({minute}, {minute: 2})
+
+
+def test_a_note_whose_answer_was_lost_ends_when_its_minute_is_recomputed() -> None:
+    due, minute = DueMinutes(), MINUTES[0]
+    due.write([minute])
+    assert due.to_note([minute]) == {minute: 1}
+    due.withdraw([minute])
+    assert due.take() == (set(), {})
+    due.add([minute])
+    taken, over = due.take()
+    assert (taken, over) == ({minute}, {minute: 1})
+    due.done(over)
+    due.add(taken)
+    assert due.take() == ({minute}, {})
