@@ -141,21 +141,26 @@ class Rollups:
             await asyncio.sleep(every_seconds)
 
     async def run_once(self) -> None:
-        """Recompute what is due now. Raises StoreUnavailable; what is not done stays due.
+        """Recompute what is due now; what is not done stays due.
 
-        What this worker wrote comes first, then what others left.
+        What this worker wrote comes first, then what others left. A family that fails keeps none of the others
+        from being recomputed; the first such StoreUnavailable is raised at the end.
         """
-        await self._recompute_due()
+        failed = await self._recompute_due()
         if self._others_may_have_left:
             self._others_may_have_left = False
             try:
                 left, given_up = await asyncio.to_thread(self._left_by_others)
                 self._minutes.add(left)
-                await self._recompute_due()
-                await asyncio.to_thread(self._done, given_up)
+                failed |= await self._recompute_due()
+                gone = {of: note for of, note in given_up.items() if of[1] not in failed}
+                await asyncio.to_thread(self._done, gone)
+                self._others_may_have_left |= gone != given_up
             except BaseException:
                 self._others_may_have_left = True
                 raise
+        for error in failed.values():
+            raise error
 
     async def finish(self, seconds: float) -> None:
         """Recompute what is due within so much time, as the last run; say so if some of it is left."""
@@ -165,16 +170,21 @@ class Rollups:
             reason = str(error) or f"not done within {seconds:.0f} s"
             _log.warning("minutes and hours are left to another worker", reason=reason)
 
-    async def _recompute_due(self) -> None:
+    async def _recompute_due(self) -> dict[str, StoreUnavailable]:
+        """Recompute family by family; return what happened to those that failed."""
         taken, over = self._minutes.take()
+        families: dict[str, set[Minute]] = {}
+        for minute in taken:
+            families.setdefault(minute.family, set()).add(minute)
+        failed: dict[str, StoreUnavailable] = {}
         began = time.monotonic()
         try:
-            for family in sorted({minute.family for minute in taken}):
-                minutes = {minute.start for minute in _recent(taken) if minute.family == family}
-                for some in slices(minutes, _HOUR):
-                    await asyncio.to_thread(self._recompute, f"{family}_1m", some, _MINUTE)
-                for some in slices({_floor(minute, _HOUR) for minute in minutes}, _DAY):
-                    await asyncio.to_thread(self._recompute, f"{family}_1h", some, _HOUR)
+            for family in sorted(families):
+                try:
+                    await self._recompute_family(family, families[family])
+                except StoreUnavailable as error:
+                    failed[family] = error
+            over = {minute: note for minute, note in over.items() if minute.family not in failed}
             await asyncio.to_thread(
                 self._done, {(self._worker, *minute): note for minute, note in over.items()}
             )
@@ -182,7 +192,18 @@ class Rollups:
         except BaseException:
             self._minutes.add(taken)
             raise
-        self._metrics.rollup_seconds.observe(time.monotonic() - began)
+        for family in failed:
+            self._minutes.add(families[family])
+        if not failed:
+            self._metrics.rollup_seconds.observe(time.monotonic() - began)
+        return failed
+
+    async def _recompute_family(self, family: str, taken: Iterable[Minute]) -> None:
+        minutes = {minute.start for minute in _recent(taken)}
+        for some in slices(minutes, _HOUR):
+            await asyncio.to_thread(self._recompute, f"{family}_1m", some, _MINUTE)
+        for some in slices({_floor(minute, _HOUR) for minute in minutes}, _DAY):
+            await asyncio.to_thread(self._recompute, f"{family}_1h", some, _HOUR)
 
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
         [statement] = statements((DIRECTORY / "rollups" / f"{table}.sql").read_text(), self._store.database)

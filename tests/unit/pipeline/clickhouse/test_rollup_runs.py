@@ -40,21 +40,32 @@ class WatchedRollups(Rollups):
         super().__init__(ClickHouse(), WorkerMetrics())
         self.done: list[tuple[str, tuple[datetime, ...]]] = []
         self.inserted: list[Sequence[Any]] = []
+        self.left = LEFT
+        self.given_up = {("gone", "flow", NOW): 7}
+        self.fails: Callable[[str], bool] = lambda table: False
         self.store = threading.Event()
         self.store.set()
 
     def note_minute(self) -> None:
         self._minutes.add([Minute(FAMILIES[CapacityCurveRow], NOTED)])
 
+    def note(self, minutes: set[Minute]) -> None:
+        """As if this worker had written rows of them."""
+        self._minutes.write(minutes)
+        self._minutes.stand(self._minutes.to_note(minutes))
+        self._minutes.written(minutes)
+
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
         self.store.wait(10.0)
+        if self.fails(table):
+            raise StoreUnavailable("http://store", f"{table}: memory limit exceeded")
         self.done.append((table, tuple(periods)))
 
     def _insert(self, rows: Sequence[Sequence[Any]]) -> None:
         self.inserted += rows
 
     def _left_by_others(self) -> tuple[set[Minute], dict[tuple[str, str, datetime], int]]:
-        return LEFT, {("gone", "flow", NOW): 7}
+        return self.left, self.given_up
 
 
 async def test_own_minutes_come_before_what_others_left() -> None:
@@ -160,3 +171,33 @@ async def test_a_note_that_was_not_made_keeps_no_other_from_its_end() -> None:
     rollups.insert = lambda: None
     await rollups.run_once()
     assert not rollups.due()
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_family_that_fails_keeps_no_other_from_being_done(own: bool) -> None:
+    rollups, failing = WatchedRollups(), {"flow"}
+    # Of the families, flow is neither the first nor the last.
+    families = ("capacity_curve", "flow", "occupancy")
+    due = {Minute(family, NOW) for family in families}
+    if own:
+        rollups.left, rollups.given_up = set(), {}
+        rollups.note(due)
+    else:
+        rollups.left, rollups.given_up = due, {("gone", *minute): 7 for minute in due}
+    rollups.fails = lambda table: table.removesuffix("_1m") in failing
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="flow_1m"):
+            await rollups.run_once()
+        assert {table for table, _ in rollups.done} == {
+            f"{family}_{per}" for family in families if family != "flow" for per in ("1m", "1h")
+        }
+        assert {family for _, family, _, _, _, done in rollups.inserted if done} == {*families} - {"flow"}
+    failing.clear()
+    rollups.done.clear()
+    rollups.inserted.clear()
+    await rollups.run_once()
+    assert {"flow_1m", "flow_1h"} <= {table for table, _ in rollups.done}
+    assert "flow" in {family for _, family, _, _, _, done in rollups.inserted if done}
+    rollups.done.clear()
+    await rollups.run_once()
+    assert rollups.done == []
