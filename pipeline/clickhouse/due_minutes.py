@@ -11,6 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+RENEWED_AFTER = 180.0
+"""Seconds after which a note does not stand for writing that begins: other workers give old notes up."""
+
 
 class Minute(NamedTuple):
     """A minute of a family of tables."""
@@ -31,8 +34,8 @@ class DueMinutes:
         """How many writers are at it."""
         self._noted: dict[Minute, int] = {}
         """Number of the last note that may be in the store, until it is known to be done there."""
-        self._standing: set[Minute] = set()
-        """The store has this note, and nobody has tried to say that it is done."""
+        self._standing: dict[Minute, float] = {}
+        """When the note was made that the store has, and of which nobody has tried to say that it is done."""
         self._last = 0
 
     def write(self, minutes: Collection[Minute]) -> None:
@@ -46,17 +49,24 @@ class DueMinutes:
             if not self._writing[minute]:
                 del self._writing[minute]
 
-    def to_note(self, minutes: Iterable[Minute]) -> dict[Minute, int]:
-        """Return the notes that the store needs before rows of these minutes are written."""
-        missing = [minute for minute in minutes if minute not in self._standing]
+    def to_note(self, minutes: Iterable[Minute], now: float) -> dict[Minute, int]:
+        """Return the notes that the store needs before rows of these minutes are written.
+
+        `now`: seconds of a clock that never goes back.
+        """
+        missing = [
+            minute
+            for minute in minutes
+            if minute not in self._standing or now - self._standing[minute] > RENEWED_AFTER
+        ]
         notes = {minute: self._last + number for number, minute in enumerate(missing, 1)}
         self._last += len(notes)
         self._noted.update(notes)
         return notes
 
-    def stand(self, notes: Iterable[Minute]) -> None:
-        """The store has these notes."""
-        self._standing.update(notes)
+    def stand(self, notes: Iterable[Minute], made: float) -> None:
+        """The store has these notes; `made` is when `to_note` gave them."""
+        self._standing.update(dict.fromkeys(notes, made))
 
     def written(self, minutes: Collection[Minute]) -> None:
         """Rows of these minutes, which `write` was told of, are there."""
@@ -76,7 +86,8 @@ class DueMinutes:
             if minute in self._noted and not self._writing[minute]
         }
         # The store may soon have it that they are done, so the next writer needs a new note in any case.
-        self._standing.difference_update(over)
+        for minute in over:
+            self._standing.pop(minute, None)
         return taken, over
 
     def done(self, over: Mapping[Minute, int]) -> None:

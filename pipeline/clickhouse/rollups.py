@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol, get_args
 
@@ -48,8 +48,8 @@ FAMILIES: dict[type[Row], str] = {kind: kind.TABLE.removesuffix("_10s") for kind
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
-_GIVEN_UP = timedelta(minutes=10)
-"""A worker whose note is so old has recomputed the minute, or does not exist any more."""
+_GIVEN_UP_SECONDS = 600
+"""A worker whose note is so old writes no rows of the minute any more: it would have made a new note."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OLDEST = timedelta(days=6)
 """Ten-second rows older than a week expire; a minute is not recomputed from what is left of it."""
@@ -93,9 +93,12 @@ class RollupMetrics(Protocol):
 class Rollups:
     """Recomputes the minutes that are due; belongs to one event loop, statements run in a thread."""
 
-    def __init__(self, store: ClickHouse, metrics: RollupMetrics) -> None:
+    def __init__(
+        self, store: ClickHouse, metrics: RollupMetrics, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
         self._metrics = metrics
+        self._clock = clock
         self._worker = uuid.uuid4().hex
         self._minutes = DueMinutes()
         self._client: Client | None = None
@@ -112,15 +115,23 @@ class Rollups:
         # Before anything is awaited: a run beside this must not end the notes that stand already.
         self._minutes.write(minutes)
         try:
-            if notes := self._minutes.to_note(minutes):
-                await asyncio.to_thread(self._note, notes)
-                self._minutes.stand(notes)
+            await self.renew(minutes)
         except BaseException:
             self._minutes.withdraw(minutes)
             raise
         return minutes
 
-    def written(self, minutes: Iterable[Minute]) -> None:
+    async def renew(self, minutes: Iterable[Minute]) -> None:
+        """Note those again whose notes grow old, before their rows are written in one more attempt.
+
+        Raises StoreUnavailable.
+        """
+        began = self._clock()
+        if notes := self._minutes.to_note(minutes, began):
+            await asyncio.to_thread(self._note, notes)
+            self._minutes.stand(notes, began)
+
+    def written(self, minutes: Collection[Minute]) -> None:
         """Take up the minutes that were announced: their rows are written."""
         self._minutes.written(minutes)
 
@@ -143,8 +154,8 @@ class Rollups:
     async def run_once(self) -> None:
         """Recompute what is due now; what is not done stays due.
 
-        What this worker wrote comes first, then what others left. A family that fails keeps none of the others
-        from being recomputed; the first such StoreUnavailable is raised at the end.
+        What this worker wrote comes first, then what others left. A family that fails keeps none of the
+        others from being recomputed; the first such StoreUnavailable is raised at the end.
         """
         failed = await self._recompute_due()
         if self._others_may_have_left:
@@ -222,8 +233,13 @@ class Rollups:
         self._metrics.rollup_periods.labels(table).inc(len(periods))
 
     def _note(self, notes: Mapping[Minute, int]) -> None:
-        now = datetime.now(timezone.utc)
+        # Another worker compares it with the server's time as well: clocks of workers may differ.
+        now = self._server_time()
         self._insert([(self._worker, *minute, note, now, 0) for minute, note in notes.items()])
+
+    def _server_time(self) -> datetime:
+        with store_unavailable(self._store):
+            return _utc(self._connected().query("SELECT now('UTC')").result_rows[0][0])
 
     def _done(self, notes: Mapping[tuple[str, str, datetime], int]) -> None:
         """Say of the notes of a worker, family and minute that they do not hold any more."""
@@ -239,22 +255,22 @@ class Rollups:
     def _left_by_others(self) -> tuple[set[Minute], dict[tuple[str, str, datetime], int]]:
         """Return the minutes that other workers noted and did not recompute.
 
-        And the notes of those that are gone, by worker, family and minute.
+        And the notes of those that write no more, by worker, family and minute.
         """
         left: set[Minute] = set()
         given_up = {}
         query = (
-            "SELECT worker, family, minute, max(noted) AS note, max(noted_at) "
+            "SELECT worker, family, minute, max(noted) AS note, "
+            f"max(noted_at) < now() - {_GIVEN_UP_SECONDS} "
             f"FROM {self._store.database}.rollups_due WHERE worker != {{worker:String}} "
             "GROUP BY worker, family, minute HAVING note > max(done)"
         )
         with store_unavailable(self._store):
             result = self._connected().query(query, parameters={"worker": self._worker})
-        before = datetime.now(timezone.utc) - _GIVEN_UP
-        for worker, family, minute, note, noted_at in result.result_rows:
-            minute, noted_at = _utc(minute), _utc(noted_at)
+        for worker, family, minute, note, is_old in result.result_rows:
+            minute = _utc(minute)
             left.add(Minute(family, minute))
-            if noted_at < before:
+            if is_old:
                 given_up[worker, family, minute] = note
         return left, given_up
 

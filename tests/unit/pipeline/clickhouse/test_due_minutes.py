@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.clickhouse.due_minutes import DueMinutes, Minute
+from pipeline.clickhouse.due_minutes import RENEWED_AFTER, DueMinutes, Minute
 
 START = datetime(2026, 3, 4, 12, tzinfo=timezone.utc)
 MINUTES = [Minute("flow", START + timedelta(minutes=number)) for number in range(3)]
@@ -20,12 +20,17 @@ Outcome = Literal["ok", "fails", "lost"]
 Steps = Generator[None, Outcome, None]
 """Waits at each yield for the outcome of its statement."""
 
+TICK = RENEWED_AFTER + 1.0
+GIVEN_UP = 600.0
+
 
 class Store:
     """What stands in the store: notes, and how many writes of a minute are there and are recomputed."""
 
     def __init__(self) -> None:
+        self.now = 0.0
         self.noted: dict[Minute, int] = {}
+        self.noted_at: dict[Minute, float] = {}
         self.done: dict[Minute, int] = {}
         self.writes = dict.fromkeys(MINUTES, 0)
         self.recomputed = dict.fromkeys(MINUTES, 0)
@@ -35,6 +40,7 @@ class Store:
 
     def note(self, notes: dict[Minute, int]) -> None:
         self.noted |= {minute: max(number, self.noted.get(minute, 0)) for minute, number in notes.items()}
+        self.noted_at |= dict.fromkeys(notes, self.now)
 
     def end(self, notes: dict[Minute, int]) -> None:
         self.done |= {minute: max(number, self.done.get(minute, 0)) for minute, number in notes.items()}
@@ -53,22 +59,26 @@ class Store:
 
 def writer(due: DueMinutes, store: Store, minutes: set[Minute]) -> Steps:
     """Note minutes and write rows of them, again and again until both is done."""
-    while True:
-        due.write(minutes)
-        notes = due.to_note(minutes)
-        outcome: Outcome = (yield) if notes else "ok"
+    announced = False
+    outcome: Outcome = "fails"
+    while outcome != "ok":
+        if not announced:
+            due.write(minutes)
+        began = store.now
+        notes = due.to_note(minutes, began)
+        outcome = (yield) if notes else "ok"
         if outcome != "fails":
             store.note(notes)
         if outcome == "ok":
-            break
-        due.withdraw(minutes)
-        yield
-    due.stand(notes)
-    outcome = "fails"
-    while outcome != "ok":
-        outcome = yield
-        if outcome != "fails":
-            store.write(minutes)
+            announced = True
+            due.stand(notes, began)
+            outcome = yield
+            if outcome != "fails":
+                store.write(minutes)
+        elif not announced:
+            due.withdraw(minutes)
+        if outcome != "ok":
+            yield
     due.written(minutes)
 
 
@@ -87,14 +97,25 @@ def recomputation(due: DueMinutes, store: Store) -> Steps:
         due.add(taken)
 
 
+def other_worker(store: Store) -> Steps:
+    """Recompute what is due without knowing of this worker, and give up its old notes."""
+    left = {minute for minute in MINUTES if store.is_due(minute)}
+    old = {minute: store.noted[minute] for minute in left if store.now - store.noted_at[minute] > GIVEN_UP}
+    yield
+    store.recompute(left)
+    yield
+    store.end(old)
+
+
+WRITERS = {"one writer", "writer beside it"}
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["one writer", "other writer", "recomputation"]),
+        st.sampled_from(["one writer", "writer beside it", "recomputation", "other worker", "time"]),
         st.sampled_from(["ok", "ok", "ok", "fails", "lost"]),
         st.sets(st.sampled_from(MINUTES), min_size=1),
     ),
     min_size=20,
-    max_size=60,
+    max_size=80,
 )
 
 
@@ -113,8 +134,19 @@ def test_every_row_is_recomputed_or_noted(walk: list[tuple[str, Outcome, set[Min
     for who, outcome, minutes in walk:
         if who in running:
             go_on(who, outcome)
+        elif who == "time":
+            # No statement takes so long as this.
+            for one in WRITERS & running.keys():
+                go_on(one, "fails")
+            store.now += TICK
         else:
-            begun = recomputation(due, store) if who == "recomputation" else writer(due, store, minutes)
+            begun = (
+                writer(due, store, minutes)
+                if who in WRITERS
+                else recomputation(due, store)
+                if who == "recomputation"
+                else other_worker(store)
+            )
             next(begun)
             running[who] = begun
     while running:
@@ -128,11 +160,11 @@ def test_every_row_is_recomputed_or_noted(walk: list[tuple[str, Outcome, set[Min
     assert store.recomputed == store.writes
 
 
-def noted(due: DueMinutes, minute: Minute) -> dict[Minute, int]:
+def noted(due: DueMinutes, minute: Minute, now: float = 0.0) -> dict[Minute, int]:
     """Return the notes that a writer of this minute makes."""
     due.write([minute])
-    notes = due.to_note([minute])
-    due.stand(notes)
+    notes = due.to_note([minute], now)
+    due.stand(notes, now)
     return notes
 
 
@@ -175,7 +207,7 @@ def test_a_note_that_may_be_done_is_made_anew_and_ends_with_the_next_one() -> No
 def test_a_note_whose_answer_was_lost_ends_when_its_minute_is_recomputed() -> None:
     due, minute = DueMinutes(), MINUTES[0]
     due.write([minute])
-    assert due.to_note([minute]) == {minute: 1}
+    assert due.to_note([minute], 0.0) == {minute: 1}
     due.withdraw([minute])
     assert due.take() == (set(), {})
     due.add([minute])
@@ -184,3 +216,15 @@ def test_a_note_whose_answer_was_lost_ends_when_its_minute_is_recomputed() -> No
     due.done(over)
     due.add(taken)
     assert due.take() == ({minute}, {})
+
+
+def test_a_note_that_grows_old_is_made_anew_for_the_next_attempt() -> None:
+    due, minute = DueMinutes(), MINUTES[0]
+    noted(due, minute)
+    assert due.to_note([minute], RENEWED_AFTER) == {}
+    renewed = due.to_note([minute], TICK)
+    assert renewed == {minute: 2}
+    due.stand(renewed, TICK)
+    assert due.to_note([minute], TICK + RENEWED_AFTER) == {}
+    due.written([minute])
+    assert due.take() == ({minute}, {minute: 2})

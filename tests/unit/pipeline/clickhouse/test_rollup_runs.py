@@ -52,7 +52,7 @@ class WatchedRollups(Rollups):
     def note(self, minutes: set[Minute]) -> None:
         """As if this worker had written rows of them."""
         self._minutes.write(minutes)
-        self._minutes.stand(self._minutes.to_note(minutes))
+        self._minutes.stand(self._minutes.to_note(minutes, 0.0), 0.0)
         self._minutes.written(minutes)
 
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
@@ -113,6 +113,9 @@ class NotingRollups(Rollups):
 
     def due(self) -> list[datetime]:
         return [minute for minute, (noted, done) in self.notes.items() if noted > done]
+
+    def _server_time(self) -> datetime:
+        return NOW
 
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
         pass
