@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol, get_args
 
@@ -48,8 +48,8 @@ FAMILIES: dict[type[Row], str] = {kind: kind.TABLE.removesuffix("_10s") for kind
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
-_GIVEN_UP = timedelta(minutes=10)
-"""A worker whose note is so old has recomputed the minute, or does not exist any more."""
+_GIVEN_UP_SECONDS = 600
+"""A worker whose note is so old writes no rows of the minute any more: it would have made a new note."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OLDEST = timedelta(days=6)
 """Ten-second rows older than a week expire; a minute is not recomputed from what is left of it."""
@@ -93,12 +93,14 @@ class RollupMetrics(Protocol):
 class Rollups:
     """Recomputes the minutes that are due; belongs to one event loop, statements run in a thread."""
 
-    def __init__(self, store: ClickHouse, metrics: RollupMetrics) -> None:
+    def __init__(
+        self, store: ClickHouse, metrics: RollupMetrics, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
         self._metrics = metrics
+        self._clock = clock
         self._worker = uuid.uuid4().hex
         self._minutes = DueMinutes()
-        self._noting = asyncio.Lock()
         self._client: Client | None = None
         self._connecting = threading.Lock()
         self._others_may_have_left = True
@@ -110,15 +112,26 @@ class Rollups:
         Raises StoreUnavailable.
         """
         minutes = _recent(minutes_of(rows))
-        # Two writers of one minute may need the same note.
-        async with self._noting:
-            notes = self._minutes.to_note(minutes)
-            if notes:
-                await asyncio.to_thread(self._note, notes)
-            self._minutes.write(minutes, notes)
+        # Before anything is awaited: a run beside this must not end the notes that stand already.
+        self._minutes.write(minutes)
+        try:
+            await self.renew(minutes)
+        except BaseException:
+            self._minutes.withdraw(minutes)
+            raise
         return minutes
 
-    def written(self, minutes: Iterable[Minute]) -> None:
+    async def renew(self, minutes: Iterable[Minute]) -> None:
+        """Note those again whose notes grow old, before their rows are written in one more attempt.
+
+        Raises StoreUnavailable.
+        """
+        began = self._clock()
+        if notes := self._minutes.to_note(minutes, began):
+            await asyncio.to_thread(self._note, notes)
+            self._minutes.stand(notes, began)
+
+    def written(self, minutes: Collection[Minute]) -> None:
         """Take up the minutes that were announced: their rows are written."""
         self._minutes.written(minutes)
 
@@ -139,21 +152,26 @@ class Rollups:
             await asyncio.sleep(every_seconds)
 
     async def run_once(self) -> None:
-        """Recompute what is due now. Raises StoreUnavailable; what is not done stays due.
+        """Recompute what is due now; what is not done stays due.
 
-        What this worker wrote comes first, then what others left.
+        What this worker wrote comes first, then what others left. A family that fails keeps none of the
+        others from being recomputed; the first such StoreUnavailable is raised at the end.
         """
-        await self._recompute_due()
+        failed = await self._recompute_due()
         if self._others_may_have_left:
             self._others_may_have_left = False
             try:
                 left, given_up = await asyncio.to_thread(self._left_by_others)
                 self._minutes.add(left)
-                await self._recompute_due()
-                await asyncio.to_thread(self._done, given_up)
+                failed |= await self._recompute_due()
+                gone = {of: note for of, note in given_up.items() if of[1] not in failed}
+                await asyncio.to_thread(self._done, gone)
+                self._others_may_have_left |= gone != given_up
             except BaseException:
                 self._others_may_have_left = True
                 raise
+        for error in failed.values():
+            raise error
 
     async def finish(self, seconds: float) -> None:
         """Recompute what is due within so much time, as the last run; say so if some of it is left."""
@@ -163,23 +181,40 @@ class Rollups:
             reason = str(error) or f"not done within {seconds:.0f} s"
             _log.warning("minutes and hours are left to another worker", reason=reason)
 
-    async def _recompute_due(self) -> None:
+    async def _recompute_due(self) -> dict[str, StoreUnavailable]:
+        """Recompute family by family; return what happened to those that failed."""
         taken, over = self._minutes.take()
+        families: dict[str, set[Minute]] = {}
+        for minute in taken:
+            families.setdefault(minute.family, set()).add(minute)
+        failed: dict[str, StoreUnavailable] = {}
         began = time.monotonic()
         try:
-            for family in sorted({minute.family for minute in taken}):
-                minutes = {minute.start for minute in _recent(taken) if minute.family == family}
-                for some in slices(minutes, _HOUR):
-                    await asyncio.to_thread(self._recompute, f"{family}_1m", some, _MINUTE)
-                for some in slices({_floor(minute, _HOUR) for minute in minutes}, _DAY):
-                    await asyncio.to_thread(self._recompute, f"{family}_1h", some, _HOUR)
+            for family in sorted(families):
+                try:
+                    await self._recompute_family(family, families[family])
+                except StoreUnavailable as error:
+                    failed[family] = error
+            over = {minute: note for minute, note in over.items() if minute.family not in failed}
             await asyncio.to_thread(
                 self._done, {(self._worker, *minute): note for minute, note in over.items()}
             )
+            self._minutes.done(over)
         except BaseException:
-            self._minutes.put_back(taken, over)
+            self._minutes.add(taken)
             raise
-        self._metrics.rollup_seconds.observe(time.monotonic() - began)
+        for family in failed:
+            self._minutes.add(families[family])
+        if not failed:
+            self._metrics.rollup_seconds.observe(time.monotonic() - began)
+        return failed
+
+    async def _recompute_family(self, family: str, taken: Iterable[Minute]) -> None:
+        minutes = {minute.start for minute in _recent(taken)}
+        for some in slices(minutes, _HOUR):
+            await asyncio.to_thread(self._recompute, f"{family}_1m", some, _MINUTE)
+        for some in slices({_floor(minute, _HOUR) for minute in minutes}, _DAY):
+            await asyncio.to_thread(self._recompute, f"{family}_1h", some, _HOUR)
 
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
         [statement] = statements((DIRECTORY / "rollups" / f"{table}.sql").read_text(), self._store.database)
@@ -198,8 +233,13 @@ class Rollups:
         self._metrics.rollup_periods.labels(table).inc(len(periods))
 
     def _note(self, notes: Mapping[Minute, int]) -> None:
-        now = datetime.now(timezone.utc)
+        # Another worker compares it with the server's time as well: clocks of workers may differ.
+        now = self._server_time()
         self._insert([(self._worker, *minute, note, now, 0) for minute, note in notes.items()])
+
+    def _server_time(self) -> datetime:
+        with store_unavailable(self._store):
+            return _utc(self._connected().query("SELECT now('UTC')").result_rows[0][0])
 
     def _done(self, notes: Mapping[tuple[str, str, datetime], int]) -> None:
         """Say of the notes of a worker, family and minute that they do not hold any more."""
@@ -215,22 +255,22 @@ class Rollups:
     def _left_by_others(self) -> tuple[set[Minute], dict[tuple[str, str, datetime], int]]:
         """Return the minutes that other workers noted and did not recompute.
 
-        And the notes of those that are gone, by worker, family and minute.
+        And the notes of those that write no more, by worker, family and minute.
         """
         left: set[Minute] = set()
         given_up = {}
         query = (
-            "SELECT worker, family, minute, max(noted) AS note, max(noted_at) "
+            "SELECT worker, family, minute, max(noted) AS note, "
+            f"max(noted_at) < now() - {_GIVEN_UP_SECONDS} "
             f"FROM {self._store.database}.rollups_due WHERE worker != {{worker:String}} "
             "GROUP BY worker, family, minute HAVING note > max(done)"
         )
         with store_unavailable(self._store):
             result = self._connected().query(query, parameters={"worker": self._worker})
-        before = datetime.now(timezone.utc) - _GIVEN_UP
-        for worker, family, minute, note, noted_at in result.result_rows:
-            minute, noted_at = _utc(minute), _utc(noted_at)
+        for worker, family, minute, note, is_old in result.result_rows:
+            minute = _utc(minute)
             left.add(Minute(family, minute))
-            if noted_at < before:
+            if is_old:
                 given_up[worker, family, minute] = note
         return left, given_up
 

@@ -52,8 +52,8 @@ DUE = {
     "worker": "A process of a worker; another one has another name.",
     "family": "What the names of the tables begin with.",
     "minute": "Start of a minute in which it wrote ten-second rows.",
-    "noted": "Number of its note, made before it wrote them.",
-    "noted_at": "When that was.",
+    "noted": "Number of its last note, made before it wrote them.",
+    "noted_at": "When that was, by the server's clock.",
     "done": "Notes up to this number do not hold any more: the minute and its hour were recomputed since.",
 }
 ROLLUP_PERIODS = {"1m": "minute", "1h": "hour"}

@@ -116,6 +116,8 @@ class CheckpointRounds:
             try:
                 if minutes is None:
                     minutes = await self._rollups.announce(rows)
+                else:
+                    await self._rollups.renew(minutes)
                 await self._tables.insert(rows)
                 break
             except StoreUnavailable as error:

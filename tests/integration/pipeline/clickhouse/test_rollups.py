@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 import pytest
 from clickhouse_connect.driver.client import Client
 
 from pipeline.clickhouse import migrations
+from pipeline.clickhouse import rollups as rollups_module
 from pipeline.clickhouse.rollups import Rollups, minutes_of, slices
 from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
@@ -252,3 +253,28 @@ def test_slices_keep_a_statement_within_its_span() -> None:
         [NOW + timedelta(minutes=60)],
         [NOW + timedelta(minutes=130)],
     ]
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=20), timedelta(minutes=-20)])
+async def test_clocks_of_workers_may_differ(
+    ahead: timedelta, store: EmbeddedStore, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ItsTime(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + ahead
+
+    settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
+    migrations.apply(settings)
+    reader = StoredTables(settings.clickhouse)
+    writing, other = (Rollups(settings.clickhouse, WorkerMetrics()) for _ in range(2))
+    with monkeypatch.context() as one:
+        one.setattr(rollups_module, "datetime", ItsTime)
+        await writing.announce(random_rows(random.Random(3), 1, range(6)))
+    for clock in (ItsTime, datetime):
+        with monkeypatch.context() as one:
+            one.setattr(rollups_module, "datetime", clock)
+            other.others_left()
+            await other.run_once()
+    assert {*reader.minutes_due()} == {(family, NOW) for family, _ in FIGURES.values()}
+    reader.close()

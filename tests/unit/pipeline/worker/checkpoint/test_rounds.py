@@ -1,0 +1,97 @@
+"""A round whose rows ClickHouse does not take for long, beside another worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from pipeline.clickhouse.rollups import Rollups
+from pipeline.clickhouse.writer import Tables
+from pipeline.errors import StoreUnavailable
+from pipeline.worker.checkpoint.rounds import CheckpointRounds
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.rows import FlowRow, Row
+from schemas.settings import ClickHouse
+
+NOW = datetime.now(timezone.utc).replace(second=0, microsecond=0)
+ROW = FlowRow(NOW, "m", "r", 0, "gpu", 0, *[0] * 10, [], "complete", NOW, 0)
+
+
+@dataclass
+class Store:
+    """The note of one minute, and what another worker makes of it."""
+
+    seconds: float = 0.0
+    noted: int = 0
+    noted_at: float = 0.0
+    done: int = 0
+    attempts: int = 0
+    due_at_writing: list[bool] = field(default_factory=list)
+
+    def another_worker(self) -> None:
+        if self.seconds - self.noted_at > 600.0:
+            self.done = self.noted
+
+
+class NotingRollups(Rollups):
+    def __init__(self, store: Store) -> None:
+        super().__init__(ClickHouse(), WorkerMetrics(), clock=lambda: store.seconds)
+        self.store = store
+
+    def _server_time(self) -> datetime:
+        return NOW
+
+    def _insert(self, rows: Sequence[Sequence[Any]]) -> None:
+        for _, _, _, noted, _, done in rows:
+            if noted > self.store.noted:
+                self.store.noted, self.store.noted_at = noted, self.store.seconds
+            self.store.done = max(done, self.store.done)
+
+
+class LateTables(Tables):
+    """Takes rows at the second attempt, eleven minutes after the first."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(ClickHouse())
+        self.store = store
+
+    async def insert(self, rows: Sequence[Row]) -> None:
+        self.store.attempts += 1
+        if self.store.attempts == 1:
+            self.store.seconds += 660.0
+            self.store.another_worker()
+            raise StoreUnavailable("http://store", "away")
+        self.store.another_worker()
+        self.store.due_at_writing.append(self.store.noted > self.store.done)
+
+
+@dataclass
+class Cut:
+    rows: list[Row]
+    dirty: bool = False
+
+
+class Partition:
+    """Has one row to write, and nothing to commit."""
+
+    @property
+    def state(self) -> Partition:
+        return self
+
+    def errand(self, now: float) -> None:
+        return None
+
+    def cut(self, now: float) -> tuple[Cut, list[Any]]:
+        return Cut([ROW]), []
+
+
+async def test_rows_that_wait_for_long_are_noted_when_they_are_written() -> None:
+    store = Store()
+    tables = LateTables(store)
+    rounds = CheckpointRounds(tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0)
+    await rounds.save([Partition()])  # type: ignore[list-item]
+    tables.close()
+    assert store.attempts == 2
+    assert store.due_at_writing == [True]
