@@ -20,6 +20,7 @@ class Silences:
         self._shown: dict[SourceId, float] = {}
         """By source, the one first whose last record is the oldest."""
         self._received: dict[SourceId, float] = {}
+        """Latest receipt of each."""
 
     def next(self, record: EventsRecord) -> list[SourceId]:
         """Go on with a record; return which sources are forgotten before it counts."""
@@ -31,7 +32,7 @@ class Silences:
                 gone_by = max(0.0, min(received - before, LONGEST_STEP))
                 self._clock = max(self._clock, self._shown[source] + gone_by)
             if received > 0:
-                self._received[source] = received
+                self._received[source] = max(before, received)
         self._shown.pop(source, None)
         self._shown[source] = self._clock
         forgotten = []
