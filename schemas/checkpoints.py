@@ -345,7 +345,7 @@ class SilenceState(msgspec.Struct, array_like=True, gc=False):
     clock: Moment = 0.0
     """Where the clock of the partition stood."""
     received_at: Moment = 0.0
-    """When its last batch was received, seconds since the epoch; 0 while that is not known."""
+    """Latest receipt of the last batch of its records, seconds since the epoch; 0 while that is not known."""
 
 
 class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):

@@ -2,7 +2,8 @@
 
 A partition has a clock of its own, which follows from its log alone. From one record of a source to the next
 it goes on by the time between their receipts, by STEP_SECONDS at most, counted from where it stood at the
-first of them. So no wrong clock moves it far, and it stands still while nothing is published.
+first of them. Where receipts of a source go back, its latest one goes on counting: clocks of two connectors
+that differ do not add up. So no wrong clock moves it far, and it stands still while nothing is published.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Silence:
             step = min(max(received - state.received_at, 0.0), STEP_SECONDS)
             self.clock = max(self.clock, state.clock + step)
         state.clock = self.clock
-        state.received_at = received or state.received_at
+        state.received_at = max(state.received_at, received)
         self._heard[key] = state
         return self._silent()
 

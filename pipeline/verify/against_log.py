@@ -31,9 +31,9 @@ from pipeline.verify.fleet.beginning.undoing import (
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.progress import Progress
-from pipeline.verify.replica.check import SourceCheck
 from pipeline.verify.replica.expected import ReplicaRow
-from pipeline.verify.replica.silence import Silences
+from pipeline.verify.replica.partition import PartitionCheck
+from pipeline.verify.replica.silence import SourceId
 from pipeline.verify.rollups.check import check_rollups
 from pipeline.verify.store import StoredTables
 from pipeline.verify.topic_log import Extent, TopicLog, opened_topic
@@ -47,8 +47,6 @@ RECOMPUTED_FOR = timedelta(days=5, hours=20)
 """Minutes and hours younger than that follow from ten-second rows that are all there."""
 SAMPLED = "estimates from a sample of the blocks (fleet.sample_rate)"
 HELD_BACK = "an open transaction, perhaps of a worker that was killed, hides records of residency partitions"
-
-SourceId = tuple[str, int]
 
 
 async def check_log(
@@ -116,41 +114,27 @@ class _Comparison:
         extent = await events.extent(partition)
         found = await asyncio.to_thread(_rows_by_source, self.tables, partition, events.partitions)
         end, committed = self._bounds(await events.end(partition), extent)
-        checks: dict[SourceId, SourceCheck] = {}
-        silences = Silences(self.settings.worker)
-
-        def check_of(source: SourceId) -> SourceCheck:
-            if source not in checks:
-                checks[source] = SourceCheck(
-                    *source,
-                    self.settings.worker,
-                    found.pop(source, ()),
-                    self.findings,
-                    committed=committed,
-                    whole=extent.begin == 0,
-                    oldest=self.now - KEPT_FOR,
-                )
-            return checks[source]
-
+        check = PartitionCheck(
+            self.settings.worker,
+            found,
+            self.findings,
+            begin=extent.begin,
+            committed=committed,
+            oldest=self.now - KEPT_FOR,
+        )
         async for offset, record in events.records(partition, extent.begin, end):
             if not isinstance(record, RecordRefused) and is_misplaced(record, partition, events.partitions):
                 record = RecordRefused("wrong_partition", NOT_APPLICABLE, events_source(record))
             self._count(record)
             if isinstance(record, RecordRefused):
-                for source, check in checks.items():
-                    if record.names(*source):
-                        check.set_aside(offset)
+                check.set_aside(offset, record)
             else:
                 times.believe_the_log(record, events.written_at, self.settings.worker)
-                for source in silences.next(record):
-                    checks[source].forget(offset)
-                check_of((record.replica, record.dp_rank)).apply(offset, record)
-        for source in list(found):
-            check_of(source)
-        for check in checks.values():
-            check.finish(extent.begin, end)
-            if extent.begin == 0:
-                self.topic.expect(partition, committed, check.residency_sums)
+                check.apply(offset, record)
+        check.finish(end)
+        if extent.begin == 0:
+            for sums in check.residency_sums():
+                self.topic.expect(partition, committed, sums)
 
     async def wait_readable(self, residency: TopicLog[ResidencyRecord], patience: float) -> None:
         """Wait for what the replica agent had committed when its partitions were compared."""

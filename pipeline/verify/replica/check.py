@@ -82,6 +82,10 @@ class SourceCheck:
         self._idle_windows = int(worker.idle_carry_seconds // times.WINDOW)
         self._listen()
 
+    def _recount_anew(self) -> None:
+        self.recount = SourceRecount(self.recount.replica, self.recount.dp_rank, self._worker)
+        self._listen()
+
     def _listen(self) -> None:
         self.recount.on_version_over = self._version_over
         self.recount.on_window_closed = self._window_closed
@@ -116,9 +120,24 @@ class SourceCheck:
         self._final(self._standing())
         self._version_over()
         self._forgotten_sums = joined(self._forgotten_sums, self.recount.residency_sums())
-        self.recount = SourceRecount(self.recount.replica, self.recount.dp_rank, self._worker)
-        self._listen()
+        self._recount_anew()
         self._unknown = True
+
+    def rests_on(self, offset: int) -> bool:
+        """Return whether a row names the record at `offset` as the last one it rests on."""
+        return offset in self._of_version
+
+    def begin_anew(self, offset: int) -> None:
+        """Know nothing of what came before the record at `offset`: it may be forgotten, or not."""
+        if offset >= self._committed:
+            self._stand_at_commit()
+        # If it is not, later records may leave the version as it is and add rows.
+        rows = self._of_version.pop(self.recount.version, ()) if self.recount.incarnation else ()
+        self._findings.left_out[BEFORE_THE_BEGINNING] += len(rows)
+        self._fresh.clear()
+        self._recount_anew()
+        self._begun.clear()
+        self._known_from = None
 
     def finish(self, begin: int, end: int) -> None:
         """Compare what is left, after the records from `begin` to before `end`."""
@@ -128,7 +147,7 @@ class SourceCheck:
             for found in rows:
                 if version >= end:
                     self._findings.left_out[TOO_NEW] += 1
-                elif version < begin or not self._whole:
+                elif version < begin:
                     self._findings.left_out[BEFORE_THE_BEGINNING] += 1
                 else:
                     self._compare(None, found)

@@ -1,6 +1,13 @@
-"""Which sources of a partition are forgotten, by the rule of docs/exactness.md#forgotten-sources."""
+"""Which sources of a partition are forgotten, by the rule of docs/exactness.md#forgotten-sources.
+
+Where the log has lost its beginning, nobody knows what the clock of the partition showed there. A silence may
+then be longer by one step: one of those that the source's last record lies within, as of steps that overlap
+only one counts. So within LEEWAY of when a source is due, the tables tell with which record it is forgotten.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from schemas.events import EventsRecord
 from schemas.settings import Worker
@@ -8,21 +15,39 @@ from schemas.settings import Worker
 LONGEST_STEP = 60.0
 """Seconds from one record of a source to the next that count at most."""
 
+LEEWAY = 2 * LONGEST_STEP
+"""Seconds by which a silence may be longer or shorter where the beginning is not known.
+
+One step, and as much again for clocks that were ahead before.
+"""
+
 SourceId = tuple[str, int]
 
 
 class Silences:
     """The clock of a partition, and what it showed at the last record of each source."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._most = worker.forget_seconds
+    def __init__(self, worker: Worker, *, whole: bool) -> None:
+        """`whole`: the log has the beginning of the partition."""
+        leeway = 0.0 if whole else LEEWAY
+        self._possible = worker.forget_seconds - leeway
+        self._certain = worker.forget_seconds + leeway
         self._clock = 0.0
         self._shown: dict[SourceId, float] = {}
         """By source, the one first whose last record is the oldest."""
         self._received: dict[SourceId, float] = {}
+        """Latest receipt of each."""
 
-    def next(self, record: EventsRecord) -> list[SourceId]:
-        """Go on with a record; return which sources are forgotten before it counts."""
+    def in_doubt(self, source: SourceId) -> bool:
+        """Return whether a source may have been forgotten, and no record was told to be the one."""
+        return self._clock - self._shown.get(source, self._clock) >= self._possible
+
+    def next(self, record: EventsRecord, told: Callable[[SourceId], bool]) -> list[SourceId]:
+        """Go on with a record; return which sources are forgotten before it counts.
+
+        `told`: whether by the tables a source is forgotten with this record. It is asked only of those for
+        which that can be.
+        """
         source = (record.replica, record.dp_rank)
         if record.batches:
             received = record.batches[-1].received_at
@@ -31,12 +56,17 @@ class Silences:
                 gone_by = max(0.0, min(received - before, LONGEST_STEP))
                 self._clock = max(self._clock, self._shown[source] + gone_by)
             if received > 0:
-                self._received[source] = received
+                self._received[source] = max(before, received)
         self._shown.pop(source, None)
         self._shown[source] = self._clock
         forgotten = []
-        while self._clock - (oldest := next(iter(self._shown.items())))[1] >= self._most:
-            forgotten.append(oldest[0])
-            del self._shown[oldest[0]]
-            self._received.pop(oldest[0], None)
+        for other, shown in self._shown.items():
+            silent = self._clock - shown
+            if silent < self._possible:
+                break
+            if silent >= self._certain or told(other):
+                forgotten.append(other)
+        for other in forgotten:
+            del self._shown[other]
+            self._received.pop(other, None)
         return forgotten

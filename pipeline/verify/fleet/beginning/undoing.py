@@ -91,7 +91,7 @@ class Undoing:
         """Return what is known of the beginning, where all is undone that is in the checkpoint.
 
         `written_at`: when the first record was written, None if there is none. `ahead`: seconds by which
-        event times may be ahead of that. Raises BeginningUnknown.
+        receipts may be ahead of the log's time, and engines' timestamps of receipts. Raises BeginningUnknown.
         """
         left = any(self.held.values())
         if saved is None:
@@ -106,5 +106,5 @@ class Undoing:
         since = saved.clock
         if written_at is not None and self.latest >= saved.clock:
             # A life that ends does so at the end of a window.
-            since = min(written_at + ahead + WINDOW, saved.clock)
+            since = min(written_at + 2 * ahead + WINDOW, saved.clock)
         return Beginning(since, self.held, saved.next_offset, saved.clock, saved.chains)

@@ -132,6 +132,23 @@ def test_a_clock_that_is_set_wrong_makes_nobody_silent() -> None:
     assert ("gone", 0) in log.state.sources
 
 
+@pytest.mark.parametrize("restored", [False, True], ids=["", "restored"])
+def test_connectors_whose_clocks_differ_make_nobody_silent(restored: bool) -> None:
+    log = begun()
+    for number in range(500):
+        log.at += 0.1
+        for apart in (0.0, -60.0):
+            log.say("alive", Batch(None, log.at, log.at + apart, [SourceStatus(connected=True)]))
+        if restored and number == 250:
+            log.cut()
+            log.state = PartitionState.restore(0, SETTINGS, shards=1, latest=log.latest)
+    assert ("gone", 0) in log.state.sources
+    log.pass_by(500)
+    assert ("gone", 0) in log.state.sources
+    log.pass_by(100)
+    assert ("gone", 0) not in log.state.sources
+
+
 def test_sources_that_rotate_leave_a_bounded_state() -> None:
     log = Log()
     sizes = []

@@ -14,13 +14,12 @@ from pipeline.residency.partition import PartitionState
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.keys import key_of
-from pipeline.verify.replica.check import SourceCheck
-from pipeline.verify.replica.silence import Silences
-from schemas.events import EventsRecord
+from pipeline.verify.replica.partition import PartitionCheck
+from schemas.events import Batch, Closed, EventsRecord, Opened, Stored
 from schemas.residency import ResidencyRecord
 from schemas.rows import SourceRow
 from schemas.settings import Worker
-from tests.support.inputs.source_walks import BEGAN, Walk, with_wrong_clocks
+from tests.support.inputs.source_walks import BEGAN, Walk, pack, with_wrong_clocks
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 WORKER = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0, forget_seconds=600.0)
@@ -53,13 +52,15 @@ def rotating(seed: int, *, wrong_clocks: bool) -> list[EventsRecord]:
 class Kept:
     """What a worker that is cut and killed now and then leaves behind."""
 
-    def __init__(self, records: list[EventsRecord], seed: int, *, killed: float = 0.03) -> None:
+    def __init__(
+        self, records: list[EventsRecord], seed: int, *, killed: float = 0.03, worker: Worker = WORKER
+    ) -> None:
         rng = random.Random(seed)
         self.rows: dict[Any, Any] = {}
         self.residency: list[ResidencyRecord] = []
         self.latest: dict[bytes, bytes] = {}
         self.forgotten = 0
-        self.state = PartitionState(0, WORKER, shards=SHARDS)
+        self.state = PartitionState(0, worker, shards=SHARDS)
         offset = 0
         while offset < len(records):
             self.state.apply(offset, records[offset])
@@ -68,7 +69,7 @@ class Kept:
             if rng.random() < 0.2:
                 self._save(BEGAN + rng.choice([0.0, 1e4]), commit=not dies)
             if dies:
-                self.state = PartitionState.restore(0, WORKER, shards=SHARDS, latest=self.latest)
+                self.state = PartitionState.restore(0, worker, shards=SHARDS, latest=self.latest)
                 offset = self.state.next_offset
         for _ in range(3):
             self._save(BEGAN + 1e6, commit=True)
@@ -91,38 +92,23 @@ class Kept:
                 self.latest[key] = value
 
 
-def compared(records: list[EventsRecord], kept: Kept) -> tuple[Findings, int]:
-    """Return what the recount finds, and how many sources it forgets."""
-    findings, topic, silences = Findings(), TopicCheck(), Silences(WORKER)
-    of_source: dict[tuple[str, int], list[Any]] = {}
-    for row in kept.rows.values():
-        of_source.setdefault((row.replica, row.dp_rank), []).append(row)
-    checks: dict[tuple[str, int], SourceCheck] = {}
-    forgotten = 0
-    for offset, record in enumerate(records):
-        for source in silences.next(record):
-            checks[source].forget(offset)
-            forgotten += 1
-        source = (record.replica, record.dp_rank)
-        if source not in checks:
-            checks[source] = SourceCheck(
-                *source,
-                WORKER,
-                of_source.pop(source, ()),
-                findings,
-                committed=len(records),
-                whole=True,
-                oldest=LONG_AGO,
-            )
-        checks[source].apply(offset, record)
-    for check in checks.values():
-        check.finish(0, len(records))
-        topic.expect(0, len(records), check.residency_sums)
-    for said in kept.residency:
-        topic.apply(said)
-    topic.finish(findings)
-    assert not of_source
-    return findings, forgotten
+class Compared:
+    """What the recount finds in a log of which it has the records from number `begin` on."""
+
+    def __init__(self, records: list[EventsRecord], rows: Iterable[Any], begin: int = 0) -> None:
+        self.findings = Findings()
+        found: dict[tuple[str, int], list[Any]] = {}
+        for row in rows:
+            found.setdefault((row.replica, row.dp_rank), []).append(row)
+        self.check = PartitionCheck(
+            WORKER, found, self.findings, begin=begin, committed=len(records), oldest=LONG_AGO
+        )
+        self.forgotten: dict[tuple[str, int], list[int]] = {}
+        for offset, record in enumerate(records[begin:], begin):
+            for source in self.check.apply(offset, record):
+                self.forgotten.setdefault(source, []).append(offset)
+        self.check.finish(len(records))
+        assert not found
 
 
 @pytest.mark.parametrize("wrong_clocks", [False, True], ids=["clocks", "wrong clocks"])
@@ -130,10 +116,15 @@ def compared(records: list[EventsRecord], kept: Kept) -> tuple[Findings, int]:
 def test_agent_and_recount_forget_the_same(seed: int, wrong_clocks: bool) -> None:
     records = rotating(seed, wrong_clocks=wrong_clocks)
     kept = Kept(records, seed)
-    findings, forgotten = compared(records, kept)
-    assert findings.equal, findings.kept[:3]
-    assert forgotten
-    assert not findings.left_out
+    found, topic = Compared(records, kept.rows.values()), TopicCheck()
+    for sums in found.check.residency_sums():
+        topic.expect(0, len(records), sums)
+    for said in kept.residency:
+        topic.apply(said)
+    topic.finish(found.findings)
+    assert found.findings.equal, found.findings.kept[:3]
+    assert found.forgotten
+    assert not found.findings.left_out
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -157,3 +148,114 @@ def test_nothing_is_kept_of_what_is_forgotten() -> None:
     for seed in range(4):
         kept = Kept(rotating(seed, wrong_clocks=False), seed)
         assert names_in(kept.latest) == {replica for replica, _ in kept.state.sources}
+
+
+def rotating_pods(seed: int) -> list[EventsRecord]:
+    """A log in which pods come at any time, report every ten seconds or so and go, most without a word."""
+    rng = random.Random(seed)
+    heard: list[tuple[float, int, EventsRecord]] = []
+    for number in range(12):
+        at = rng.uniform(0.0, 2500.0) if number > 2 else rng.uniform(0.0, 10.0)
+        ends = at + rng.uniform(50.0, 500.0) if number > 2 else 5000.0
+        for incarnation in range(1, rng.choice([2, 2, 3, 4]) if number > 2 else 2):
+            seq = 0
+            while at < ends:
+                batches = [Batch(None, BEGAN + at, BEGAN + at, [Opened(0, complete=True)])] if not seq else []
+                batches.append(Batch(seq, BEGAN + at, BEGAN + at, [Stored(pack([rng.getrandbits(64)]), 16)]))
+                record = EventsRecord(f"pod-{number}", "m", "m/d", 0, incarnation, batches)
+                record.first_seq, record.last_seq, seq = seq, seq, seq + 1
+                heard.append((at, number, record))
+                at += rng.uniform(9.0, 11.0)
+            if rng.random() < 0.3:
+                closed = Batch(None, BEGAN + at, BEGAN + at, [Closed("removed")])
+                heard.append(
+                    (at, number, EventsRecord(f"pod-{number}", "m", "m/d", 0, incarnation, [closed]))
+                )
+            at += rng.choice([450.0, 550.0, 590.0, 610.0, 650.0, 750.0]) + rng.uniform(-20.0, 20.0)
+            ends = at + rng.uniform(50.0, 500.0)
+    return [record for _, _, record in sorted(heard, key=lambda one: one[:2])]
+
+
+def forgotten_by_the_agent(records: list[EventsRecord]) -> dict[tuple[str, int], list[int]]:
+    """Return the offsets at which the agent forgets each source whose life it has to end."""
+    state = PartitionState(0, WORKER, shards=SHARDS)
+    found: dict[tuple[str, int], list[int]] = {}
+    for offset, record in enumerate(records):
+        before = {key for key, source in state.sources.items() if source.head.closed_at is None}
+        state.apply(offset, record)
+        for key in before - state.sources.keys():
+            found.setdefault(key, []).append(offset)
+    return found
+
+
+def heard_in(records: list[EventsRecord], begin: int) -> dict[tuple[str, int], int]:
+    """Return where each source is heard first from number `begin` on."""
+    first: dict[tuple[str, int], int] = {}
+    for offset, record in enumerate(records[begin:], begin):
+        first.setdefault((record.replica, record.dp_rank), offset)
+    return first
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_without_its_beginning_forgets_as_the_tables_tell(seed: int) -> None:
+    records = rotating_pods(seed)
+    rows = Kept(records, seed, killed=0.01).rows.values()
+    by_the_agent = forgotten_by_the_agent(records)
+    lives = ended = 0
+    for part in (0.05, 0.2, 0.4, 0.6):
+        begin = int(part * len(records))
+        found = Compared(records, rows, begin)
+        assert found.findings.equal, (begin, found.findings.kept[:3])
+        lives += found.findings.compared["sources"]
+        for source, first in heard_in(records, begin).items():
+            due = {offset for offset in by_the_agent.get(source, ()) if offset > first}
+            assert due <= set(found.forgotten.get(source, ()))
+            ended += len(due)
+    assert lives > 8
+    assert ended > 8
+
+
+@pytest.mark.parametrize("seconds", [400.0, 800.0], ids=["too early", "too late"])
+def test_a_log_without_its_beginning_finds_what_is_forgotten_at_another_time(seconds: float) -> None:
+    records = rotating_pods(3)
+    other = msgspec.structs.replace(WORKER, forget_seconds=seconds)
+    rows = Kept(records, 3, killed=0.0, worker=other).rows.values()
+    differing = Compared(records, rows, len(records) // 5).findings.differing
+    assert differing["sources"]
+    assert differing["stream_health_10s"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"closed_at": LONG_AGO}, {"closed_reason": ""}, {"last_seq": 10**6}],
+    ids=lambda wrong: min(wrong),
+)
+def test_a_log_without_its_beginning_checks_what_the_row_says_besides(wrong: dict[str, Any]) -> None:
+    records = rotating_pods(3)
+    rows = list(Kept(records, 3, killed=0.0).rows.values())
+    begin = len(records) // 5
+    assert Compared(records, rows, begin).findings.equal
+    newest = max(
+        (row for row in rows if isinstance(row, SourceRow) and row.closed_reason == "forgotten"),
+        key=lambda row: row.opened_at,
+    )
+    rows[rows.index(newest)] = msgspec.structs.replace(newest, **wrong)
+    (difference,) = Compared(records, rows, begin).findings.kept
+    assert (difference.table, difference.kind, set(difference.found)) == ("sources", "differs", set(wrong))
+
+
+def test_connectors_whose_clocks_differ_make_nobody_silent() -> None:
+    def said(replica: str, at: float, seq: int) -> EventsRecord:
+        batches = [Batch(seq, at, at, [])]
+        return EventsRecord(replica, "m", "m/d", 0, 1, batches, first_seq=seq, last_seq=seq)
+
+    records = [said("idle", BEGAN, 0)]
+    for number in range(800):
+        at = BEGAN + number
+        records += [said("alive", at, 2 * number), said("alive", at - 60.0, 2 * number + 1)]
+    kept, found = Kept(records, 1), Compared(records, Kept(records, 1).rows.values())
+    assert found.findings.equal, found.findings.kept[:3]
+    assert set(kept.state.sources) == {("alive", 0)}
+    # The first record of another source shows nothing of the time before it.
+    assert found.forgotten == {("idle", 0): [1 + 2 * 600]}
+    assert forgotten_by_the_agent(records) == found.forgotten

@@ -13,16 +13,18 @@ import pytest
 from pipeline.fleet.kernel.keys import constant_of
 from pipeline.fleet.kernel.keys import key_of as key_of_hash
 from pipeline.fleet.state import FleetState
+from pipeline.verify import times
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, Saved, hash_of, saved_in
 from pipeline.verify.fleet.beginning.undoing import CONTRADICTED, Beginning, BeginningUnknown, Undoing
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.keys import key_of
+from schemas.events import Batch, EventsRecord
 from schemas.fleet_checkpoints import HEAD_KEY, FleetHead
 from schemas.residency import ResidencyRecord
 from schemas.rows import FillsRow, HashGroupRow
-from schemas.settings import Fleet
+from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import LONG_AGO, rows_of
 from tests.support.inputs.fleet_walks import walked
 
@@ -189,6 +191,19 @@ def test_an_agent_that_began_with_nothing_is_recounted_in_full() -> None:
     assert findings.equal, findings.kept[:3]
     assert sum(findings.compared.values()) == len(table)
     assert not findings.compared_from
+
+
+def test_what_came_before_may_be_ahead_of_the_log_by_both_tolerances() -> None:
+    records, worker = walk(3), Worker(max_clock_ahead_seconds=30.0)
+    ahead = worker.max_clock_ahead_seconds
+    found = undone(records, len(records) // 4, len(records) // 2)
+    written_at = found.saved.clock - 200.0
+    batch = Batch(0, written_at + 2 * ahead, written_at + ahead, [])
+    times.believe_the_log(EventsRecord("r", "m", "m/d", 0, 1, [batch]), written_at, worker)
+    latest = times.event_time(batch.ts, batch.received_at, worker)
+    assert latest == written_at + 2 * ahead
+    beginning = found.undoing.beginning(found.saved, written_at=written_at, ahead=ahead)
+    assert times.end_of(times.window_of(latest)) <= beginning.since < found.saved.clock
 
 
 def test_a_checkpoint_that_the_log_contradicts_is_not_believed() -> None:
