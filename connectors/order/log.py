@@ -140,12 +140,12 @@ class SourceLog:
         self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
     ) -> None:
         """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation."""
-        columns = scanned.columns[:, first:end]
-        position.advance_all(columns[SEQ], columns[FINGERPRINT])
+        rows = scanned.rows
+        position.advance_all(rows[SEQ][first:end], rows[FINGERPRINT][first:end])
         self.took(
             end - first,
-            int(columns[EVENTS].sum()),
-            int(columns[PAYLOAD_BYTES].sum()),
+            sum(rows[EVENTS][first:end]),
+            sum(rows[PAYLOAD_BYTES][first:end]),
             received_at,
             scanned.published_at(end - 1),
         )

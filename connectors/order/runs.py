@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from connectors.normalise.columns import END, FINGERPRINT, SEQ, START
 from connectors.order.records import PackedRecord
@@ -84,24 +84,22 @@ class RunBuilder:
 
     def add_scanned(self, scanned: Scanned, first: int, end: int, now: float) -> None:
         """Append the batches of payloads `first` to `end` (exclusive), all of which are done."""
-        columns = scanned.columns
-        ends = columns[END, first:end]
+        rows = scanned.rows
+        seqs, starts, ends = rows[SEQ], rows[START], rows[END]
         while first < end:
-            start = int(columns[START, first])
+            start = starts[first]
             # The one that reaches the size is the last one of its run, as in `add`.
-            full = int(np.searchsorted(ends, start + self._record_bytes - self._bytes)) + 1
-            count = min(full, len(ends))
-            last = first + count - 1
-            data = scanned.encoded[start : int(ends[count - 1])].tobytes()
-            self._append(_Encoded(count, data), len(data), now)
+            last = min(bisect_left(ends, start + self._record_bytes - self._bytes, first, end), end - 1)
+            data = scanned.encoded[start : ends[last]].tobytes()
+            self._append(_Encoded(last + 1 - first, data), len(data), now)
             self._packed = True
             if self._first_seq is None:
-                self._first_seq = int(columns[SEQ, first])
-            self._last_seq = int(columns[SEQ, last])
-            self._last_fingerprint = int(columns[FINGERPRINT, last])
+                self._first_seq = seqs[first]
+            self._last_seq = seqs[last]
+            self._last_fingerprint = rows[FINGERPRINT][last]
             if self._bytes >= self._record_bytes:
                 self.flush()
-            first, ends = last + 1, ends[count:]
+            first = last + 1
 
     def _append(self, batch: Batch | _Encoded, size: int, now: float) -> None:
         if self._bytes and self._bytes + size > MAX_RUN_BYTES:

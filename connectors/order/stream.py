@@ -91,6 +91,11 @@ class SourceStream:
         """When the engine answered a replay request last; 0 for never."""
         return self._recovery.answered_at
 
+    @property
+    def scans(self) -> bool:
+        """Whether the next messages of a bundle may be scanned: none waits, and it is known which is due."""
+        return self._log.position is not None and not self._recovery.holding
+
     def readdress(self, source: Source) -> None:
         """Go on with the same engine at other addresses."""
         self.source = source
@@ -100,20 +105,23 @@ class SourceStream:
         """Take one message."""
         return self.feed_all((frames,), received_at)
 
-    def feed_all(self, messages: Iterable[Frames], received_at: float) -> list[EventsRecord]:
+    def feed_all(
+        self, messages: Iterable[Frames], received_at: float, scanned: Scanned | None = None
+    ) -> list[EventsRecord]:
         """Take messages that came together; a bundle's well-formed ones leave as packed records.
 
-        Never raises for what an engine sends. A payload that nobody can understand is a notice in the
-        stream, whatever its number, and decides nothing: neither gap nor restart rests on it.
+        `scanned` is what the scanner made of a bundle that it took with those of others. Never raises for
+        what an engine sends. A payload that nobody can understand is a notice in the stream, whatever its
+        number, and decides nothing: neither gap nor restart rests on it.
         """
         self._live_at = received_at
         if isinstance(messages, Bundle):
-            self._take_bundle(messages, received_at)
+            self._take_bundle(messages, received_at, scanned)
         else:
             self._take_each(messages, received_at)
         return self._log.taken()
 
-    def _take_bundle(self, messages: Bundle, received_at: float) -> None:
+    def _take_bundle(self, messages: Bundle, received_at: float, together: Scanned | None) -> None:
         """Take unbroken stretches of well-formed batches at once, and what is between them one by one."""
         log = self._log
         scanned: Scanned | None = None
@@ -123,7 +131,7 @@ class SourceStream:
                 self._take_each((messages[i] for i in range(at, len(messages))), received_at)
                 return
             if log.position is not None:
-                scanned = scanned or log.normaliser.scan(messages, received_at)
+                scanned = scanned or log.normaliser.scan(messages, received_at, together)
                 end = scanned.stretch(at, log.position.due)
                 if end > at:
                     log.take_scanned(log.position, scanned, at, end, received_at)

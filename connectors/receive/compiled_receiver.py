@@ -169,7 +169,7 @@ class Receiver:
         data = arena[: state[_USED]].copy()
         odd = {int(row[_INDEX]): _frames(data, row) for row in self._odd[: state[_ODD]]}
         table = self._table[: state[_MESSAGES]].T.copy()
-        return Bundle(data, table[_START], table[_END], table[_SEQ], odd), outcome == _EMPTIED
+        return Bundle(data, table, odd), outcome == _EMPTIED
 
 
 def _frames(data: NDArray[np.uint8], row: _Numbers) -> Frames:
