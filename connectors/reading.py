@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connectors.discovery.file import SettingsFile
 from connectors.discovery.follow import Follower
 from connectors.order.backlog import BacklogBudget
 from connectors.order.idle import IDLE_SECONDS, IdleReports
+from connectors.order.open_runs import OpenRuns
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
 from connectors.order.together import scanned_together
@@ -66,6 +68,7 @@ class Reading:
             hand_over_bytes=settings.connector.hand_over_bytes, refused=telemetry.endpoint_refused
         )
         self._pump = Pump(self.subscriber, deal=self._deal, room=publisher.room, paused=self._note_paused)
+        self._open_runs = OpenRuns()
         self.backlog = BacklogBudget(settings.connector.backlog_bytes)
         self._replay_requests = ReplayRequests(
             self.streams,
@@ -162,6 +165,7 @@ class Reading:
             observe=self._telemetry.stream_event,
             resume=position,
             budget=self.backlog,
+            opened=partial(self._open_runs.opened, source.key),
         )
         if self._follower.peer(source.key) is None:
             self.subscriber.add(source.key, source.endpoint, source.topic)
@@ -282,8 +286,12 @@ class Reading:
         while True:
             await asyncio.sleep(pause)
             now = time.time()
-            for stream in self.streams.values():
-                self._publish(stream.due(now))
+            for source in self._open_runs.due(now):
+                stream = self.streams.get(source)
+                if stream is not None:
+                    self._publish(stream.due(now))
+                    if stream.due_at is not None:
+                        self._open_runs.opened(source, stream.due_at)
 
     async def _report_idle(self) -> None:
         """Publish, for each idle source, whether it is connected."""

@@ -83,6 +83,7 @@ class SourceLog:
         observe: Observe | None,
         resume: StoredPosition | None,
         now: float,
+        opened: Callable[[float], None],
     ) -> None:
         self.source = source
         self.counts = StreamCounts()
@@ -90,7 +91,10 @@ class SourceLog:
             max_frame_bytes=settings.max_frame_bytes, forward_session_ids=settings.forward_session_ids
         )
         self.runs = RunBuilder(
-            source, record_bytes=settings.record_bytes, linger_seconds=settings.linger_seconds
+            source,
+            record_bytes=settings.record_bytes,
+            linger_seconds=settings.linger_seconds,
+            opened=opened,
         )
         self.position: SequencePosition | None = None
         """The last batch taken; None before the first one of an incarnation."""

@@ -37,15 +37,17 @@ class SourceStream:
         observe: Observe | None = None,
         resume: StoredPosition | None = None,
         budget: BacklogBudget | None = None,
+        opened: Callable[[float], None] = lambda due_at: None,
     ) -> None:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
-        `resume` is where the log ends for this source; `budget` is shared with other streams.
+        `resume` is where the log ends for this source; `budget` is shared with other streams;
+        `opened` is told of each run that opens, and when `due` will close it.
         """
         self.source = source
         self._clock = clock
         self._settings = settings
-        self._log = SourceLog(source, settings, observe, resume, clock())
+        self._log = SourceLog(source, settings, observe, resume, clock(), opened)
         self._recovery = Recovery(
             self._log,
             Backlog(budget or BacklogBudget(settings.backlog_bytes)),
@@ -90,6 +92,11 @@ class SourceStream:
     def answered_at(self) -> float:
         """When the engine answered a replay request last; 0 for never."""
         return self._recovery.answered_at
+
+    @property
+    def due_at(self) -> float | None:
+        """When `due` will close the open run; None when there is none."""
+        return self._log.runs.deadline
 
     @property
     def scans(self) -> bool:
