@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from connectors.discovery.file import SettingsFile
 from connectors.discovery.follow import Follower
 from connectors.order.backlog import BacklogBudget
 from connectors.order.idle import IDLE_SECONDS, IdleReports
+from connectors.order.open_runs import OpenRuns
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
+from connectors.order.together import scanned_together
 from connectors.positions.keeper import Positions
 from connectors.process.leaving import aside
 from connectors.process.stopping import ended
@@ -28,6 +32,9 @@ from connectors.sources import Peer, Source, SourceKey
 from connectors.telemetry.events import Telemetry
 from schemas.events import EngineCounters, EventsRecord, SourceStatus
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from connectors.normalise.scan import Scanned
 
 MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
@@ -61,6 +68,7 @@ class Reading:
             hand_over_bytes=settings.connector.hand_over_bytes, refused=telemetry.endpoint_refused
         )
         self._pump = Pump(self.subscriber, deal=self._deal, room=publisher.room, paused=self._note_paused)
+        self._open_runs = OpenRuns()
         self.backlog = BacklogBudget(settings.connector.backlog_bytes)
         self._replay_requests = ReplayRequests(
             self.streams,
@@ -157,13 +165,16 @@ class Reading:
             observe=self._telemetry.stream_event,
             resume=position,
             budget=self.backlog,
+            opened=partial(self._open_runs.opened, source.key),
         )
         if self._follower.peer(source.key) is None:
             self.subscriber.add(source.key, source.endpoint, source.topic)
         if source.metrics_url is not None:
             self._scraper.add(source.replica, source.metrics_url)
+        began, stream = time.thread_time(), self.streams[source.key]
         for received in self._pending.take(source.key):
-            self._feed(self.streams[source.key], received)
+            self._feed(stream, received)
+        stream.counts.seconds += time.thread_time() - began
 
     async def remove(self, sources: Collection[SourceKey]) -> None:
         """Stop reading sources; returns when all that was received of them is in their closed streams."""
@@ -210,34 +221,51 @@ class Reading:
             return False
         return time.time() - stream.counts.last_received_at > self._settings.silent_seconds
 
-    def _deal(self, received: Received) -> None:
-        """Feed messages to their stream, and its records to the publisher."""
-        if isinstance(received.source, Peer):
-            self._take_from_peer(received.source, received)
-        elif received.last:
-            self._end(received.source)
-        else:
-            self._feed(self.streams[received.source], received)
+    def _deal(self, portions: Sequence[Received]) -> Iterator[float]:
+        """Feed portions to their streams, and records to the publisher; yield the seconds of each."""
+        worked = time.thread_time()
+        streams = [self._stream_of(received) for received in portions]
+        scanned: Sequence[Scanned | None] = [None] * len(portions)
+        seconds_a_byte = 0.0
+        if self._scans and len(portions) > 1:
+            bundles = [received.messages for received in portions]
+            received_at = [received.received_at for received in portions]
+            scanned = scanned_together(streams, bundles, received_at, self._settings)
+            scanning = time.thread_time() - worked
+            seconds_a_byte = scanning / max(sum(received.size for received in portions), 1)
+            worked += scanning
+        for received, stream, batches in zip(portions, streams, scanned, strict=True):
+            if stream is not None:
+                self._feed(stream, received, batches)
+            elif received.last and not isinstance(received.source, Peer):
+                self._end(received.source)
+            now = time.thread_time()
+            seconds = now - worked + seconds_a_byte * received.size
+            worked = now
+            if stream is not None:
+                stream.counts.seconds += seconds
+            yield seconds
 
-    def _take_from_peer(self, peer: Peer, received: Received) -> None:
-        source = self._follower.source_of(peer, len(received.messages), received.received_at)
+    def _stream_of(self, received: Received) -> SourceStream | None:
+        """Return whose messages these are; None where they are for nobody now, or the last of a source."""
+        if not isinstance(received.source, Peer):
+            return None if received.last else self.streams[received.source]
+        source = self._follower.source_of(received.source, len(received.messages), received.received_at)
         if source is None:
             self.subscriber.release(received.size)
-            return
+            return None
         stream = self.streams.get(source.key)
         if stream is not None and stream.source.topic == source.topic:
-            self._feed(stream, received)
-        else:
-            self._pending.add(source.key, received)
+            return stream
+        self._pending.add(source.key, received)
+        return None
 
-    def _feed(self, stream: SourceStream, received: Received) -> None:
-        began = time.thread_time()
+    def _feed(self, stream: SourceStream, received: Received, scanned: Scanned | None = None) -> None:
         messages = received.messages if self._scans else list(received.messages)
         if received.messages:
-            self._publish(stream.feed_all(messages, received.received_at))
+            self._publish(stream.feed_all(messages, received.received_at, scanned))
         if received.left_out:
             stream.counts.left_out["paused"] += received.left_out
-        stream.counts.seconds += time.thread_time() - began
         self._replay_requests.send_wanted(stream)
         self.subscriber.release(received.size)
 
@@ -258,8 +286,12 @@ class Reading:
         while True:
             await asyncio.sleep(pause)
             now = time.time()
-            for stream in self.streams.values():
-                self._publish(stream.due(now))
+            for source in self._open_runs.due(now):
+                stream = self.streams.get(source)
+                if stream is not None:
+                    self._publish(stream.due(now))
+                    if stream.due_at is not None:
+                        self._open_runs.opened(source, stream.due_at)
 
     async def _report_idle(self) -> None:
         """Publish, for each idle source, whether it is connected."""

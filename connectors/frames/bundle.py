@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import overload
 
 import numpy as np
@@ -12,6 +13,9 @@ from connectors.frames.framing import MAX_SEQUENCE, SEQUENCE_BYTES, Frames
 
 _TOPIC = b""
 
+MESSAGE_START, MESSAGE_END, MESSAGE_SEQ = range(3)
+"""Rows of a bundle's table; column i is message i."""
+
 
 class Bundle(Sequence[Frames]):
     """The messages of one source, in order. As a sequence it gives their frames, without the topic.
@@ -20,21 +24,20 @@ class Bundle(Sequence[Frames]):
     and they have no payload.
     """
 
-    __slots__ = ("data", "ends", "odd", "seqs", "starts")
+    __slots__ = ("data", "odd", "table")
 
     def __init__(
         self,
         data: NDArray[np.uint8],
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        seqs: NDArray[np.int64],
+        table: NDArray[np.int64],
         odd: dict[int, Frames],
     ) -> None:
-        """Payload i is `data[starts[i]:ends[i]]`; `odd` has the other messages by index."""
+        """Payload i is `data` from its start to its end; `odd` has the other messages by index.
+
+        The table lies in memory row by row: code is compiled for one way that arrays may lie.
+        """
         self.data = data
-        self.starts = starts
-        self.ends = ends
-        self.seqs = seqs
+        self.table = table
         self.odd = odd
 
     @classmethod
@@ -55,14 +58,21 @@ class Bundle(Sequence[Frames]):
                 payload = b""
             seqs.append(seq)
             payloads.append(payload)
-        bounds = np.zeros(len(seqs) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)), out=bounds[1:])
+        ends = list(accumulate(map(len, payloads), initial=0))
+        table = np.array([ends[:-1], ends[1:], seqs], np.int64)
         # Not bytes: code is compiled for each type of arrays, and those of read-only memory are another one.
         data = np.frombuffer(bytearray().join(payloads), np.uint8)
-        return cls(data, bounds[:-1], bounds[1:], np.array(seqs, np.int64), odd)
+        return cls(data, table, odd)
+
+    @property
+    def seqs(self) -> NDArray[np.int64]:
+        """The messages' numbers."""
+        seqs: NDArray[np.int64] = self.table[MESSAGE_SEQ]
+        return seqs
 
     def __len__(self) -> int:
-        return int(self.seqs.size)
+        count: int = self.table.shape[1]
+        return count
 
     @overload
     def __getitem__(self, index: int) -> Frames: ...
@@ -75,34 +85,31 @@ class Bundle(Sequence[Frames]):
             raise IndexError(index)
         if index in self.odd:
             return self.odd[index]
-        payload = self.data[self.starts[index] : self.ends[index]].tobytes()
-        return _TOPIC, int(self.seqs[index]).to_bytes(SEQUENCE_BYTES, "big"), payload
+        start, end, seq = self.table[:, index].tolist()
+        return _TOPIC, seq.to_bytes(SEQUENCE_BYTES, "big"), self.data[start:end].tobytes()
 
     def split(self, size: int, overhead: int) -> tuple[Bundle, Bundle]:
         """Return the first messages and the others, without copying.
 
         The first ones take `size` bytes at most, with `overhead` for each, but they are one at least.
         """
-        taken = np.cumsum(self.ends - self.starts + overhead)
+        taken = np.cumsum(self.table[MESSAGE_END] - self.table[MESSAGE_START] + overhead)
         at = max(1, int(np.searchsorted(taken, size, side="right")))
         return self._part(0, at), self._part(at, len(self))
 
     def _part(self, first: int, end: int) -> Bundle:
         odd = {index - first: frames for index, frames in self.odd.items() if first <= index < end}
-        starts, ends = self.starts[first:end], self.ends[first:end]
+        table = self.table[:, first:end].copy()
+        starts, ends = table[MESSAGE_START], table[MESSAGE_END]
         # Payloads lie in order, with what else came of their messages between them.
         has_payload = starts < ends
         behind = int(ends.max(initial=0, where=has_payload))
         before = int(starts.min(initial=behind, where=has_payload))
-        return Bundle(
-            self.data[before:behind],
-            np.where(has_payload, starts - before, 0),
-            np.where(has_payload, ends - before, 0),
-            self.seqs[first:end],
-            odd,
-        )
+        table[:MESSAGE_SEQ] = np.where(has_payload, table[:MESSAGE_SEQ] - before, 0)
+        return Bundle(self.data[before:behind], table, odd)
 
     @property
     def size(self) -> int:
         """Bytes of all payloads."""
-        return int(self.data.size)
+        size: int = self.data.size
+        return size

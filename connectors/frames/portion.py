@@ -20,6 +20,10 @@ class Portion:
         self.bytes = FIRST_PORTION_BYTES
         self._seconds_a_byte = 0.0
 
+    def seconds(self, size: int) -> float:
+        """Return how long `size` bytes may take; as long as a portion may, while nothing is known."""
+        return self._seconds_a_byte * size if self._seconds_a_byte else PORTION_SECONDS
+
     def took(self, size: int, seconds: float) -> None:
         """Learn from what `size` bytes took."""
         self._seconds_a_byte = max(seconds / max(size, 1), REMEMBERED * self._seconds_a_byte)

@@ -87,16 +87,21 @@ class Normaliser:
         except FrameError as error:
             return self._rejected(error.reason, seq, received_at, replayed)
 
-    def scan(self, messages: Bundle, received_at: float) -> Scanned:
-        """Return the well-formed batches encoded; those given up are for `normalise`."""
-        # numba takes a second to import, and not everybody scans
-        from connectors.normalise.scan import scan
+    def scan(self, messages: Bundle, received_at: float, scanned: Scanned | None = None) -> Scanned:
+        """Return the well-formed batches encoded; those given up are for `normalise`.
 
+        `scanned` has them where they were scanned with those of others.
+        """
         count = len(messages)
         if self._until_look > count:
             self._until_look -= count
         elif count:
             self._look(messages[0][-1])
+        if scanned is not None:
+            return scanned
+        # numba takes a second to import, and not everybody scans
+        from connectors.normalise.scan import scan
+
         return scan(
             messages,
             received_at,

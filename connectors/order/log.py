@@ -83,6 +83,7 @@ class SourceLog:
         observe: Observe | None,
         resume: StoredPosition | None,
         now: float,
+        opened: Callable[[float], None],
     ) -> None:
         self.source = source
         self.counts = StreamCounts()
@@ -90,7 +91,10 @@ class SourceLog:
             max_frame_bytes=settings.max_frame_bytes, forward_session_ids=settings.forward_session_ids
         )
         self.runs = RunBuilder(
-            source, record_bytes=settings.record_bytes, linger_seconds=settings.linger_seconds
+            source,
+            record_bytes=settings.record_bytes,
+            linger_seconds=settings.linger_seconds,
+            opened=opened,
         )
         self.position: SequencePosition | None = None
         """The last batch taken; None before the first one of an incarnation."""
@@ -140,12 +144,12 @@ class SourceLog:
         self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
     ) -> None:
         """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation."""
-        columns = scanned.columns[:, first:end]
-        position.advance_all(columns[SEQ], columns[FINGERPRINT])
+        rows = scanned.rows
+        position.advance_all(rows[SEQ][first:end], rows[FINGERPRINT][first:end])
         self.took(
             end - first,
-            int(columns[EVENTS].sum()),
-            int(columns[PAYLOAD_BYTES].sum()),
+            sum(rows[EVENTS][first:end]),
+            sum(rows[PAYLOAD_BYTES][first:end]),
             received_at,
             scanned.published_at(end - 1),
         )

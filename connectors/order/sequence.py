@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
-
-import numpy as np
-from numpy.typing import NDArray
 
 RECENT_BATCHES = 256
 """How far back a repeated batch is recognised; older numbers can only be those of a new life."""
@@ -94,10 +92,9 @@ class SequencePosition:
             self.due = seq + 1
         self._recent[seq % RECENT_BATCHES] = (seq, fingerprint)
 
-    def advance_all(self, seqs: NDArray[np.int64], fingerprints: NDArray[np.int64]) -> None:
+    def advance_all(self, seqs: Sequence[int], fingerprints: Sequence[int]) -> None:
         """Take consecutive batches, the first of which is due."""
-        recent = zip(seqs[-RECENT_BATCHES:].tolist(), fingerprints[-RECENT_BATCHES:].tolist(), strict=True)
-        for seq, fingerprint in recent:
+        for seq, fingerprint in zip(seqs[-RECENT_BATCHES:], fingerprints[-RECENT_BATCHES:], strict=True):
             self._recent[seq % RECENT_BATCHES] = (seq, fingerprint)
         self.last, self.fingerprint = seq, fingerprint
         self.due = seq + 1

@@ -37,15 +37,17 @@ class SourceStream:
         observe: Observe | None = None,
         resume: StoredPosition | None = None,
         budget: BacklogBudget | None = None,
+        opened: Callable[[float], None] = lambda due_at: None,
     ) -> None:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
-        `resume` is where the log ends for this source; `budget` is shared with other streams.
+        `resume` is where the log ends for this source; `budget` is shared with other streams;
+        `opened` is told of each run that opens, and when `due` will close it.
         """
         self.source = source
         self._clock = clock
         self._settings = settings
-        self._log = SourceLog(source, settings, observe, resume, clock())
+        self._log = SourceLog(source, settings, observe, resume, clock(), opened)
         self._recovery = Recovery(
             self._log,
             Backlog(budget or BacklogBudget(settings.backlog_bytes)),
@@ -91,6 +93,16 @@ class SourceStream:
         """When the engine answered a replay request last; 0 for never."""
         return self._recovery.answered_at
 
+    @property
+    def due_at(self) -> float | None:
+        """When `due` will close the open run; None when there is none."""
+        return self._log.runs.deadline
+
+    @property
+    def scans(self) -> bool:
+        """Whether the next messages of a bundle may be scanned: none waits, and it is known which is due."""
+        return self._log.position is not None and not self._recovery.holding
+
     def readdress(self, source: Source) -> None:
         """Go on with the same engine at other addresses."""
         self.source = source
@@ -100,20 +112,23 @@ class SourceStream:
         """Take one message."""
         return self.feed_all((frames,), received_at)
 
-    def feed_all(self, messages: Iterable[Frames], received_at: float) -> list[EventsRecord]:
+    def feed_all(
+        self, messages: Iterable[Frames], received_at: float, scanned: Scanned | None = None
+    ) -> list[EventsRecord]:
         """Take messages that came together; a bundle's well-formed ones leave as packed records.
 
-        Never raises for what an engine sends. A payload that nobody can understand is a notice in the
-        stream, whatever its number, and decides nothing: neither gap nor restart rests on it.
+        `scanned` is what the scanner made of a bundle that it took with those of others. Never raises for
+        what an engine sends. A payload that nobody can understand is a notice in the stream, whatever its
+        number, and decides nothing: neither gap nor restart rests on it.
         """
         self._live_at = received_at
         if isinstance(messages, Bundle):
-            self._take_bundle(messages, received_at)
+            self._take_bundle(messages, received_at, scanned)
         else:
             self._take_each(messages, received_at)
         return self._log.taken()
 
-    def _take_bundle(self, messages: Bundle, received_at: float) -> None:
+    def _take_bundle(self, messages: Bundle, received_at: float, together: Scanned | None) -> None:
         """Take unbroken stretches of well-formed batches at once, and what is between them one by one."""
         log = self._log
         scanned: Scanned | None = None
@@ -123,7 +138,7 @@ class SourceStream:
                 self._take_each((messages[i] for i in range(at, len(messages))), received_at)
                 return
             if log.position is not None:
-                scanned = scanned or log.normaliser.scan(messages, received_at)
+                scanned = scanned or log.normaliser.scan(messages, received_at, together)
                 end = scanned.stretch(at, log.position.due)
                 if end > at:
                     log.take_scanned(log.position, scanned, at, end, received_at)

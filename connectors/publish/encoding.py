@@ -11,6 +11,8 @@ from schemas.settings import Kafka
 RECORD_TYPE = "kvlens.events.v1"
 """CloudEvents type; the topic's name may carry another prefix."""
 
+_ENCODED_TYPE = RECORD_TYPE.encode()
+
 Headers = list[tuple[str, bytes]]
 
 
@@ -41,7 +43,7 @@ def record_headers(record: EventsRecord, content_type: bytes) -> Headers:
     return [
         ("content-type", content_type),
         ("ce_specversion", b"1.0"),
-        ("ce_type", RECORD_TYPE.encode()),
+        ("ce_type", _ENCODED_TYPE),
         ("ce_source", source.encode()),
         ("ce_id", f"{source}/{record.incarnation}/{first}".encode()),
     ]

@@ -6,6 +6,7 @@ pyzmq makes an object of each frame; with three frames a message that costs more
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding
@@ -15,13 +16,16 @@ import zmq.backend.cython._zmq
 from numba import types
 from numpy.typing import NDArray
 
-from connectors.frames.bundle import Bundle
+from connectors.frames.bundle import MESSAGE_END, MESSAGE_SEQ, MESSAGE_START, Bundle
 from connectors.frames.framing import MAX_SEQUENCE, Frames
 from connectors.process.compiled import compiled_nogil
+from connectors.receive.received import MESSAGE_OVERHEAD_BYTES
 
 _Numbers = NDArray[np.int64]
 
 _ARENA_BYTES = 8 << 20
+_TURNS = 4
+"""Turns of the largest size that one call has room for; more where sockets have little."""
 _MESSAGE_BYTES = 64
 """Size of libzmq's zmq_msg_t, part of its binary interface."""
 _KEPT_FRAMES = 4
@@ -29,11 +33,14 @@ _KEPT_FRAMES = 4
 _MAX_ODD = 64
 """Wrong messages after which a turn ends."""
 
-# The state of a turn.
-_USED, _MESSAGES, _FRAMES, _PENDING, _ODD, _BYTES = range(6)
-_STATE = 6
-# Columns of the table of messages, and of that of wrong ones, where the bounds of the kept frames follow.
-_START, _END, _SEQ = range(3)
+# The state of a call: what is taken altogether, the message that is being received, and the present turn: its
+# socket, what was taken before it, and what is kept and not kept of it.
+_USED, _MESSAGES, _ODD, _FRAMES, _PENDING, _SOCKET, _USED_BEFORE, _MESSAGES_BEFORE, _ODD_BEFORE = range(9)
+_STATE = 9
+# What is taken altogether at the end of each turn, and how the turn ended.
+_TURN_USED, _TURN_MESSAGES, _TURN_ODD, _TURN_OUTCOME = range(4)
+_TURN = 4
+# Columns of the table of wrong messages; the bounds of the kept frames follow.
 _INDEX, _COUNT, _BOUNDS = range(3)
 
 _EMPTIED, _ENOUGH, _NO_ROOM = range(3)
@@ -51,6 +58,9 @@ _copy = _External("memcpy", types.intp(types.intp, types.intp, types.intp))
 _DONTWAIT = 1
 
 
+_NOTHING = Bundle.of(())
+
+
 class LibzmqHidden(Exception):
     """pyzmq was built so that the functions of its libzmq cannot be found."""
 
@@ -64,17 +74,22 @@ def _take(
     table: _Numbers,
     bounds: _Numbers,
     odd: _Numbers,
+    max_messages: int,
     max_bytes: int,
 ) -> int:
     """Go on with a turn: receive into `arena` until there is nothing, enough, or no room for a frame.
 
-    `bounds` has the start and end of the kept frames of the message that is being received.
+    `bounds` has the start and end of the kept frames of the message that is being received. Tables count from
+    the turn's first byte and message.
     """
     handle = message.ctypes.data
     memory = arena.ctypes.data
+    begin = state[_USED_BEFORE]
     while True:
         if state[_FRAMES] == 0 and (
-            state[_MESSAGES] >= len(table) or state[_BYTES] >= max_bytes or state[_ODD] >= len(odd)
+            state[_MESSAGES] - state[_MESSAGES_BEFORE] >= max_messages
+            or state[_USED] - begin >= max_bytes
+            or state[_ODD] - state[_ODD_BEFORE] >= _MAX_ODD
         ):
             return _ENOUGH
         if state[_PENDING] == 0:
@@ -88,37 +103,77 @@ def _take(
             if len(arena) - start < size:
                 return _NO_ROOM
             _copy(memory + start, _data(handle), size)
-            bounds[2 * frame] = start
-            bounds[2 * frame + 1] = start + size
+            bounds[2 * frame] = start - begin
+            bounds[2 * frame + 1] = start + size - begin
             state[_USED] = start + size
-            state[_BYTES] += size
             state[_FRAMES] = frame + 1
         state[_PENDING] = 0
         if _more(handle) != 0:
             continue
-        row = table[state[_MESSAGES]]
+        column = state[_MESSAGES]
         seq = np.int64(-1)
         if state[_FRAMES] == 3 and bounds[3] - bounds[2] == 8:
             seq = 0
-            for i in range(bounds[2], bounds[3]):
+            for i in range(begin + bounds[2], begin + bounds[3]):
                 # Cannot overflow: it stops growing where it is too large anyway.
                 seq = MAX_SEQUENCE if seq >= MAX_SEQUENCE else seq << 8 | np.int64(arena[i])
             if seq >= MAX_SEQUENCE:
                 seq = -1
         if seq >= 0:
-            row[_START] = bounds[4]
-            row[_END] = bounds[5]
+            table[MESSAGE_START, column] = bounds[4]
+            table[MESSAGE_END, column] = bounds[5]
         else:
-            row[_START] = row[_END] = 0
+            table[MESSAGE_START, column] = table[MESSAGE_END, column] = 0
             wrong = odd[state[_ODD]]
-            wrong[_INDEX] = state[_MESSAGES]
+            wrong[_INDEX] = column - state[_MESSAGES_BEFORE]
             wrong[_COUNT] = state[_FRAMES]
             for i in range(2 * state[_FRAMES]):
                 wrong[_BOUNDS + i] = bounds[i]
             state[_ODD] += 1
-        row[_SEQ] = seq
+        table[MESSAGE_SEQ, column] = seq
         state[_MESSAGES] += 1
         state[_FRAMES] = 0
+
+
+@compiled_nogil
+def _take_all(
+    sockets: _Numbers,
+    message: NDArray[np.uint8],
+    arena: NDArray[np.uint8],
+    state: _Numbers,
+    table: _Numbers,
+    bounds: _Numbers,
+    odd: _Numbers,
+    turns: _Numbers,
+    max_messages: int,
+    max_bytes: int,
+    room: int,
+    overhead: int,
+) -> int:
+    """Go on with a turn of each socket; row i of `turns` is that of socket i.
+
+    Ends, with or without having reached the last socket, when another turn could be more than the tables
+    or `room` bytes hold, `overhead` counted for each message. Or with _NO_ROOM for a frame in `arena`.
+    """
+    while state[_SOCKET] < len(sockets):
+        number = state[_SOCKET]
+        outcome = _take(sockets[number], message, arena, state, table, bounds, odd, max_messages, max_bytes)
+        if outcome == _NO_ROOM:
+            return outcome
+        used, messages = state[_USED], state[_MESSAGES]
+        turns[number, _TURN_USED] = state[_USED_BEFORE] = used
+        turns[number, _TURN_MESSAGES] = state[_MESSAGES_BEFORE] = messages
+        turns[number, _TURN_ODD] = state[_ODD_BEFORE] = state[_ODD]
+        turns[number, _TURN_OUTCOME] = outcome
+        state[_SOCKET] = number + 1
+        if (
+            used >= max_bytes
+            or used + overhead * messages >= room
+            or messages + max_messages > table.shape[1]
+            or state[_ODD] + _MAX_ODD > len(odd)
+        ):
+            break
+    return _ENOUGH
 
 
 @compiled_nogil
@@ -137,28 +192,38 @@ class Receiver:
     def __init__(self, *, messages: int, size: int) -> None:
         """A turn takes `messages` at most, and about `size` bytes. Raises LibzmqHidden."""
         make_known()
+        self._max_messages = messages
         self._max_bytes = size
         self._arena = np.empty(_ARENA_BYTES, np.uint8)
         self._message = np.zeros(_MESSAGE_BYTES, np.uint8)
-        self._table = np.zeros((messages, 3), np.int64)
+        self._table = np.zeros((3, _TURNS * messages), np.int64)
         self._bounds = np.zeros(2 * _KEPT_FRAMES, np.int64)
-        self._odd = np.zeros((_MAX_ODD, _BOUNDS + 2 * _KEPT_FRAMES), np.int64)
+        self._odd = np.zeros((_TURNS * _MAX_ODD, _BOUNDS + 2 * _KEPT_FRAMES), np.int64)
 
-    def take(self, socket: zmq.Socket[bytes]) -> tuple[Bundle, bool]:
-        """Take what is there, up to the bounds of a turn: (messages, whether the socket was emptied)."""
+    def take(self, sockets: Sequence[zmq.Socket[bytes]], room: int) -> list[tuple[Bundle, bool]]:
+        """Take what is there, a turn of each socket: (messages, whether the socket was emptied) of the first.
+
+        Those are as many as `room` bytes of the hand-over hold and come in one go, but one at least.
+        """
         state = np.zeros(_STATE, np.int64)
+        turns = np.empty((len(sockets), _TURN), np.int64)
+        handles = np.array([socket.underlying for socket in sockets], np.int64)
         arena = self._arena
         _begin(self._message)
         while True:
-            outcome = _take(
-                socket.underlying,
+            outcome = _take_all(
+                handles,
                 self._message,
                 arena,
                 state,
                 self._table,
                 self._bounds,
                 self._odd,
+                turns,
+                self._max_messages,
                 self._max_bytes,
+                room,
+                MESSAGE_OVERHEAD_BYTES,
             )
             if outcome != _NO_ROOM:
                 break
@@ -166,10 +231,22 @@ class Receiver:
             larger[: state[_USED]] = arena[: state[_USED]]
             arena = larger
         _end(self._message)
-        data = arena[: state[_USED]].copy()
-        odd = {int(row[_INDEX]): _frames(data, row) for row in self._odd[: state[_ODD]]}
-        table = self._table[: state[_MESSAGES]].T.copy()
-        return Bundle(data, table[_START], table[_END], table[_SEQ], odd), outcome == _EMPTIED
+        taken = []
+        used = messages = wrong = 0
+        for used_then, messages_then, wrong_then, ended in turns[: state[_SOCKET]].tolist():
+            bundle = _NOTHING
+            if messages_then > messages:
+                # Each its own memory: one that waits long must not keep that of the others.
+                data = arena[used:used_then].copy()
+                odd = self._odd[wrong:wrong_then] if wrong_then > wrong else ()
+                bundle = Bundle(
+                    data,
+                    self._table[:, messages:messages_then].copy(),
+                    {int(row[_INDEX]): _frames(data, row) for row in odd},
+                )
+            taken.append((bundle, ended == _EMPTIED))
+            used, messages, wrong = used_then, messages_then, wrong_then
+        return taken
 
 
 def _frames(data: NDArray[np.uint8], row: _Numbers) -> Frames:
@@ -192,5 +269,5 @@ def warm_up() -> None:
     """Compile, or load what was compiled. Raises LibzmqHidden."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with context.socket(zmq.SUB) as socket:
-        Receiver(messages=1, size=1).take(socket)
+        Receiver(messages=1, size=1).take([socket], 1)
     context.term()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from connectors.frames.portion import MAX_PORTION_BYTES, PORTION_SECONDS
 from connectors.receive.received import Key, Received
@@ -24,11 +24,13 @@ class Pump:
         self,
         subscriber: Subscriber,
         *,
-        deal: Callable[[Received], None],
+        deal: Callable[[Sequence[Received]], Iterable[float]],
         room: Callable[[], Awaitable[None]],
         paused: Callable[[Key], None],
     ) -> None:
-        """`deal` takes a portion, when `room` has returned; `paused` is told of each pause."""
+        """`deal` takes portions of several sources, when `room` has returned, one after the other, and gives
+        the processor seconds of each; `paused` is told of each pause.
+        """
         self._subscriber = subscriber
         self._deal = deal
         self._room = room
@@ -67,15 +69,14 @@ class Pump:
             if not ended and (rest := turns.rest(began)):
                 await subscriber.wait(rest)
                 continue
-            received = turns.next(math.inf if ended else began)
-            worked = time.thread_time()
-            self._deal(received)
-            seconds = time.thread_time() - worked
-            now = time.monotonic()
-            turns.took(received, seconds, now, rests=now - began)
-            self._go_on(received)
-            since_pause += received.size
-            busy_seconds += seconds
+            portions = turns.next(math.inf if ended else began)
+            for received, seconds in zip(portions, self._deal(portions), strict=True):
+                now = time.monotonic()
+                turns.took(received, seconds, now, rests=now - began)
+                began = now
+                self._go_on(received)
+                since_pause += received.size
+                busy_seconds += seconds
             if since_pause >= MAX_PORTION_BYTES or busy_seconds >= PORTION_SECONDS:
                 # The producer and the timers have to run, too.
                 since_pause = 0

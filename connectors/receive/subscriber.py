@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,22 +15,28 @@ from typing import TYPE_CHECKING
 import zmq
 
 from connectors.frames.bundle import Bundle
-from connectors.process.errors import OperatorError
 from connectors.receive.hand_over import HandOver
 from connectors.receive.listening import receive_by_topic
 from connectors.receive.monitors import Connections
 from connectors.receive.plain_receiver import receive_messages
 from connectors.receive.ready_sockets import ReadySockets
 from connectors.receive.received import Key, Received
-from connectors.receive.sub_sockets import SOCKET_MESSAGES, high_water_mark, new_sub_socket
+from connectors.receive.sub_sockets import (
+    SOCKET_MESSAGES,
+    EndpointRefused,
+    high_water_mark,
+    new_sub_socket,
+)
 from connectors.sources import Listening, Peer, SourceKey
 
 MAX_SOCKETS = 16_384
 TURN_MESSAGES = 512
 """Messages taken from one socket before the next gets its turn."""
+TURN_SOCKETS = 256
+"""Sockets that may be emptied in one call."""
 TURN_BYTES = 4 << 20
 """Payload bytes taken from one socket before the next gets its turn."""
-PAUSE_MILLISECONDS = 2
+PAUSE_MILLISECONDS = 5
 """Rest after a turn that emptied the sockets: a turn costs the same for one message as for hundreds."""
 BEHIND_SECONDS = 2.5
 """Sockets that were not all found empty for so long hold more than is taken: a look comes each second."""
@@ -63,22 +69,6 @@ class _Pause:
 @dataclass(frozen=True, slots=True)
 class _GoOn:
     source: Key
-
-
-class EndpointRefused(OperatorError):
-    """ZMQ cannot use an endpoint."""
-
-    def __init__(self, source: SourceKey | Listening, endpoint: str, reason: str) -> None:
-        super().__init__(source, endpoint, reason)
-        self.source = source
-        self.endpoint = endpoint
-        self.reason = reason
-
-    def __str__(self) -> str:
-        if isinstance(self.source, Listening):
-            return f"cannot listen on {self.endpoint}: {self.reason}; correct the endpoint"
-        replica, rank = self.source
-        return f"cannot subscribe to {self.endpoint} of {replica}/{rank}: {self.reason}; correct the endpoint"
 
 
 class Subscriber:
@@ -259,7 +249,8 @@ class Subscriber:
                 if not readable:
                     self._emptied_at = self._clock()
             else:
-                readable = [self._woken] if commands.poll(PAUSE_MILLISECONDS) else []
+                time.sleep(PAUSE_MILLISECONDS / 1000)
+                readable = []
                 rested = True
             if self._woken in readable:
                 self._obey(sockets, ready)
@@ -346,7 +337,7 @@ class Subscriber:
     def _close(self, socket: _Socket, source: SourceKey, ready: ReadySockets) -> None:
         """Take what a socket holds, which its high-water mark bounds, then close it."""
         for _ in range(1 + 2 * SOCKET_MESSAGES // TURN_MESSAGES):
-            if self._take(socket, source, self._clock()):
+            if self._take([socket], {socket: source}, self._clock())[0]:
                 break
         ready.remove(socket)
         self._connections.forget(socket)
@@ -361,27 +352,39 @@ class Subscriber:
         """Take a bounded number from each readable socket; True when there is more to take."""
         more = False
         now = self._clock()
-        for socket in readable:
+        at = 0
+        while at < len(readable):
             if self._hand_over.full:
                 more = True
                 break
-            emptied = self._take(socket, sockets[socket], now)
-            ready.served(socket, emptied=emptied)
-            more = more or not emptied
+            for emptied in self._take(readable[at : at + TURN_SOCKETS], sockets, now):
+                ready.served(readable[at], emptied=emptied)
+                more = more or not emptied
+                at += 1
         self._hand_over.tell()
         return more
 
-    def _take(self, socket: _Socket, source: SourceKey | Listening, now: float) -> bool:
-        """Hand over what a socket has, up to the bounds of a turn; True when it was emptied."""
+    def _take(
+        self, readable: Sequence[_Socket], sockets: Mapping[_Socket, SourceKey | Listening], now: float
+    ) -> list[bool]:
+        """Hand over what the first sockets have, up to the bounds of a turn; whether each was emptied."""
+        source = sockets[readable[0]]
         if isinstance(source, Listening):
-            return self._take_by_topic(socket, source, now)
-        if self._receiver is not None:
-            bundle, emptied = self._receiver.take(socket)
+            return [self._take_by_topic(readable[0], source, now)]
+        if self._receiver is None:
+            messages, size, emptied = receive_messages(readable[0], TURN_MESSAGES, TURN_BYTES)
+            self._hand_over.put(source, Bundle.of(messages), size, now)
+            return [emptied]
+        sources: list[SourceKey] = []
+        for socket in readable:
+            source = sockets[socket]
+            if isinstance(source, Listening):
+                break
+            sources.append(source)
+        taken = self._receiver.take(readable[: len(sources)], self._hand_over.free)
+        for source, (bundle, _) in zip(sources, taken, strict=False):
             self._hand_over.put(source, bundle, bundle.size, now)
-            return emptied
-        messages, size, emptied = receive_messages(socket, TURN_MESSAGES, TURN_BYTES)
-        self._hand_over.put(source, Bundle.of(messages), size, now)
-        return emptied
+        return [emptied for _, emptied in taken]
 
     def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:
         heard, emptied = receive_by_topic(socket, TURN_MESSAGES, TURN_BYTES)

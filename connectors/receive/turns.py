@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 
-from connectors.frames.portion import REST_FROM_SECONDS, Portion
+from connectors.frames.portion import PORTION_SECONDS, REST_FROM_SECONDS, Portion
 from connectors.receive.received import Key, Received
 
+TOGETHER_BYTES = 64 << 10
+"""Portions of several sources hold this much together: what is larger gains nothing from company."""
 MAX_REMEMBERED = 10_000
 """Sources that have nothing waiting and whose cost is remembered."""
 
@@ -59,20 +61,38 @@ class Turns:
         self._wake_up(now)
         return 0.0 if self._active or not self._resting else self._resting[0][0] - now
 
-    def next(self, now: float) -> Received:
-        """Remove and return a portion of whose turn it is; `took` must follow. Needs `rest` to be 0."""
+    def next(self, now: float) -> list[Received]:
+        """Remove and return a portion of whose turn it is; `took` must follow. Needs `rest` to be 0.
+
+        Those of other sources come with it whose turn is near, as long as all together may take no longer
+        than one portion and are small. `took` must follow for each, in order.
+        """
         self._wake_up(now)
-        self._level, _, source = heappop(self._active)
-        queue = self._waiting[source]
-        received = queue[0]
-        portion = self._portions.setdefault(source, Portion())
-        if received.size > portion.bytes and len(received.messages) > 1:
-            received, rest = received.split(portion.bytes)
-            queue[0] = rest
-        else:
-            queue.popleft()
-        self._bytes[source] -= received.size
-        return received
+        active = self._active
+        self._level = active[0][0]
+        near = self._level + PORTION_SECONDS
+        seconds, room = 0.0, TOGETHER_BYTES
+        portions: list[Received] = []
+        while active and active[0][0] <= near:
+            source = active[0][2]
+            portion = self._portions.get(source)
+            if portion is None:
+                portion = self._portions[source] = Portion()
+            queue = self._waiting[source]
+            size = min(queue[0].size, portion.bytes)
+            seconds += portion.seconds(size)
+            room -= size
+            if portions and (seconds > PORTION_SECONDS or room < 0):
+                break
+            heappop(active)
+            received = queue[0]
+            if received.size > size and len(received.messages) > 1:
+                received, queue[0] = received.split(size)
+            else:
+                queue.popleft()
+            self._bytes[source] -= received.size
+            portions.append(received)
+        return portions
 
     def took(self, received: Received, seconds: float, now: float, *, rests: float = 0.0) -> None:
         """Charge a portion to its source, in processor time; `rests` is how long others waited for it."""

@@ -56,8 +56,10 @@ class ReplayRequests:
 
     def send_wanted(self, stream: SourceStream) -> None:
         """Send the request that a stream wants, if it wants one and has none under way."""
+        if stream.ask is None:
+            return
         key = stream.source.key
-        if key not in self._requests and stream.ask is not None:
+        if key not in self._requests:
             task = self._requests[key] = asyncio.create_task(self._request(stream))
             task.add_done_callback(lambda task: self._finished(key, task))
 

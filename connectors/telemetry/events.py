@@ -14,7 +14,7 @@ from connectors.discovery.plan import Clash
 from connectors.order.stream import SourceStream
 from connectors.process.limited_log import LogLimiter
 from connectors.process.registry import Registry
-from connectors.receive.subscriber import EndpointRefused
+from connectors.receive.sub_sockets import EndpointRefused
 from connectors.sources import Source, SourceKey
 from connectors.telemetry.streams import StreamCollector
 from schemas.events import Closed, Event, Gap, Opened, Undecodable

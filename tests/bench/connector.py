@@ -71,7 +71,7 @@ def metric(port: int, name: str) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
-def _settled(pid: int) -> None:
+def settled(pid: int) -> None:
     """Wait until a process has loaded (or, at its very first start, compiled) its code and does nothing."""
     deadline = time.monotonic() + SETTLE_SECONDS
     before = -1.0
@@ -98,7 +98,7 @@ def _connector(bootstrap: str, streams: Streams, count: int) -> tuple[float, flo
         )
         with launched(["connect", "--config", str(config)], dict(os.environ)) as process:
             generator.wait("subscribed")
-            _settled(process.pid)
+            settled(process.pid)
             idle, began = cpu_seconds(process.pid), time.monotonic()
             generator.go()
             while metric(port, "kvlens_connector_batches_total") < count * len(streams):

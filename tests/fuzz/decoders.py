@@ -92,11 +92,9 @@ class Decoders:
         tables = scan_tables(CATALOGUE)
         used = transcode(
             data,
-            np.array([start]),
-            np.array([start + len(payload)]),
-            np.array([seq]),
+            np.array([[start], [start + len(payload)], [seq]]),
+            np.array([[1], [0], np.array([RECEIVED_AT]).view(np.int64)]),
             1 << 24,
-            np.frombuffer(msgspec.msgpack.encode(RECEIVED_AT), np.uint8),
             sessions,
             tables.forms,
             tables.media,

@@ -55,7 +55,7 @@ def put_batch(
     p: int,
     end: int,
     seq: int,
-    received_at: Bytes,
+    received_at: int,
     sessions: bool,
     forms: Bytes,
     media: Bytes,
@@ -64,35 +64,40 @@ def put_batch(
     out: Bytes,
     limit: int,
     o: int,
-) -> tuple[int, int]:
-    """Write one batch; return (where it ends in `out`, engine events), or (-1, 0)."""
+) -> tuple[int, int, int]:
+    """Write one batch; return (where it ends in `out`, engine events, where its time begins), or (-1, 0, 0).
+
+    `received_at` is the bits of a float.
+    """
     if end - p > MAX_SCANNED_BYTES or limit - o < ROOM:
-        return -1, 0
+        return -1, 0, 0
     ts, p, rest = _envelope(data, p, end, stack)
     if ts < 0:
-        return -1, 0
+        return -1, 0, 0
     count, p = length_at(data, p, end, 0x90, 0xDC)
     if count < 0 or count > MAX_EVENTS:
-        return -1, 0
+        return -1, 0, 0
     out[o] = 0x96
     o = put_integer(seq, out, o + 1)
     for i in range(9):
         out[o + i] = data[ts + i]
-        out[o + 9 + i] = received_at[i]
+    out[o + 9] = 0xCB
+    for i in range(8):
+        out[o + 10 + i] = (received_at >> (56 - 8 * i)) & 0xFF
     o += 18
     head = o
     p, o, written = put_events(data, p, end, count, sessions, forms, media, fields, stack, out, limit, o + 3)
     if p < 0 or limit - o < ROOM:
-        return -1, 0
+        return -1, 0, 0
     for _ in range(rest):
         p = skip(data, p, end, stack)
         if p < 0:
-            return -1, 0
+            return -1, 0, 0
     if rest >= 0 and p != end:
-        return -1, 0
+        return -1, 0, 0
     out[head] = 0xDC
     out[head + 1] = written >> 8
     out[head + 2] = written & 0xFF
     o = put_integer(count, out, o)
     out[o] = 0xC2
-    return o + 1, count
+    return o + 1, count, ts

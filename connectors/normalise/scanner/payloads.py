@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from connectors.frames.bundle import MESSAGE_END, MESSAGE_SEQ, MESSAGE_START
 from connectors.normalise.columns import (
     DONE,
     END,
@@ -12,6 +13,7 @@ from connectors.normalise.columns import (
     FINGERPRINT,
     GAVE_UP,
     PAYLOAD_BYTES,
+    PUBLISHED_AT,
     SEQ,
     START,
     STATUS,
@@ -34,6 +36,10 @@ _CRC = _crc_table()
 _MAX_SEQUENCE = 1 << 48
 _FINGERPRINTED_BYTES = 64
 
+PART_END, PART_DATA, PART_RECEIVED_AT = range(3)
+PARTS = 3
+"""Rows of the table of bundles: the message behind its last, where its data begin, bits of its receipt."""
+
 
 @inner
 def _fingerprint(data: Bytes, start: int, end: int) -> int:
@@ -47,24 +53,22 @@ def _fingerprint(data: Bytes, start: int, end: int) -> int:
 @compiled_nogil
 def transcode(
     data: Bytes,
-    starts: Ints,
-    ends: Ints,
-    seqs: Ints,
+    messages: Ints,
+    parts: Ints,
     max_bytes: int,
-    received_at: Bytes,
     sessions: bool,
     forms: Bytes,
     media: Bytes,
     out: Bytes,
     result: Ints,
 ) -> int:
-    """Transcode payloads `data[starts[i]:ends[i]]` numbered `seqs` into `out`; return bytes written.
+    """Transcode the payloads of bundles, one bundle behind the other, into `out`; return bytes written.
 
-    `received_at` is an encoded float, `forms` and `media` are tables of `connectors.normalise.scan_tables`.
-    A negative number in `seqs` marks a message that has no payload, and payloads above `max_bytes` are not
-    looked at. Column i of `result` says what became of payload i; STRETCH_END is the index behind the last
-    payload of an unbroken stretch of done ones with consecutive numbers that begins here, whose batches lie
-    side by side in `out`.
+    `messages` are the bundles' tables, each with positions in its own data; column k of `parts` is bundle k.
+    `forms` and `media` are tables of `connectors.normalise.scan_tables`. Payloads above `max_bytes` are not
+    looked at. Column i of `result` says what became of payload i; STRETCH_END is the index in its bundle
+    behind the last payload of an unbroken stretch of done ones with consecutive numbers that begins here,
+    whose batches lie side by side in `out`.
     """
     field_array = np.empty(FIELDS, np.int64)
     stack_array = np.empty(MAX_DEPTH, np.int64)
@@ -74,45 +78,53 @@ def transcode(
     target = pointer_to_bytes(out.ctypes.data)
     form_rows = pointer_to_bytes(forms.ctypes.data)
     media_rows = pointer_to_bytes(media.ctypes.data)
-    stamp = pointer_to_bytes(received_at.ctypes.data)
     limit = out.size
     o = 0
-    count = seqs.size
-    for i in range(count):
-        start = starts[i]
-        end = ends[i]
-        result[STATUS, i] = GAVE_UP
-        result[SEQ, i] = seqs[i]
-        result[START, i] = o
-        result[PAYLOAD_BYTES, i] = end - start
-        result[FINGERPRINT, i] = _fingerprint(source, start, end)
-        result[EVENTS, i] = 0
-        if seqs[i] >= 0 and seqs[i] < _MAX_SEQUENCE and end - start <= max_bytes:
-            behind, events = put_batch(
-                source,
-                start,
-                end,
-                seqs[i],
-                stamp,
-                sessions,
-                form_rows,
-                media_rows,
-                fields,
-                stack,
-                target,
-                limit,
-                o,
-            )
-            if behind >= 0:
-                o = behind
-                result[STATUS, i] = DONE
-                result[EVENTS, i] = events
-        result[END, i] = o
-    for i in range(count - 1, -1, -1):
-        result[STRETCH_END, i] = i + 1
-        both = i + 1 < count and result[STATUS, i] == DONE and result[STATUS, i + 1] == DONE
-        if both and seqs[i + 1] == seqs[i] + 1:
-            result[STRETCH_END, i] = result[STRETCH_END, i + 1]
+    first = 0
+    starts, ends, seqs = messages[MESSAGE_START], messages[MESSAGE_END], messages[MESSAGE_SEQ]
+    for part in range(parts.shape[1]):
+        behind_part = parts[PART_END, part]
+        before = parts[PART_DATA, part]
+        received_at = parts[PART_RECEIVED_AT, part]
+        for i in range(first, behind_part):
+            start = before + starts[i]
+            end = before + ends[i]
+            result[STATUS, i] = GAVE_UP
+            result[SEQ, i] = seqs[i]
+            result[START, i] = o
+            result[PAYLOAD_BYTES, i] = end - start
+            result[FINGERPRINT, i] = _fingerprint(source, start, end)
+            result[EVENTS, i] = 0
+            result[PUBLISHED_AT, i] = 0
+            if seqs[i] >= 0 and seqs[i] < _MAX_SEQUENCE and end - start <= max_bytes:
+                behind, events, ts = put_batch(
+                    source,
+                    start,
+                    end,
+                    seqs[i],
+                    received_at,
+                    sessions,
+                    form_rows,
+                    media_rows,
+                    fields,
+                    stack,
+                    target,
+                    limit,
+                    o,
+                )
+                if behind >= 0:
+                    o = behind
+                    result[STATUS, i] = DONE
+                    result[EVENTS, i] = events
+                    for k in range(ts + 1, ts + 9):
+                        result[PUBLISHED_AT, i] = result[PUBLISHED_AT, i] << 8 | np.int64(source[k])
+            result[END, i] = o
+        for i in range(behind_part - 1, first - 1, -1):
+            result[STRETCH_END, i] = i + 1 - first
+            both = i + 1 < behind_part and result[STATUS, i] == DONE and result[STATUS, i + 1] == DONE
+            if both and seqs[i + 1] == seqs[i] + 1:
+                result[STRETCH_END, i] = result[STRETCH_END, i + 1]
+        first = behind_part
     # The arrays must outlive their pointers.
     field_array[0] = stack_array[0] = 0
     return o

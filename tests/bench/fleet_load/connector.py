@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from connector import metric
+from connector import metric, settled
 from processes import launched
 
 from fleet_load.load import Load
@@ -47,6 +47,7 @@ def measured(bootstrap: str, replicas: int) -> Measured:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise SystemExit("the connector did not connect to every replica")
                 time.sleep(1)
+            settled(process.pid)
             load.tell("go")
             time.sleep(SETTLE_SECONDS)
             batches, records = _handled(port)

@@ -11,7 +11,8 @@ import zmq
 
 from connectors.frames.framing import Frames
 from connectors.receive.received import Key
-from connectors.receive.subscriber import REFRESH_SECONDS, TURN_BYTES, EndpointRefused, Subscriber
+from connectors.receive.sub_sockets import EndpointRefused
+from connectors.receive.subscriber import REFRESH_SECONDS, TURN_BYTES, Subscriber
 from connectors.sources import Listening, Peer, SourceKey
 
 Context = zmq.Context[zmq.Socket[bytes]]

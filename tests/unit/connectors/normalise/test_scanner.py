@@ -29,7 +29,7 @@ from connectors.normalise.columns import (
 )
 from connectors.normalise.errors import FrameError
 from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import Scanned, scan
+from connectors.normalise.scan import Scanned, scan, scan_together
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanner.payloads import transcode
 from connectors.order.sequence import fingerprint_of
@@ -359,11 +359,9 @@ def test_it_never_writes_beyond_the_room_it_is_given(room: int) -> None:
     columns = np.empty((ROWS, len(bundle)), np.int64)
     used = transcode(
         bundle.data,
-        bundle.starts,
-        bundle.ends,
-        bundle.seqs,
+        bundle.table,
+        np.array([[len(bundle)], [0], np.array([RECEIVED_AT]).view(np.int64)]),
         MAX_FRAME_BYTES,
-        np.frombuffer(encode(RECEIVED_AT), np.uint8),
         False,
         tables.forms,
         tables.media,
@@ -402,6 +400,30 @@ def test_stretches_end_where_numbers_or_batches_break() -> None:
     assert [result.stretch(0, due) for due in (4, 5)] == [0, 2]
     assert result.stretch(2, 7) == 2
     assert [tuple(frames[1:]) for frames in bundle] == [tuple(frames[1:]) for frames in frames]
+
+
+@given(st.lists(st.lists(st.sampled_from([*SEEDS, b"\xc1", b""]), max_size=4), max_size=6), st.randoms())
+def test_bundles_scanned_together_are_what_each_is_alone(
+    parts: list[list[bytes]], rng: random.Random
+) -> None:
+    # Numbers may go on from one bundle to the next: that is no stretch.
+    bundles = [messages(payloads, rng.randrange(4)) for payloads in parts]
+    bundles.append(Bundle.of([[b"odd"], (b"t", bytes(8), SEEDS[0])]))
+    times = [RECEIVED_AT + rng.choice((0.0, -1e9, 0.125)) for _ in bundles]
+    together = scan_together(bundles, times, max_frame_bytes=MAX_FRAME_BYTES, forward_session_ids=False)
+    for bundle, at, result in zip(bundles, times, together, strict=True):
+        alone = scan(bundle, at, max_frame_bytes=MAX_FRAME_BYTES, forward_session_ids=False)
+        shift = result.columns[[START, END]].min(initial=0 if not len(bundle) else 1 << 40)
+        shifted = result.columns.copy()
+        shifted[[START, END]] -= shift
+        assert shifted.tolist() == alone.columns.tolist()
+        assert [encoded(result, i) for i in range(len(bundle))] == [
+            encoded(alone, i) for i in range(len(bundle))
+        ]
+        for i in range(len(bundle)):
+            if result.columns[STATUS, i] == DONE:
+                batch = decode(encoded(result, i))
+                assert (batch.ts, batch.received_at) == (result.published_at(i), at)
 
 
 def test_payloads_above_the_limit_are_given_up() -> None:

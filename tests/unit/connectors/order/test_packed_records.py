@@ -12,6 +12,7 @@ from connectors.frames.framing import Frames
 from connectors.order.records import PackedRecord, mention_of
 from connectors.order.runs import MAX_RUN_BYTES
 from connectors.order.stream import SourceStream
+from connectors.order.together import scanned_together
 from connectors.sources import Source
 from schemas.events import Batch, Cleared, Closed, EventsRecord
 from schemas.settings import Connector
@@ -85,6 +86,36 @@ def test_the_same_batches_whatever_happens(name: str) -> None:
         assert mention_of(record) == mention_of(read)
         ends = [type(batch.events[-1]) is Closed for batch in read.batches if batch.events]
         assert not isinstance(record, PackedRecord) or not any(ends)
+
+
+def test_streams_scanned_together_give_what_each_gives_alone() -> None:
+    rng = random.Random(3)
+    frames = {name: troubled(captured_frames(name), rng) for name in NAMES}
+    settings = Connector(linger_seconds=60)
+    alone, together = ({name: stream() for name in NAMES} for _ in range(2))
+    expected: dict[str, list[EventsRecord]] = {name: [] for name in NAMES}
+    records: dict[str, list[EventsRecord]] = {name: [] for name in NAMES}
+    while any(frames.values()):
+        names = rng.sample(NAMES, rng.randrange(1, len(NAMES) + 1))
+        bundles = []
+        for name in names:
+            count = rng.choice((0, 1, 2, 30))
+            bundles.append(Bundle.of(frames[name][:count]))
+            frames[name] = frames[name][count:]
+        streams = [together[name] for name in names]
+        at = NOW + rng.random()
+        scanned = scanned_together(
+            [*streams, None], [*bundles, bundles[0]], [at] * (len(names) + 1), settings
+        )
+        assert scanned.pop() is None
+        for name, bundle, result in zip(names, bundles, scanned, strict=True):
+            records[name] += together[name].feed_all(bundle, at, result)
+            expected[name] += alone[name].feed_all(bundle, at)
+    for name in NAMES:
+        records[name] += together[name].flush()
+        expected[name] += alone[name].flush()
+        assert decoded(records[name]) == decoded(expected[name])
+        assert together[name].counts == alone[name].counts
 
 
 def payload(seq: int, hashes: int = 1) -> bytes:

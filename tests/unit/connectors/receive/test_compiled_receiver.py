@@ -11,11 +11,13 @@ import zmq
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.framing import MAX_SEQUENCE
-from connectors.normalise.scan import scan
+from connectors.normalise.scan import scan, scan_together
 from connectors.normalise.scanner.payloads import transcode
 from connectors.receive.compiled_receiver import Receiver
 
 Socket = zmq.Socket[bytes]
+
+ROOM = 64 << 20
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def received(socket: Socket, receiver: Receiver) -> list[list[bytes]]:
     """Return all that is there; the topics of whole messages are not kept."""
     messages: list[list[bytes]] = []
     while True:
-        bundle, emptied = receiver.take(socket)
+        ((bundle, emptied),) = receiver.take([socket], ROOM)
         messages += map(list, bundle)
         if emptied:
             return messages
@@ -106,14 +108,70 @@ def test_a_turn_has_its_bounds(sockets: tuple[Socket, Socket]) -> None:
     sender, socket = sockets
     for n in range(10):
         sender.send_multipart([b"t", seq(n), bytes(1_000)])
-    bundle, emptied = Receiver(messages=4, size=1 << 20).take(socket)
+    ((bundle, emptied),) = Receiver(messages=4, size=1 << 20).take([socket], ROOM)
     assert (len(bundle), emptied, bundle.size) == (4, False, 4 * 1_009)
-    bundle, emptied = Receiver(messages=512, size=1_500).take(socket)
+    ((bundle, emptied),) = Receiver(messages=512, size=1_500).take([socket], ROOM)
     assert (len(bundle), emptied) == (2, False)
-    bundle, emptied = Receiver(messages=512, size=1 << 20).take(socket)
+    ((bundle, emptied),) = Receiver(messages=512, size=1 << 20).take([socket], ROOM)
     assert (bundle.seqs.tolist(), emptied) == ([6, 7, 8, 9], True)
-    bundle, emptied = Receiver(messages=512, size=1 << 20).take(socket)
+    ((bundle, emptied),) = Receiver(messages=512, size=1 << 20).take([socket], ROOM)
     assert (len(bundle), emptied) == (0, True)
+
+
+@pytest.fixture
+def many() -> Iterator[list[tuple[Socket, Socket]]]:
+    """Senders and the receivers that they are connected to."""
+    context: zmq.Context[Socket] = zmq.Context()
+    pairs = [(context.socket(zmq.PAIR), context.socket(zmq.PAIR)) for _ in range(40)]
+    for number, pair in enumerate(pairs):
+        for socket in pair:
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.set_hwm(0)
+        pair[0].bind(f"inproc://engine-{number}")
+        pair[1].connect(f"inproc://engine-{number}")
+    yield pairs
+    for pair in pairs:
+        for socket in pair:
+            socket.close()
+    context.term()
+
+
+def test_many_sockets_in_one_go_each_with_its_own_messages(many: list[tuple[Socket, Socket]]) -> None:
+    rng = random.Random(8)
+    sockets = [socket for _, socket in many]
+    sent: list[list[list[bytes]]] = [[] for _ in many]
+    found: list[list[list[bytes]]] = [[] for _ in many]
+    receiver = Receiver(messages=64, size=50_000)
+    for _ in range(60):
+        for number, (sender, _) in enumerate(many):
+            for _ in range(rng.choice((0, 0, 1, 2, 30, 100)) if number != 7 else 200):
+                size = rng.choice((0, 10, 500, 5_000)) if rng.random() < 0.9999 else 9 << 20
+                good = [b"kv-events", seq(len(sent[number])), rng.randbytes(size)]
+                frames = good if rng.random() < 0.9 else rng.choice(WRONG)
+                sender.send_multipart(frames)
+                sent[number].append(expected(frames))
+        at = 0
+        while at < len(sockets):
+            taken = receiver.take(sockets[at:], rng.choice((0, 3_000, ROOM)))
+            assert taken
+            for bundle, emptied in taken:
+                found[at] += map(list, bundle)
+                assert not emptied or len(found[at]) == len(sent[at])
+                at += 1
+    for number, socket in enumerate(sockets):
+        assert found[number] + received(socket, receiver) == sent[number]
+
+
+def test_it_goes_on_to_the_next_socket_while_there_is_room(many: list[tuple[Socket, Socket]]) -> None:
+    sockets = [socket for _, socket in many]
+    for sender, _ in many:
+        sender.send_multipart([b"", seq(1), bytes(792)])
+    receiver = Receiver(messages=512, size=1 << 20)
+    assert [len(bundle) for bundle, _ in receiver.take(sockets, 2_500)] == [1, 1, 1]
+    assert [len(bundle) for bundle, _ in receiver.take(sockets[3:], 0)] == [1]
+    rest = receiver.take(sockets, ROOM)
+    assert [len(bundle) for bundle, _ in rest] == [0] * 4 + [1] * 36
+    assert all(emptied for _, emptied in rest)
 
 
 def test_the_scanner_is_compiled_once_whoever_received(sockets: tuple[Socket, Socket]) -> None:
@@ -121,8 +179,12 @@ def test_the_scanner_is_compiled_once_whoever_received(sockets: tuple[Socket, So
     sender, socket = sockets
     sender.send_multipart([b"t", seq(0), b"\xc0"])
     sender.send_multipart([b"odd"])
-    bundle, _ = Receiver(messages=4, size=1 << 20).take(socket)
+    ((bundle, _),) = Receiver(messages=4, size=1 << 20).take([socket], ROOM)
     for messages in (bundle, Bundle.of(bundle), Bundle.of([])):
         scan(messages, 1.0, max_frame_bytes=1 << 20, forward_session_ids=False)
+    first, others = bundle.split(0, 1)
+    for bundles in ([bundle, bundle], [first, others], [Bundle.of([]), first]):
+        times = [1.0] * len(bundles)
+        scan_together(bundles, times, max_frame_bytes=1 << 20, forward_session_ids=False)
     signatures: list[Any] = cast(Any, transcode).signatures
     assert len(signatures) == 1

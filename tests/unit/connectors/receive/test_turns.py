@@ -34,16 +34,19 @@ class Simulated:
     def add(self, one: Received) -> None:
         self.turns.add(one, self.now)
 
-    def step(self) -> None:
+    def step(self) -> int:
+        """Serve what comes next; return of how many sources."""
         self.now += self.turns.rest(self.now)
-        one = self.turns.next(self.now)
-        name = one.source[0]
-        assert isinstance(name, str)
-        seconds = self.cost[name] * one.size
-        self.now += seconds
-        self.seconds[name] += seconds
-        self.turns.took(one, seconds, self.now, rests=seconds)
-        self.served.append((self.now, (name, 0), [frames[2] for frames in one.messages]))
+        portions = self.turns.next(self.now)
+        for one in portions:
+            name = one.source[0]
+            assert isinstance(name, str)
+            seconds = self.cost[name] * one.size
+            self.now += seconds
+            self.seconds[name] += seconds
+            self.turns.took(one, seconds, self.now, rests=seconds)
+            self.served.append((self.now, (name, 0), [frames[2] for frames in one.messages]))
+        return len({one.source for one in portions})
 
 
 def test_every_message_is_served_once_and_in_the_order_of_its_source() -> None:
@@ -104,6 +107,39 @@ def test_a_source_that_was_away_starts_level_with_the_others() -> None:
         simulated.step()
     had = {name: simulated.seconds[name] - before[name] for name in before}
     assert had["late"] == pytest.approx(had["a"], rel=0.1)
+
+
+def test_many_cheap_sources_are_served_at_once_and_never_with_more_than_a_portion() -> None:
+    names = [f"cheap-{number}" for number in range(100)]
+    simulated = Simulated({"costly": 1e-6} | dict.fromkeys(names, 1e-9))
+    for name in simulated.cost:
+        simulated.add(received(name, [bytes(1_000)]))
+        assert simulated.step() == 1  # nothing is known of it
+    simulated.add(received("costly", [bytes(1_000)] * 1_000))
+    for name in names:
+        simulated.add(received(name, [bytes(400)]))
+    together = []
+    while simulated.turns:
+        began = simulated.now
+        together.append(simulated.step())
+        assert simulated.now - began < 1.01 * PORTION_SECONDS
+    assert max(together) > 90
+
+
+def test_a_source_that_had_more_is_not_served_with_those_that_had_less() -> None:
+    cost = {"costly": 1e-6, "a": 2e-7, "b": 2e-7}
+    simulated = Simulated(cost)
+    for name in cost:
+        simulated.add(received(name, [bytes(1_000)]))
+        simulated.step()
+    simulated.add(received("a", [bytes(100)] * 2_000))
+    simulated.add(received("b", [bytes(100)] * 2_000))
+    simulated.add(received("costly", [bytes(1_000)] * 50))
+    simulated.step()
+    while simulated.turns.bytes_of(("costly", 0)):
+        simulated.step()
+    others = simulated.seconds["a"], simulated.seconds["b"]
+    assert min(others) > simulated.seconds["costly"] - 2 * PORTION_SECONDS
 
 
 def test_a_source_rests_after_a_long_message() -> None:

@@ -1,0 +1,35 @@
+"""Which streams have a run whose time may have come, at a cost for these only. No IO."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from connectors.sources import SourceKey
+
+
+class OpenRuns:
+    """Times are seconds since the epoch, of a clock that may be set back."""
+
+    def __init__(self) -> None:
+        self._by_time: list[tuple[float, SourceKey]] = []
+        self._sources: set[SourceKey] = set()
+        self._asked_at = 0.0
+
+    def opened(self, source: SourceKey, due_at: float) -> None:
+        """A stream has opened a run; what was said of an earlier one stands until `due` has returned it."""
+        if source not in self._sources:
+            self._sources.add(source)
+            heappush(self._by_time, (due_at, source))
+
+    def due(self, now: float) -> list[SourceKey]:
+        """Remove and return the streams to look at: the open run may be another one, or none."""
+        by_time = self._by_time
+        due = []
+        if now < self._asked_at:
+            due = [source for _, source in by_time]
+            by_time.clear()
+        while by_time and by_time[0][0] <= now:
+            due.append(heappop(by_time)[1])
+        self._sources.difference_update(due)
+        self._asked_at = now
+        return due
