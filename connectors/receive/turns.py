@@ -8,6 +8,7 @@ its share waits by itself. It still gets all the time that nobody else wants.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from connectors.frames.portion import PORTION_SECONDS, REST_FROM_SECONDS, Portion
@@ -53,6 +54,9 @@ class Turns:
             queue = self._waiting[source] = deque()
             self._bytes[source] = 0
             self._enter(source, now)
+        if received.left_out and queue and queue[-1].left_out:
+            # While a peer that floods is paused, a great many come.
+            received = replace(received, left_out=received.left_out + queue.pop().left_out)
         queue.append(received)
         self._bytes[source] += received.size
 

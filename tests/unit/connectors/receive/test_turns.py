@@ -186,3 +186,16 @@ def test_the_parts_of_a_bundle_are_the_bundle() -> None:
         assert [*first, *others] == [*bundle] == messages
         assert first.size + others.size == bundle.size
         assert np.array_equal(np.concatenate((first.seqs, others.seqs)), bundle.seqs)
+
+
+def test_messages_let_go_one_after_the_other_are_one_entry() -> None:
+    turns = Turns()
+    let_go = Received(("peer", 0), Bundle.of([]), 0.0, 0, left_out=3)
+    for one in (let_go, let_go, received("peer", [b"x"]), let_go):
+        turns.add(one, 0.0)
+    entries = []
+    while turns:
+        for one in turns.next(0.0):
+            entries.append((one.left_out, len(one.messages)))
+            turns.took(one, 0.0, 0.0)
+    assert entries == [(6, 0), (0, 1), (3, 0)]
