@@ -106,6 +106,7 @@ class _Worker:
                     first, last = (quarter - 1) * steps // 4 + 1, quarter * steps // 4
                     self._produce(_played_fast(engines, first, last))
                 self._wait_applied(worker)
+                self._wait_applied(worker, f"{_PREFIX}.residency.v1", f"{_PREFIX}.fleet")
                 said = f"scale, worker after {quarter / 4 * HOURS:.2f} h of churn"
                 self._figures.add(f"{said}: memory", resident_bytes(worker.pid) / 1e6, "MB")
                 for agent in ("replica", "fleet"):
@@ -140,11 +141,17 @@ class _Worker:
         while some := list(islice(records, AT_ONCE)):
             asyncio.run(produce(self._bootstrap, self._topic, some, PARTITIONS))
 
-    def _wait_applied(self, worker: subprocess.Popen[bytes]) -> None:
+    def _wait_applied(
+        self,
+        worker: subprocess.Popen[bytes],
+        topic: str = f"{_PREFIX}.events.v1",
+        group: str = f"{_PREFIX}.replica",
+    ) -> None:
+        """Wait until a group has committed its topic, but for the markers of transactions at the ends."""
         began, reached = time.monotonic(), 0
         while True:
-            done, end = asyncio.run(committed(self._bootstrap, self._topic, f"{_PREFIX}.replica", PARTITIONS))
-            if done >= end > 0:
+            done, end = asyncio.run(committed(self._bootstrap, topic, group, PARTITIONS))
+            if end and done >= end - (PARTITIONS if topic != self._topic else 0):
                 return
             if done > reached:
                 began, reached = time.monotonic(), done

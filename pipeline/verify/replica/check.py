@@ -19,8 +19,9 @@ from pipeline.verify.replica import expected
 from pipeline.verify.replica.expected import ReplicaRow
 from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums, joined
 from pipeline.verify.replica.source import SourceRecount
+from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import EngineCounters, EventsRecord, Opened
-from schemas.rows import EngineCountersRow, OccupancyRow, SourceRow, StreamHealthRow
+from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import Worker
 
 CARRIED_AT_ONCE = 360
@@ -67,6 +68,16 @@ class SourceCheck:
         for row in found:
             self._version_found[key_of(row)] = row.version
             self._of_version.setdefault(row.version, []).append(row)
+        self._two_sizes = {
+            (row.medium, row.group_idx)
+            for rows in self._of_version.values()
+            for row in rows
+            if isinstance(row, OccupancyRow) and row.covered_blocks
+        }
+        """Pools with two granularities, by the tables. The worker may know both from a life before the log's
+        beginning; in a life in which the recount finds the second one only later, they count otherwise."""
+        self._two_sizes_counted: set[tuple[str, int]] = set()
+        """Of them, those that had both when the present life began."""
         self._fresh: dict[RowKey, ReplicaRow] = {}
         """Final rows that the records of the present version gave."""
         self._required: dict[RowKey, ReplicaRow] = {}
@@ -137,6 +148,7 @@ class SourceCheck:
         self._fresh.clear()
         self._recount_anew()
         self._begun.clear()
+        self._two_sizes_counted.clear()
         self._known_from = None
 
     def finish(self, begin: int, end: int) -> None:
@@ -168,6 +180,8 @@ class SourceCheck:
 
     def _life_over(self) -> None:
         self._final(expected.life(self.recount))
+        pools = self.recount.pools.items()
+        self._two_sizes_counted = {where for where, pool in pools if isinstance(pool, TwoSizes)}
 
     def _never_reached(self, first: int, last: int) -> None:
         for window in range(max(first, last - CARRIED_AT_ONCE), last + 1):
@@ -235,6 +249,10 @@ class SourceCheck:
             return self._whole or row.incarnation in self._begun
         if self._known_from is None:
             return False
+        if not self._whole and isinstance(row, OccupancyRow | FlowRow):
+            pool = (row.medium, row.group_idx)
+            if pool in self._two_sizes and pool not in self._two_sizes_counted:
+                return False
         return isinstance(row, EngineCountersRow) or times.number_of(row.window) >= self._known_from
 
     def _compare(self, row: ReplicaRow | None, found: ReplicaRow) -> None:

@@ -17,7 +17,7 @@ from pipeline.verify.keys import key_of
 from pipeline.verify.replica.partition import PartitionCheck
 from schemas.events import Batch, Closed, EventsRecord, Opened, Stored
 from schemas.residency import ResidencyRecord
-from schemas.rows import SourceRow
+from schemas.rows import OccupancyRow, SourceRow
 from schemas.settings import Worker
 from tests.support.inputs.source_walks import BEGAN, Walk, pack, with_wrong_clocks
 
@@ -259,3 +259,13 @@ def test_connectors_whose_clocks_differ_make_nobody_silent() -> None:
     # The first record of another source shows nothing of the time before it.
     assert found.forgotten == {("idle", 0): [1 + 2 * 600]}
     assert forgotten_by_the_agent(records) == found.forgotten
+
+
+def test_a_log_without_its_beginning_has_no_say_on_granularities_known_from_before() -> None:
+    records = rotating(1, wrong_clocks=False)
+    rows = Kept(records, 1, killed=0.01).rows.values()
+    assert any(isinstance(row, OccupancyRow) and row.covered_blocks for row in rows)
+    for begin in (20, 38, 60):
+        found = Compared(records, rows, begin)
+        assert found.findings.equal, (begin, found.findings.kept[:3])
+        assert found.findings.compared["occupancy_10s"] > len(rows) // 10
