@@ -148,10 +148,12 @@ class _Worker:
         group: str = f"{_PREFIX}.replica",
     ) -> None:
         """Wait until a group has committed its topic, but for the markers of transactions at the ends."""
+        # Of residency one for each partition of the events topic, at most.
+        markers = PARTITIONS**2 if topic != self._topic else 0
         began, reached = time.monotonic(), 0
         while True:
             done, end = asyncio.run(committed(self._bootstrap, topic, group, PARTITIONS))
-            if end and done >= end - (PARTITIONS if topic != self._topic else 0):
+            if end and done >= end - markers:
                 return
             if done > reached:
                 began, reached = time.monotonic(), done
