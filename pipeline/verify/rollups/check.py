@@ -20,6 +20,9 @@ NOT_OVER = "the minute or hour was not over when the comparison began"
 CHANGING = "its ten-second rows were written during the comparison"
 DUE = "no worker has recomputed it since its ten-second rows were written"
 _LOOK_AGAIN_SECONDS = 0.5
+PATIENCE_WITH_OPEN = 3.0
+"""Times the patience for periods that are not over: their ten-second rows change every second, so on a busy
+machine no look may see those that a worker made its row from. It makes another one soon."""
 
 _Key = tuple[Any, ...]
 _Columns = dict[str, Any] | None
@@ -49,8 +52,9 @@ def check_rollups(
     """Compare all rollups of periods from `oldest` on.
 
     What does not follow from its ten-second rows is looked at again until `patience` seconds after the first
-    look at its table. It differs then if its period was over, its ten-second rows stayed the same for all
-    that time, and nobody has noted that it is due. It is late otherwise.
+    look at its table, PATIENCE_WITH_OPEN times as long where no period is over. It differs then if its
+    period was over, its ten-second rows stayed the same for all that time, and nobody has noted that it is
+    due. It is late otherwise.
     """
     rollups = [_Rollup(tables, name, per, oldest) for name in FAMILIES for per in PERIODS]
     first: dict[_Rollup, float] = {}
@@ -58,7 +62,7 @@ def check_rollups(
         rollup.look_first(now)
         first[rollup] = clock()
     last = dict(first)
-    while waiting := [one for one in rollups if one.pending and last[one] - first[one] < patience]:
+    while waiting := [one for one in rollups if last[one] - first[one] < one.worth_waiting(patience)]:
         sleep(_LOOK_AGAIN_SECONDS)
         for rollup in waiting:
             last[rollup] = clock()
@@ -119,12 +123,21 @@ class _Rollup:
             if pending.look(wanted.get(key), has.get(key)):
                 del self.pending[key]
 
+    def worth_waiting(self, patience: float) -> float:
+        """Return for how many seconds to look again in all."""
+        if not self.pending:
+            return 0.0
+        return patience if any(map(self._over, self.pending)) else PATIENCE_WITH_OPEN * patience
+
+    def _over(self, key: _Key) -> bool:
+        return self._began is not None and bool(key[0] + self._length <= self._began)
+
     def finish(self, findings: Findings, due: Set[tuple[str, datetime]]) -> None:
         """Say what of the pending periods differs, and what is late."""
         due_here = {start_of_period(minute, self._length) for name, minute in due if name == self._name}
         late = 0
         for key, pending in self.pending.items():
-            if self._began is None or key[0] + self._length > self._began:
+            if not self._over(key):
                 why = NOT_OVER
             elif len(pending.seen) > 1:
                 why = CHANGING

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.verify.findings import Findings
-from pipeline.verify.rollups.check import CHANGING, DUE, NOT_OVER, check_rollups
+from pipeline.verify.rollups.check import CHANGING, DUE, NOT_OVER, PATIENCE_WITH_OPEN, check_rollups
 from pipeline.verify.rollups.rows import FAMILIES, PERIODS, rolled_up
 from pipeline.verify.times import EPOCH
 from schemas.rows import FlowRow, OccupancyRow
@@ -176,7 +176,7 @@ def test_what_never_settles_uses_up_no_other_tables_patience(working: Installati
     assert set(findings.late) == {(f"{name}_{per}", NOT_OVER) for name in NAMES for per in PERIODS}
     # The minute and the hour before.
     assert all(findings.compared[f"{name}_{per}"] == 1 for name in NAMES for per in PERIODS)
-    assert working.now < NOON + timedelta(seconds=PATIENCE + 5)
+    assert working.now < NOON + timedelta(seconds=PATIENCE_WITH_OPEN * PATIENCE + 5)
 
 
 def test_a_worker_that_keeps_up_is_equal_even_in_periods_that_are_not_over(working: Installation) -> None:
