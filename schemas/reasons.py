@@ -5,7 +5,7 @@ from typing import Literal
 UndecodableReason = Literal[
     "frame_count",  # not topic, sequence, payload
     "bad_seq",  # sequence frame is not eight bytes
-    "frame_too_large",  # payload beyond `connector.max_frame_bytes`
+    "frame_too_large",  # payload beyond `connector.max_frame_bytes`, or one that would cost too much
     "not_msgpack",  # payload is no valid MessagePack, or not one value
     "not_an_envelope",  # neither [ts, events, ...] nor {"ts":, "events":}
     "bad_timestamp",  # the envelope's time is no finite number
