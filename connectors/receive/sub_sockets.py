@@ -7,23 +7,6 @@ import zmq
 from connectors.process.errors import OperatorError
 from connectors.sources import Listening, SourceKey
 
-
-class EndpointRefused(OperatorError):
-    """ZMQ cannot use an endpoint."""
-
-    def __init__(self, source: SourceKey | Listening, endpoint: str, reason: str) -> None:
-        super().__init__(source, endpoint, reason)
-        self.source = source
-        self.endpoint = endpoint
-        self.reason = reason
-
-    def __str__(self) -> str:
-        if isinstance(self.source, Listening):
-            return f"cannot listen on {self.endpoint}: {self.reason}; correct the endpoint"
-        replica, rank = self.source
-        return f"cannot subscribe to {self.endpoint} of {replica}/{rank}: {self.reason}; correct the endpoint"
-
-
 SOCKET_MESSAGES = 1_000
 """Messages that a socket holds for us while we do not read. More make nothing faster: beyond it TCP holds the
 engines' queues back, and these are theirs to drop."""
@@ -40,6 +23,22 @@ HANDSHAKE_MILLISECONDS = 10_000
 KEEPALIVE_IDLE_SECONDS = 30
 KEEPALIVE_INTERVAL_SECONDS = 10
 KEEPALIVE_PROBES = 3
+
+
+class EndpointRefused(OperatorError):
+    """ZMQ cannot use an endpoint."""
+
+    def __init__(self, source: SourceKey | Listening, endpoint: str, reason: str) -> None:
+        super().__init__(source, endpoint, reason)
+        self.source = source
+        self.endpoint = endpoint
+        self.reason = reason
+
+    def __str__(self) -> str:
+        if isinstance(self.source, Listening):
+            return f"cannot listen on {self.endpoint}: {self.reason}; correct the endpoint"
+        replica, rank = self.source
+        return f"cannot subscribe to {self.endpoint} of {replica}/{rank}: {self.reason}; correct the endpoint"
 
 
 def new_sub_socket(

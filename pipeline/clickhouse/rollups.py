@@ -170,8 +170,8 @@ class Rollups:
             except BaseException:
                 self._others_may_have_left = True
                 raise
-        for error in failed.values():
-            raise error
+        if failed:
+            raise next(iter(failed.values()))
 
     async def finish(self, seconds: float) -> None:
         """Recompute what is due within so much time, as the last run; say so if some of it is left."""

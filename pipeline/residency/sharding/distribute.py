@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import compiled, inlined
 from pipeline.residency.changes import ChangeRows
 from schemas.residency import FILLED
 
@@ -55,17 +55,21 @@ def distributed(rows: ChangeRows, shards: int, most: int) -> tuple[Columns, npt.
     return columns, pieces[:found], fills
 
 
+@inlined
+def _shard_of(block: np.uint64, shards: int) -> int:
+    """Return the shard of a hash: its high bits, scaled to the number of shards."""
+    shard: int = np.int64(((block >> np.uint64(32)) * np.uint64(shards)) >> np.uint64(32))
+    return shard
+
+
 @compiled
 def distribute(
     rows: ChangeRows, shards: int, most: int, columns: Columns, pieces: npt.NDArray[np.void]
 ) -> tuple[int, int]:
-    """Fill `columns` and `pieces`, which have room; return how many pieces and how many fills there are.
-
-    The shard of a change is its hash's high bits, scaled to the number of shards.
-    """
+    """Fill `columns` and `pieces`, which have room; return how many pieces and how many fills there are."""
     changes_of, fills_of = np.zeros(shards, np.int64), np.zeros(shards, np.int64)
     for at in range(len(rows)):
-        shard = np.int64(((rows[at].hash >> np.uint64(32)) * np.uint64(shards)) >> np.uint64(32))
+        shard = _shard_of(rows[at].hash, shards)
         changes_of[shard] += 1
         fills_of[shard] += rows[at].kind == FILLED
     first_piece = np.empty(shards, np.int64)
@@ -79,7 +83,7 @@ def distribute(
     taken = np.zeros(shards, np.int64)
     for at in range(len(rows)):
         row = rows[at]
-        shard = np.int64(((row.hash >> np.uint64(32)) * np.uint64(shards)) >> np.uint64(32))
+        shard = _shard_of(row.hash, shards)
         to, fill = next_change[shard], next_fill[shard]
         piece = pieces[first_piece[shard] + taken[shard] // most]
         if taken[shard] % most == 0:

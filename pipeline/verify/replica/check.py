@@ -77,7 +77,7 @@ class SourceCheck:
         """Pools with two granularities, by the tables. The worker may know both from a life before the log's
         beginning; in a life in which the recount finds the second one only later, they count otherwise."""
         self._two_sizes_counted: set[tuple[str, int]] = set()
-        """Of them, those that had both when the present life began."""
+        """Pools for which the recount knew both when the present life began."""
         self._fresh: dict[RowKey, ReplicaRow] = {}
         """Final rows that the records of the present version gave."""
         self._required: dict[RowKey, ReplicaRow] = {}
