@@ -9,7 +9,8 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.fuzz.live import Attack, Servers
 
-FRAMES = 2_000
+FRAMES = 8_000
+"""Few of them tell of a restart, and of these some while the connector asks for something else."""
 
 
 def test_figures_of_honest_engines_are_right_whatever_others_say(
