@@ -152,6 +152,30 @@ def word_at(typing_context: Any, pointer: Any, offset: Any) -> Any:
     return types.uint64(_Pointer(types.uint8), types.intp), generate
 
 
+def _big_endian(result: Any) -> Any:
+    def typed(typing_context: Any, pointer: Any, offset: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            address = builder.gep(arguments[0], [arguments[1]])
+            number = context.get_value_type(types.uint64)
+            word = builder.load(builder.bitcast(address, number.as_pointer()))
+            word.align = 1
+            if sys.byteorder == "little":
+                swap = builder.module.declare_intrinsic("llvm.bswap", [number])
+                word = builder.call(swap, [word])
+            return builder.bitcast(word, context.get_value_type(result))
+
+        return result(_Pointer(types.uint8), types.intp), generate
+
+    return intrinsic(typed)
+
+
+big_endian_at = _big_endian(types.uint64)
+"""Returns the whole number in the eight bytes at `offset` behind a pointer to bytes, first byte first.
+
+Nothing checks bounds.
+"""
+double_at = _big_endian(types.float64)
+"""The same for a number with a fraction (IEEE 754)."""
 pointer_to_bytes = _pointer_to(types.uint8)
 """Returns bytes at an address (`array.ctypes.data`), for compiled functions.
 

@@ -19,6 +19,7 @@ from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, PartitionSnapshots
 from pipeline.residency.checkpoint.restoring import restore
+from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
@@ -91,24 +92,34 @@ class PartitionState:
         """
         self._announced = offset
 
-    def refusal(self, record: EventsRecord) -> SetAsideReason | None:
+    def refusal(self, record: EventsRecord | PlainRun) -> SetAsideReason | None:
         """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
-        if self._partitions is not None and is_misplaced(record, self.partition, self._partitions):
+        said = record.record if isinstance(record, PlainRun) else record
+        if self._partitions is not None and is_misplaced(said, self.partition, self._partitions):
             return "wrong_partition"
-        return events_refusal(record)
+        # Notices can be refused, and a plain run has none.
+        return None if isinstance(record, PlainRun) else events_refusal(record)
 
-    def apply(self, offset: int, record: EventsRecord) -> None:
+    def apply(self, offset: int, record: EventsRecord | PlainRun) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
+        if isinstance(record, PlainRun):
+            self._heard(record.record, record.received_at, offset).take(record, offset)
+        else:
+            received = record.batches[-1].received_at if record.batches else 0.0
+            self._heard(record, received, offset).apply(record, offset)
+        self._advance(offset)
+
+    def _heard(self, record: EventsRecord, received: float, offset: int) -> SourceResidency:
+        """Return the source of a record, and forget those that have been silent for too long before it."""
         key = (record.replica, record.dp_rank)
-        for silent in self._silence.heard(key, record):
+        for silent in self._silence.heard(key, received):
             self._forget(silent, offset)
         source = self.sources.get(key)
         if source is None:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings)
             source.head.silence = self._silence.state_of(key)
             self._snapshots.add(key, source)
-        source.apply(record, offset)
-        self._advance(offset)
+        return source
 
     def errand(self, now: float) -> None:
         """Return None: no cut takes long."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline.residency import limits
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting import flow
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
+from pipeline.residency.counting.shared import NO_LORA, Adapters, EarlyRoom, Shared
 from pipeline.residency.granularity.two_sizes import GranularPool, overlapping_sizes
+from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.limits import LEFT_AFTER_SHEDDING, MOST_OF_A_BATCH, LeftOut
 from pipeline.residency.occupancy import Occupancy
 from schemas.checkpoints import FlowState, PoolHead, SourceHead
@@ -17,6 +21,8 @@ from schemas.events import Cleared, Event, Removed, Stored, Undecodable, is_stor
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import LimitReason
 from schemas.settings import Worker
+
+Codes = npt.NDArray[np.uint16]
 
 SETTLE_AT_BYTES = 32_768 * HASH_BYTES
 """Hashes collected before they are applied: enough to make vectors pay, little enough to hold."""
@@ -127,6 +133,48 @@ class Pools:
         if self._unsettled >= SETTLE_AT_BYTES:
             self.settle()
         return others
+
+    def knows(self, run: PlainRun) -> bool:
+        """Return whether the events of a run are only to be counted, and no limit is near."""
+        if self._granular:
+            return False
+        for key, block_size, several in run.shapes:
+            pool = self._by_key.get(key)
+            if not isinstance(pool, Pool) or not pool.knows(block_size, several=several):
+                return False
+        collected = self._unsettled // HASH_BYTES + run.hash_count
+        return (
+            self._resident + collected + MOST_OF_A_BATCH <= self._settings.max_blocks
+            and self._itemised + collected <= self._settings.max_itemised_blocks
+        )
+
+    def take(self, run: PlainRun) -> None:
+        """Apply the events of a run that it `knows`."""
+        self._settled = False
+        loras = self._lora_codes(run) if run.has_loras else None
+        for key, events in run.events_by_pool():
+            if loras is not None:
+                events = events._replace(rows=events.rows.copy())
+                events.rows["adapter"] = loras[events.rows["adapter"]]
+            if not self.repeatable:
+                events.rows["may_repeat"] = False
+            pool = self._by_key[key]
+            assert isinstance(pool, Pool)
+            pool.add(events)
+        self._unsettled += run.hash_count * HASH_BYTES
+        if self._unsettled >= SETTLE_AT_BYTES:
+            self.settle()
+
+    def _lora_codes(self, run: PlainRun) -> Codes:
+        """Return the codes of the chunk's LoRAs; those that are new to the source get theirs as they come."""
+        names, adapters = run.chunk.loras, self._shared.adapters
+        known = [adapters.known(name) for name in names]
+        if None in known:
+            of_events = run.chunk.events["adapter"][run.first_event : run.end]
+            for number in dict.fromkeys(of_events.tolist()):
+                if number and known[number - 1] is None:
+                    known[number - 1] = adapters.code(names[number - 1])
+        return np.array([NO_LORA, *(code or NO_LORA for code in known)], np.uint16)
 
     def _too_many(self, events: list[Event]) -> LimitReason | None:
         """Return why the stores of a batch are left out, if they are; when pools settled does not matter."""

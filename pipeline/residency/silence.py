@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from schemas.checkpoints import SilenceState
-from schemas.events import EventsRecord
 
 STEP_SECONDS = 60.0
 """Sources that are read are heard every ten seconds."""
@@ -35,10 +34,12 @@ class Silence:
         self._heard = dict(sorted(heard.items(), key=lambda one: one[1].clock))
         """In the order of the last record of each."""
 
-    def heard(self, key: SourceKey, record: EventsRecord) -> list[SourceKey]:
-        """Move the clock on by a record of a source; return the sources to forget before it is applied."""
+    def heard(self, key: SourceKey, received: float) -> list[SourceKey]:
+        """Move the clock on by a record of a source; return the sources to forget before it is applied.
+
+        `received`: when the last batch of the record was received, 0 if it has none.
+        """
         state = self._heard.pop(key, None)
-        received = record.batches[-1].received_at if record.batches else 0.0
         if state is None:
             state = SilenceState()
         elif state.received_at and received:

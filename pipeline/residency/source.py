@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pipeline.residency import windows
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting.block_table import new_spread
+from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.pools import Pools
@@ -93,14 +94,7 @@ class SourceResidency:
             self.windows.change(offset)
         if begins:
             self._begin(record)
-        head.engine = record.engine or head.engine
-        head.wire_era = record.wire_era or head.wire_era
-        if record.may_reannounce is not None:
-            head.may_reannounce = record.may_reannounce
-        head.health.duplicate_batches += record.duplicates
-        self.pools.repeatable = (
-            self.settings.reannounced == "auto" and head.may_reannounce is True and len(self.pools) <= 1
-        )
+        self._described(record)
         ahead, behind = self.settings.max_clock_ahead_seconds, self.settings.max_clock_behind_seconds
         heard = head.connectivity
         last_seq = head.last_seq
@@ -144,6 +138,44 @@ class SourceResidency:
         if head.first_seq == NEVER and record.first_seq is not None:
             # The log has lost the record that says how this life began.
             head.first_seq = record.first_seq
+
+    def take(self, run: PlainRun, offset: int) -> None:
+        """Apply a run as `apply` does its record, at once where it only goes on with what is known."""
+        head = self.head
+        heard = head.connectivity
+        if (
+            run.record.incarnation != head.incarnation
+            or head.first_seq == NEVER
+            or run.first_seq != head.last_seq + 1
+            or heard.last_batch_at is None
+            or not heard.seen_live
+            or heard.disconnected_from is not None
+            or windows.window_of(run.first_time) != head.window
+            or windows.window_of(run.last_time) != head.window
+            or not self.pools.knows(run)
+        ):
+            self.apply(run.decoded(), offset)
+            return
+        self.unsaved = True
+        self.windows.change(offset)
+        self._described(run.record)
+        head.last_seq = run.last_seq
+        heard.last_batch_at = run.time
+        heard.clock_offset = run.time - run.received_at
+        health.live(head.health, run.engine_events, run.lag, batches=run.batches)
+        self.pools.take(run)
+
+    def _described(self, record: EventsRecord) -> None:
+        """Take over what a record says of its source besides its batches."""
+        head = self.head
+        head.engine = record.engine or head.engine
+        head.wire_era = record.wire_era or head.wire_era
+        if record.may_reannounce is not None:
+            head.may_reannounce = record.may_reannounce
+        head.health.duplicate_batches += record.duplicates
+        self.pools.repeatable = (
+            self.settings.reannounced == "auto" and head.may_reannounce is True and len(self.pools) <= 1
+        )
 
     def record_set_aside(self, offset: int) -> None:
         """The record at `offset` cannot be applied, and nobody knows what it said of this source."""

@@ -148,9 +148,18 @@ class Agent:
                 # Of an assignment that is over: whoever owns the partition now reads it again.
                 if owned is None or chunk.generation_id != app.consumer_generation_id:
                     continue
-                for record in chunk.records:
-                    headers, written_at = tuple(record.headers or ()), record.timestamp / 1000
-                    owned.offer(Offered(record.offset, record.value, headers, record.key, written_at))
+                owned.offer_all(
+                    [
+                        Offered(
+                            record.offset,
+                            record.value,
+                            tuple(record.headers or ()),
+                            record.key,
+                            record.timestamp / 1000,
+                        )
+                        for record in chunk.records
+                    ]
+                )
         except asyncio.CancelledError:
             raise
         except Exception as error:

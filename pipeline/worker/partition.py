@@ -82,6 +82,8 @@ class Role:
     """Tells a state without a checkpoint up to which offset a former one committed its outputs."""
     troubles: Callable[[Any], Mapping[str, int]] = lambda state: {}
     """Of a state, how many of its sources have which trouble."""
+    read_ahead: Callable[[Sequence[Offered]], Sequence[Any | None]] = lambda offered: [None] * len(offered)
+    """Reads several records at once; None for those that `decode` must."""
     left_out: Callable[[Any], Iterable[tuple[SourceName, Mapping[LimitReason, int]]]] = lambda state: ()
     """Of a state, how many events of which source limits kept out, by reason, since it was asked last."""
 
@@ -106,8 +108,16 @@ class OwnedPartition:
         self._left_out = LeftOutEvents(metrics)
         self._set_aside = SetAside(role.name, role.topic, self.partition, role.set_aside, metrics)
 
-    def offer(self, offered: Offered) -> None:
-        """Apply the record, or set it aside for a reason that is counted. Raises OffsetGap, RecordFatal."""
+    def offer_all(self, several: Sequence[Offered]) -> None:
+        """Offer records that came together. Raises OffsetGap, RecordFatal."""
+        for offered, read in zip(several, self.role.read_ahead(several), strict=True):
+            self.offer(offered, read)
+
+    def offer(self, offered: Offered, read: Any | None = None) -> None:
+        """Apply the record, or set it aside for a reason that is counted. Raises OffsetGap, RecordFatal.
+
+        `read`: what was read ahead of it, if anything.
+        """
         state, offset = self.state, offered.offset
         if offset != state.next_offset:
             if offset < state.next_offset:
@@ -116,7 +126,7 @@ class OwnedPartition:
             if self.role.contiguous:
                 raise OffsetGap(self.role.topic, self.partition, state.next_offset, offset)
         try:
-            record = self._accepted(offered)
+            record = self._accepted(offered, read)
         except RecordRefused as refused:
             self._set_aside.add(offered, refused)
             state.set_aside(offset, refused)
@@ -127,9 +137,11 @@ class OwnedPartition:
             raise RecordFatal(self.role.topic, self.partition, offset) from error
         self._applied += 1
 
-    def _accepted(self, offered: Offered) -> Any:
+    def _accepted(self, offered: Offered, read: Any | None) -> Any:
         """Return the decoded record, of which nothing in the state knows yet. Raises RecordRefused."""
-        record = self.role.decode(offered.value, offered.headers, offered.key)
+        record = read
+        if record is None:
+            record = self.role.decode(offered.value, offered.headers, offered.key)
         reason = self.state.refusal(record)
         if reason is not None:
             raise RecordRefused(reason, NOT_APPLICABLE, self.role.sources_of(record))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from connectors.kafka.content_types import JSON
 from connectors.kafka.topics import topic_name
 from pipeline.fleet.state import FleetState
 from pipeline.kafka.acceptance import events_source, residency_sources
 from pipeline.kafka.decoding import decode_events, decode_residency
+from pipeline.kafka.refusal import SourceName
+from pipeline.residency.intake.plain_runs import PlainRun, plain_runs
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.residency.windows import bounded_by_log
 from pipeline.worker.checkpoint.log import Record
 from pipeline.worker.partition import Role
+from pipeline.worker.set_aside import Offered
 from schemas.events import EventsRecord
 from schemas.settings import Settings
 
@@ -29,8 +33,20 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
             partition, settings.worker, shards=shards, latest=latest, partitions=partitions
         )
 
-    def bounded(record: EventsRecord, written_at: float) -> EventsRecord:
-        return bounded_by_log(record, written_at, ahead=settings.worker.max_clock_ahead_seconds)
+    def read_ahead(offered: Sequence[Offered]) -> list[PlainRun | None]:
+        is_json = ("content-type", JSON)
+        return plain_runs([None if is_json in one.headers else one.value for one in offered], settings.worker)
+
+    def bounded(record: EventsRecord | PlainRun, written_at: float) -> EventsRecord | PlainRun:
+        ahead = settings.worker.max_clock_ahead_seconds
+        if isinstance(record, PlainRun):
+            if written_at <= 0 or record.latest_receipt <= written_at + ahead:
+                return record
+            record = record.decoded()
+        return bounded_by_log(record, written_at, ahead=ahead)
+
+    def sources_of(record: EventsRecord | PlainRun) -> tuple[SourceName, ...]:
+        return events_source(record.record if isinstance(record, PlainRun) else record)
 
     def outputs(cut: Cut) -> list[Record]:
         return [Record(residency, shard, key, value) for shard, key, value in cut.residency]
@@ -43,9 +59,10 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         committed=False,
         set_aside=topic_name(settings.kafka, "set_aside"),
         decode=decode_events,
-        sources_of=events_source,
+        sources_of=sources_of,
         restore=restore,
         outputs=outputs,
+        read_ahead=read_ahead,
         bounded=bounded,
         continued=PartitionState.announced,
         troubles=PartitionState.troubles,

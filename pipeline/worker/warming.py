@@ -8,6 +8,7 @@ import numpy as np
 from pipeline.fleet.kernel.refills import no_refills, refills_of
 from pipeline.fleet.snapshot import MAX_SECONDS
 from pipeline.fleet.state import FleetState
+from pipeline.residency.intake.plain_runs import plain_runs
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord
@@ -33,6 +34,10 @@ def warm_up(*, fleet_agent: bool = True) -> None:
     replica = PartitionState(0, Worker(), shards=1)
     for offset, name in enumerate(("one", "other")):  # the fleet agent orders what comes from several
         replica.apply(offset, EventsRecord(name, "", "", 0, 1, batches))
+    more = [Batch(4, 31.0, 31.0, [Stored(hashes, 16), Removed(hashes)])]
+    for run in plain_runs([msgspec.msgpack.encode(EventsRecord("one", "", "", 0, 1, more))], Worker()):
+        assert run is not None
+        replica.apply(2, run)
     cut = replica.cut(30.0)
     saved = {key: value for key, value in cut.checkpoints if value is not None}
     PartitionState.restore(0, Worker(), shards=1, latest=saved)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from connectors.normalise.scanner.events import put_events
 from connectors.normalise.scanner.layout import MAX_EVENTS, MAX_SCANNED_BYTES, ROOM, Bytes, Ints
 from connectors.normalise.scanner.msgpack_keys import K_EVENTS, K_TS, is_text
-from connectors.normalise.scanner.reading import length_at, skip, text_at
+from connectors.normalise.scanner.skipping import skip
 from connectors.normalise.scanner.writing import put_integer
 from connectors.process.compiled import inner
+from connectors.process.msgpack import length_at, text_at
 
 
 @inner

@@ -29,9 +29,9 @@ from connectors.normalise.scanner.location import (
     put_location,
 )
 from connectors.normalise.scanner.msgpack_keys import W_CLEARED, W_REMOVED, put
-from connectors.normalise.scanner.reading import length_at
 from connectors.normalise.scanner.stored import put_stored
 from connectors.process.compiled import inner
+from connectors.process.msgpack import length_at
 
 
 @inner

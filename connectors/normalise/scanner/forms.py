@@ -12,8 +12,9 @@ import numpy as np
 
 from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.normalise.scanner.msgpack_keys import K_TYPE, is_text
-from connectors.normalise.scanner.reading import same_bytes, skip, text_at
+from connectors.normalise.scanner.skipping import skip
 from connectors.process.compiled import inner
+from connectors.process.msgpack import same_bytes, text_at
 
 # Positions in `fields`, of where the values of an event begin; -1 where it has none.
 (

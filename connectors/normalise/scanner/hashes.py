@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from connectors.normalise.scanner.layout import ROOM, Bytes
-from connectors.normalise.scanner.reading import length_at
 from connectors.process.compiled import inner
+from connectors.process.msgpack import length_at
 
 
 @inner

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Bytes = NDArray[np.uint8]
-"""An array outside of `transcode`, inside it a pointer, which costs less to pass."""
+from connectors.process.msgpack import Bytes as Bytes
+
 Ints = NDArray[np.int64]
 
 MAX_DEPTH: Final = 16

@@ -8,9 +8,9 @@ import numpy as np
 
 from connectors.normalise.scanner.layout import Bytes
 from connectors.normalise.scanner.msgpack_keys import W_GROUP, put
-from connectors.normalise.scanner.reading import integer_at, text_at
 from connectors.normalise.scanner.writing import put_integer
 from connectors.process.compiled import inner
+from connectors.process.msgpack import integer_at, text_at
 
 MAX_MEDIUM_BYTES: Final = 64
 MAX_ENCODED_BYTES: Final = 192

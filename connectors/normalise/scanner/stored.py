@@ -38,10 +38,10 @@ from connectors.normalise.scanner.msgpack_keys import (
     W_WINDOW,
     put,
 )
-from connectors.normalise.scanner.reading import integer_at, text_at
 from connectors.normalise.scanner.writing import put_integer, put_text
 from connectors.normalise.wire import MAX_TEXT
 from connectors.process.compiled import inner
+from connectors.process.msgpack import integer_at, text_at
 
 
 @inner

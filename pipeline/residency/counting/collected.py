@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.residency.counting.count_copies import REMOVAL, Events
+from pipeline.residency.counting.block_table import Hashes
+from pipeline.residency.counting.count_copies import EVENT, EventRows, Events
 from pipeline.residency.counting.shared import NO_LORA, Shared
 from schemas.hashes import HASH_BYTES
 
 NO_PARENT = bytes(HASH_BYTES)
+_BYTES = np.dtype((np.void, EVENT.itemsize))
 
 
 class Collected:
-    """Events of one pool, oldest first."""
+    """Events of one pool, oldest first: those that came one by one, and those that came as rows."""
 
     def __init__(self, shared: Shared) -> None:
         """`shared` gives the codes of LoRAs."""
         self._shared = shared
+        self._parts: list[Events] = []
+        """Before those in `_events`."""
         self._events: list[tuple[bytes, float, int, bytes]] = []
-        """Packed hashes, event time, the code of their block size if they came or REMOVAL, and the packed
-        hash of the block before the first one, or NO_PARENT."""
+        """Packed hashes, event time, their block size if they came or REMOVAL, and the packed hash of the
+        block before the first one, or NO_PARENT."""
         self.add = self._events.append
         """Adds an event that `store` has nothing to say of: called for almost every event of a fleet."""
         self._adapters: dict[int, int] = {}
@@ -27,14 +31,14 @@ class Collected:
         self._repeats: list[int] = []
         """Indices in `_events` of stores that do not count if all their hashes are resident."""
 
-    def __len__(self) -> int:
-        return len(self._events)
+    def __bool__(self) -> bool:
+        return bool(self._events or self._parts)
 
     def store(
         self,
         packed: bytes,
         at: float,
-        size_code: int,
+        block_size: int,
         parent: bytes | None,
         lora: str | None,
         *,
@@ -47,32 +51,38 @@ class Collected:
                 self._repeats.append(len(self._events))
         if lora is not None:
             self._adapters[len(self._events)] = self._shared.adapters.code(lora)
-        self._events.append((packed, at, size_code, parent))
+        self._events.append((packed, at, block_size, parent))
 
-    def remove(self, packed: bytes, at: float) -> None:
-        """A copy of each hash left."""
-        self._events.append((packed, at, REMOVAL, NO_PARENT))
+    def add_rows(self, events: Events) -> None:
+        """Add events whose LoRAs have the codes of the source."""
+        self._end_part()
+        self._parts.append(events)
 
     def take(self) -> Events:
         """Return what was collected, one event at least, and begin anew."""
-        count = len(self._events)
-        packed, times, codes, parents = zip(*self._events, strict=True)
-        may_repeat = np.zeros(count, np.bool_)
+        self._end_part()
+        parts, self._parts = self._parts, []
+        if len(parts) == 1:
+            return parts[0]
+        # As bytes, because numpy compares the fields of all rows first.
+        rows = np.concatenate([part.rows.view(_BYTES) for part in parts]).view(EVENT)
+        return Events(rows, np.concatenate([part.hashes for part in parts]))
+
+    def _end_part(self) -> None:
+        if not self._events:
+            return
+        packed, times, sizes, parents = zip(*self._events, strict=True)
+        rows: EventRows = np.zeros(len(packed), EVENT)
+        rows["time"], rows["block_size"] = times, sizes
+        rows["hashes"] = [len(each) // HASH_BYTES for each in packed]
+        rows["parent"] = np.frombuffer(b"".join(parents), ">u8")
+        rows["adapter"] = NO_LORA
         if self._repeats:
-            may_repeat[self._repeats] = True
-        adapters = np.full(count, NO_LORA, np.uint16)
+            rows["may_repeat"][self._repeats] = True
         for index, adapter in self._adapters.items():
-            adapters[index] = adapter
-        columns = Events(
-            np.frombuffer(b"".join(packed), ">u8").astype(np.uint64),
-            np.cumsum(np.fromiter(map(len, packed), np.int64, count)) // HASH_BYTES,
-            np.fromiter(codes, np.int32, count),
-            np.fromiter(times, np.float64, count),
-            may_repeat,
-            np.frombuffer(b"".join(parents), ">u8").astype(np.uint64),
-            adapters,
-        )
+            rows["adapter"][index] = adapter
+        hashes: Hashes = np.frombuffer(b"".join(packed), ">u8").astype(np.uint64)
+        self._parts.append(Events(rows, hashes))
         self._events.clear()
         self._repeats.clear()
         self._adapters.clear()
-        return columns

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import borrowed, compiled
+from connectors.process.compiled import borrowed, compiled, inlined
 from pipeline.residency.changes import CHANGE, ChangeRows
 from pipeline.residency.counting.block_table import (
     CHANGED,
@@ -26,6 +26,7 @@ from schemas.residency import EVICTED, FILLED
 PROGRESS: Final = np.dtype(
     [
         ("event", np.int64),  # the next one
+        ("begin", np.int64),  # of its hashes
         ("operation", np.int64),  # the next one: an index of the events' hashes
         ("live", np.int64),  # entries in the table
         ("touched", np.int64),
@@ -39,7 +40,22 @@ PROGRESS: Final = np.dtype(
 """How far `count_copies` came, and what it counted."""
 
 REMOVAL: Final = -1
-"""Instead of a size code: the blocks of the event left."""
+"""Instead of a block size: the blocks of the event left."""
+
+EVENT: Final = np.dtype(
+    [
+        ("time", np.float64),  # seconds since the epoch
+        ("parent", np.uint64),  # the block before the first one in their chain; 0 at its start
+        ("hashes", np.int64),  # how many it has
+        ("block_size", np.int64),  # tokens, or REMOVAL
+        ("adapter", np.uint16),  # code of their LoRA
+        ("pool", np.uint8),  # where events of several pools are together, else of no meaning
+        ("may_repeat", np.bool_),  # the event counts only if one of its hashes is absent
+    ]
+)
+"""A store or a removal."""
+
+EventRows = npt.NDArray[np.void]
 
 STORED, FIRST, REMOVED, LAST = range(4)
 """Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
@@ -51,20 +67,10 @@ FINISHED, NEEDS_ROOM, NEEDS_SIZES = range(3)
 class Events(NamedTuple):
     """m stores and removals in their order, of n hashes in all."""
 
+    rows: EventRows
+    """(m,) of EVENT; their numbers of hashes add up to n."""
     hashes: Hashes
     """(n,)"""
-    ends: npt.NDArray[np.int64]
-    """(m,): event i has the hashes up to ends[i]."""
-    codes: npt.NDArray[np.int32]
-    """(m,): the code of their block size, or REMOVAL."""
-    times: npt.NDArray[np.float64]
-    """(m,): seconds since the epoch."""
-    may_repeat: npt.NDArray[np.bool_]
-    """(m,): whether the event counts only if one of its hashes is absent."""
-    parents: Hashes
-    """(m,): the block before the first one in their chain; 0 at its start."""
-    adapters: npt.NDArray[np.uint16]
-    """(m,): code of their LoRA."""
 
 
 class Found(NamedTuple):
@@ -111,6 +117,15 @@ def _all_resident(entries: Any, spread: np.uint64, hashes: Hashes, start: int, e
     return True
 
 
+@inlined
+def _code_of(block_size: int, sizes: npt.NDArray[np.int64]) -> int:
+    """Return the code of a block size, which has one."""
+    code = 0
+    while code < len(sizes) - 1 and sizes[code] != block_size:
+        code += 1
+    return code
+
+
 @compiled
 def count_copies(
     entries: Any,
@@ -132,39 +147,36 @@ def count_copies(
     whose parent is not resident are 0: not known.
     """
     entries, events, found, tally = borrowed(entries), borrowed(events), borrowed(found), borrowed(tally)
-    hashes, ends, counts = events.hashes, events.ends, tally.counts
+    rows, hashes, counts = events.rows, events.hashes, tally.counts
     reached = tally.progress[0]
-    event, operation = reached.event, reached.operation
+    event, start, operation = reached.event, reached.begin, reached.operation
     live, touched, changes = reached.live, reached.touched, reached.changes
     stored_tokens = reached.stored_tokens
     fetched = operation
     outcome = FINISHED
-    while event < len(ends) and outcome == FINISHED:
-        code, at, end = events.codes[event], events.times[event], ends[event]
-        start = ends[event - 1] if event > 0 else 0
+    while event < len(rows) and outcome == FINISHED:
+        row = rows[event]
+        at, end, removal = row.time, start + row.hashes, row.block_size == REMOVAL
+        code = 0 if removal else _code_of(row.block_size, sizes)
         while fetched < min(end + FETCHED_AHEAD, len(hashes)):
             fetch_slots(entries, spread, hashes[fetched])
             fetched += 1
-        if (
-            operation == start
-            and events.may_repeat[event]
-            and _all_resident(entries, spread, hashes, operation, end)
-        ):
+        if operation == start and row.may_repeat and _all_resident(entries, spread, hashes, operation, end):
             reached.reannounced += end - operation
             operation = end
         root, before = np.uint64(0), 0
-        if chained and code != REMOVAL and operation < end:
-            if events.parents[event] == 0:
+        if chained and not removal and operation < end:
+            if row.parent == 0:
                 root = hashes[start]
             else:
-                parent = entries[find(entries, spread, events.parents[event])]
+                parent = entries[find(entries, spread, row.parent)]
                 if parent.copies != 0:
                     root, before = parent.root, np.int64(parent.depth)
         while operation < end:
             block = hashes[operation]
             slot = find(entries, spread, block)
             entry = entries[slot]
-            if code != REMOVAL:
+            if not removal:
                 if entry.copies == 0:
                     if live >= room:
                         outcome = NEEDS_ROOM
@@ -188,7 +200,7 @@ def count_copies(
                     change.stored = stored_tokens
                     change.root = root
                     change.depth = entry.depth
-                    change.adapter = events.adapters[event]
+                    change.adapter = row.adapter
                     changes += 1
                 elif entry.size_code != code:
                     outcome = NEEDS_SIZES
@@ -231,7 +243,8 @@ def count_copies(
             operation += 1
         if outcome == FINISHED:
             event += 1
-    reached.event, reached.operation = event, operation
+            start = end
+    reached.event, reached.begin, reached.operation = event, start, operation
     reached.live, reached.touched, reached.changes = live, touched, changes
     reached.stored_tokens = stored_tokens
     return outcome

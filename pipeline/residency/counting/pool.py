@@ -25,6 +25,7 @@ from pipeline.residency.counting.count_copies import (
     REMOVAL,
     REMOVED,
     STORED,
+    Events,
     Tally,
     count_copies,
     no_tally,
@@ -93,8 +94,7 @@ class Pool:
         """
         packed, parent = event.hashes, event.parent
         codes = self._codes_of_several if len(packed) > HASH_BYTES else self._codes_of_one
-        code = codes.get(event.block_size)
-        if code is None:
+        if event.block_size not in codes:
             return False
         if (
             self._early is not None
@@ -103,10 +103,25 @@ class Pool:
         ):
             self._early.append((parent, packed))
         if parent is None or event.lora is not None:
-            self._collected.store(packed, at, code, parent, event.lora, repeatable=repeatable)
+            self._collected.store(packed, at, event.block_size, parent, event.lora, repeatable=repeatable)
         else:
-            self._collect((packed, at, code, parent))
+            self._collect((packed, at, event.block_size, parent))
         return True
+
+    def knows(self, block_size: int, *, several: bool) -> bool:
+        """Return whether events are only to be counted.
+
+        Of stores it is asked by their size, and whether they have several hashes; of removals by REMOVAL.
+        """
+        if block_size == REMOVAL:
+            return self._early is None
+        return (self._early is None or len(self._early) >= EARLY_STORES) and block_size in (
+            self._codes_of_several if several else self._codes_of_one
+        )
+
+    def add(self, events: Events) -> None:
+        """Events came that it `knows`."""
+        self._collected.add_rows(events)
 
     def remove(self, packed: bytes, at: float) -> None:
         """A copy of each hash left."""
@@ -164,8 +179,8 @@ class Pool:
             if outcome == NEEDS_ROOM:
                 table.grow(table.blocks + 1)
             else:
-                code = int(events.codes[reached["event"]])
-                self._count_of_several_sizes(int(events.hashes[reached["operation"]]), code, tally)
+                size = int(events.rows["block_size"][reached["event"]])
+                self._count_of_several_sizes(int(events.hashes[reached["operation"]]), size, tally)
         head.stored_tokens = int(reached["stored_tokens"])
         table.shrink_if_sparse()
         if reached["gone"]:
@@ -173,9 +188,9 @@ class Pool:
         if reached["touched"]:
             self._touched.append(found.touched[: reached["touched"]].copy())
         self._count(tally)
-        self._record(found.changes[: reached["changes"]].copy())
+        self._record(_kept(found.changes, int(reached["changes"])))
 
-    def _count_of_several_sizes(self, block: int, code: int, tally: Tally) -> None:
+    def _count_of_several_sizes(self, block: int, size: int, tally: Tally) -> None:
         """Apply one operation on a resident block whose copies differ in size; its first copy stays.
 
         The latest of the others leaves first.
@@ -183,7 +198,7 @@ class Pool:
         other_sizes = self.head.other_sizes
         reached: Any = tally.progress[0]
         entry = self.table.entry(block)
-        if code == REMOVAL:
+        if size == REMOVAL:
             others = other_sizes[block]
             tally.counts[self._codes[others.pop()], REMOVED] += 1
             entry["copies"] -= 1
@@ -191,9 +206,8 @@ class Pool:
             if not others:
                 del other_sizes[block]
         else:
-            size = self.head.block_sizes[code]
             other_sizes.setdefault(block, []).append(size)
-            tally.counts[code, STORED] += 1
+            tally.counts[self._codes[size], STORED] += 1
             reached["stored_tokens"] += size
             entry["copies"] += 1
             self.other_copies += 1
@@ -267,3 +281,8 @@ class Pool:
                     loras=self._shared.adapters.names,
                 )
             )
+
+
+def _kept(rows: ChangeRows, used: int) -> ChangeRows:
+    """Return the rows used, without keeping much room that is not."""
+    return rows[:used] if 2 * used >= len(rows) else rows[:used].copy()

@@ -23,6 +23,10 @@ class Adapters:
         self._most = most
         self._codes = {name: code for code, name in enumerate(names, 1)}
 
+    def known(self, name: str) -> int | None:
+        """Return the code of a name that has one of its own."""
+        return self._codes.get(name)
+
     def code(self, name: str) -> int:
         """Return the code of a name; one for all names that have none of their own."""
         if len(name) > MAX_NAME_CHARACTERS:

@@ -8,9 +8,9 @@ MOST_BATCHES = 2**62
 """Counted as missing in one window: each of its lives may lack as many, and tables hold twice that."""
 
 
-def live(health: HealthState, engine_events: int, lag: float) -> None:
-    """Count a batch that was new and came when it was due."""
-    health.batches += 1
+def live(health: HealthState, engine_events: int, lag: float, *, batches: int = 1) -> None:
+    """Count batches that were new and came when they were due; `lag` is the longest of them."""
+    health.batches += batches
     health.events += engine_events
     if lag > health.lag_seconds:
         health.lag_seconds = lag

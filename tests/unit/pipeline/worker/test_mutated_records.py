@@ -47,10 +47,14 @@ def test_honest_sources_are_what_they_are_without_mutated_events() -> None:
     for number in range(MUTANTS):
         good, fine = next(honest), next(bad)
         poison = mutated(fine, rng, times=rng.choice([1, 1, 2, 5]))
-        for partition, values in ((poisoned, (good, poison)), (alone, (good, fine))):
-            for value in values:
-                # In a log that was written when all of it was over, so that its time bounds no honest one.
-                partition.offer(Offered(partition.state.next_offset, value, (), None, BEGAN + 1e6))
+        # In a log that was written when all of it was over, so that its time bounds no honest one.
+        first = poisoned.state.next_offset
+        together = [
+            Offered(first + at, value, (), None, BEGAN + 1e6) for at, value in enumerate((good, poison))
+        ]
+        poisoned.offer_all(together)
+        for value in (good, fine):
+            alone.offer(Offered(alone.state.next_offset, value, (), None, BEGAN + 1e6))
         if number % 20 == 19:
             for partition, found in ((poisoned, rows[0]), (alone, rows[1])):
                 cut, records = partition.cut(BEGAN + 1e4)

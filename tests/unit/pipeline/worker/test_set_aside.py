@@ -54,7 +54,7 @@ class Partition:
     def offer(self, *values: bytes | None, key: bytes | None = None, is_json: bool = False) -> None:
         headers = (("content-type", JSON),) if is_json else ()
         for value in values:
-            self.owned.offer(Offered(self.owned.state.next_offset, value, headers, key, START))
+            self.owned.offer_all([Offered(self.owned.state.next_offset, value, headers, key, START)])
 
     def cut(self) -> list[SetAsideRecord]:
         cut, records = self.owned.cut(START)

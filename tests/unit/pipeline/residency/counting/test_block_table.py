@@ -20,6 +20,7 @@ from pipeline.residency.counting.block_table import (
     places,
 )
 from pipeline.residency.counting.count_copies import (
+    EVENT,
     FINISHED,
     NEEDS_ROOM,
     REMOVAL,
@@ -131,12 +132,12 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
             states[block] = states[block] or CHANGED
 
     flat = np.array([block for hashes, *_ in events for block in hashes], np.uint64)
-    ends = np.cumsum([0, *(len(hashes) for hashes, *_ in events)])[1:].astype(np.int64)
-    codes = np.array([0 if stores else REMOVAL for _, stores, *_ in events], np.int32)
-    repeats = np.array([stores and may_repeat for _, stores, may_repeat, _ in events], np.bool_)
-    parents = np.array([parent for *_, parent in events], np.uint64)
-    adapters = np.arange(1, len(events) + 1, dtype=np.uint16)
-    columns = Events(flat, ends, codes, np.arange(1.0, len(events) + 1), repeats, parents, adapters)
+    rows = np.zeros(len(events), EVENT)
+    for number, (row, (hashes, stores, may_repeat, parent)) in enumerate(zip(rows, events, strict=True), 1):
+        row["hashes"], row["block_size"] = len(hashes), 16 if stores else REMOVAL
+        row["time"], row["adapter"], row["parent"] = number, number, parent
+        row["may_repeat"] = stores and may_repeat
+    columns = Events(rows, flat)
     found, tally = room_for(len(flat)), no_tally(1)
     progress, sizes = tally.progress, np.array([16], np.int64)
     progress["live"] = table.blocks

@@ -1,26 +1,14 @@
-"""Read values of msgpack at a position, never beyond the end."""
+"""Read values of msgpack at a position, never beyond the end: for compiled functions."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from connectors.normalise.scanner.layout import MAX_DEPTH, Bytes, Ints
-from connectors.process.compiled import inner, word_at
+from connectors.process.compiled import big_endian_at, double_at, inner, word_at
 
-
-def _widths() -> Bytes:
-    """Return the bytes each first byte of a value stands for; 0 where what follows says so."""
-    width = np.ones(256, np.uint8)
-    width[0x81:0x90] = width[0x91:0xA0] = 0
-    width[0xA0:0xC0] = np.arange(1, 33)
-    width[[0xC1, 0xC4, 0xC5, 0xC6, 0xC7, 0xC8, 0xC9, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD, 0xDE, 0xDF]] = 0
-    for head, size in zip(range(0xCA, 0xD4), (5, 9, 2, 3, 5, 9, 2, 3, 5, 9), strict=True):
-        width[head] = size
-    width[0xD4:0xD9] = (3, 4, 6, 10, 18)
-    return width
-
-
-_WIDTH = _widths()
+Bytes = NDArray[np.uint8]
+"""Inside compiled functions a pointer, which costs less to pass than an array."""
 
 
 @inner
@@ -41,70 +29,6 @@ def same_bytes(one: Bytes, p: int, other: Bytes, q: int, size: int) -> bool:
     return bool(
         word_at(one, p + 8) == word_at(other, q + 8) and word_at(one, p + last) == word_at(other, q + last)
     )
-
-
-@inner
-def skip(data: Bytes, p: int, end: int, stack: Ints) -> int:
-    """Return where the value at `p` ends, or -1."""
-    depth = 0
-    left = 1
-    head = np.uint8(0)
-    while True:
-        while left > 0:
-            if p >= end:
-                return -1
-            head = data[p]
-            width = _WIDTH[head]
-            if width == 0:
-                break
-            p += np.int64(width)
-            left -= 1
-        if left == 0:
-            if depth == 0:
-                return p if p <= end else -1
-            depth -= 1
-            left = stack[depth]
-            continue
-        left -= 1
-        children = 0
-        if head < 0x90:
-            children = 2 * np.int64(head & 0x0F)
-            p += 1
-        elif head < 0xA0:
-            children = np.int64(head & 0x0F)
-            p += 1
-        elif head == 0xC1:
-            return -1
-        else:
-            size_bytes = 0
-            if head == 0xC4 or head == 0xC7 or head == 0xD9:
-                size_bytes = 1
-            elif head == 0xC5 or head == 0xC8 or head == 0xDA or head == 0xDC or head == 0xDE:
-                size_bytes = 2
-            else:
-                size_bytes = 4
-            if end - p < 1 + size_bytes:
-                return -1
-            size = 0
-            for i in range(size_bytes):
-                size = size << 8 | np.int64(data[p + 1 + i])
-            p += 1 + size_bytes
-            if head >= 0xDE:
-                children = 2 * size
-            elif head >= 0xDC:
-                children = size
-            else:
-                if head >= 0xC7 and head <= 0xC9:
-                    size += 1  # the type of an extension
-                if end - p < size:
-                    return -1
-                p += size
-        if children > 0:
-            if children > end - p or depth >= MAX_DEPTH:
-                return -1
-            stack[depth] = left
-            depth += 1
-            left = children
 
 
 @inner
@@ -136,6 +60,17 @@ def integer_at(data: Bytes, p: int, end: int) -> int:
     for i in range(size):
         value = value << 8 | np.int64(data[p + 1 + i])
     return value
+
+
+@inner
+def behind_integer(data: Bytes, p: int) -> int:
+    """Return the position behind what `integer_at` reads at `p`, nil as well."""
+    head = np.int64(data[p])
+    if head >= 0xCC and head <= 0xCF:
+        return int(p + 1 + (1 << (head - 0xCC)))
+    if head >= 0xD0 and head <= 0xD3:
+        return int(p + 1 + (1 << (head - 0xD0)))
+    return p + 1
 
 
 @inner
@@ -192,3 +127,40 @@ def text_at(data: Bytes, p: int, end: int) -> tuple[int, int]:
     if seen >= 0x80:
         return p, -1
     return start, size
+
+
+@inner
+def binary_at(data: Bytes, p: int, end: int) -> tuple[int, int]:
+    """Return (start, bytes) of the binary value at `p`; -2 bytes for nil, -1 for anything else."""
+    if p >= end:
+        return p, -1
+    head = np.int64(data[p])
+    if head == 0xC0:
+        return p, -2
+    if head < 0xC4 or head > 0xC6:
+        return p, -1
+    width = 1 << (head - 0xC4)
+    if end - p < 1 + width:
+        return p, -1
+    size = 0
+    for i in range(width):
+        size = size << 8 | np.int64(data[p + 1 + i])
+    start = p + 1 + width
+    if end - start < size:
+        return p, -1
+    return start, size
+
+
+@inner
+def number_at(data: Bytes, p: int, end: int) -> float:
+    """Return the number of eight bytes with a fraction at `p`; not a number for anything else."""
+    if end - p < 9 or data[p] != 0xCB:
+        return float(np.nan)
+    return float(double_at(data, p + 1))
+
+
+@inner
+def put_numbers(data: Bytes, p: int, count: int, into: NDArray[np.uint64], at: int) -> None:
+    """Copy so many big-endian numbers of eight bytes, which must be there, into `into` from `at` on."""
+    for i in range(count):
+        into[at + i] = big_endian_at(data, p + 8 * i)

@@ -1,0 +1,6 @@
+"""Ordinary runs as columns: compiled code reads what almost all records of a fleet consist of.
+
+`plain_runs` reads the values of many records at once. It reads what is certain, and no more: a run of stores
+and removals that the schema allows, batch after batch, with clocks to be believed. Of anything else it says
+nothing, and the record is decoded as ever. `plain` decides whether a source may take such a run as a whole.
+"""

@@ -1,0 +1,187 @@
+"""Plain runs: records of stores and removals, read by compiled code, many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pipeline.residency.counting.block_table import Hashes
+from pipeline.residency.counting.count_copies import EVENT, EventRows, Events
+from pipeline.residency.intake.event import NONE
+from pipeline.residency.intake.scan import RUN, TABLE_ROWS, Ints, Tables, scan_runs
+from schemas.events import Batch, EventsRecord
+from schemas.hashes import HASH_BYTES
+from schemas.settings import Worker
+
+_EVENT_BYTES = 20
+"""No event has less."""
+_GPU = "gpu"
+
+
+class EncodedRun(EventsRecord, kw_only=True, omit_defaults=True, gc=False):
+    """An events record whose batches are as they came."""
+
+    batches: msgspec.Raw  # type: ignore[assignment]
+
+
+class Shape(NamedTuple):
+    """What kind of events there are."""
+
+    pool: tuple[str, int]
+    """Medium and group."""
+    block_size: int
+    """Tokens, or REMOVAL."""
+    several: bool
+    """Whether stores have several hashes."""
+
+
+class PlainChunk(NamedTuple):
+    """What runs that were read together share."""
+
+    events: EventRows
+    hashes: Hashes
+    pools: list[tuple[str, int]]
+    """Media and groups, by the `pool` of events."""
+    shapes: list[Shape]
+    loras: list[str]
+    """By the `adapter` of events, from 1."""
+    shapes_of: dict[int, list[Shape]]
+    """Those that were asked for, by their bits."""
+
+    def some_shapes(self, bits: int) -> list[Shape]:
+        """Return the shapes that have a bit."""
+        found = self.shapes_of.get(bits)
+        if found is None:
+            found = self.shapes_of[bits] = [self.shapes[number] for number in _numbers(bits)]
+        return found
+
+
+class PlainRun(NamedTuple):
+    """A run of ordinary batches without notices, in sequence order; its events lie in its chunk.
+
+    Times are event times in seconds since the epoch, those of receipt of the connector's clock.
+    """
+
+    record: EncodedRun
+    chunk: PlainChunk
+    first_event: int
+    first_hash: int
+    batches: int
+    end: int
+    hashes_end: int
+    first_seq: int
+    last_seq: int
+    engine_events: int
+    shape_bits: int
+    pool_bits: int
+    has_loras: int
+    first_time: float
+    last_time: float
+    time: float
+    """Of the last batch, as the next one."""
+    received_at: float
+    latest_receipt: float
+    lag: float
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Return the kinds of events that it has."""
+        return self.chunk.some_shapes(self.shape_bits)
+
+    def events_by_pool(self) -> list[tuple[tuple[str, int], Events]]:
+        """Return the events of each medium and group."""
+        chunk = self.chunk
+        rows = chunk.events[self.first_event : self.end]
+        hashes = chunk.hashes[self.first_hash : self.hashes_end]
+        numbers = _numbers(self.pool_bits)
+        if len(numbers) == 1:
+            return [(chunk.pools[numbers[0]], Events(rows, hashes))]
+        of_pool = np.repeat(rows["pool"], rows["hashes"])
+        return [
+            (chunk.pools[number], Events(rows[rows["pool"] == number], hashes[of_pool == number]))
+            for number in numbers
+        ]
+
+    @property
+    def hash_count(self) -> int:
+        """Return how many hashes its events have."""
+        return self.hashes_end - self.first_hash
+
+    def decoded(self) -> EventsRecord:
+        """Return the record as it is decoded otherwise."""
+        encoded = self.record
+        fields = {name: getattr(encoded, name) for name in encoded.__struct_fields__}
+        return EventsRecord(**{**fields, "batches": _decode_batches(encoded.batches)})
+
+
+def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRun | None]:
+    """Return a run for each value that is a record of one, None for all others."""
+    records = [_encoded(value) for value in values]
+    parts = [b"" if record is None else record.batches for record in records]
+    packed = np.frombuffer(b"".join(parts), np.uint8)
+    ends: Ints = np.cumsum([len(memoryview(part)) for part in parts], dtype=np.int64)
+    runs = np.empty(len(values), RUN)
+    events = np.empty(len(packed) // _EVENT_BYTES + 1, EVENT)
+    hashes = np.empty(len(packed) // HASH_BYTES + 1, np.uint64)
+    tables = Tables(
+        np.empty((TABLE_ROWS, 3), np.int64),
+        np.empty((TABLE_ROWS, 3), np.int64),
+        np.empty((TABLE_ROWS, 2), np.int64),
+        np.zeros(3, np.int64),
+    )
+    scan_runs(
+        packed,
+        ends,
+        settings.max_clock_ahead_seconds,
+        settings.max_clock_behind_seconds,
+        runs,
+        events,
+        hashes,
+        tables,
+    )
+    chunk = _chunk(packed, events, hashes, tables)
+    found: list[PlainRun | None] = []
+    begin = first_hash = 0
+    for record, row in zip(records, runs.tolist(), strict=True):
+        # Without a record there are no bytes that could be a run.
+        found.append(PlainRun(record, chunk, begin, first_hash, *row) if record and row[0] else None)
+        begin, first_hash = row[1], row[2]
+    return found
+
+
+def _encoded(value: bytes | None) -> EncodedRun | None:
+    try:
+        return _decode(value or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _chunk(packed: Any, events: EventRows, hashes: Hashes, tables: Tables) -> PlainChunk:
+    used_pools, used_shapes, used_loras = tables.used.tolist()
+
+    def text(start: int, size: int) -> str:
+        return bytes(packed[start : start + size]).decode()
+
+    pools = [
+        (_GPU if size == NONE else text(start, size), group)
+        for start, size, group in tables.pools[:used_pools].tolist()
+    ]
+    shapes = [
+        Shape(pools[pool], size, bool(several))
+        for pool, size, several in tables.shapes[:used_shapes].tolist()
+    ]
+    loras = [text(start, size) for start, size in tables.loras[:used_loras].tolist()]
+    return PlainChunk(events, hashes, pools, shapes, loras, {})
+
+
+@lru_cache(1024)
+def _numbers(bits: int) -> tuple[int, ...]:
+    return tuple(number for number in range(TABLE_ROWS) if bits >> number & 1)
+
+
+_decode = msgspec.msgpack.Decoder(EncodedRun).decode
+_decode_batches = msgspec.msgpack.Decoder(list[Batch]).decode

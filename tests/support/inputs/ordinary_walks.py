@@ -1,0 +1,58 @@
+"""Logs of a source that mostly goes on as before, as almost all of a fleet do, with oddities between."""
+
+from __future__ import annotations
+
+from schemas.events import Batch, Event, EventsRecord, Removed, Stored
+from tests.support.inputs.source_walks import COARSE, Walk, pack
+
+LORAS = [None, None, "chat", "sql", "a" * 250]
+
+
+class OrdinaryWalk(Walk):
+    """Seven records of ten have only stores and removals, in batches close to each other."""
+
+    def _record(self) -> EventsRecord | None:
+        rng = self.rng
+        if self.incarnation == 0 or rng.random() < 0.3:
+            return super()._record()
+        batches = []
+        for _ in range(rng.randint(1, 6)):
+            self.at += rng.choice([0.0, 0.01, 0.05, 0.3])
+            events = [self._ordinary() for _ in range(rng.randint(0, 5))]
+            batches.append(Batch(self.seq, self.at - rng.choice([0.0, 0.1]), self.at, events, len(events)))
+            self.seq += 1
+        return EventsRecord(
+            self.replica,
+            self.model,
+            f"{self.model}/d",
+            0,
+            self.incarnation,
+            batches,
+            engine="vllm",
+            wire_era=self.era,
+            may_reannounce=rng.choice([None, True, False]),
+            duplicates=rng.choice([0] * 9 + [3]),
+        )
+
+    def _ordinary(self) -> Event:
+        rng = self.rng
+        medium, group = rng.choice(self.media), rng.choice(self.groups)
+        raw = rng.choice([None, medium.title()])
+        hashes = rng.sample(self.pool, rng.choice([0, 1, 1, 2, 5]))
+        if rng.random() < 0.5:
+            return Removed(pack(hashes), medium, raw, group)
+        size = rng.choice([COARSE] * 9 + [5])
+        return Stored(
+            pack(hashes),
+            size,
+            size * len(hashes),
+            rng.choice([None, pack(self.pool[:1])]),
+            medium,
+            raw,
+            group,
+            spec_kind=rng.choice([None, "full_attention"]),
+            sliding_window=rng.choice([None, 512]),
+            lora=rng.choice(LORAS),
+            session=rng.choice([None, "s"]),
+            store_only=rng.random() < 0.1,
+        )
