@@ -18,7 +18,8 @@ from pipeline.fleet.kernel.follow import CLOCK_MOVED, DONE, REFILLS_FULL, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Table
-from pipeline.fleet.pieces import RecordPieces
+from pipeline.fleet.pieces import RecordSources
+from pipeline.fleet.pools import Pools
 from pipeline.fleet.prefixes.hot import hot_prefixes
 from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
@@ -84,6 +85,10 @@ class FleetState:
         self.names = names_in(head)
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
         self._comparing = Comparing(settings.compare_after, head, base.tables)
+        self._pools = Pools(self.names, self._open)
+        self._record_sources = RecordSources(
+            self.names.sources, self._pools, self._comparing, horizon=settings.horizon_seconds
+        )
         self._hash_groups = HashGroups(shard, self._comparing, self.names.sources)
         self._bases = Bases(head, self._tables, shard=shard)
         self.seen = 0
@@ -151,17 +156,14 @@ class FleetState:
         self._forget_sources()
         self.next_offset = offset + 1
         self._applied = offset
-        pieces = RecordPieces(
-            self.names, self.index, self._open, self._comparing, horizon=self._settings.horizon_seconds
-        )
-        for source in record.sources:
-            pieces.add(source)
-        if not pieces.pieces:
+        pieces = self._record_sources.pieces(record)
+        self.index.room_for_source(len(self.head.sources) - 1)
+        if pieces is None:
             return
-        self.seen += sum(len(piece.changes.kinds) for piece in pieces.pieces)
-        changes = in_event_order(pieces.pieces, self.head.one_in)
-        self._follow(changes, pieces.columns(), offset, blocks_each=2 if pieces.lower_media else 1)
-        self._comparing.meet(changes, pieces.origins())
+        self.seen += len(pieces.packed.kinds)
+        changes = in_event_order(pieces.packed, pieces.order, self.head.one_in)
+        self._follow(changes, pieces.followed, offset, blocks_each=2 if pieces.lower_media else 1)
+        self._comparing.meet(changes, pieces.origins)
 
     def _follow(self, changes: Changes, pieces: Pieces, offset: int, *, blocks_each: int) -> None:
         index, horizon, max_losses = self.index, self._settings.horizon_seconds, self._settings.max_ghosts
@@ -287,6 +289,7 @@ class FleetState:
         self._count_forgotten += len(gone)
         for source in gone:
             self._rows += self._open.forget(source.number)
+            self._pools.forget(source.number)
             self._comparing.forget(source.number)
             clock.clears_of_source[source.number] = 0
             self.names.sources.forget(source)
