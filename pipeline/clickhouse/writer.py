@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
@@ -63,7 +64,7 @@ class Tables:
             try:
                 client.insert(
                     kind.TABLE,
-                    [[getattr(row, name) for row in rows] for name in names],
+                    [list(map(attrgetter(name), rows)) for name in names],
                     column_names=names,
                     column_types=types,
                     database=self._store.database,

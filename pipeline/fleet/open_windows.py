@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS, REANNOUNCED
+from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS
+from pipeline.fleet.fill_rows import Place, fill_rows
 from pipeline.fleet.kernel.counts import NO_WINDOW, Cells, Gauges
 from pipeline.fleet.kernel.tables import doubled, mapped
 from pipeline.fleet.packing import Packed, Table, put_into
 from pipeline.fleet.registry import Names
 from pipeline.residency import histogram, windows
 from schemas.fleet_checkpoints import FleetCell, FleetGauge, FleetHead, TableName
-from schemas.rows import CapacityCurveRow, FillsRow, RedundancyRow, Row
+from schemas.rows import RedundancyRow, Row
 from schemas.trust import TRUST_ORDER
 
 CARRY_LIMIT = 360
@@ -63,6 +63,8 @@ class OpenWindows:
         """Hash domains and groups that a source had blocks of, by number."""
         self._cell_numbers: dict[tuple[int, int], int] = {}
         """(source, space) to cell."""
+        self._places: dict[int, Place] = {}
+        """Cell to whose it is."""
         for number, cell in enumerate(head.cells):
             if cell is not None:
                 self._name(number, cell)
@@ -96,6 +98,11 @@ class OpenWindows:
     def _name(self, number: int, cell: FleetCell) -> None:
         self._cell_numbers[cell.source, cell.space] = number
         self.spaces_of_source.setdefault(cell.source, set()).add(cell.space)
+        source, space = self._names.sources.by_number[cell.source], self._names.spaces.by_number[cell.space]
+        if source is not None:
+            self._places[number] = Place(
+                space.hash_domain, space.model, source.replica, source.dp_rank, space.group_idx
+            )
 
     def gauge(self, space: int, medium: str) -> int:
         """Return the gauge of a space and medium."""
@@ -120,12 +127,13 @@ class OpenWindows:
             number = self._cell_numbers.pop((source, space))
             rows += self.cell_moved(number, NO_WINDOW)
             self._head.cells[number] = None
+            self._places.pop(number, None)
             self._free.append(number)
         return rows
 
     def cell_moved(self, number: int, window: int) -> list[Row]:
         """Begin a cell's next window; return the last rows of the one before."""
-        rows = list(self._fill_rows(number)) if self.cells.dirty[number] else []
+        rows = self._fill_rows([number]) if self.cells.dirty[number] else []
         self._empty(number)
         self.cells.windows[number] = window
         return rows
@@ -138,42 +146,18 @@ class OpenWindows:
     def open_fills(self) -> list[Row]:
         """Return rows of what changed in open windows since the last call."""
         numbers = np.flatnonzero(self.cells.dirty)
-        rows = [row for number in numbers.tolist() for row in self._fill_rows(number)]
         self.cells.dirty[numbers] = 0
-        return rows
+        return self._fill_rows(numbers.tolist())
 
-    def _fill_rows(self, number: int) -> Iterator[Row]:
-        cell = self._head.cells[number]
-        source = self._names.sources.by_number[cell.source] if cell is not None else None
-        if cell is None or source is None:
-            return
-        cells, scale, space = self.cells, self._head.one_in, self._names.spaces.by_number[cell.space]
-        blocks, tokens = (cells.blocks[number] * scale).tolist(), (cells.tokens[number] * scale).tolist()
-        figures = {f"{cause}_blocks": blocks[at] for at, cause in enumerate(CAUSES)}
-        figures |= {f"{cause}_tokens": tokens[at] for at, cause in enumerate(CAUSES)}
-        window = windows.window_start(int(cells.windows[number]))
-        where: dict[str, Any] = {
-            "window": window,
-            "hash_domain": space.hash_domain,
-            "model": space.model,
-            "replica": source.replica,
-            "dp_rank": source.dp_rank,
-            "group_idx": space.group_idx,
-            "shard": self._shard,
-            "sampled_one_in": scale,
-            "trust": TRUST_ORDER[cells.trusts[number]],
-            "version": int(cells.versions[number]),
-        }
-        yield FillsRow(
-            filled_blocks=sum(blocks[:REANNOUNCED]),
-            filled_tokens=sum(tokens[:REANNOUNCED]),
-            regret_hist=histogram.trimmed(cells.regret[number] * scale),
-            **figures,
-            **where,
+    def _fill_rows(self, numbers: Sequence[int]) -> list[Row]:
+        places = {number: place for number in numbers if (place := self._places.get(number)) is not None}
+        return fill_rows(
+            self.cells,
+            np.fromiter(places, np.int64),
+            list(places.values()),
+            shard=self._shard,
+            one_in=self._head.one_in,
         )
-        needed = histogram.trimmed(cells.needed[number] * scale)
-        if needed:
-            yield CapacityCurveRow(needed_hist=needed, **where)
 
     def gauges_changed(self, window: int) -> None:
         """Changes within the shard's `window` moved gauges, whose rows show an older state from then on."""

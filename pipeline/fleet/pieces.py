@@ -2,97 +2,124 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from pipeline.fleet.hashing.comparison import Comparing, PieceOrigins
-from pipeline.fleet.index import Index
 from pipeline.fleet.kernel.columns import Pieces
-from pipeline.fleet.kernel.event_order import Piece
+from pipeline.fleet.kernel.event_order import PieceOrder
 from pipeline.fleet.kernel.follow import GPU
-from pipeline.fleet.kernel.keys import constant_of
-from pipeline.fleet.open_windows import OpenWindows
-from pipeline.fleet.registry import Names, Space
-from schemas.residency import SourceChanges
+from pipeline.fleet.kernel.packed_columns import PackedColumns, packed_columns
+from pipeline.fleet.pools import Pool, Pools
+from pipeline.fleet.registry import Sources
+from schemas.residency import ResidencyChanges, ResidencyRecord
 from schemas.trust import TRUST_ORDER
 
-_MEDIUM_CONSTANTS = 1 << 32
-"""Where the constants of media begin among those of `keys.constant_of`."""
+_TRUST_NUMBERS = {trust: number for number, trust in enumerate(TRUST_ORDER)}
+_Row = tuple[int, int, int, int, float, bool, Pool]
+"""Source, its number in the record, life, trust, until when losses may be unknown, alone, pool."""
 
 
-class RecordPieces:
-    """The pieces of one record, and what the changes of each have in common."""
+class RecordPieces(NamedTuple):
+    """The pieces of one record, by what reads them."""
 
-    def __init__(
-        self, names: Names, index: Index, open_windows: OpenWindows, comparing: Comparing, *, horizon: float
-    ) -> None:
-        """Adds new names to all of these; losses are remembered for `horizon` seconds."""
-        self._names = names
-        self._index = index
-        self._open = open_windows
+    packed: PackedColumns
+    order: PieceOrder
+    followed: Pieces
+    origins: PieceOrigins
+    lower_media: bool
+    """Some are of another medium than the GPU."""
+
+
+class RecordSources:
+    """Takes sources in as records name them."""
+
+    def __init__(self, sources: Sources, pools: Pools, comparing: Comparing, *, horizon: float) -> None:
+        """Losses are remembered for `horizon` seconds."""
+        self._sources = sources
+        self._pools = pools
         self._comparing = comparing
         self._horizon = horizon
-        self.pieces: list[Piece] = []
-        self.lower_media = False
-        self._rows: list[tuple[int, int, int, int, int, int, int, float, int]] = []
-        self._spaces: list[Space] = []
 
-    def add(self, changes: SourceChanges) -> None:
-        """Add a source's changes."""
-        names = self._names
-        source = names.sources.of(changes.replica, changes.dp_rank)
-        if changes.incarnation > source.incarnation:
-            source.incarnation = changes.incarnation
-            source.life += 1
-        source.trust = TRUST_ORDER.index(changes.trust)
-        self._index.room_for_source(source.number)
-        alone = self._comparing.is_alone(source.number, changes)
-        unsure_until = source.unsure_until
-        for part in changes.changes:
-            if not part.hashes:
-                continue
-            space = names.spaces.of(changes.hash_domain, changes.model, part.group_idx)
-            self._spaces.append(space)
-            bit = names.media.bit(part.medium, store_only=part.store_only)
-            gauge = self._open.gauge(space.number, part.medium)
-            self.lower_media |= bit != GPU
-            lineages = [names.lineages.of(space, lora).number for lora in ("", *part.loras)]
-            self.pieces.append(Piece(part, source.number, source.life, space.constant, lineages))
-            self._rows.append(
-                (
-                    source.number,
-                    source.life & 0xFFFF,
-                    bit,
-                    source.trust,
-                    constant_of(_MEDIUM_CONSTANTS + gauge),
-                    gauge,
-                    self._open.cell(source.number, space.number),
-                    unsure_until,
-                    alone,
-                )
-            )
-            source.seen = max(source.seen, float(np.frombuffer(part.times, "<f8").max()))
-        if source.trust:
-            source.unsure_until = source.seen + self._horizon
-
-    def origins(self) -> PieceOrigins:
-        """Return where the pieces come from."""
-        return PieceOrigins(
-            np.array([piece.source for piece in self.pieces], np.int64),
-            np.array([space.number for space in self._spaces], np.uint32),
-            np.array([space.salt for space in self._spaces], np.uint64),
+    def pieces(self, record: ResidencyRecord) -> RecordPieces | None:
+        """Return the pieces of a record; None if nothing changed."""
+        parts = [part for said in record.sources for part in said.changes if part.hashes]
+        packed = packed_columns(parts)
+        rows = self._rows(record, packed)
+        if not rows:
+            return None
+        numbers, order, lives, trusts, unsure_until, alone, pools = zip(*rows, strict=True)
+        _, spaces, salts, constants, bits, medium_keys, gauges, cells, _ = zip(*pools, strict=True)
+        lineages, first_lineages = self._lineages(parts, pools)
+        of_source, of_life = np.array(numbers, np.int64), np.array(lives, np.int64)
+        return RecordPieces(
+            packed,
+            PieceOrder(
+                np.array(order, np.int64),
+                of_life,
+                np.array(constants, np.uint64),
+                np.array(lineages, np.uint16),
+                np.array(first_lineages, np.int64),
+            ),
+            Pieces(
+                of_source.astype(np.uint16),
+                of_life.astype(np.uint16),
+                np.array(bits, np.uint8),
+                np.array(trusts, np.uint8),
+                np.array(medium_keys, np.uint64),
+                np.array(gauges, np.int32),
+                np.array(cells, np.int32),
+                np.array(unsure_until, np.float64),
+                np.array(alone, np.uint8),
+            ),
+            PieceOrigins(of_source, np.array(spaces, np.uint32), np.array(salts, np.uint64)),
+            lower_media=any(bit != GPU for bit in bits),
         )
 
-    def columns(self) -> Pieces:
-        """Return them as columns."""
-        sources, lives, bits, trusts, keys, gauges, cells, unsure, alone = zip(*self._rows, strict=True)
-        return Pieces(
-            np.array(sources, np.uint16),
-            np.array(lives, np.uint16),
-            np.array(bits, np.uint8),
-            np.array(trusts, np.uint8),
-            np.array(keys, np.uint64),
-            np.array(gauges, np.int32),
-            np.array(cells, np.int32),
-            np.array(unsure, np.float64),
-            np.array(alone, np.uint8),
-        )
+    def _rows(self, record: ResidencyRecord, packed: PackedColumns) -> list[_Row]:
+        """Return a row per piece; whether losses may be unknown is as of what came before its changes."""
+        rows: list[_Row] = []
+        latest = iter(_latest_times(packed))
+        present: dict[int, int] = {}
+        for said in record.sources:
+            source = self._sources.of(said.replica, said.dp_rank)
+            number = source.number
+            if said.incarnation > source.incarnation:
+                source.incarnation = said.incarnation
+                source.life += 1
+            source.trust = _TRUST_NUMBERS[said.trust]
+            alone = self._comparing.is_alone(number, said)
+            unsure_until = source.unsure_until
+            order = present.setdefault(number, len(present))
+            for part in said.changes:
+                if part.hashes:
+                    pool = self._pools.of(number, said, part)
+                    rows.append((number, order, source.life, source.trust, unsure_until, alone, pool))
+                    source.seen = max(source.seen, next(latest))
+            if source.trust:
+                source.unsure_until = source.seen + self._horizon
+        return rows
+
+    def _lineages(
+        self, parts: Sequence[ResidencyChanges], pools: Sequence[Pool]
+    ) -> tuple[list[int], list[int]]:
+        """Return for each part the lineage without a LoRA, then those of its LoRAs; and where these begin."""
+        lineages: list[int] = []
+        begin: list[int] = []
+        for part, pool in zip(parts, pools, strict=True):
+            begin.append(len(lineages))
+            lineages.append(pool.lineage)
+            if part.loras:
+                lineages += [self._pools.lineage(pool, lora) for lora in part.loras]
+        return lineages, begin
+
+
+def _latest_times(packed: PackedColumns) -> list[float]:
+    """Return the latest time of each piece."""
+    if not len(packed.lengths):
+        return []
+    begin = np.cumsum(packed.lengths) - packed.lengths
+    latest: list[float] = np.maximum.reduceat(packed.times, begin).tolist()
+    return latest

@@ -7,7 +7,6 @@ change anything, and the recount asks the same, so that both leave out the same 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 from connectors.kafka.topics import partition_of
 from pipeline.kafka.decoding import Headers, decode_events, decode_residency
@@ -71,18 +70,16 @@ def times_are_sane(packed: bytes) -> bool:
     return all(0 <= at <= LATEST_CHANGE for (at,) in struct.iter_unpack("<d", packed))
 
 
-def residency_refusal(
-    record: ResidencyRecord, sane: Callable[[bytes], bool] = times_are_sane
-) -> SetAsideReason | None:
+def residency_refusal(record: ResidencyRecord) -> SetAsideReason | None:
     """Return why a record of the residency topic must be set aside; None if it may be applied.
 
-    Compiled loops read its columns without looking at their lengths. `sane` is `times_are_sane`, or as good.
+    Compiled loops read its columns without looking at their lengths.
     """
     for source in record.sources:
         for changes in source.changes:
             if not _even(changes):
                 return "uneven_columns"
-            if changes.kinds.translate(None, KINDS) or not sane(changes.times):
+            if changes.kinds.translate(None, KINDS) or not times_are_sane(changes.times):
                 return "bad_change"
             codes = struct.unpack(f"<{len(changes.lora_codes) // 2}H", changes.lora_codes)
             if max(codes, default=0) > len(changes.loras):

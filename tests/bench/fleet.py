@@ -1,13 +1,18 @@
-"""The fleet agent: changes of residency per second and core, through Faust and alone, and bytes an entry."""
+"""The fleet agent: changes of residency per second and core, through Faust and alone, and bytes an entry.
+
+With large records and with small ones: the fewer changes a source has in a record, the more each costs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from agent import committed
 from aiokafka import AIOKafkaProducer
 from figures import Figures
@@ -22,61 +27,90 @@ from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord
 from schemas.settings import ClickHouse, Fleet, Kafka, Settings
 
 SHARDS = 8
-SOURCES = 64
-RESIDENT = 4_000
-"""Blocks of a source in a shard."""
 UNIVERSE = 400_000
 """Blocks of a shard that sources fill from; small ones more often."""
 CHAIN = 32
 """Blocks of a shard that begin with the same one."""
-CHANGES = 250
-"""Of a source in a record: half fills, half evictions."""
-RECORDS = 80
-"""Of each shard; every one holds an eighth of the sources."""
-PER_RECORD = SOURCES // 8
+SIZE = 16
+"""Tokens of a block."""
 
 
-def records_of(shard: int) -> list[bytes]:
+class Layout(NamedTuple):
+    """What the records of a shard look like; every eighth is of the same sources."""
+
+    name: str
+    """Beginning of the names of its figures."""
+    short: str
+    sources: int
+    resident: int
+    """Blocks of a source in a shard."""
+    at_first: int
+    """Fills of a source in a record until so many are resident."""
+    changes: int
+    """Of a source in a record from then on: half fills, half evictions."""
+    records: int
+    """Of each shard."""
+
+    @property
+    def at_once(self) -> int:
+        """Return how many sources a record is of."""
+        return self.sources // 8
+
+
+LARGE = Layout("fleet", "bench-fleet", 64, 4_000, 4_000, 250, 80)
+SMALL = Layout("fleet, small records", "bench-fleet-small", 256, 500, 40, 40, 320)
+"""As of hundreds of engines with a cut a second."""
+
+
+def records_of(shard: int, layout: Layout) -> list[bytes]:
     """Return the records of a shard: sources that replace their blocks, oldest first."""
     rng = np.random.default_rng(shard)
     base = np.uint64(shard) << np.uint64(61)
     universe = rng.integers(0, 1 << 61, UNIVERSE, dtype=np.uint64) | base
-    held: list[list[int]] = [[] for _ in range(SOURCES)]
-    stored = [0] * SOURCES
+    held: list[list[int]] = [[] for _ in range(layout.sources)]
+    stored = [0] * layout.sources
     encode = msgspec.msgpack.Encoder().encode
     now = time.time() - 300
     result = []
-    for number in range(RECORDS):
+    for number in range(layout.records):
         at = now + number * 0.125
         sources = []
-        for source in range(number % 8 * PER_RECORD, (number % 8 + 1) * PER_RECORD):
+        begin = number % 8 * layout.at_once
+        for source in range(begin, begin + layout.at_once):
             blocks = held[source]
             resident = set(blocks)
-            count = RESIDENT if not blocks else CHANGES // 2
+            is_full = len(blocks) >= layout.resident
+            count = layout.changes // 2 if is_full else layout.at_first
             drawn = (rng.power(0.5, 2 * count) * UNIVERSE).astype(np.int64)
             fresh = [block for block in dict.fromkeys(drawn.tolist()) if block not in resident][:count]
-            gone = blocks[: len(fresh)] if len(blocks) >= RESIDENT else []
+            gone = blocks[: len(fresh)] if is_full else []
             held[source] = blocks[len(gone) :] + fresh
-            order = np.array(gone + fresh)
-            kinds = np.array([EVICTED] * len(gone) + [FILLED] * len(fresh), np.uint8)
-            before = np.cumsum(kinds == FILLED) * 16 - (kinds == FILLED) * 16
-            changes = ResidencyChanges(
-                "gpu",
-                0,
-                universe[order].astype(">u8").tobytes(),
-                kinds.tobytes(),
-                np.full(len(order), at).astype("<f8").tobytes(),
-                np.full(len(order), 16, "<u4").tobytes(),
-                before.astype("<u4").tobytes(),
-                stored[source],
-            )
-            chains = np.array(fresh) // CHAIN * CHAIN
-            changes.roots = universe[chains].astype(">u8").tobytes()
-            changes.depths = (np.array(fresh) - chains + 1).astype("<u2").tobytes()
-            stored[source] += 16 * len(fresh)
+            changes = _changed(universe, gone, fresh, at, stored[source])
+            stored[source] += SIZE * len(fresh)
             sources.append(SourceChanges(f"r{source}", "m", "m/x/default", 0, 1, "complete", [changes]))
         result.append(encode(ResidencyRecord(0, shard, number, sources)))
     return result
+
+
+def _changed(
+    universe: npt.NDArray[np.uint64], gone: list[int], fresh: list[int], at: float, stored: int
+) -> ResidencyChanges:
+    order = np.array(gone + fresh)
+    kinds = np.array([EVICTED] * len(gone) + [FILLED] * len(fresh), np.uint8)
+    before = np.cumsum(kinds == FILLED) * SIZE - (kinds == FILLED) * SIZE
+    chains = np.array(fresh) // CHAIN * CHAIN
+    return ResidencyChanges(
+        "gpu",
+        0,
+        universe[order].astype(">u8").tobytes(),
+        kinds.tobytes(),
+        np.full(len(order), at).astype("<f8").tobytes(),
+        np.full(len(order), SIZE, "<u4").tobytes(),
+        before.astype("<u4").tobytes(),
+        stored,
+        roots=universe[chains].astype(">u8").tobytes(),
+        depths=(np.array(fresh) - chains + 1).astype("<u2").tobytes(),
+    )
 
 
 async def _produce(bootstrap: str, topic: str, records: list[list[bytes]], rounds: range) -> None:
@@ -93,18 +127,21 @@ def _changes(value: bytes) -> int:
     return sum(len(part.kinds) for source in record.sources for part in source.changes)
 
 
-def _alone(figures: Figures, records: list[bytes], *, rate: float) -> float:
-    """Measure the pure state on one shard; return the CPU seconds."""
+def _alone(figures: Figures, layout: Layout, records: list[bytes], *, rate: float) -> float:
+    """Measure the pure state on one shard, with a cut for all the sources; return the CPU seconds."""
     state = FleetState(0, Fleet(sample_rate=rate), carry_seconds=0.0)
     decoded = [msgspec.msgpack.decode(value, type=ResidencyRecord) for value in records]
     for offset, record in enumerate(decoded[:8]):
         state.apply(offset, record)
+    state.cut(0.0)
     began = time.process_time()
     before = state.seen
     for offset, record in enumerate(decoded[8:], 8):
         state.apply(offset, record)
+        if offset % 8 == 7:
+            state.cut(0.0)
     used = time.process_time() - began
-    name = f"fleet alone, one block in {round(1 / rate)}"
+    name = f"{layout.name} alone, one block in {round(1 / rate)}"
     figures.add(f"{name}: changes", (state.seen - before) / used, "changes/s/core")
     figures.add(f"{name}: memory", state.index.bytes_allocated / 1e6, "MB")
     for what, table, entries in (
@@ -120,17 +157,22 @@ def _alone(figures: Figures, records: list[bytes], *, rate: float) -> float:
 
 def run(figures: Figures, bootstrap: str, store_url: str) -> None:
     """Measure; needs an empty broker and store."""
+    warm_up()
+    for layout in (LARGE, SMALL):
+        _run(figures, layout, bootstrap, store_url)
+
+
+def _run(figures: Figures, layout: Layout, bootstrap: str, store_url: str) -> None:
     settings = Settings(
-        kafka=Kafka(bootstrap_servers=bootstrap, topic_prefix="bench-fleet", group="bench-fleet"),
-        clickhouse=ClickHouse(url=store_url, database="bench_fleet"),
+        kafka=Kafka(bootstrap_servers=bootstrap, topic_prefix=layout.short, group=layout.short),
+        clickhouse=ClickHouse(url=store_url, database=layout.short.replace("-", "_")),
     )
     asyncio.run(topics.apply(settings))
     migrations.apply(settings)
-    records = [records_of(shard) for shard in range(SHARDS)]
-    warm_up()
-    every, sample = (_alone(figures, records[0], rate=rate) for rate in (1.0, 1 / 16))
-    figures.add("fleet alone: CPU of one block in 16, of that of all", sample / every, "")
-    topic = "bench-fleet.residency.v1"
+    records = [records_of(shard, layout) for shard in range(SHARDS)]
+    every, sample = (_alone(figures, layout, records[0], rate=rate) for rate in (1.0, 1 / 16))
+    figures.add(f"{layout.name} alone: CPU of one block in 16, of that of all", sample / every, "")
+    topic = f"{layout.short}.residency.v1"
     environment = {
         **os.environ,
         "KVLENS_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
@@ -144,16 +186,18 @@ def run(figures: Figures, bootstrap: str, store_url: str) -> None:
         time.sleep(10)
         start_up = cpu_seconds(worker.pid)
     # Produced before, not beside: the cores' speed would be shared.
-    asyncio.run(_produce(bootstrap, topic, records, range(RECORDS)))
+    asyncio.run(_produce(bootstrap, topic, records, range(layout.records)))
     total = sum(_changes(value) for each in records for value in each)
     with launched(["work"], environment) as worker:
         began = time.monotonic()
         while True:
-            done, end = asyncio.run(committed(bootstrap, topic, "bench-fleet.fleet", SHARDS))
+            done, end = asyncio.run(committed(bootstrap, topic, f"{layout.short}.fleet", SHARDS))
             if done >= end > 0:
                 break
             if worker.poll() is not None or time.monotonic() - began > 300:
                 raise SystemExit(f"the worker did not finish: {done} of {end} offsets")
             time.sleep(0.5)
         used = cpu_seconds(worker.pid) - start_up
-    figures.add("fleet: changes of residency through Faust, Kafka to rows", total / used, "changes/s/core")
+    figures.add(
+        f"{layout.name}: changes of residency through Faust, Kafka to rows", total / used, "changes/s/core"
+    )

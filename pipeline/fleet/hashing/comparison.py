@@ -129,6 +129,8 @@ class Comparing:
         """Returns of all sources of a hash domain."""
         for number, standing in self.standings.items():
             self._returns_of_domain[standing.domain] += int(self._origins.returns[number])
+        self._alike: dict[int, int] = {}
+        """What `alike` returns, of sources whose labels did not change since it was asked."""
         self.moved = False
         """Something changed since this was last set to False."""
         self._after = after
@@ -151,13 +153,17 @@ class Comparing:
         if standing is None:
             self.room_for_source(number)
             standing = self.standings[number] = FleetStanding(said.hash_domain, said.model)
-        if said.incarnation > standing.incarnation or self._origins.labels[number] < 0:
+        alike = self._alike.get(number)
+        if said.incarnation > standing.incarnation or (alike is None and self._origins.labels[number] < 0):
             self._returns_of_domain[standing.domain] -= int(self._origins.returns[number])
             self._returns_of_domain[said.hash_domain] += int(self._origins.returns[number])
             standing.domain, standing.model = said.hash_domain, said.model
             standing.incarnation = said.incarnation
             self._begin(number, standing, f"{said.replica}/{said.dp_rank}@{said.incarnation}")
-        if self.alike(number):
+            alike = None
+        if alike is None:
+            alike = self._alike[number] = self.alike(number)
+        if alike:
             self.moved |= standing.alone
             standing.alone = False
         elif not standing.alone and self._is_alone(number, standing):
@@ -174,19 +180,23 @@ class Comparing:
 
     def meet(self, changes: Changes, pieces: PieceOrigins) -> None:
         """Follow the fills of a record."""
-        present = np.unique(pieces.sources)
         returns = self._origins.returns
-        before = returns[present]
-        met = _meet(self._firsts, self._labels, self._origins, changes, pieces)
-        self.moved |= met > 0
-        for number, more in zip(present.tolist(), (returns[present] - before).tolist(), strict=True):
-            self._returns_of_domain[self.standings[number].domain] += more
+        before = returns[pieces.sources]
+        if _meet(self._firsts, self._labels, self._origins, changes, pieces):
+            self.moved = True
+            self._alike.clear()
+        more = returns[pieces.sources] - before
+        returned = np.flatnonzero(more)
+        of_source = dict(zip(pieces.sources[returned].tolist(), more[returned].tolist(), strict=True))
+        for number, times in of_source.items():
+            self._returns_of_domain[self.standings[number].domain] += times
 
     def forget(self, number: int) -> None:
         """Give a source's number back; who hashed like it keeps that proof."""
         standing = self.standings.pop(number, None)
         if standing is not None:
             self._returns_of_domain[standing.domain] -= int(self._origins.returns[number])
+        self._alike.pop(number, None)
         self._origins.labels[number] = -1
         self._origins.returns[number] = 0
 
@@ -199,6 +209,7 @@ class Comparing:
 
     def _begin(self, number: int, standing: FleetStanding, name: str) -> None:
         """Give a source's new life a label of its own; whoever that leaves alone begins to prove it."""
+        self._alike.clear()
         before = int(self._origins.labels[number])
         self._origins.labels[number] = -1
         if before >= 0:

@@ -2,134 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import borrowed, compiled
 from pipeline.fleet.kernel.columns import Changes
-from pipeline.fleet.kernel.keys import sampled_keys
-from pipeline.fleet.kernel.tables import F64, I64, U8, U16, U32, U64, mapped
-from schemas.hashes import HASH_BYTES
-from schemas.residency import FILLED, SUBSUMED, ResidencyChanges
+from pipeline.fleet.kernel.keys import key_of
+from pipeline.fleet.kernel.packed_columns import (
+    HAS_ADAPTERS,
+    HAS_DEPTHS,
+    HAS_ROOTS,
+    HAS_STORED,
+    PackedColumns,
+)
+from pipeline.fleet.kernel.tables import F64, I64, U16, U64, mapped
+from schemas.residency import FILLED, SUBSUMED
 
-_NOTHING = np.int64(-1)
 
+class PieceOrder(NamedTuple):
+    """What decides on the order and the keys of the changes of each piece."""
 
-class Piece(NamedTuple):
-    """The changes of one source, life and pool."""
-
-    changes: ResidencyChanges
-    source: int
-    life: int
-    constant: int
+    sources: I64
+    """Number among the sources of the record."""
+    lives: I64
+    constants: U64
     """Of its hash domain and group."""
-    lineages: Sequence[int]
-    """Number of the lineage without a LoRA, then those of `changes.loras`."""
+    lineages: U16
+    """Of each piece the number of the lineage without a LoRA, then those of its LoRAs."""
+    first_lineages: I64
+    """Where those of each piece begin."""
 
 
 class _Reached(NamedTuple):
-    """How far the changes of a source's pieces have come."""
+    """How far the changes of each source of a record have come."""
 
-    life: int
-    floor: float
+    lives: I64
+    floors: F64
     """Latest time of the lives before."""
-    latest: float
+    times: F64
     """Latest time of this life, and of those before."""
 
 
-class Columns(NamedTuple):
-    """n changes, piece after piece."""
-
-    hashes: U64
-    kinds: U8
-    times: F64
-    sizes: U32
-    stored: I64
-    roots: U64
-    """Of chains; 0 where not known and for what is no fill."""
-    depths: U16
-    lineages: U16
-
-
-def in_event_order(pieces: list[Piece], one_in: int) -> Changes:
+def in_event_order(packed: PackedColumns, pieces: PieceOrder, one_in: int) -> Changes:
     """Return the changes of a record, those of one block in `one_in`, in the order in which they count.
 
     That is the order of event time, as far as it does not turn the order of a pool around: times of a pool
     that go back count as the latest before, and so do those of a source's next life. A fine-grained block
     that a coarse one subsumes in the same record was never filled: the coarse one is.
     """
-    columns, lengths = _columns(pieces)
-    constants = np.array([piece.constant for piece in pieces], np.uint64)
-    keys, number_of, indices = sampled_keys(columns.hashes, lengths, constants, one_in)
-    if len(keys) < len(columns.hashes):
-        columns = mapped(columns, lambda column: column[indices])
-        lengths = np.bincount(number_of, minlength=len(pieces))
-    changes = Changes(
-        keys,
-        columns.kinds,
-        columns.times,
-        columns.sizes,
-        columns.stored,
-        number_of,
-        columns.roots,
-        columns.depths,
-        columns.lineages,
-    )
+    changes, due = _room_for(len(packed.hashes)), np.empty(len(packed.hashes))
+    sources = int(pieces.sources.max()) + 1
+    reached = _Reached(np.full(sources, -1, np.int64), np.full(sources, -np.inf), np.full(sources, -np.inf))
+    found, ordered = _unpack(packed, pieces, reached, one_in, changes, due)
+    if found < len(due):
+        changes, due = mapped(changes, lambda column: column[:found]), due[:found]
     order: npt.NDArray[np.intp] | None = None
-    if len(pieces) > 1:
-        order = np.argsort(_due(columns.times, lengths, pieces), kind="stable")
-    if any(SUBSUMED in piece.changes.kinds for piece in pieces):
+    if not ordered:
+        order = np.argsort(due, kind="stable")
+    if (packed.kinds == SUBSUMED).any():
         counting = _counting(changes)
         order = order[counting[order]] if order is not None else np.flatnonzero(counting)
-    return changes if order is None else mapped(changes, lambda column: column[order])
+    if order is None:
+        return changes
+    taken = _room_for(len(order))
+    _take(changes, order, taken)
+    return taken
 
 
-def _columns(pieces: list[Piece]) -> tuple[Columns, I64]:
-    """Return the columns of all changes, and how many each piece has."""
-    parts = [piece.changes for piece in pieces]
-    lengths = np.array([len(part.hashes) // HASH_BYTES for part in parts], np.int64)
-    stored = [
-        np.frombuffer(part.stored, "<u4").astype(np.int64) + part.stored_before
-        if part.stored
-        else np.full(length, _NOTHING)
-        for part, length in zip(parts, lengths.tolist(), strict=True)
-    ]
-    # Copies: what a buffer is seen through cannot be written, which to the compiler is another type.
-    kinds = np.frombuffer(b"".join([part.kinds for part in parts]), np.uint8).copy()
-    columns = Columns(
-        np.frombuffer(b"".join([part.hashes for part in parts]), ">u8").astype(np.uint64),
-        kinds,
-        np.frombuffer(b"".join([part.times for part in parts]), "<f8").astype(np.float64),
-        np.frombuffer(b"".join([part.block_sizes for part in parts]), "<u4").astype(np.uint32),
-        stored[0] if len(stored) == 1 else np.concatenate(stored),
-        *_chains(pieces, kinds, lengths),
+def _room_for(count: int) -> Changes:
+    return Changes(
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint8),
+        np.empty(count, np.float64),
+        np.empty(count, np.uint32),
+        np.empty(count, np.int64),
+        np.empty(count, np.int32),
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint16),
+        np.empty(count, np.uint16),
     )
-    return columns, lengths
 
 
-def _chains(pieces: list[Piece], kinds: U8, lengths: I64) -> tuple[U64, U16, U16]:
-    """Return roots, depths and lineages of all changes; records have them for fills only."""
-    roots, depths = np.zeros(len(kinds), np.uint64), np.zeros(len(kinds), np.uint16)
-    lineages = np.repeat(np.array([piece.lineages[0] for piece in pieces], np.uint16), lengths)
-    parts = [piece.changes for piece in pieces]
-    if any(part.roots for part in parts):
-        counts = [part.kinds.count(FILLED) for part in parts]
-        filled = kinds == FILLED
-        packed = [part.roots or bytes(8 * count) for part, count in zip(parts, counts, strict=True)]
-        roots[filled] = np.frombuffer(b"".join(packed), ">u8")
-        packed = [part.depths or bytes(2 * count) for part, count in zip(parts, counts, strict=True)]
-        depths[filled] = np.frombuffer(b"".join(packed), "<u2")
-    if any(part.lora_codes for part in parts):
-        ends = np.cumsum(lengths).tolist()
-        for piece, end, length in zip(pieces, ends, lengths.tolist(), strict=True):
-            if piece.changes.lora_codes:
-                filled_at = np.flatnonzero(kinds[end - length : end] == FILLED) + end - length
-                numbers = np.array(piece.lineages, np.uint16)
-                lineages[filled_at] = numbers[np.frombuffer(piece.changes.lora_codes, "<u2")]
-    return roots, depths, lineages
+@compiled
+def _unpack(
+    packed: PackedColumns, pieces: PieceOrder, reached: _Reached, one_in: int, changes: Changes, due: F64
+) -> tuple[int, bool]:
+    """Write the changes of the sample, piece after piece, and the time as which each counts.
+
+    Return how many there are, and whether they are in the order of that time. The low bits of a key decide
+    on the sample, so all sources sample the same blocks.
+    """
+    packed, pieces, reached = borrowed(packed), borrowed(pieces), borrowed(reached)
+    changes, due = borrowed(changes), borrowed(due)
+    found, ordered, latest = 0, True, -np.inf
+    at, stored_at, root_at, depth_at, adapter_at = 0, 0, 0, 0, 0
+    for piece in range(len(packed.lengths)):
+        source, life, constant = pieces.sources[piece], pieces.lives[piece], pieces.constants[piece]
+        has, stored_before = packed.has[piece], packed.stored_before[piece]
+        first_lineage = pieces.first_lineages[piece]
+        if reached.lives[source] != life:
+            reached.lives[source] = life
+            reached.floors[source] = reached.times[source]
+        time = reached.floors[source]
+        for change in range(at, at + packed.lengths[piece]):
+            kind = packed.kinds[change]
+            stored, root, depth, adapter = np.int64(-1), np.uint64(0), np.uint16(0), np.int64(0)
+            if has & HAS_STORED:
+                stored = np.int64(packed.stored[stored_at]) + stored_before
+                stored_at += 1
+            if kind == FILLED:
+                if has & HAS_ROOTS:
+                    root = packed.roots[root_at]
+                    root_at += 1
+                if has & HAS_DEPTHS:
+                    depth = packed.depths[depth_at]
+                    depth_at += 1
+                if has & HAS_ADAPTERS:
+                    adapter = np.int64(packed.adapters[adapter_at])
+                    adapter_at += 1
+            key = key_of(packed.hashes[change], constant)
+            if one_in != 1 and (key & np.uint64(0xFFFFFF)) % np.uint64(one_in) != np.uint64(0):
+                continue
+            time = max(time, packed.times[change])
+            ordered = ordered and time >= latest
+            latest = time
+            due[found] = time
+            changes.keys[found] = key
+            changes.kinds[found] = kind
+            changes.times[found] = packed.times[change]
+            changes.sizes[found] = packed.sizes[change]
+            changes.stored[found] = stored
+            changes.pieces[found] = piece
+            changes.roots[found] = root
+            changes.depths[found] = depth
+            changes.lineages[found] = pieces.lineages[first_lineage + adapter]
+            found += 1
+        at += packed.lengths[piece]
+        reached.times[source] = max(reached.times[source], time)
+    return found, ordered
+
+
+@compiled
+def _take(changes: Changes, order: npt.NDArray[np.intp], taken: Changes) -> None:
+    """Write the changes in another order."""
+    changes, order, taken = borrowed(changes), borrowed(order), borrowed(taken)
+    for to in range(len(order)):
+        at = order[to]
+        taken.keys[to] = changes.keys[at]
+        taken.kinds[to] = changes.kinds[at]
+        taken.times[to] = changes.times[at]
+        taken.sizes[to] = changes.sizes[at]
+        taken.stored[to] = changes.stored[at]
+        taken.pieces[to] = changes.pieces[at]
+        taken.roots[to] = changes.roots[at]
+        taken.depths[to] = changes.depths[at]
+        taken.lineages[to] = changes.lineages[at]
 
 
 def _counting(changes: Changes) -> npt.NDArray[np.bool_]:
@@ -143,34 +172,3 @@ def _counting(changes: Changes) -> npt.NDArray[np.bool_]:
         elif block in filled:
             kept[at] = kept[filled.pop(block)] = False
     return kept
-
-
-def _due(times: F64, lengths: I64, pieces: list[Piece]) -> F64:
-    """Return the time as which each change counts."""
-    ends = np.cumsum(lengths).tolist()
-    due = _never_back(times, np.array(ends, np.int64))
-    latest: dict[int, _Reached] = {}
-    start = 0
-    for piece, end in zip(pieces, ends, strict=True):
-        life, floor, reached = latest.get(piece.source, (piece.life, -np.inf, -np.inf))
-        if life != piece.life:
-            floor = reached
-        if end > start:
-            np.maximum(due[start:end], floor, out=due[start:end])
-            reached = max(reached, float(due[end - 1]))
-        latest[piece.source] = _Reached(piece.life, floor, reached)
-        start = end
-    return due
-
-
-@compiled
-def _never_back(times: F64, ends: I64) -> F64:
-    """Return the latest time so far of each piece."""
-    due: F64 = times.copy()
-    start = 0
-    for end in ends:
-        for at in range(start + 1, end):
-            if due[at] < due[at - 1]:
-                due[at] = due[at - 1]
-        start = end
-    return due

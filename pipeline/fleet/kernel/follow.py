@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from connectors.process.compiled import borrowed, compiled
+from connectors.process.compiled import borrowed, compiled, fetch_ahead, inlined
 from pipeline.fleet.causes import COLD, PROMOTED, REANNOUNCED
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import (
@@ -40,10 +40,14 @@ from pipeline.fleet.kernel.tables import (
     Pairs,
     find_block,
     find_pair,
+    home_of_block,
+    home_of_pair,
 )
 from pipeline.residency.windows import WINDOW_SECONDS
 from schemas.residency import CLEARED, EVICTED, FILLED
 
+FETCHED_AHEAD: Final = 32
+"""Changes whose slots are on their way into the cache."""
 GPU: Final = 0
 """Bit of the medium whose fills and losses are what this is about."""
 
@@ -76,6 +80,13 @@ def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
     return slot
 
 
+@inlined
+def _fetch_slots(blocks: Blocks, pairs: Pairs, key: np.uint64, source: int) -> None:
+    """Begin to bring the slots of a change into the cache."""
+    fetch_ahead(pairs, home_of_pair(key, np.int64(source), len(pairs) - 1))
+    fetch_ahead(blocks, home_of_block(key, len(blocks) - 1))
+
+
 @compiled
 def follow(
     blocks: Blocks,
@@ -103,7 +114,11 @@ def follow(
     cells, gauges, clock, refills = borrowed(cells), borrowed(gauges), borrowed(clock), borrowed(refills)
     changes, pieces = borrowed(changes), borrowed(pieces)
     counters = clock.counters
+    fetched = start
     for at in range(start, end):
+        while fetched < min(at + FETCHED_AHEAD, end):
+            _fetch_slots(blocks, pairs, changes.keys[fetched], pieces.sources[changes.pieces[fetched]])
+            fetched += 1
         time = changes.times[at]
         piece = changes.pieces[at]
         kind = changes.kinds[at]

@@ -5,12 +5,8 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-import numpy.typing as npt
 
 from connectors.process.compiled import compiled
-from pipeline.fleet.kernel.tables import I64, U64
-
-I32 = npt.NDArray[np.int32]
 
 _SEED = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -38,27 +34,3 @@ def key_of(block_hash: np.uint64, constant: np.uint64) -> np.uint64:
     if key == np.uint64(0):
         key = np.uint64(1)
     return key
-
-
-@compiled
-def sampled_keys(hashes: U64, lengths: I64, constants: U64, one_in: int) -> tuple[U64, I32, I64]:
-    """Return the keys that belong to the sample, the piece of each, and its index among all.
-
-    There are `lengths` hashes of each piece, which has one of the `constants`. The low bits of a key decide,
-    so all sources sample the same blocks.
-    """
-    keys = np.empty(len(hashes), np.uint64)
-    pieces = np.empty(len(hashes), np.int32)
-    indices = np.empty(len(hashes), np.int64)
-    found = 0
-    at = 0
-    for piece in range(len(lengths)):
-        for _ in range(lengths[piece]):
-            key = key_of(hashes[at], constants[piece])
-            if one_in == 1 or (key & np.uint64(0xFFFFFF)) % np.uint64(one_in) == np.uint64(0):
-                keys[found] = key
-                pieces[found] = piece
-                indices[found] = at
-                found += 1
-            at += 1
-    return keys[:found], pieces[:found], indices[:found]

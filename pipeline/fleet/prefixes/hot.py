@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.fleet.kernel.refills import FORGOTTEN, REFILL, Refills, slot_of_prefix
-from pipeline.fleet.kernel.tables import Blocks
+from pipeline.fleet.kernel.tables import I64, Blocks
 from pipeline.fleet.prefixes.shared import shared_prefixes
 from pipeline.fleet.registry import Lineages
 from pipeline.residency import windows
@@ -39,8 +39,9 @@ def hot_prefixes(
     most_refilled = refilled[_largest(refilled, refilled["tokens"], listed, lineages)]
     shared, _ = shared_prefixes(blocks, most_refilled)
     most_duplicated = shared[_largest(shared, shared["duplicated"], listed, lineages)]
-    found = {_name(row): row for row in shared}
     names = sorted({_name(row) for each in (most_refilled, most_duplicated) for row in each})
+    named = np.isin(shared["root"], np.array([root for root, _ in names], np.uint64))
+    found = {_name(row): row for row in shared[named]}
     forgotten = int(refills.totals[FORGOTTEN]) * one_in
     rows = []
     for root, number in names:
@@ -75,16 +76,15 @@ def _name(row: Any) -> tuple[int, int]:
     return int(row["root"]), int(row["lineage"])
 
 
-def _largest(rows: Any, figures: Any, listed: int, lineages: Lineages) -> list[int]:
+def _largest(rows: Any, figures: Any, listed: int, lineages: Lineages) -> I64:
     """Return the indices of the rows with the largest figures above zero of each space, ties by name."""
-    taken: dict[int, int] = {}
-    largest: list[int] = []
-    loras = np.array([lineage.lora for lineage in lineages.by_number])[rows["lineage"]]
-    for at in np.lexsort((loras, rows["root"], -figures)).tolist():
-        if figures[at] <= 0:
-            break
-        space = lineages.by_number[int(rows["lineage"][at])].space.number
-        if taken.get(space, 0) < listed:
-            taken[space] = taken.get(space, 0) + 1
-            largest.append(at)
-    return largest
+    at = np.flatnonzero(figures > 0)
+    numbers, which = np.unique(rows["lineage"][at], return_inverse=True)
+    named = [lineages.by_number[number] for number in numbers.tolist()]
+    spaces = np.array([lineage.space.number for lineage in named], np.int64)[which]
+    # Sorting texts takes long: it is done with those of lineages, not with those of rows.
+    _, loras = np.unique(np.array([lineage.lora for lineage in named], np.str_), return_inverse=True)
+    order = np.lexsort((loras[which], rows["root"][at], -figures[at], spaces))
+    _, begin = np.unique(spaces[order], return_index=True)
+    rank = np.arange(len(order)) - np.repeat(begin, np.diff(begin, append=len(order)))
+    return at[order[rank < listed]]

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled
+from connectors.process.compiled import borrowed, compiled
 from pipeline.fleet.kernel.refills import slot_of_prefix
-from pipeline.fleet.kernel.tables import I64, Blocks
+from pipeline.fleet.kernel.tables import I64, U8, U64, Blocks
 
 SHARED: Final = np.dtype(
     [
@@ -37,6 +37,10 @@ LARGEST_SUMS: Final = 2048
 PREFIXES: Final = 1 << 14
 """Counted exactly at most; the table has twice as many slots."""
 
+# Why prefixes of a sum are looked at, as bits.
+_LARGE: Final = 1
+_ASKED: Final = 2
+
 
 def shared_prefixes(
     blocks: Blocks,
@@ -50,16 +54,16 @@ def shared_prefixes(
 
     `asked`, with the fields `root` and `lineage`, names prefixes to be counted in any case; fewer than
     `prefixes`. The bound is at most (duplicated tokens) / `largest`, unless a sum has very many prefixes.
+    `sums` is a power of two.
     """
     by_sum = np.zeros(sums, np.int64)
     _add_copies(blocks, by_sum)
     while True:
         bound = int(np.partition(by_sum, -1 - largest)[-1 - largest])
         found = np.zeros(2 * prefixes, SHARED)
-        for row in asked:
-            slot = slot_of_prefix(found, row["root"], int(row["lineage"]))
-            found[-1 - slot]["root"], found[-1 - slot]["lineage"] = row["root"], row["lineage"]
-        if _count(blocks, by_sum, bound, found, len(asked), prefixes):
+        looked_at = np.where(by_sum > bound, _LARGE, 0).astype(np.uint8)
+        _ask(asked["root"].astype(np.uint64), asked["lineage"].astype(np.int64), found, looked_at)
+        if _count(blocks, looked_at, found, len(asked), prefixes):
             return found[found["root"] != 0], bound
         largest //= 2
 
@@ -67,40 +71,60 @@ def shared_prefixes(
 @compiled
 def _sum_of(root: np.uint64, lineage: int, sums: int) -> int:
     mixed = (root ^ np.uint64(lineage)) * np.uint64(0xD6E8FEB86659FD93)
-    number: int = np.int64((mixed >> np.uint64(32)) % np.uint64(sums))
+    number: int = np.int64((mixed >> np.uint64(32)) & np.uint64(sums - 1))
     return number
 
 
 @compiled
 def _add_copies(blocks: Blocks, by_sum: I64) -> None:
+    blocks, by_sum = borrowed(blocks), borrowed(by_sum)
     for at in range(len(blocks)):
-        block = blocks[at]
-        if block.key != np.uint64(0) and block.owners > 1 and block.root != np.uint64(0):
-            number = _sum_of(block.root, block.lineage, len(by_sum))
-            by_sum[number] += (np.int64(block.owners) - 1) * np.int64(block.size)
+        owners, root = blocks[at].owners, blocks[at].root
+        if owners > 1 and blocks[at].key != np.uint64(0) and root != np.uint64(0):
+            number = _sum_of(root, blocks[at].lineage, len(by_sum))
+            by_sum[number] += (np.int64(owners) - 1) * np.int64(blocks[at].size)
 
 
 @compiled
-def _count(blocks: Blocks, by_sum: I64, bound: int, found: Any, used: int, limit: int) -> bool:
-    """Fill `found`; return False if more prefixes than `limit` have a sum above the bound."""
+def _ask(roots: U64, lineages: I64, found: Any, looked_at: U8) -> None:
+    """Give prefixes that `found` does not have a row in it."""
+    for number in range(len(roots)):
+        slot = -1 - slot_of_prefix(found, roots[number], lineages[number])
+        found[slot].root = roots[number]
+        found[slot].lineage = lineages[number]
+        looked_at[_sum_of(roots[number], lineages[number], len(looked_at))] |= _ASKED
+
+
+@compiled
+def _count(blocks: Blocks, looked_at: U8, found: Any, used: int, limit: int) -> bool:
+    """Fill `found`; return False if more prefixes than `limit` have a large sum.
+
+    Most blocks are passed over by their sum alone. A block of one source tells something of a prefix only
+    that was asked for: others are found because several hold a block.
+    """
+    blocks, looked_at, found = borrowed(blocks), borrowed(looked_at), borrowed(found)
     for at in range(len(blocks)):
-        block = blocks[at]
-        if block.key == np.uint64(0) or block.owners == 0 or block.root == np.uint64(0):
+        owners, root = blocks[at].owners, blocks[at].root
+        if owners == 0 or root == np.uint64(0) or blocks[at].key == np.uint64(0):
             continue
-        slot = slot_of_prefix(found, block.root, block.lineage)
+        lineage = blocks[at].lineage
+        why = looked_at[_sum_of(root, lineage, len(looked_at))]
+        if why == 0 or (owners == 1 and not why & _ASKED):
+            continue
+        slot = slot_of_prefix(found, root, lineage)
         if slot < 0:
-            if block.owners == 1 or by_sum[_sum_of(block.root, block.lineage, len(by_sum))] <= bound:
+            if owners == 1 or not why & _LARGE:
                 continue
             if used == limit:
                 return False
             used += 1
             slot = -1 - slot
-            found[slot].root = block.root
-            found[slot].lineage = block.lineage
-        found[slot].owners = max(found[slot].owners, block.owners)
-        if block.owners > 1:
-            size = np.int64(block.size)
+            found[slot].root = root
+            found[slot].lineage = lineage
+        found[slot].owners = max(found[slot].owners, owners)
+        if owners > 1:
+            size = np.int64(blocks[at].size)
             found[slot].shared += size
-            found[slot].duplicated += (np.int64(block.owners) - 1) * size
-            found[slot].depth = max(found[slot].depth, block.depth)
+            found[slot].duplicated += (np.int64(owners) - 1) * size
+            found[slot].depth = max(found[slot].depth, blocks[at].depth)
     return True

@@ -57,8 +57,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     return {
         "follow": guard(monkeypatch, fleet_state, "follow", (7, 8)),
         "meet": guard(monkeypatch, comparison, "_meet", (3, 4)),
-        "sampled_keys": guard(monkeypatch, event_order, "sampled_keys", (0, 1, 2)),
-        "never_back": guard(monkeypatch, event_order, "_never_back", (0, 1)),
+        "unpack": guard(monkeypatch, event_order, "_unpack", (0, 1)),
+        "take": guard(monkeypatch, event_order, "_take", (0, 1)),
         "count_copies": guard(monkeypatch, pool, "count_copies", (2, 4)),
         "put_entries": guard(monkeypatch, block_table, "put_entries", (2,)),
     }

@@ -1,0 +1,71 @@
+"""What all changes of a source's pool have in common, found by name and remembered."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pipeline.fleet.kernel.keys import constant_of
+from pipeline.fleet.open_windows import OpenWindows
+from pipeline.fleet.registry import Names, Space
+from schemas.residency import ResidencyChanges, SourceChanges
+
+_MEDIUM_CONSTANTS = 1 << 32
+"""Where the constants of media begin among those of `keys.constant_of`."""
+
+
+class Pool(NamedTuple):
+    """A medium and group of a source."""
+
+    space: Space
+    space_number: int
+    salt: int
+    """Of the space."""
+    constant: int
+    """Of the space."""
+    bit: int
+    """Of the medium."""
+    medium_key: int
+    gauge: int
+    cell: int
+    lineage: int
+    """Number of the one without a LoRA."""
+
+
+class Pools:
+    """Pools by name: a record that names one again costs one look."""
+
+    def __init__(self, names: Names, open_windows: OpenWindows) -> None:
+        """New names are added to both."""
+        self._names = names
+        self._open = open_windows
+        self._known: dict[tuple[int, str, str, int, str, bool], Pool] = {}
+
+    def of(self, source: int, said: SourceChanges, part: ResidencyChanges) -> Pool:
+        """Return the pool that `said`, of the source with this number, has changes of in `part`."""
+        key = source, said.hash_domain, said.model, part.group_idx, part.medium, part.store_only
+        pool = self._known.get(key)
+        if pool is None:
+            names = self._names
+            space = names.spaces.of(said.hash_domain, said.model, part.group_idx)
+            bit = names.media.bit(part.medium, store_only=part.store_only)
+            gauge = self._open.gauge(space.number, part.medium)
+            pool = self._known[key] = Pool(
+                space,
+                space.number,
+                space.salt,
+                space.constant,
+                bit,
+                constant_of(_MEDIUM_CONSTANTS + gauge),
+                gauge,
+                self._open.cell(source, space.number),
+                names.lineages.of(space).number,
+            )
+        return pool
+
+    def lineage(self, pool: Pool, lora: str) -> int:
+        """Return the number of the lineage of a pool's blocks of a LoRA."""
+        return self._names.lineages.of(pool.space, lora).number
+
+    def forget(self, source: int) -> None:
+        """A source's number and cells were given back."""
+        self._known = {key: pool for key, pool in self._known.items() if key[0] != source}
