@@ -17,6 +17,7 @@ RECORD_ENTRIES = 200_000
 """Entries per checkpoint record: 34 bytes each, well below the topic's 8 MB bound."""
 
 _HASHES: Final = np.dtype("<u8")
+_BIRTHS: Final = np.dtype("<f8")
 _COPIES: Final = np.dtype("<i4")
 _SIZES: Final = np.dtype("<u4")
 _DEPTHS: Final = np.dtype("<u2")
@@ -27,13 +28,13 @@ def packed_entries(pool: Pool, entries: Entries, gone: Hashes | None = None) -> 
     return PoolEntries(
         pool.head.medium,
         pool.head.group_idx,
-        entries["hash"].astype(_HASHES).tobytes(),
-        _once(entries["copies"].astype(_COPIES)),
-        entries["birth"].astype("<f8").tobytes(),
-        _once(pool.sizes_of(entries["size_code"]).astype(_SIZES)),
-        entries["root"].astype(_HASHES).tobytes(),
-        entries["depth"].astype(_DEPTHS).tobytes(),
-        gone=gone.astype(_HASHES).tobytes() if gone is not None else b"",
+        _packed(entries["hash"], _HASHES),
+        _once(_packed(entries["copies"], _COPIES), _COPIES),
+        _packed(entries["birth"], _BIRTHS),
+        _once(_packed(pool.sizes_of(entries["size_code"]), _SIZES), _SIZES),
+        _packed(entries["root"], _HASHES),
+        _packed(entries["depth"], _DEPTHS),
+        gone=_packed(gone, _HASHES) if gone is not None else b"",
         life=pool.head.life,
     )
 
@@ -70,16 +71,21 @@ def unpacked_entries(pool: Pool, entries: PoolEntries) -> BlockColumns:
     return BlockColumns(
         np.concatenate((gone, hashes)).astype(np.uint64),
         _after(gone, _each(np.frombuffer(entries.copies, _COPIES), count)),
-        _after(gone, np.frombuffer(entries.births, "<f8")),
+        _after(gone, np.frombuffer(entries.births, _BIRTHS)),
         _after(gone, pool.codes_of(sizes)),
         _after(gone, roots),
         _after(gone, depths),
     )
 
 
-def _once(column: npt.NDArray[Any]) -> bytes:
-    """Return a column as bytes, a single item where all are the same."""
-    return (column[:1] if len(column) and (column == column[0]).all() else column).tobytes()
+def _packed(column: npt.NDArray[Any], kind: np.dtype[Any]) -> bytes:
+    return column.astype(kind, copy=False).tobytes()
+
+
+def _once(packed: bytes, kind: np.dtype[Any]) -> bytes:
+    """Return a packed column, or a single item of it where all are the same."""
+    first = packed[: kind.itemsize]
+    return first if packed == first * (len(packed) // kind.itemsize) else packed
 
 
 def _each(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:

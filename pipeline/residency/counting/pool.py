@@ -260,7 +260,7 @@ class Pool:
 
     def sizes_of(self, codes: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint32]:
         """Return the block sizes of size codes."""
-        return np.array(self.head.block_sizes or [0], np.uint32)[codes]
+        return np.array(self.head.block_sizes or [0], np.uint32).take(codes)
 
     def codes_of(self, sizes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint16]:
         """Return the size codes of block sizes that were announced."""
