@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS
 from pipeline.fleet.fill_rows import Place, fill_rows
-from pipeline.fleet.kernel.counts import NO_WINDOW, Cells, Gauges
-from pipeline.fleet.kernel.tables import doubled, mapped
+from pipeline.fleet.kernel.counts import NO_WINDOW, Cells, Ended, Gauges
+from pipeline.fleet.kernel.tables import I64, doubled, mapped
 from pipeline.fleet.packing import Packed, Table, put_into
 from pipeline.fleet.registry import Names
 from pipeline.residency import histogram, windows
@@ -19,6 +17,8 @@ from schemas.trust import TRUST_ORDER
 
 CARRY_LIMIT = 360
 """Windows of unchanged redundancy written at once; the rest follows at the next checkpoint."""
+_ENDED = 256
+"""Windows of cells that may end before somebody asks for their rows."""
 _OWNERS = 5
 
 
@@ -71,6 +71,9 @@ class OpenWindows:
         self._gauge_numbers = {(gauge.space, gauge.medium): at for at, gauge in enumerate(head.gauges)}
         """(space, medium) to gauge."""
         self._free = [number for number, cell in enumerate(head.cells) if cell is None]
+        # A damaged base may have figures of nobody.
+        self.cells.dirty[self._free] = 0
+        self.ended = Ended(np.zeros(_ENDED, np.int64), np.zeros(1, np.int64), cells_of(_ENDED))
 
     def copied(self) -> dict[TableName, Table]:
         """Return copies of the figures for a base."""
@@ -125,39 +128,38 @@ class OpenWindows:
         rows: list[Row] = []
         for space in self.spaces_of_source.pop(source, ()):
             number = self._cell_numbers.pop((source, space))
-            rows += self.cell_moved(number, NO_WINDOW)
+            if self.cells.dirty[number]:
+                rows += self._fill_rows(self.cells, [number], np.array([number]))
+            self._empty(number)
             self._head.cells[number] = None
             self._places.pop(number, None)
             self._free.append(number)
-        return rows
-
-    def cell_moved(self, number: int, window: int) -> list[Row]:
-        """Begin a cell's next window; return the last rows of the one before."""
-        rows = self._fill_rows([number]) if self.cells.dirty[number] else []
-        self._empty(number)
-        self.cells.windows[number] = window
         return rows
 
     def _empty(self, number: int) -> None:
         cells = self.cells
         for column in (cells.blocks, cells.tokens, cells.regret, cells.needed, cells.trusts, cells.dirty):
             column[number] = 0
+        cells.windows[number] = NO_WINDOW
+
+    def ended_fills(self) -> list[Row]:
+        """Return the last rows of the windows of cells that ended since the last call."""
+        count = int(self.ended.used[0])
+        if not count:
+            return []
+        self.ended.used[0] = 0
+        return self._fill_rows(self.ended.cells, self.ended.numbers[:count].tolist(), np.arange(count))
 
     def open_fills(self) -> list[Row]:
         """Return rows of what changed in open windows since the last call."""
         numbers = np.flatnonzero(self.cells.dirty)
         self.cells.dirty[numbers] = 0
-        return self._fill_rows(numbers.tolist())
+        return self._fill_rows(self.cells, numbers.tolist(), numbers)
 
-    def _fill_rows(self, numbers: Sequence[int]) -> list[Row]:
-        places = {number: place for number in numbers if (place := self._places.get(number)) is not None}
-        return fill_rows(
-            self.cells,
-            np.fromiter(places, np.int64),
-            list(places.values()),
-            shard=self._shard,
-            one_in=self._head.one_in,
-        )
+    def _fill_rows(self, cells: Cells, numbers: list[int], at: I64) -> list[Row]:
+        """Return rows of the figures at these places, which are of the cells with these numbers."""
+        places = [self._places[number] for number in numbers]
+        return fill_rows(cells, at, places, shard=self._shard, one_in=self._head.one_in)
 
     def gauges_changed(self, window: int) -> None:
         """Changes within the shard's `window` moved gauges, whose rows show an older state from then on."""

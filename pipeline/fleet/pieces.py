@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +14,12 @@ from pipeline.fleet.kernel.follow import GPU
 from pipeline.fleet.kernel.packed_columns import PackedColumns, packed_columns
 from pipeline.fleet.pools import Pool, Pools
 from pipeline.fleet.registry import Sources
-from schemas.residency import ResidencyChanges, ResidencyRecord
+from schemas.residency import ResidencyRecord
 from schemas.trust import TRUST_ORDER
 
 _TRUST_NUMBERS = {trust: number for number, trust in enumerate(TRUST_ORDER)}
-_Row = tuple[int, int, int, int, float, bool, Pool]
-"""Source, its number in the record, life, trust, until when losses may be unknown, alone, pool."""
+_Row = tuple[int, int, int, int, float, bool, Pool, tuple[int, ...]]
+"""Source, its number in the record, life, trust, until when losses may be unknown, alone, pool, lineages."""
 
 
 class RecordPieces(NamedTuple):
@@ -50,9 +50,9 @@ class RecordSources:
         rows = self._rows(record, packed)
         if not rows:
             return None
-        numbers, order, lives, trusts, unsure_until, alone, pools = zip(*rows, strict=True)
+        numbers, order, lives, trusts, unsure_until, alone, pools, lineages = zip(*rows, strict=True)
         _, spaces, salts, constants, bits, medium_keys, gauges, cells, _ = zip(*pools, strict=True)
-        lineages, first_lineages = self._lineages(parts, pools)
+        known = np.array([len(each) for each in lineages], np.int64)
         of_source, of_life = np.array(numbers, np.int64), np.array(lives, np.int64)
         return RecordPieces(
             packed,
@@ -60,8 +60,8 @@ class RecordSources:
                 np.array(order, np.int64),
                 of_life,
                 np.array(constants, np.uint64),
-                np.array(lineages, np.uint16),
-                np.array(first_lineages, np.int64),
+                np.array([*chain.from_iterable(lineages)], np.uint16),
+                np.cumsum(known) - known,
             ),
             Pieces(
                 of_source.astype(np.uint16),
@@ -96,24 +96,14 @@ class RecordSources:
             for part in said.changes:
                 if part.hashes:
                     pool = self._pools.of(number, said, part)
-                    rows.append((number, order, source.life, source.trust, unsure_until, alone, pool))
+                    lineages = self._pools.lineages(pool, part)
+                    rows.append(
+                        (number, order, source.life, source.trust, unsure_until, alone, pool, lineages)
+                    )
                     source.seen = max(source.seen, next(latest))
             if source.trust:
                 source.unsure_until = source.seen + self._horizon
         return rows
-
-    def _lineages(
-        self, parts: Sequence[ResidencyChanges], pools: Sequence[Pool]
-    ) -> tuple[list[int], list[int]]:
-        """Return for each part the lineage without a LoRA, then those of its LoRAs; and where these begin."""
-        lineages: list[int] = []
-        begin: list[int] = []
-        for part, pool in zip(parts, pools, strict=True):
-            begin.append(len(lineages))
-            lineages.append(pool.lineage)
-            if part.loras:
-                lineages += [self._pools.lineage(pool, lora) for lora in part.loras]
-        return lineages, begin
 
 
 def _latest_times(packed: PackedColumns) -> list[float]:

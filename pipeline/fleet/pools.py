@@ -27,7 +27,7 @@ class Pool(NamedTuple):
     medium_key: int
     gauge: int
     cell: int
-    lineage: int
+    lineage: tuple[int]
     """Number of the one without a LoRA."""
 
 
@@ -58,13 +58,16 @@ class Pools:
                 constant_of(_MEDIUM_CONSTANTS + gauge),
                 gauge,
                 self._open.cell(source, space.number),
-                names.lineages.of(space).number,
+                (names.lineages.of(space).number,),
             )
         return pool
 
-    def lineage(self, pool: Pool, lora: str) -> int:
-        """Return the number of the lineage of a pool's blocks of a LoRA."""
-        return self._names.lineages.of(pool.space, lora).number
+    def lineages(self, pool: Pool, part: ResidencyChanges) -> tuple[int, ...]:
+        """Return the numbers of the lineages of a part: without a LoRA, and with each of its LoRAs."""
+        if not part.loras:
+            return pool.lineage
+        of = self._names.lineages.of
+        return *pool.lineage, *[of(pool.space, lora).number for lora in part.loras]
 
     def forget(self, source: int) -> None:
         """A source's number and cells were given back."""

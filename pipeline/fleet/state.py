@@ -13,7 +13,7 @@ from pipeline.fleet.index import CHUNK, Index
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import WINDOW
 from pipeline.fleet.kernel.event_order import in_event_order
-from pipeline.fleet.kernel.follow import CLOCK_MOVED, DONE, REFILLS_FULL, follow
+from pipeline.fleet.kernel.follow import DONE, ENDED_FULL, REFILLS_FULL, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Table
@@ -178,6 +178,7 @@ class FleetState:
                     index.refills,
                     changes,
                     pieces,
+                    self._open.ended,
                     at,
                     end,
                     offset,
@@ -188,12 +189,11 @@ class FleetState:
                     break
                 if why == REFILLS_FULL:
                     index.refills = make_room(index.refills)
-                    continue
-                window = windows.window_of(changes.times[at])
-                if why == CLOCK_MOVED:
-                    self._window_begins(window, offset)
+                elif why == ENDED_FULL:
+                    self._rows += self._open.ended_fills()
                 else:
-                    self._rows += self._open.cell_moved(int(pieces.cells[changes.pieces[at]]), window)
+                    self._window_begins(windows.window_of(changes.times[at]), offset)
+        self._rows += self._open.ended_fills()
         self._open.gauges_changed(int(index.clock.counters[WINDOW]))
 
     def _window_begins(self, window: int, offset: int) -> None:

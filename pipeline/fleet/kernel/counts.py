@@ -39,6 +39,17 @@ class Cells(NamedTuple):
     """(cells, NEEDED_BUCKETS), tokens."""
 
 
+class Ended(NamedTuple):
+    """Windows of cells that ended since their rows were last written, in places of their own."""
+
+    numbers: I64
+    """Cell of each."""
+    used: I64
+    """One element: how many there are."""
+    cells: Cells
+    """Their figures."""
+
+
 class Gauges(NamedTuple):
     """Redundancy of each (hash domain, group, medium) as it is."""
 
@@ -85,3 +96,32 @@ def count_owners(gauges: Gauges, gauge: int, before: int, after: int, size: int,
     gauges.physical[gauge] += (after - before) * size
     gauges.versions[gauge] = version
     gauges.dirty[gauge] = 1
+
+
+@inlined
+def begin_window(cells: Cells, cell: int, window: int, ended: Ended) -> None:
+    """Begin a cell's next window; what was not written of the one before goes to `ended`, which has room."""
+    if cells.dirty[cell] != 0:
+        to = ended.used[0]
+        ended.used[0] = to + 1
+        ended.numbers[to] = cell
+        ended.cells.windows[to] = cells.windows[cell]
+        ended.cells.versions[to] = cells.versions[cell]
+        ended.cells.trusts[to] = cells.trusts[cell]
+        for cause in range(cells.blocks.shape[1]):
+            ended.cells.blocks[to, cause] = cells.blocks[cell, cause]
+            ended.cells.tokens[to, cause] = cells.tokens[cell, cause]
+        for bucket in range(cells.regret.shape[1]):
+            ended.cells.regret[to, bucket] = cells.regret[cell, bucket]
+        for bucket in range(cells.needed.shape[1]):
+            ended.cells.needed[to, bucket] = cells.needed[cell, bucket]
+    cells.windows[cell] = window
+    cells.trusts[cell] = 0
+    cells.dirty[cell] = 0
+    for cause in range(cells.blocks.shape[1]):
+        cells.blocks[cell, cause] = 0
+        cells.tokens[cell, cause] = 0
+    for bucket in range(cells.regret.shape[1]):
+        cells.regret[cell, bucket] = 0
+    for bucket in range(cells.needed.shape[1]):
+        cells.needed[cell, bucket] = 0

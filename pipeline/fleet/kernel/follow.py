@@ -18,7 +18,9 @@ from pipeline.fleet.kernel.counts import (
     WINDOW,
     Cells,
     Clock,
+    Ended,
     Gauges,
+    begin_window,
     count_owners,
 )
 from pipeline.fleet.kernel.hit_causes import cause_of
@@ -55,8 +57,8 @@ GPU: Final = 0
 DONE: Final = 0
 CLOCK_MOVED: Final = 1
 """The next change begins a window of the shard."""
-CELL_MOVED: Final = 2
-"""The next change begins a window of its cell."""
+ENDED_FULL: Final = 2
+"""There may be no room for the window of a cell that the next change ends."""
 REFILLS_FULL: Final = 3
 """There may be no counter for the refills of the next change."""
 
@@ -98,6 +100,7 @@ def follow(
     refills: Refills,
     changes: Changes,
     pieces: Pieces,
+    ended: Ended,
     start: int,
     end: int,
     version: int,
@@ -107,12 +110,12 @@ def follow(
     """Follow changes from `start`; return (index of the next change, why it stopped there).
 
     The caller has made room for `end - start` more blocks (twice as many with lower media), pairs and losses.
-    At CLOCK_MOVED or CELL_MOVED it takes what it needs of the window that ends, moves it on and comes again;
-    at REFILLS_FULL it makes room.
+    At CLOCK_MOVED it takes what it needs of the window that ends, moves it on and comes again; at ENDED_FULL
+    and REFILLS_FULL it makes room.
     """
     blocks, pairs, losses = borrowed(blocks), borrowed(pairs), borrowed(losses)
     cells, gauges, clock, refills = borrowed(cells), borrowed(gauges), borrowed(clock), borrowed(refills)
-    changes, pieces = borrowed(changes), borrowed(pieces)
+    changes, pieces, ended = borrowed(changes), borrowed(pieces), borrowed(ended)
     counters = clock.counters
     fetched = start
     for at in range(start, end):
@@ -127,7 +130,9 @@ def follow(
         if window > counters[WINDOW]:
             return at, CLOCK_MOVED
         if kind == FILLED and bit == GPU and window > cells.windows[pieces.cells[piece]]:
-            return at, CELL_MOVED
+            if ended.used[0] == len(ended.numbers):
+                return at, ENDED_FULL
+            begin_window(cells, pieces.cells[piece], window, ended)
         if 2 * refills.totals[USED] >= len(refills.rows):
             return at, REFILLS_FULL
         if time > clock.time[0]:
