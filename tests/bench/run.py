@@ -21,21 +21,22 @@ from figures import Figures, machine
 from fleet_load import catch_up as fleet_catch_up
 from fleet_load import freshness as fleet_freshness
 from fleet_load import run as fleet_load
+from fleet_load import scale_out
 from fleet_load.installation import agents_of
 
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import free_port
 
-ASKED_FOR = ("scale", "fleet-load", "fleet-catch-up")
-"""Parts that take long, and much memory."""
+ASKED_FOR = ("scale", "fleet-load", "fleet-catch-up", "scale-out")
+"""Parts that take long, and much memory; the last one only computes, from figures of `fleet-load`."""
 PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "verify", "panels", "freshness")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     names = ", ".join((*PARTS, *ASKED_FOR))
-    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last three")
+    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last four")
     parser.add_argument("--engines", type=int, default=1_000, help="of `scale`; default: 1,000")
     parser.add_argument("--blocks", type=int, default=50_000, help="of each of them; default: 50,000")
     parser.add_argument(
@@ -80,6 +81,14 @@ def main() -> None:
     parser.add_argument(
         "--replicas", type=int, default=200, help="of `freshness`, beside the demo; default: 200"
     )
+    parser.add_argument(
+        "--per-core",
+        nargs=2,
+        type=int,
+        default=(500, 1_000),
+        metavar=("WORKER", "CONNECTOR"),
+        help="of `scale-out`: replicas that a core carries; default: 500 1000",
+    )
     arguments = parser.parse_args()
     parts = arguments.parts or PARTS
     print(f"kvlens bench on {machine()}", flush=True)
@@ -119,6 +128,9 @@ def main() -> None:
                     workers=arguments.workers,
                     lengths=arguments.lengths,
                 )
+            if "scale-out" in parts:
+                of_worker, of_connector = arguments.per_core
+                scale_out.run(figures, worker=of_worker, connector=of_connector)
             if "freshness" in parts:
                 replicas = arguments.replicas
                 fleet_freshness.run(figures, broker.bootstrap_servers, store.url, replicas=replicas)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from statistics import median
 
 from checkout import THIS
 from figures import Figures
-from processes import cpu_seconds
+from processes import cpu_seconds, waited_seconds
 
-from fleet_load.installation import TOPICS, Installation, Worker, agents_of
+from fleet_load.installation import TOPICS, Installation, agents_of
 from fleet_load.line import fitted
 from fleet_load.load import Load
 from fleet_load.standing import Group
@@ -34,6 +34,8 @@ class CaughtUp:
     """From there until everything is committed in both groups."""
     cpu: float
     """CPU seconds of all processes in that time."""
+    waited: float
+    """Seconds of it that their main threads were ready while others had the cores."""
 
 
 def run(
@@ -78,6 +80,7 @@ async def _measure(
                 starts.append(taken.start)
                 figures.add(f"{name}: {seconds} s of load", taken.seconds, "s")
                 figures.add(f"{name}: {seconds} s of load, CPU", taken.cpu, "s")
+                figures.add(f"{name}: {seconds} s of load, waited for a core", taken.waited, "s")
             figures.add(f"{name}: start, until partitions are loaded", median(starts), "s")
             if len(lengths) > 1:
                 line = fitted(points)
@@ -99,10 +102,12 @@ async def _caught_up(installation: Installation, processes: str) -> CaughtUp:
                 if any(worker.process.poll() is not None for worker in workers):
                     raise SystemExit("a worker ended instead of catching up")
                 await asyncio.sleep(LOOK_SECONDS)
-            owned, before = time.monotonic(), _cpu(workers)
+            pids = [worker.process.pid for worker in workers]
+            owned, cpu, waited = time.monotonic(), _sum(cpu_seconds, pids), _sum(waited_seconds, pids)
             done = await caught_up(groups, workers)
-            return CaughtUp(owned - began, done - owned, _cpu(workers) - before)
+            cpu, waited = _sum(cpu_seconds, pids) - cpu, _sum(waited_seconds, pids) - waited
+            return CaughtUp(owned - began, done - owned, cpu, waited)
 
 
-def _cpu(workers: Sequence[Worker]) -> float:
-    return sum(cpu_seconds(worker.process.pid) for worker in workers)
+def _sum(figure: Callable[[int], float], pids: Sequence[int]) -> float:
+    return sum(map(figure, pids))

@@ -22,14 +22,17 @@ def in_turn(
         yield tuple(measure(checkout, number) for checkout in checkouts)
 
 
-def tell(figures: Figures, name: str, rounds: Sequence[tuple[Measured, Measured]]) -> None:
-    """Say what the new and the old one took, the medians, and how they compare."""
-    for number, (new, old) in enumerate(rounds, 1):
-        for which, measured in (("new", new), ("old", old)):
-            said = f"{name}, round {number}, {which}"
-            figures.add(f"{said}: kept up with", measured.share * 100, "% of the load")
-            figures.add(f"{said}: CPU a batch", measured.cpu_a_batch * 1e6, "µs")
-            figures.add(f"{said}: replicas per core", measured.replicas_a_core, "")
+def tell_one(figures: Figures, number: int, which: str, measured: Measured) -> None:
+    """Say what one of them took in a round."""
+    said = f"{measured.name}, round {number}, {which}"
+    figures.add(f"{said}: kept up with", measured.share * 100, "% of the load")
+    figures.add(f"{said}: CPU a batch", measured.cpu_a_batch * 1e6, "µs")
+    figures.add(f"{said}: replicas per core", measured.replicas_a_core, "")
+
+
+def tell(figures: Figures, rounds: Sequence[tuple[Measured, Measured]]) -> None:
+    """Say the medians of the new and the old one, and how they compare."""
+    name = rounds[0][0].name
     costs = [[measured.cpu_a_batch for measured in checkout] for checkout in zip(*rounds, strict=True)]
     carried = [[measured.replicas_a_core for measured in checkout] for checkout in zip(*rounds, strict=True)]
     for which, cost, replicas in zip(("new", "old"), costs, carried, strict=True):

@@ -79,3 +79,4 @@ def run(figures: Figures, bootstrap: str, store_url: str, *, replicas: int) -> N
         figures.add(f"{name}: event to queryable row, {quantile}", seconds, "s")
     for part, each in zip(("connector", "worker"), spent, strict=True):
         figures.add(f"{name}: {part}, CPU", each.cores * 100, "% of a core")
+        figures.add(f"{name}: {part}, waited for a core", each.waited * 100, "% of the time")

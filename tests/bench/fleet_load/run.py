@@ -54,10 +54,12 @@ def against(
                 checkout: Checkout, number: int, part: str = part, replicas: int = replicas
             ) -> Measured:
                 prefix = f"bench-load-{part}-{replicas}-{checkout.name}-{number}"
-                return _measured(Installation(checkout, bootstrap, store_url, prefix), part, replicas, "1")
+                installation = Installation(checkout, bootstrap, store_url, prefix)
+                measured = _measured(installation, part, replicas, "1")
+                compared.tell_one(figures, number, checkout.name, measured)
+                return measured
 
-            pairs = [(new, old) for new, old in compared.in_turn(rounds, checkouts, measure)]
-            compared.tell(figures, pairs[0][0].name, pairs)
+            compared.tell(figures, [(new, old) for new, old in compared.in_turn(rounds, checkouts, measure)])
 
 
 def _processes(part: str, workers: Sequence[str], connectors: Sequence[int]) -> Sequence[str]:

@@ -37,11 +37,14 @@ def test_medians_and_ratios_of_rounds(capsys: pytest.CaptureFixture[str]) -> Non
         (_measured(0.3), _measured(0.6)),
         (_measured(0.2), _measured(0.2)),
     ]
-    compared.tell(figures, "part", rounds)
-    said = {figure.name.removeprefix("part"): figure.value for figure in figures.rows}
+    compared.tell_one(figures, 2, "old", rounds[1][1])
+    compared.tell(figures, rounds)
+    name = "fleet-load, 100 replicas, worker"
+    said = {figure.name.removeprefix(name): figure.value for figure in figures.rows}
     assert capsys.readouterr().out.count("\n") == len(said)
+    assert said[", round 2, old: kept up with"] == 50
     assert said[", round 2, old: CPU a batch"] == 600
-    assert said[", round 1, new: kept up with"] == 50
+    assert said[", round 2, old: replicas per core"] == pytest.approx(83.333)
     assert said[", median, new: CPU a batch"] == 200
     assert said[", median, old: CPU a batch"] == 400
     assert said[", median, new: replicas per core"] == 250
