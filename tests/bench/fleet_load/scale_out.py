@@ -6,9 +6,9 @@ names, so some get more replicas than others: the one that has most decides.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator
 
 from figures import Figures
 
@@ -20,15 +20,22 @@ PROCESSES = (1, 2, 4, 8, 16)
 PARTITION_COUNTS = (PARTITIONS, 4 * PARTITIONS)
 
 
-def carried(each: int, keeper_of: Callable[[str], int]) -> int:
+def names() -> Iterator[str]:
+    """Yield names as a cluster gives them; numbered ones would meet in no partition more than in others."""
+    rng = random.Random(7)
+    while True:
+        yield f"replica-{rng.getrandbits(40):010x}"
+
+
+def carried(each: int, keeper_of: Callable[[str], int], replicas: Iterable[str]) -> int:
     """Return how many replicas come until a process, which carries `each`, would have one more than that."""
     kept: Counter[int] = Counter()
-    for number in count():
-        keeper = keeper_of(f"replica-{number:04}")
+    for name in replicas:
+        keeper = keeper_of(name)
         if kept[keeper] == each:
-            return number
+            break
         kept[keeper] += 1
-    raise AssertionError("unreachable")
+    return kept.total()
 
 
 def worker_of(partitions: int, workers: int) -> Callable[[str], int]:
@@ -45,8 +52,8 @@ def run(figures: Figures, *, worker: int, connector: int) -> None:
     """Say what so many processes carry, from what one of them does on a core of its own."""
     for partitions in PARTITION_COUNTS:
         for processes in PROCESSES:
-            replicas = carried(worker, worker_of(partitions, processes))
+            replicas = carried(worker, worker_of(partitions, processes), names())
             figures.add(f"scale-out, {partitions} partitions, workers {processes}", replicas, "replicas")
     for processes in PROCESSES:
-        replicas = carried(connector, connector_of(processes))
+        replicas = carried(connector, connector_of(processes), names())
         figures.add(f"scale-out, connectors {processes}", replicas, "replicas")
