@@ -19,6 +19,11 @@ from schemas.settings import ClickHouse
 
 EVERY_SECONDS = 0.2
 """Between two queries: a batch counts as seen by the first one that finds it."""
+SETTINGS = {
+    "defaults": {},
+    "fresh": {"KVLENS_CONNECTOR__LINGER_SECONDS": "0.05", "KVLENS_WORKER__CHECKPOINT_SECONDS": "0.5"},
+}
+"""What the demo has is `fresh`."""
 _START_SECONDS = 300.0
 _SEEN = """
 SELECT replica, argMax(last_seq, version), toUnixTimestamp64Milli(assumeNotNull(max(last_batch_at))) / 1000
@@ -45,10 +50,17 @@ class Seen:
 
 
 def run(figures: Figures, bootstrap: str, store_url: str, *, replicas: int) -> None:
-    """Measure with one connector and one worker, and say what both take."""
-    installation = Installation(THIS, bootstrap, store_url, f"bench-freshness-{replicas}")
+    """Measure with one connector and one worker, with the defaults and with fresher settings."""
+    for name, settings in SETTINGS.items():
+        prefix = f"bench-freshness-{replicas}-{name}"
+        installation = Installation(THIS, bootstrap, store_url, prefix, settings)
+        _measure(figures, installation, replicas, f"freshness, {replicas:,} replicas, {name}")
+
+
+def _measure(figures: Figures, installation: Installation, replicas: int, name: str) -> None:
+    """Measure, and say what both processes take."""
     installation.prepare()
-    client = connect(ClickHouse(url=store_url, database=installation.database))
+    client = connect(ClickHouse(url=installation.store_url, database=installation.database))
     parameters, meter = {"database": installation.database}, FreshnessMeter()
     with (
         Load("frames", [str(replicas)]) as load,
@@ -71,7 +83,6 @@ def run(figures: Figures, bootstrap: str, store_url: str, *, replicas: int) -> N
             seen.queried([(str(replica), int(seq), float(at)) for replica, seq, at in rows], time.time())
         spent = [each.spent() for each in spending]
     client.close()
-    name = f"freshness, {replicas:,} replicas"
     for quantile, share in (("p50", 0.5), ("p99", 0.99)):
         seconds = meter.quantile(share)
         if seconds is None:

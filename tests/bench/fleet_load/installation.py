@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checkout import Checkout
 from connector import metric
@@ -54,6 +54,8 @@ class Installation:
     bootstrap: str
     store_url: str
     prefix: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Variables that its processes get besides."""
 
     def prepare(self) -> None:
         """Make topics and tables."""
@@ -69,6 +71,7 @@ class Installation:
             "KVLENS_KAFKA__GROUP": self.prefix,
             "KVLENS_CLICKHOUSE__URL": self.store_url,
             "KVLENS_CLICKHOUSE__DATABASE": self.database,
+            **self.settings,
         }
 
     @property
