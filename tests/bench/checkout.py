@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,13 @@ class Checkout:
             raise SystemExit(f"{directory} has no .venv: run `make venv` there")
         return cls(name, directory.resolve(), python)
 
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start `kvlens ARGUMENTS`."""
+    def start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start `kvlens ARGUMENTS`; what it logs goes to a file, or nowhere."""
+        stderr = subprocess.DEVNULL if log is None else log
         return subprocess.Popen(
-            self._command(arguments), cwd=self.directory, env=dict(environment), stderr=subprocess.DEVNULL
+            self._command(arguments), cwd=self.directory, env=dict(environment), stderr=stderr
         )
 
     def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:

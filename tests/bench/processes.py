@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from checkout import THIS, Checkout
 
@@ -31,10 +32,13 @@ def resident_bytes(pid: int) -> int:
 
 @contextmanager
 def launched(
-    arguments: Sequence[str], environment: Mapping[str, str], checkout: Checkout = THIS
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    checkout: Checkout = THIS,
+    log: IO[bytes] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `kvlens ARGUMENTS` of a checkout while the block lasts."""
-    process = checkout.start(arguments, environment)
+    process = checkout.start(arguments, environment, log)
     try:
         yield process
     finally:

@@ -99,8 +99,8 @@ async def _caught_up(installation: Installation, processes: str) -> CaughtUp:
         began = time.monotonic()
         with installation.workers(agents_of(processes)) as workers:
             while not any(worker.owns for worker in workers):
-                if any(worker.process.poll() is not None for worker in workers):
-                    raise SystemExit("a worker ended instead of catching up")
+                for worker in workers:
+                    worker.check()
                 await asyncio.sleep(LOOK_SECONDS)
             pids = [worker.process.pid for worker in workers]
             owned, cpu, waited = time.monotonic(), _sum(cpu_seconds, pids), _sum(waited_seconds, pids)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import IO
 
 from checkout import Checkout
 from connector import metric
@@ -18,6 +20,7 @@ APART = "apart"
 """One worker with each agent, in place of a number of workers with both."""
 TOPICS = {"replica": "events", "fleet": "residency"}
 """What each agent reads."""
+_LINES_SHOWN = 30
 
 
 def agents_of(workers: str) -> list[str]:
@@ -31,6 +34,14 @@ class Worker:
 
     process: subprocess.Popen[bytes]
     port: int
+    log: IO[bytes]
+
+    def check(self) -> None:
+        """Raise SystemExit, with what it said last, when it has ended."""
+        if (code := self.process.poll()) is not None:
+            self.log.seek(0)
+            last = b"\n".join(self.log.read().splitlines()[-_LINES_SHOWN:]).decode(errors="replace")
+            raise SystemExit(f"a worker ended with {code}:\n{last}")
 
     @property
     def owns(self) -> bool:
@@ -97,6 +108,7 @@ class Installation:
                     "KVLENS_WORKER__AGENTS": agent,
                     "KVLENS_WORKER__METRICS_PORT": str(port),
                 }
-                process = stack.enter_context(launched(["work"], environment, self.checkout))
-                workers.append(Worker(process, port))
+                log = stack.enter_context(tempfile.TemporaryFile())
+                process = stack.enter_context(launched(["work"], environment, self.checkout, log))
+                workers.append(Worker(process, port, log))
             yield workers

@@ -82,6 +82,8 @@ async def caught_up(groups: Sequence[Group], workers: Sequence[Worker]) -> float
             and not any(worker.at_work for worker in workers)
         ):
             return moved
-        if any(worker.process.poll() is not None for worker in workers) or now - moved > START_SECONDS:
+        for worker in workers:
+            worker.check()
+        if now - moved > START_SECONDS:
             raise SystemExit(f"the workers did not catch up: after {now - began:.0f} s at {standing} offsets")
         await asyncio.sleep(EVERY_SECONDS)
