@@ -1,8 +1,11 @@
-"""When the checkpoint rounds of an agent begin: at multiples of a period, whatever they take."""
+"""When the checkpoint rounds of an agent begin: at multiples of a period, with a rest between them."""
 
 from __future__ import annotations
 
 import math
+
+REST = 0.5
+"""Of a period, at least, between two rounds: where rounds take long, applying must not stand behind them."""
 
 
 class Schedule:
@@ -12,11 +15,8 @@ class Schedule:
         """The first beginning is `seconds` after `began`, a time of the clock that `pause` gets."""
         self._seconds = seconds
         self._began = began
-        self._number = 0
 
     def pause(self, now: float) -> float:
-        """Return how long to wait for the next beginning, seconds above 0."""
-        coming = math.floor((now - self._began) / self._seconds) + 1
-        # A timer may fire a little early: what has begun then does not begin again.
-        self._number = max(self._number + 1, coming)
-        return self._began + self._number * self._seconds - now
+        """Return how long to wait for the next beginning, from half a period to one and a half."""
+        passed = (now - self._began) / self._seconds
+        return (math.floor(passed + REST) + 1 - passed) * self._seconds
