@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from yarl import URL
 from pipeline.errors import CheckpointAhead, CheckpointFailed
 from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_before, load
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
+from pipeline.worker.checkpoint.schedule import Schedule
 from pipeline.worker.consumer.credentials import faust_credentials
 from pipeline.worker.consumer.transport import FAUST_LOG, Transport
 from pipeline.worker.partition import OwnedPartition, Role
@@ -86,10 +88,11 @@ class Agent:
         self._stopping = False
         self.app = self._faust_app(settings)
 
-    async def checkpoint_every(self, seconds: float) -> None:
-        """Save all owned partitions again and again; a failure is fatal."""
+    async def checkpoint_every(self, seconds: float, after: float = 0.0) -> None:
+        """Save all owned partitions at a fixed rate, from `after` seconds on; a failure is fatal."""
+        schedule = Schedule(seconds, time.monotonic() + after)
         while True:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(schedule.pause(time.monotonic()))
             try:
                 await self._rounds.save([*self.owned.values()])
             except Exception as error:

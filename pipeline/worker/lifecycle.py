@@ -110,7 +110,11 @@ async def _run(settings: Settings) -> None:
         if settings.worker.agents in ("both", role.name)
     ]
     every = max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS)
-    rounds = [_watched(agent.checkpoint_every(every)) for agent in agents]
+    # In turns, so that their pauses do not add up, and what one commits is soon in the other's round.
+    rounds = [
+        _watched(agent.checkpoint_every(every, every * number / len(agents)))
+        for number, agent in enumerate(agents)
+    ]
     tasks = [
         _watched(_write_models(settings, tables)),
         _watched(rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS))),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+from checkout import THIS, Checkout
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -29,13 +31,14 @@ def resident_bytes(pid: int) -> int:
 
 
 @contextmanager
-def launched(arguments: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `kvlens ARGUMENTS` while the block lasts."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.cli.main", *arguments],
-        env=dict(environment),
-        stderr=subprocess.DEVNULL,
-    )
+def launched(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    checkout: Checkout = THIS,
+    log: IO[bytes] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `kvlens ARGUMENTS` of a checkout while the block lasts."""
+    process = checkout.start(arguments, environment, log)
     try:
         yield process
     finally:

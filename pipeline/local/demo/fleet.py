@@ -28,6 +28,13 @@ name = "{MODEL}"
 kv_bytes_per_token = 131072
 """
 """32 layers of 8 heads of 128 numbers of 2 bytes, for keys and for values."""
+_FRESH = """[connector]
+linger_seconds = 0.05
+
+[worker]
+checkpoint_seconds = 0.5
+"""
+"""A few engines cost little, and somebody looks: docs/sizing.md says what a fleet pays for it."""
 _START_SECONDS = 30.0
 _WAIT_SUBSCRIBERS_SECONDS = 3600
 """The engines publish once the connector listens, which may have to wait for a first download."""
@@ -111,7 +118,7 @@ def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
         for name, replica in zip(group.replicas, _tables(written), strict=True):
             replicas.append(msgspec.convert({**replica, "id": name}, ReplicaAddress))
     config = directory.path / "demo.toml"
-    config.write_text(f"{replicas_toml(replicas)}\n{_MODELS}")
+    config.write_text(f"{replicas_toml(replicas)}\n{_MODELS}\n{_FRESH}")
     return config
 
 

@@ -23,6 +23,8 @@ from pipeline.simulator.wire.eras import ERAS
 ERA = ERAS["vllm-0.33"]
 BLOCK_SIZE = 16
 PAYLOADS = 512
+HELD = 400
+"""Batches whose blocks a replica holds."""
 STEPS_A_SECOND = 200
 """Ten for each batch of a replica: the replicas publish one after the other."""
 _TIME_AT = 2
@@ -30,12 +32,17 @@ _TIME_AT = 2
 
 
 def payloads() -> list[bytes]:
-    """Return batches of two stored events of four blocks and eight removed blocks."""
+    """Return batches of two stored events of four blocks, without the eight that came `HELD` batches ago.
+
+    A stream that goes through them again and again removes what it holds.
+    """
     rng = random.Random(7)
+    stored = [(_stored(rng), _stored(rng)) for _ in range(PAYLOADS)]
     result = []
-    for _ in range(PAYLOADS):
-        events = [_stored(rng), _stored(rng), Removed(_digests(rng, BLOCKS_A_BATCH))]
-        result.append(encoded_batch(ERA, 0.0, events))
+    for number, came in enumerate(stored):
+        first, second = stored[number - HELD]
+        gone = Removed(first.digests + second.digests)
+        result.append(encoded_batch(ERA, 0.0, [*came, gone]))
     return result
 
 
@@ -79,4 +86,5 @@ def main() -> None:
     context.destroy(linger=0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from figures import Figures
@@ -14,19 +15,19 @@ from fleet_load.replicas import BATCHES_A_SECOND, LOAD_SECONDS
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process took of the cores, per second."""
+    """What processes took of the cores, per second."""
 
     cores: float
     """CPU seconds, all threads."""
     waited: float
-    """Seconds that its main thread was ready while others had the cores."""
+    """Seconds that their main threads were ready while others had the cores."""
 
 
 class Spending:
-    """Reads what a process takes from now on."""
+    """Reads what processes take from now on."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
         self._before = self._now()
 
     def spent(self) -> Spent:
@@ -35,7 +36,7 @@ class Spending:
         return Spent((used_now - used) / (at - began), (waited_now - waited) / (at - began))
 
     def _now(self) -> tuple[float, float, float]:
-        return time.monotonic(), cpu_seconds(self._pid), waited_seconds(self._pid)
+        return time.monotonic(), sum(map(cpu_seconds, self._pids)), sum(map(waited_seconds, self._pids))
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Measured:
     """Of the seconds that count."""
 
     part: str
+    """With the number of its processes, where there are several."""
     replicas: int
     share: float
     """Of the load that it kept up with."""
@@ -58,14 +60,24 @@ class Measured:
     load: Paced
 
     @property
+    def name(self) -> str:
+        return f"fleet-load, {self.replicas:,} replicas, {self.part}"
+
+    @property
+    def cpu_a_batch(self) -> float:
+        """CPU seconds."""
+        return self.spent.cores / self.batches
+
+    @property
     def replicas_a_core(self) -> float:
         return self.batches / BATCHES_A_SECOND / self.spent.cores
 
     def tell(self, figures: Figures) -> None:
-        name = f"fleet-load, {self.replicas:,} replicas, {self.part}"
+        name = self.name
         figures.add(f"{name}: kept up with", self.share * 100, "% of the load")
-        figures.add(f"{name}: CPU a batch", self.spent.cores / self.batches * 1e6, "µs")
+        figures.add(f"{name}: CPU a batch", self.cpu_a_batch * 1e6, "µs")
         figures.add(f"{name}: CPU a record", self.spent.cores / self.records * 1e6, "µs")
+        figures.add(f"{name}: CPU", self.spent.cores * 100, "% of a core")
         figures.add(f"{name}: waited for a core", self.spent.waited * 100, "% of the time")
         figures.add(f"{name}: longest pause", self.pause * 1e3, "ms")
         figures.add(f"{name}: lag in the end", self.lag, "s")

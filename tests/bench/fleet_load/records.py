@@ -10,7 +10,7 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from aiokafka import AIOKafkaProducer
@@ -47,17 +47,16 @@ class Log:
             bootstrap_servers=bootstrap, compression_type="zstd", max_batch_size=4 << 20
         )
 
-    async def write(self, records: Iterable[EventsRecord]) -> list[asyncio.Future[None]]:
-        """Write the records as of now; returns what to wait for."""
-        now = time.time()
+    async def write(self, records: Iterable[EventsRecord], at: float) -> list[asyncio.Future[None]]:
+        """Write the records as of a time; returns what to wait for."""
         builders = [self.producer.create_batch() for _ in range(PARTITIONS)]
         for record in records:
             for batch in record.batches:
-                batch.ts = batch.received_at = now
+                batch.ts = batch.received_at = at
             builders[partition_of(record.replica, PARTITIONS)].append(
                 key=record.replica.encode(),
                 value=_encode(record),
-                timestamp=int(now * 1000),
+                timestamp=int(at * 1000),
                 headers=record_headers(record, b"application/msgpack"),
             )
         return [
@@ -67,10 +66,17 @@ class Log:
         ]
 
 
+async def opened(log: Log, records: Sequence[Sequence[EventsRecord]], at: float) -> None:
+    """Write what the replicas hold: the records of each."""
+    for begin in range(0, len(records), ENGINES_A_WRITE):
+        some = records[begin : begin + ENGINES_A_WRITE]
+        await asyncio.gather(*await log.write((record for each in some for record in each), at))
+
+
 async def main() -> None:
     bootstrap, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     engines = [LargeEngine(number, BLOCKS, count) for number in range(count)]
-    opened = [[prepared(record) for record in engine.opened()] for engine in engines]
+    held = [[prepared(record) for record in engine.opened()] for engine in engines]
     lives = [
         [
             prepared(record)
@@ -84,20 +90,20 @@ async def main() -> None:
     log = Log(bootstrap, topic)
     async with log.producer:
         wait_for("open")
-        for begin in range(0, count, ENGINES_A_WRITE):
-            some = opened[begin : begin + ENGINES_A_WRITE]
-            await asyncio.gather(*await log.write(record for records in some for record in records))
+        await opened(log, held, time.time())
         say("opened")
         wait_for("go")
-        pace, sent = Pace(STEPS_A_SECOND), []
+        pace = Pace(STEPS_A_SECOND)
+        sent: list[asyncio.Future[None]] = []
         turns = STEPS_A_SECOND // RECORDS_A_SECOND
         for step in range(LOAD_SECONDS * STEPS_A_SECOND):
             await asyncio.sleep(pace.pause())
             number, turn = divmod(step, turns)
             sent = [future for future in sent if not future.done()]
-            sent += await log.write(life[number] for life in lives[turn::turns])
+            sent += await log.write((life[number] for life in lives[turn::turns]), time.time())
         await asyncio.gather(*sent)
         pace.done()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,113 @@
+"""Workers that were away: how long they take for what was written meanwhile, by its length."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from statistics import median
+
+from checkout import THIS
+from figures import Figures
+from processes import cpu_seconds, waited_seconds
+
+from fleet_load.installation import TOPICS, Installation, agents_of
+from fleet_load.line import fitted
+from fleet_load.load import Load
+from fleet_load.standing import Group
+from fleet_load.worker import caught_up
+
+SOURCES = (250, 1_000)
+LENGTHS = (20, 40, 80)
+"""Seconds of load."""
+HOUR = 3600.0
+LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    start: float
+    """Seconds from the start of the processes to the first partitions."""
+    seconds: float
+    """From there until everything is committed in both groups."""
+    cpu: float
+    """CPU seconds of all processes in that time."""
+    waited: float
+    """Seconds of it that their main threads were ready while others had the cores."""
+
+
+def run(
+    figures: Figures,
+    bootstrap: str,
+    store_url: str,
+    *,
+    sources: Sequence[int],
+    workers: Sequence[str],
+    lengths: Sequence[int],
+) -> None:
+    """Measure with each number of replicas and of workers; a line through the lengths, for an hour."""
+    for replicas in sources:
+        installation = Installation(THIS, bootstrap, store_url, f"bench-catch-up-{replicas}")
+        installation.prepare()
+        asyncio.run(_measure(figures, installation, replicas, workers, lengths))
+
+
+async def _measure(
+    figures: Figures,
+    installation: Installation,
+    replicas: int,
+    workers: Sequence[str],
+    lengths: Sequence[int],
+) -> None:
+    events = installation.topic("events")
+    backlogs = [str(seconds) for _ in workers for seconds in lengths]
+    with Load("backlog", [installation.bootstrap, events, str(replicas), *backlogs]) as load:
+        load.tell("open")
+        load.heard("opened")
+        # What the replicas hold is no part of a backlog.
+        await _caught_up(installation, "1")
+        for processes in workers:
+            name = f"fleet-catch-up, {replicas:,} replicas, workers {processes}"
+            points, cpu, starts = [], [], []
+            for seconds in lengths:
+                load.tell("write")
+                load.heard("written")
+                taken = await _caught_up(installation, processes)
+                points.append((float(seconds), taken.seconds))
+                cpu.append((float(seconds), taken.cpu))
+                starts.append(taken.start)
+                figures.add(f"{name}: {seconds} s of load", taken.seconds, "s")
+                figures.add(f"{name}: {seconds} s of load, CPU", taken.cpu, "s")
+                figures.add(f"{name}: {seconds} s of load, waited for a core", taken.waited, "s")
+            figures.add(f"{name}: start, until partitions are loaded", median(starts), "s")
+            if len(lengths) > 1:
+                line = fitted(points)
+                figures.add(f"{name}: a second of load", line.slope, "s")
+                figures.add(f"{name}: a second of load, CPU", fitted(cpu).slope, "s")
+                figures.add(f"{name}: no load, by the line", line.intercept, "s")
+                figures.add(f"{name}: apart from the line at most", line.apart * 100, "%")
+                figures.add(f"{name}: an hour of load, by the line", line.at(HOUR) / 60, "min")
+
+
+async def _caught_up(installation: Installation, processes: str) -> CaughtUp:
+    """Run workers until nothing is left to do."""
+    async with AsyncExitStack() as stack:
+        names = installation.groups([*TOPICS])
+        groups = [await stack.enter_async_context(Group(installation.bootstrap, *name)) for name in names]
+        began = time.monotonic()
+        with installation.workers(agents_of(processes)) as workers:
+            while not any(worker.owns for worker in workers):
+                for worker in workers:
+                    worker.check()
+                await asyncio.sleep(LOOK_SECONDS)
+            pids = [worker.process.pid for worker in workers]
+            owned, cpu, waited = time.monotonic(), _sum(cpu_seconds, pids), _sum(waited_seconds, pids)
+            done = await caught_up(groups, workers)
+            cpu, waited = _sum(cpu_seconds, pids) - cpu, _sum(waited_seconds, pids) - waited
+            return CaughtUp(owned - began, done - owned, cpu, waited)
+
+
+def _sum(figure: Callable[[int], float], pids: Sequence[int]) -> float:
+    return sum(map(figure, pids))

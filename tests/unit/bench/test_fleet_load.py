@@ -1,0 +1,45 @@
+"""What the load is, how many processes share it, and when a batch counts as seen."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from fleet_load import frames
+from fleet_load.freshness import Seen
+from fleet_load.installation import agents_of
+
+from pipeline.local.demo.freshness import FreshnessMeter
+
+
+def test_workers_share_partitions_or_have_an_agent_each() -> None:
+    assert agents_of("1") == ["both"]
+    assert agents_of("4") == ["both"] * 4
+    assert agents_of("apart") == ["replica", "fleet"]
+    with pytest.raises(ValueError, match="some"):
+        agents_of("some")
+
+
+def test_a_stream_of_frames_removes_what_it_holds() -> None:
+    held: set[bytes] = set()
+    payloads = frames.payloads()
+    for turn in range(3):
+        for payload in payloads:
+            _, events, *_ = msgspec.msgpack.decode(payload)
+            came = {digest for event in events[:2] for digest in event["block_hashes"]}
+            gone = {digest for event in events[2:] for digest in event["block_hashes"]}
+            assert len(came) == len(gone) == 8
+            assert turn == 0 or gone <= held
+            held = (held | came) - gone
+    assert len(held) == 8 * frames.HELD
+
+
+def test_each_batch_counts_from_its_own_time_to_the_first_query_that_saw_it() -> None:
+    meter = FreshnessMeter()
+    seen = Seen(meter)
+    seen.queried([("a", 10, 100.0)], 101.0)
+    assert meter.quantile(0.5) is None
+    # Numbers 11 to 13, 50 ms apart, the last one at 100.15.
+    seen.queried([("a", 13, 100.15)], 101.15)
+    assert [meter.quantile(share) for share in (0.0, 0.5, 0.99)] == pytest.approx([1.0, 1.05, 1.1])
+    seen.queried([("a", 13, 100.15)], 110.0)
+    assert meter.quantile(0.99) == pytest.approx(1.1)

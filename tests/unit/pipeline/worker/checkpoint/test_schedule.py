@@ -1,0 +1,50 @@
+"""Rounds at a fixed rate, by a clock that only moves while somebody waits or works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.worker.checkpoint.schedule import Schedule
+
+
+def _beginnings(seconds: float, rounds: Iterable[float], *, early: float = 0.0) -> list[float]:
+    """Return when rounds of such lengths begin, after 100; timers fire `early`."""
+    now, schedule, begun = 100.0, Schedule(seconds, 100.0), []
+    for length in rounds:
+        now += schedule.pause(now) - early
+        begun.append(now - 100)
+        now += length
+    return begun
+
+
+def test_rounds_begin_at_multiples_whatever_they_take() -> None:
+    assert _beginnings(1.0, [0.2, 0.45, 0.0, 0.4]) == pytest.approx([1, 2, 3, 4])
+
+
+def test_what_a_long_round_covers_is_left_out_and_not_made_up_for() -> None:
+    assert _beginnings(0.5, [0.125, 1.625, 0.125, 0.25, 0.125]) == pytest.approx([0.5, 1, 3, 3.5, 4.5])
+
+
+def test_a_round_that_ends_just_before_the_next_beginning_is_followed_by_a_rest() -> None:
+    assert _beginnings(1.0, [0.95, 0.95, 0.95]) == pytest.approx([1, 3, 5])
+
+
+def test_an_early_timer_begins_no_round_twice() -> None:
+    assert _beginnings(1.0, [0.0, 0.0, 0.0], early=0.001) == pytest.approx([0.999, 1.999, 2.999])
+
+
+@given(st.floats(0.05, 10), st.lists(st.floats(0, 50), min_size=2, max_size=50))
+def test_one_at_a_time_with_a_rest_of_half_a_period_to_one_and_a_half(
+    seconds: float, lengths: list[float]
+) -> None:
+    begun = _beginnings(seconds, lengths)
+    for before, length, after in zip(begun, lengths, begun[1:], strict=False):
+        rest = after - before - length
+        assert seconds * 0.5 - 1e-6 <= rest <= seconds * 1.5 + 1e-6
+        assert abs(after / seconds - round(after / seconds)) < 1e-6
+        if length < seconds * 0.49:
+            assert after - before == pytest.approx(seconds, abs=1e-6)
