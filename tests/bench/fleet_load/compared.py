@@ -26,6 +26,8 @@ def tell_one(figures: Figures, number: int, which: str, measured: Measured) -> N
     """Say what one of them took in a round."""
     said = f"{measured.name}, round {number}, {which}"
     figures.add(f"{said}: kept up with", measured.share * 100, "% of the load")
+    figures.add(f"{said}: waited for a core", measured.spent.waited * 100, "% of the time")
+    figures.add(f"{said}: lag in the end", measured.lag, "s")
     figures.add(f"{said}: CPU a batch", measured.cpu_a_batch * 1e6, "µs")
     figures.add(f"{said}: replicas per core", measured.replicas_a_core, "")
 
