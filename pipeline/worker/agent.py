@@ -85,6 +85,7 @@ class Agent:
         self._fatal = fatal
         self._joined = joined
         self._handing_over = asyncio.Lock()
+        self._loading: asyncio.Task[list[OwnedPartition]] | None = None
         self._stopping = False
         self.app = self._faust_app(settings)
 
@@ -179,7 +180,15 @@ class Agent:
                     tp.partition for tp in app.consumer.assignment() if tp.topic == self.role.topic
                 )
                 _log.info("loading partitions", agent=self.role.name, partitions=numbers)
-                loaded = await self._load(numbers)
+                self._loading = asyncio.ensure_future(self._load(numbers))
+                try:
+                    await asyncio.wait({self._loading})
+                finally:
+                    self._loading.cancel()
+                if self._loading.cancelled():
+                    _log.info("loading abandoned: partitions change hands", agent=self.role.name)
+                    return
+                loaded = self._loading.result()
                 if app.consumer_generation_id != generation:
                     # Assigned anew meanwhile: the call for that assignment follows and loads again.
                     await asyncio.gather(*(owned.log.close() for owned in loaded))
@@ -205,6 +214,9 @@ class Agent:
     async def _release(self, why: str, seconds: float) -> None:
         # Taken out first, so that nothing is applied after the last cut.
         leaving, self.owned = [*self.owned.values()], {}
+        if self._loading is not None:
+            # Nothing of it was applied, and it may take longer than the others wait.
+            self._loading.cancel()
         self._metrics.partitions.labels(self.role.name).set(0)
         try:
             await asyncio.wait_for(self._hand_over(leaving), seconds)
@@ -219,7 +231,7 @@ class Agent:
 
     async def _hand_over(self, leaving: list[OwnedPartition]) -> None:
         async with self._handing_over:
-            # A load that was under way has finished now and gave us more.
+            # A load that had just finished gave us more.
             leaving += self.owned.values()
             self.owned = {}
             if leaving:
@@ -234,24 +246,28 @@ class Agent:
             CheckpointLog(self._kafka, group=self.group, topic=role.topic, partition=number)
             for number in numbers
         ]
-        # All former owners are fenced before anything is read: what is read then is the last word.
-        await asyncio.gather(*(log.open() for log in logs))
-        by_number = dict(zip(numbers, logs, strict=True))
-        owned = []
-        async for number, loaded in load(
-            self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers
-        ):
-            # Seconds for a large state, in which the group must hear of this worker.
-            state = await asyncio.to_thread(role.restored, number, loaded.latest)
-            if not loaded.latest:
-                committed = await committed_before(self._kafka, self.group, role.topic, number)
-                # Beyond the end it is that of a topic of the same name that was deleted.
-                role.continued(state, committed if committed <= loaded.end else 0)
-            if state.next_offset > loaded.end:
-                raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
-            self._skip_removed(state, number, loaded)
-            owned.append(OwnedPartition(role, by_number[number], state, self._metrics))
-        return owned
+        try:
+            # All former owners are fenced before anything is read: what is read then is the last word.
+            await asyncio.gather(*(log.open() for log in logs))
+            by_number = dict(zip(numbers, logs, strict=True))
+            owned = []
+            async for number, loaded in load(
+                self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers
+            ):
+                # Seconds for a large state, in which the group must hear of this worker.
+                state = await asyncio.to_thread(role.restored, number, loaded.latest)
+                if not loaded.latest:
+                    committed = await committed_before(self._kafka, self.group, role.topic, number)
+                    # Beyond the end it is that of a topic of the same name that was deleted.
+                    role.continued(state, committed if committed <= loaded.end else 0)
+                if state.next_offset > loaded.end:
+                    raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
+                self._skip_removed(state, number, loaded)
+                owned.append(OwnedPartition(role, by_number[number], state, self._metrics))
+            return owned
+        except BaseException:
+            await asyncio.gather(*(log.close() for log in logs))
+            raise
 
     def _skip_removed(self, state: Any, number: int, loaded: Loaded) -> None:
         """Begin at the oldest record there is; say what retention removed since the last checkpoint."""

@@ -83,6 +83,9 @@ class CheckpointLog:
         except (KafkaError, OSError) as error:
             await producer.stop()
             raise KafkaUnavailable(self._kafka.bootstrap_servers, failure_reason(error)) from error
+        except asyncio.CancelledError:
+            await producer.stop()
+            raise
         self._producer = producer
 
     async def commit(self, next_offset: int, records: Sequence[Record]) -> None:
