@@ -1,0 +1,66 @@
+"""Partitions that change hands while they are being loaded hold nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from pipeline.clickhouse.rollups import Rollups
+from pipeline.clickhouse.writer import Tables
+from pipeline.worker import agent as module
+from pipeline.worker.agent import Agent
+from pipeline.worker.checkpoint.log import CheckpointLog
+from pipeline.worker.checkpoint.rounds import CheckpointRounds
+from pipeline.worker.roles import replica_agent
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.settings import Settings
+
+
+def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[int] = []
+    failures: list[BaseException] = []
+
+    async def opened(log: CheckpointLog) -> None: ...
+
+    async def noted(log: CheckpointLog) -> None:
+        closed.append(log.partition)
+
+    async def endless(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        await asyncio.sleep(3600)
+        yield
+
+    monkeypatch.setattr(CheckpointLog, "open", opened)
+    monkeypatch.setattr(CheckpointLog, "close", noted)
+    monkeypatch.setattr(module, "load", endless)
+
+    async def handed_over() -> float:
+        settings, metrics = Settings(), WorkerMetrics()
+        rounds = CheckpointRounds(
+            Tables(settings.clickhouse), Rollups(settings.clickhouse, metrics), metrics, hold_seconds=60.0
+        )
+        role = replica_agent(settings, shards=8)
+        agent = Agent(
+            settings, role, rounds, metrics, fatal=failures.append, joined=lambda group, member: None
+        )
+        assigned = {TP(role.topic, 1), TP(role.topic, 3)}
+        app = SimpleNamespace(
+            consumer_generation_id=1, consumer=SimpleNamespace(assignment=lambda: assigned, member_id="m")
+        )
+        loading = asyncio.ensure_future(agent._assigned(app))
+        await asyncio.sleep(0.1)
+        assert not loading.done()
+        began = time.monotonic()
+        await agent._revoked(app, assigned)
+        await asyncio.wait_for(loading, 1.0)
+        assert agent.owned == {}
+        return time.monotonic() - began
+
+    assert asyncio.run(handed_over()) < 5.0
+    assert not failures
+    assert sorted(closed) == [1, 3]
