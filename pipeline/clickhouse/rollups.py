@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol, TypeGuard, get_args
 
 import structlog
 from clickhouse_connect.driver.client import Client
@@ -61,12 +61,12 @@ _log = structlog.get_logger(__name__)
 
 def minutes_of(rows: Iterable[Row]) -> set[Minute]:
     """Return the minutes in which rows of rolled-up tables lie."""
-    found = set()
-    for row in rows:
-        family = FAMILIES.get(type(row))
-        if family is not None and isinstance(row, Windowed):
-            found.add((family, row.window))
-    return {Minute(family, _floor(window, _MINUTE)) for family, window in found}
+    found: set[tuple[type[Row], datetime]] = {(type(row), row.window) for row in rows if _is_windowed(row)}
+    return {Minute(FAMILIES[kind], _floor(window, _MINUTE)) for kind, window in found}
+
+
+def _is_windowed(row: Row) -> TypeGuard[Windowed]:
+    return type(row) in FAMILIES
 
 
 def slices(periods: Iterable[datetime], span: timedelta) -> list[list[datetime]]:

@@ -17,7 +17,6 @@ from pipeline.fleet.kernel.counts import (
 from pipeline.fleet.kernel.refills import FORGOTTEN, REFILL, no_refills, refills_of
 from pipeline.fleet.kernel.tables import (
     BLOCK,
-    I64,
     LOAD,
     LOSS,
     PAIR,
@@ -61,7 +60,7 @@ class Index:
         copy_pairs(pairs, self.pairs)
         losses = rows_of(LOSS, packed.get("losses", ()))
         self.losses = np.zeros(capacity_for(len(losses)), LOSS)
-        self.losses[self._remembered()] = losses
+        self._put_losses(losses)
         self.refills = no_refills()
         if "refills" in packed:
             *fields, totals = packed["refills"]
@@ -148,7 +147,7 @@ class Index:
     def _move_losses(self, capacity: int) -> None:
         remembered = self._losses_in_order()
         self.losses = np.zeros(capacity, LOSS)
-        self.losses[self._remembered()] = remembered
+        self._put_losses(remembered)
 
     def _losses_in_order(self) -> Losses:
         """Return a copy of the losses, oldest first."""
@@ -159,11 +158,14 @@ class Index:
         behind = self.losses[: count - len(before_the_turn)]
         return np.concatenate((before_the_turn.view(np.uint8), behind.view(np.uint8))).view(LOSS)
 
-    def _remembered(self) -> I64:
-        """Return the rows of the losses, oldest first."""
-        counters = self.clock.counters
-        numbers: I64 = np.arange(counters[HEAD], counters[TAIL])
-        return numbers & (len(self.losses) - 1)
+    def _put_losses(self, losses: Losses) -> None:
+        """Put the losses that there are, oldest first, into a table without any."""
+        begin = int(self.clock.counters[HEAD]) & (len(self.losses) - 1)
+        before_the_turn = losses[: len(self.losses) - begin]
+        behind = losses[len(before_the_turn) :]
+        for at, some in ((begin, before_the_turn), (0, behind)):
+            # As bytes, at the speed of memory: numpy would copy rows field by field.
+            self.losses[at : at + len(some)].view(np.uint8)[:] = some.view(np.uint8)
 
 
 def _fills_up(table: Blocks | Pairs, used: int) -> bool:

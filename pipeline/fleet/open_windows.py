@@ -17,7 +17,7 @@ from schemas.trust import TRUST_ORDER
 
 CARRY_LIMIT = 360
 """Windows of unchanged redundancy written at once; the rest follows at the next checkpoint."""
-_ENDED = 256
+ENDED = 256
 """Windows of cells that may end before somebody asks for their rows."""
 _OWNERS = 5
 
@@ -73,7 +73,7 @@ class OpenWindows:
         self._free = [number for number, cell in enumerate(head.cells) if cell is None]
         # A damaged base may have figures of nobody.
         self.cells.dirty[self._free] = 0
-        self.ended = Ended(np.zeros(_ENDED, np.int64), np.zeros(1, np.int64), cells_of(_ENDED))
+        self.ended = Ended(np.zeros(ENDED, np.int64), np.zeros(1, np.int64), cells_of(ENDED))
 
     def copied(self) -> dict[TableName, Table]:
         """Return copies of the figures for a base."""

@@ -49,7 +49,7 @@ class Layout(NamedTuple):
     changes: int
     """Of a source in a record from then on: half fills, half evictions."""
     records: int
-    """Of each shard."""
+    """Of each shard: so many that starting the worker, which is taken off, matters little."""
 
     @property
     def at_once(self) -> int:
@@ -57,8 +57,8 @@ class Layout(NamedTuple):
         return self.sources // 8
 
 
-LARGE = Layout("fleet", "bench-fleet", 64, 4_000, 4_000, 250, 80)
-SMALL = Layout("fleet, small records", "bench-fleet-small", 256, 500, 40, 40, 320)
+LARGE = Layout("fleet", "bench-fleet", 64, 4_000, 4_000, 250, 200)
+SMALL = Layout("fleet, small records", "bench-fleet-small", 256, 500, 40, 40, 640)
 """As of hundreds of engines with a cut a second."""
 
 
