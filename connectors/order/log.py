@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from connectors.normalise.bounds import MAX_BATCH_BYTES
 from connectors.normalise.columns import EVENTS, FINGERPRINT, PAYLOAD_BYTES, SEQ
 from connectors.normalise.normaliser import Normaliser
+from connectors.normalise.scanned import Scanned
 from connectors.order.message import Message
 from connectors.order.runs import RunBuilder
 from connectors.order.sequence import SequencePosition, StoredPosition
@@ -19,9 +19,6 @@ from connectors.sources import Source
 from schemas.events import Batch, Closed, Event, EventsRecord, Gap, Opened, Removed, Stored, Undecodable
 from schemas.reasons import ClosedReason, GapReason
 from schemas.settings import Connector
-
-if TYPE_CHECKING:
-    from connectors.normalise.scan import Scanned
 
 _LARGE_PAYLOAD_BYTES = 128 << 10
 """From here on a batch is measured, not estimated: a small payload cannot grow beyond a record's bound."""
@@ -141,9 +138,18 @@ class SourceLog:
         self.runs.add(batch, self.size(batch, len(payload)), now, message.fingerprint)
 
     def take_scanned(
-        self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
+        self,
+        position: SequencePosition,
+        scanned: Scanned,
+        first: int,
+        end: int,
+        received_at: float,
+        since: float | None = None,
     ) -> None:
-        """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation."""
+        """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation.
+
+        The last was received at `received_at`; the first, if that is another time, at `since`.
+        """
         rows = scanned.rows
         position.advance_all(rows[SEQ][first:end], rows[FINGERPRINT][first:end])
         self.took(
@@ -153,7 +159,7 @@ class SourceLog:
             received_at,
             scanned.published_at(end - 1),
         )
-        self.runs.add_scanned(scanned, first, end, received_at)
+        self.runs.add_scanned(scanned, first, end, received_at if since is None else since)
 
     def took(
         self,

@@ -5,17 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
 from connectors.normalise.columns import END, FINGERPRINT, SEQ, START
+from connectors.normalise.scanned import Scanned
 from connectors.order.records import PackedRecord
 from connectors.sources import Source
 from schemas.events import Batch, Closed, EventsRecord
-
-if TYPE_CHECKING:
-    from connectors.normalise.scan import Scanned
 
 MAX_RUN_BYTES = 5 << 20
 """A run never grows beyond this by adding to it; with JSON's overhead it stays below the topic's 8 MB."""
@@ -77,6 +75,11 @@ class RunBuilder:
     def deadline(self) -> float | None:
         """When the open run is due; None when there is none."""
         return self._opened_at + self._linger_seconds if self._batches else None
+
+    @property
+    def room(self) -> int:
+        """Bytes that close the open run, or the next one."""
+        return self._record_bytes - self._bytes
 
     def add(self, batch: Batch, size: int, now: float, fingerprint: int = 0) -> None:
         """Append a batch, with its payload's fingerprint, or a notice; `size` is about its packed bytes."""

@@ -17,6 +17,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from connectors.frames.bundle import MESSAGE_END, MESSAGE_SEQ, MESSAGE_START, Bundle
+from connectors.frames.bundles import Bundles
 from connectors.frames.framing import MAX_SEQUENCE, Frames
 from connectors.process.compiled import compiled_nogil
 from connectors.receive.received import MESSAGE_OVERHEAD_BYTES
@@ -200,10 +201,11 @@ class Receiver:
         self._bounds = np.zeros(2 * _KEPT_FRAMES, np.int64)
         self._odd = np.zeros((_TURNS * _MAX_ODD, _BOUNDS + 2 * _KEPT_FRAMES), np.int64)
 
-    def take(self, sockets: Sequence[zmq.Socket[bytes]], room: int) -> list[tuple[Bundle, bool]]:
-        """Take what is there, a turn of each socket: (messages, whether the socket was emptied) of the first.
+    def take(self, sockets: Sequence[zmq.Socket[bytes]], room: int) -> Taken:
+        """Take what is there, a turn of each socket, of the first ones.
 
-        Those are as many as `room` bytes of the hand-over hold and come in one go, but one at least.
+        Those are as many as `room` bytes of the hand-over hold and come in one go, but one at least. What is
+        returned lasts until the next call.
         """
         state = np.zeros(_STATE, np.int64)
         turns = np.empty((len(sockets), _TURN), np.int64)
@@ -231,22 +233,55 @@ class Receiver:
             larger[: state[_USED]] = arena[: state[_USED]]
             arena = larger
         _end(self._message)
-        taken = []
+        return Taken(arena, self._table, self._odd, turns[: state[_SOCKET]])
+
+
+class Taken:
+    """What a call has taken of each socket, in their order."""
+
+    def __init__(self, arena: NDArray[np.uint8], table: _Numbers, odd: _Numbers, turns: _Numbers) -> None:
+        self._arena = arena
+        self._table = table
+        self._odd = odd
+        self._turns = turns
+        self.emptied: list[bool] = (turns[:, _TURN_OUTCOME] == _EMPTIED).tolist()
+        """Whether nothing is left in the socket."""
+
+    def each(self) -> list[Bundle]:
+        """Return the messages of each socket."""
+        bundles = []
         used = messages = wrong = 0
-        for used_then, messages_then, wrong_then, ended in turns[: state[_SOCKET]].tolist():
+        for used_then, messages_then, wrong_then, _ in self._turns.tolist():
             bundle = _NOTHING
             if messages_then > messages:
                 # Each its own memory: one that waits long must not keep that of the others.
-                data = arena[used:used_then].copy()
+                data = self._arena[used:used_then].copy()
                 odd = self._odd[wrong:wrong_then] if wrong_then > wrong else ()
                 bundle = Bundle(
                     data,
                     self._table[:, messages:messages_then].copy(),
                     {int(row[_INDEX]): _frames(data, row) for row in odd},
                 )
-            taken.append((bundle, ended == _EMPTIED))
+            bundles.append(bundle)
             used, messages, wrong = used_then, messages_then, wrong_then
-        return taken
+        return bundles
+
+    def together(self, messages: int, size: int) -> tuple[list[int], Bundles] | None:
+        """Return which sockets had something, and what.
+
+        None if one had more than so many messages, all had more than `size` bytes, or a message is wrong.
+        """
+        turns = self._turns
+        ends = turns[:, _TURN_MESSAGES]
+        counts = np.diff(ends, prepend=0)
+        used = int(turns[-1, _TURN_USED])
+        if used > size or turns[-1, _TURN_ODD] or counts.max() > messages:
+            return None
+        numbers = np.flatnonzero(counts)
+        begins = turns[:, _TURN_USED][numbers - 1]
+        begins[:1] = 0
+        bundles = Bundles(self._arena[:used].copy(), self._table[:, : ends[-1]].copy(), ends[numbers], begins)
+        return numbers.tolist(), bundles
 
 
 def _frames(data: NDArray[np.uint8], row: _Numbers) -> Frames:

@@ -20,7 +20,7 @@ from connectors.receive.listening import receive_by_topic
 from connectors.receive.monitors import Connections
 from connectors.receive.plain_receiver import receive_messages
 from connectors.receive.ready_sockets import ReadySockets
-from connectors.receive.received import Key, Received
+from connectors.receive.received import Key, Received, Together
 from connectors.receive.sub_sockets import (
     SOCKET_MESSAGES,
     EndpointRefused,
@@ -36,6 +36,10 @@ TURN_SOCKETS = 256
 """Sockets that may be emptied in one call."""
 TURN_BYTES = 4 << 20
 """Payload bytes taken from one socket before the next gets its turn."""
+TOGETHER_MESSAGES = 8
+"""Messages of a socket that are handed over together with those of others; more are worth their own work."""
+TOGETHER_BYTES = 256 << 10
+"""Altogether."""
 PAUSE_MILLISECONDS = 5
 """Rest after a turn that emptied the sockets: a turn costs the same for one message as for hundreds."""
 BEHIND_SECONDS = 2.5
@@ -176,14 +180,14 @@ class Subscriber:
         """
         return self._connections.since(source) is not None
 
-    async def receive(self) -> Received | None:
+    async def receive(self) -> Received | Together | None:
         """Wait for messages; None when the subscriber has stopped and everything was handed over.
 
         Raises what ended the thread before its time.
         """
         return await self._hand_over.receive()
 
-    def take(self) -> Received | None:
+    def take(self) -> Received | Together | None:
         """Return messages that are there, without waiting; raises as `receive` does."""
         return self._hand_over.take()
 
@@ -382,9 +386,15 @@ class Subscriber:
                 break
             sources.append(source)
         taken = self._receiver.take(readable[: len(sources)], self._hand_over.free)
-        for source, (bundle, _) in zip(sources, taken, strict=False):
-            self._hand_over.put(source, bundle, bundle.size, now)
-        return [emptied for _, emptied in taken]
+        together = taken.together(TOGETHER_MESSAGES, TOGETHER_BYTES)
+        if together is not None:
+            numbers, bundles = together
+            if numbers:
+                self._hand_over.put_together([sources[number] for number in numbers], bundles, now)
+        else:
+            for source, bundle in zip(sources, taken.each(), strict=False):
+                self._hand_over.put(source, bundle, bundle.size, now)
+        return taken.emptied
 
     def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:
         heard, emptied = receive_by_topic(socket, TURN_MESSAGES, TURN_BYTES)
