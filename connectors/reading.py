@@ -36,6 +36,8 @@ from schemas.settings import Settings
 
 MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
+REST_SHARE = 1 / 8
+"""Part of the linger that messages may wait in their sockets before that: many come in one go."""
 LOOK_SECONDS = 1.0
 """Sources are looked at for what they miss, and for silence, this often."""
 STOP_SHARE = 0.25
@@ -63,7 +65,9 @@ class Reading:
         self._telemetry = telemetry
         self.streams: dict[SourceKey, SourceStream] = {}
         self.subscriber = Subscriber(
-            hand_over_bytes=settings.connector.hand_over_bytes, refused=telemetry.endpoint_refused
+            hand_over_bytes=settings.connector.hand_over_bytes,
+            rest_seconds=settings.connector.linger_seconds * REST_SHARE,
+            refused=telemetry.endpoint_refused,
         )
         self._pump = Pump(
             self.subscriber,

@@ -243,45 +243,59 @@ class Taken:
         self._arena = arena
         self._table = table
         self._odd = odd
-        self._turns = turns
+        self._turns = np.zeros((len(turns) + 1, _TURN), np.int64)
+        """Row i is what was taken before the turn of socket i."""
+        self._turns[1:] = turns
         self.emptied: list[bool] = (turns[:, _TURN_OUTCOME] == _EMPTIED).tolist()
         """Whether nothing is left in the socket."""
 
-    def each(self) -> list[Bundle]:
-        """Return the messages of each socket."""
-        bundles = []
-        used = messages = wrong = 0
-        for used_then, messages_then, wrong_then, _ in self._turns.tolist():
-            bundle = _NOTHING
-            if messages_then > messages:
-                # Each its own memory: one that waits long must not keep that of the others.
-                data = self._arena[used:used_then].copy()
-                odd = self._odd[wrong:wrong_then] if wrong_then > wrong else ()
-                bundle = Bundle(
-                    data,
-                    self._table[:, messages:messages_then].copy(),
-                    {int(row[_INDEX]): _frames(data, row) for row in odd},
-                )
-            bundles.append(bundle)
-            used, messages, wrong = used_then, messages_then, wrong_then
-        return bundles
+    def ranges(self, size: int) -> list[tuple[int, int]]:
+        """Return which sockets, from one to another (exclusive), had together no more than `size` bytes.
 
-    def together(self, messages: int, size: int) -> tuple[list[int], Bundles] | None:
-        """Return which sockets had something, and what.
-
-        None if one had more than so many messages, all had more than `size` bytes, or a message is wrong.
+        A socket with more, or with a wrong message, is on its own.
         """
-        turns = self._turns
-        ends = turns[:, _TURN_MESSAGES]
-        counts = np.diff(ends, prepend=0)
-        used = int(turns[-1, _TURN_USED])
-        if used > size or turns[-1, _TURN_ODD] or counts.max() > messages:
-            return None
-        numbers = np.flatnonzero(counts)
-        begins = turns[:, _TURN_USED][numbers - 1]
-        begins[:1] = 0
-        bundles = Bundles(self._arena[:used].copy(), self._table[:, : ends[-1]].copy(), ends[numbers], begins)
-        return numbers.tolist(), bundles
+        count = len(self.emptied)
+        if self._turns[-1, _TURN_USED] <= size and not self._turns[-1, _TURN_ODD]:
+            return [(0, count)]
+        used = self._turns[:, _TURN_USED].tolist()
+        wrong = self._turns[:, _TURN_ODD].tolist()
+        ranges = []
+        first = 0
+        for number in range(1, count):
+            alone = wrong[number + 1] > wrong[number] or wrong[number] > wrong[number - 1]
+            if alone or used[number + 1] - used[first] > size:
+                ranges.append((first, number))
+                first = number
+        return [*ranges, (first, count)]
+
+    def bundle(self, number: int) -> Bundle:
+        """Return the messages of one socket."""
+        (used, messages, wrong, _), (used_then, messages_then, wrong_then, _) = self._turns[
+            number : number + 2
+        ].tolist()
+        if messages_then == messages:
+            return _NOTHING
+        # Each its own memory: one that waits long must not keep that of the others.
+        data = self._arena[used:used_then].copy()
+        odd = self._odd[wrong:wrong_then] if wrong_then > wrong else ()
+        return Bundle(
+            data,
+            self._table[:, messages:messages_then].copy(),
+            {int(row[_INDEX]): _frames(data, row) for row in odd},
+        )
+
+    def bundles(self, first: int, end: int) -> tuple[list[int], Bundles]:
+        """Return which of some sockets had something, and what; none of it may be wrong."""
+        turns = self._turns[first : end + 1]
+        used, messages = turns[:, _TURN_USED], turns[:, _TURN_MESSAGES]
+        numbers = np.flatnonzero(messages[1:] > messages[:-1])
+        bundles = Bundles(
+            self._arena[used[0] : used[-1]].copy(),
+            self._table[:, messages[0] : messages[-1]].copy(),
+            messages[1:][numbers] - messages[0],
+            used[numbers] - used[0],
+        )
+        return (numbers + first).tolist(), bundles
 
 
 def _frames(data: NDArray[np.uint8], row: _Numbers) -> Frames:

@@ -26,6 +26,8 @@ class HandOver:
         self._waiting_bytes = 0
         self._ended = False
         self._failure: BaseException | None = None
+        self.put_messages = 0
+        """Messages put so far; of the thread."""
         self.full = False
         """From when the bound is reached until half of it is free."""
 
@@ -106,13 +108,15 @@ class HandOver:
             return
         taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
         self._arrived.append(Received(source, messages, now, taken))
-        self._count(taken)
+        self._count(len(messages), taken)
 
     def put_together(self, sources: list[SourceKey], bundles: Bundles, now: float) -> None:
-        """Append messages of several sources; `tell` must follow."""
+        """Append messages of several sources, if there are any; `tell` must follow."""
+        if not sources:
+            return
         taken = bundles.data.size + MESSAGE_OVERHEAD_BYTES * bundles.messages
         self._arrived.append(Together(sources, bundles, now, taken))
-        self._count(taken)
+        self._count(bundles.messages, taken)
 
     def put_last(self, source: Key, now: float) -> None:
         """Append that nothing comes of a source any more; `tell` must follow."""
@@ -132,7 +136,8 @@ class HandOver:
         """Wake up who waits in `receive`."""
         self.call(self._some.set)
 
-    def _count(self, size: int) -> None:
+    def _count(self, messages: int, size: int) -> None:
+        self.put_messages += messages
         with self._lock:
             self._waiting_bytes += size
             self.full = self._waiting_bytes >= self._bound

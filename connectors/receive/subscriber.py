@@ -36,12 +36,13 @@ TURN_SOCKETS = 256
 """Sockets that may be emptied in one call."""
 TURN_BYTES = 4 << 20
 """Payload bytes taken from one socket before the next gets its turn."""
-TOGETHER_MESSAGES = 8
-"""Messages of a socket that are handed over together with those of others; more are worth their own work."""
 TOGETHER_BYTES = 256 << 10
-"""Altogether."""
-PAUSE_MILLISECONDS = 5
-"""Rest after a turn that emptied the sockets: a turn costs the same for one message as for hundreds."""
+"""Of several sockets that are handed over together: little enough to need no turns."""
+REST_SECONDS = 0.005
+"""After a turn that emptied the sockets, at least: a turn costs the same for one message as for hundreds."""
+MAX_REST_SECONDS = 0.02
+FEW_MESSAGES = 8
+"""A socket that has more on average may fill its queue in a longer rest."""
 BEHIND_SECONDS = 2.5
 """Sockets that were not all found empty for so long hold more than is taken: a look comes each second."""
 REFRESH_SECONDS = 1.0
@@ -87,10 +88,15 @@ class Subscriber:
         self,
         *,
         hand_over_bytes: int,
+        rest_seconds: float = REST_SECONDS,
         clock: Callable[[], float] = time.time,
         refused: Callable[[EndpointRefused], None],
     ) -> None:
-        """`refused` is called in the event loop for an endpoint that cannot be used."""
+        """`refused` is called in the event loop for an endpoint that cannot be used.
+
+        Messages may wait for `rest_seconds` in their sockets while these have few.
+        """
+        self._rest_seconds = min(max(rest_seconds, REST_SECONDS), MAX_REST_SECONDS)
         self._clock = clock
         self._refused = refused
         self._context: zmq.Context[_Socket] = zmq.Context()
@@ -242,28 +248,28 @@ class Subscriber:
         commands = zmq.Poller()
         commands.register(self._woken, zmq.POLLIN)
         ready.add(self._woken)
-        rested = True
+        rest_seconds = 0.0
         refresh_at = time.monotonic() + REFRESH_SECONDS
         while not self._stopping:
             seconds = max(0.0, refresh_at - time.monotonic())
             if self._hand_over.full:
                 readable = [self._woken] if commands.poll(int(seconds * 1000)) else []
-            elif rested:
+            elif not rest_seconds:
                 readable = ready.wait(seconds)
                 if not readable:
                     self._emptied_at = self._clock()
             else:
-                time.sleep(PAUSE_MILLISECONDS / 1000)
+                time.sleep(rest_seconds)
                 readable = []
-                rested = True
+                rest_seconds = 0.0
             if self._woken in readable:
                 self._obey(sockets, ready)
                 readable = [
                     socket for socket in readable if socket in sockets and sockets[socket] not in self._paused
                 ]
             if readable:
-                rested = self._turn(sockets, ready, readable)
-                if not rested:
+                rest_seconds = self._turn(sockets, ready, readable)
+                if rest_seconds:
                     self._emptied_at = self._clock()
             if time.monotonic() >= refresh_at:
                 self._connections.refresh()
@@ -273,7 +279,7 @@ class Subscriber:
         deadline = time.monotonic() + self._stop_seconds
         while time.monotonic() < deadline:
             if self._hand_over.full:
-                time.sleep(PAUSE_MILLISECONDS / 1000)
+                time.sleep(REST_SECONDS)
             elif readable := [socket for socket in ready.wait(0) if socket in sockets]:
                 self._turn(sockets, ready, readable)
             else:
@@ -352,10 +358,11 @@ class Subscriber:
         sockets: dict[_Socket, SourceKey | Listening],
         ready: ReadySockets,
         readable: list[_Socket],
-    ) -> bool:
-        """Take a bounded number from each readable socket; True when there is more to take."""
+    ) -> float:
+        """Take a bounded number from each readable socket; return how long to rest, 0 while there is more."""
         more = False
         now = self._clock()
+        before = self._hand_over.put_messages
         at = 0
         while at < len(readable):
             if self._hand_over.full:
@@ -366,7 +373,10 @@ class Subscriber:
                 more = more or not emptied
                 at += 1
         self._hand_over.tell()
-        return more
+        if more:
+            return 0.0
+        few = self._hand_over.put_messages - before <= FEW_MESSAGES * len(readable)
+        return self._rest_seconds if few else REST_SECONDS
 
     def _take(
         self, readable: Sequence[_Socket], sockets: Mapping[_Socket, SourceKey | Listening], now: float
@@ -386,14 +396,13 @@ class Subscriber:
                 break
             sources.append(source)
         taken = self._receiver.take(readable[: len(sources)], self._hand_over.free)
-        together = taken.together(TOGETHER_MESSAGES, TOGETHER_BYTES)
-        if together is not None:
-            numbers, bundles = together
-            if numbers:
+        for first, end in taken.ranges(TOGETHER_BYTES):
+            if end - first == 1:
+                bundle = taken.bundle(first)
+                self._hand_over.put(sources[first], bundle, bundle.size, now)
+            else:
+                numbers, bundles = taken.bundles(first, end)
                 self._hand_over.put_together([sources[number] for number in numbers], bundles, now)
-        else:
-            for source, bundle in zip(sources, taken.each(), strict=False):
-                self._hand_over.put(source, bundle, bundle.size, now)
         return taken.emptied
 
     def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:

@@ -39,21 +39,24 @@ def sockets() -> Iterator[tuple[Socket, Socket]]:
 def taken(receiver: Receiver, sockets: Sequence[Socket], room: int) -> list[tuple[Bundle, bool]]:
     """Return what the receiver takes of each socket; what it gives of all together has to be the same."""
     turns = receiver.take(sockets, room)
-    each = turns.each()
-    odd = any(bundle.odd for bundle in each)
-    most = max(map(len, each))
-    size = sum(bundle.size for bundle in each)
-    together = turns.together(most, size)
-    assert (together is None) == odd
-    if together is not None:
-        numbers, bundles = together
-        assert numbers == [number for number, bundle in enumerate(each) if bundle]
+    each = [turns.bundle(number) for number in range(len(turns.emptied))]
+    size = random.Random(len(each)).choice((1, 1_000, 10_000, 1 << 30))
+    ranges = turns.ranges(size)
+    assert [number for first, end in ranges for number in range(first, end)] == list(range(len(each)))
+    for (first, end), (_, behind) in zip(ranges, [*ranges[1:], ranges[-1]], strict=True):
+        alone = end - first == 1
+        sizes = [bundle.size for bundle in each[first:behind]]
+        assert alone or sum(sizes[: end - first]) <= size
+        assert behind == end or any(bundle.odd for bundle in each[first:behind]) or sum(sizes) > size
+        if alone:
+            continue
+        numbers, bundles = turns.bundles(first, end)
+        assert numbers == [number for number in range(first, end) if each[number]]
         for at, number in enumerate(numbers):
+            assert not each[number].odd
             assert list(bundles.bundle(at)) == list(each[number])
             assert bundles.bundle(at).size == each[number].size
-        assert bundles.messages == sum(map(len, each))
-        assert turns.together(most, size - 1) is None
-        assert not most or turns.together(most - 1, size) is None
+        assert bundles.messages == sum(map(len, each[first:end]))
     return list(zip(each, turns.emptied, strict=True))
 
 
@@ -209,9 +212,7 @@ def test_the_scanner_is_compiled_once_whoever_received(sockets: tuple[Socket, So
         times = [1.0] * len(bundles)
         scan_together(bundles, times, max_frame_bytes=1 << 20, forward_session_ids=False)
     sender.send_multipart([b"t", seq(1), b"\xc0"])
-    together = receiver.take([socket], ROOM).together(1, ROOM)
-    assert together is not None
-    bundles = together[1]
+    _, bundles = receiver.take([socket], ROOM).bundles(0, 1)
     parts = parts_of(bundles.ends, bundles.begins, 1.0)
     scan_side_by_side(bundles.data, bundles.table, parts, max_frame_bytes=1 << 20, forward_session_ids=False)
     signatures: list[Any] = cast(Any, transcode).signatures
