@@ -325,8 +325,9 @@ class Reading:
         while True:
             await asyncio.sleep(pause)
             now = time.time()
-            linger_seconds = self._settings.linger_seconds
-            for source in (*self._gathered.due(now, linger_seconds), *self._open_runs.due(now)):
+            for source in self._gathered.due(now, self._settings.linger_seconds):
+                self._publish(self.streams[source].due(now))
+            for source in self._open_runs.due(now):
                 stream = self.streams.get(source)
                 if stream is not None:
                     self._publish(stream.due(now))

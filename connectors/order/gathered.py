@@ -10,8 +10,6 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from connectors.normalise.columns import ROWS
-from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.sources import SourceKey
 
@@ -19,26 +17,33 @@ SLOT_BYTES = 4 << 10
 """Encoded batches that a source may have here; with more its stream takes them."""
 SLOT_BATCHES = 16
 FIRST_SLOTS = 64
-DUE, UNTIL_LOOK, ROOM, COUNT, USED = range(5)
+DUE, UNTIL_LOOK, ROOM, COUNT, USED, ENGINE_EVENTS, SIZE = range(7)
 """Of a slot: the number that is due, -1 where no batch may come here; batches until one has to be looked at;
-bytes that would be too much; batches and bytes that are here."""
-HEADS = 5
-SINCE, UNTIL, SECONDS = range(3)
-"""Of a slot: when its first and last batch were received, and what processor time they took."""
-TIMES = 3
+bytes that would be too much; then of what is here batches, their bytes, engine events, bytes of payload."""
+HEADS = 7
+SINCE, UNTIL, PUBLISHED, SECONDS = range(4)
+"""Of a slot: when its first and last batch were received, when the engine published the last, all in seconds
+since the epoch, and what processor time they took."""
+TIMES = 4
 NOTHING = -1
 """Number of no batch, and of no slot."""
 
 
 class Waiting(NamedTuple):
-    """What a stream has to take: unbroken, all done, and the first one is due."""
+    """What a stream has to take: batches of consecutive numbers, the first of which is due."""
 
-    scanned: Scanned
-    batches: int
+    encoded: bytes
+    """`schemas.events.Batch`es, one behind the other."""
+    seqs: range
+    fingerprints: list[int]
+    engine_events: int
+    payload_bytes: int
     since: float
     """When the first was received, seconds since the epoch."""
     until: float
     """When the last was received."""
+    published_at: float
+    """When the engine published the last."""
     seconds: float
     """Processor time that was spent on them."""
 
@@ -48,8 +53,7 @@ class Gathered:
 
     def __init__(self) -> None:
         self.encoded: Bytes = np.empty((FIRST_SLOTS, SLOT_BYTES), np.uint8)
-        self.columns: Ints = np.empty((FIRST_SLOTS, ROWS, SLOT_BATCHES), np.int64)
-        """As in `Scanned`, with positions in the slot."""
+        self.fingerprints: Ints = np.empty((FIRST_SLOTS, SLOT_BATCHES), np.int64)
         self.heads: Ints = np.zeros((FIRST_SLOTS, HEADS), np.int64)
         self.times = np.zeros((FIRST_SLOTS, TIMES), np.float64)
         self.head = self.heads.data
@@ -66,13 +70,13 @@ class Gathered:
         number = self._free.pop()
         self._sources[number] = source
         self.numbers[source] = number
-        self.heads[number] = NOTHING, 0, 0, 0, 0
+        self.heads[number] = NOTHING, 0, 0, 0, 0, 0, 0
         return Slot(self, number)
 
     def remove(self, slot: Slot) -> None:
         """Take the slot of a source back, and what is in it."""
         if slot.number != NOTHING:
-            self.heads[slot.number] = NOTHING, 0, 0, 0, 0
+            self.heads[slot.number] = NOTHING, 0, 0, 0, 0, 0, 0
             del self.numbers[cast(SourceKey, self._sources[slot.number])]
             self._sources[slot.number] = None
             self._free.append(slot.number)
@@ -87,7 +91,7 @@ class Gathered:
     def _grow(self) -> None:
         more = len(self._sources)
         self.encoded = np.concatenate([self.encoded, np.empty_like(self.encoded)])
-        self.columns = np.concatenate([self.columns, np.empty_like(self.columns)])
+        self.fingerprints = np.concatenate([self.fingerprints, np.empty_like(self.fingerprints)])
         self.heads = np.concatenate([self.heads, np.zeros_like(self.heads)])
         self.times = np.concatenate([self.times, np.zeros_like(self.times)])
         self.head = self.heads.data
@@ -122,10 +126,20 @@ class Slot:
         number, gathered = self.number, self._gathered
         if number == NOTHING or not (count := gathered.head[number, COUNT]):
             return None
-        scanned = Scanned(gathered.encoded[number], gathered.columns[number, :, :count])
-        since, until, seconds = gathered.times[number].tolist()
+        due, _, _, _, used, engine_events, payload_bytes = gathered.heads[number].tolist()
+        since, until, published_at, seconds = gathered.times[number].tolist()
         head = gathered.head
-        head[number, ROOM] -= head[number, USED]
-        head[number, COUNT] = head[number, USED] = 0
+        head[number, ROOM] -= used
+        head[number, COUNT] = head[number, USED] = head[number, ENGINE_EVENTS] = head[number, SIZE] = 0
         gathered.times[number, SECONDS] = 0.0
-        return Waiting(scanned, count, since, until, seconds)
+        return Waiting(
+            gathered.encoded[number, :used].tobytes(),
+            range(due - count, due),
+            gathered.fingerprints[number, :count].tolist(),
+            engine_events,
+            payload_bytes,
+            since,
+            until,
+            published_at,
+            seconds,
+        )

@@ -5,15 +5,29 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.normalise.columns import DONE, END, PAYLOAD_BYTES, ROWS, SEQ, START, STATUS, STRETCH_END
+from connectors.normalise.columns import (
+    DONE,
+    END,
+    EVENTS,
+    FINGERPRINT,
+    PAYLOAD_BYTES,
+    ROWS,
+    SEQ,
+    START,
+    STATUS,
+    STRETCH_END,
+)
 from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.order.gathered import (
     COUNT,
     DUE,
+    ENGINE_EVENTS,
     NOTHING,
+    PUBLISHED,
     ROOM,
     SECONDS,
     SINCE,
+    SIZE,
     SLOT_BATCHES,
     UNTIL,
     UNTIL_LOOK,
@@ -30,21 +44,22 @@ ODD, IN_ORDER, GATHERED = range(3)
 def gather(
     encoded: Bytes,
     columns: Ints,
+    published_at: NDArray[np.float64],
     ends: Ints,
     slots: Ints,
     received_at: float,
     seconds_a_byte: float,
     slot_bytes: NDArray[np.uint8],
-    slot_columns: Ints,
+    slot_fingerprints: Ints,
     heads: Ints,
     times: NDArray[np.float64],
     outcomes: Ints,
 ) -> None:
     """Put each bundle that was scanned into the slot of its source, or say in `outcomes` why it is not there.
 
-    `encoded` and `columns` are those of `scan_side_by_side`; bundle k ends before payload `ends[k]` and is of
-    the source that has slot `slots[k]`, if any. A byte of payload takes `seconds_a_byte` of processor time.
-    The others are the tables of `Gathered`.
+    `encoded` and `columns` are those of `scan_side_by_side`, and `published_at` is one row of the columns as
+    floats. Bundle k ends before payload `ends[k]` and is of the source that has slot `slots[k]`, if any. A
+    byte of payload takes `seconds_a_byte` of processor time. The others are the tables of `Gathered`.
     """
     first = 0
     for part in range(len(slots)):
@@ -66,21 +81,19 @@ def gather(
             else:
                 for i in range(size):
                     slot_bytes[slot, used + i] = encoded[start + i]
-                for row in range(ROWS):
-                    for i in range(payloads):
-                        slot_columns[slot, row, count + i] = columns[row, first + i]
-                for i in range(count, count + payloads):
-                    slot_columns[slot, START, i] += used - start
-                    slot_columns[slot, END, i] += used - start
+                if count == 0:
+                    times[slot, SINCE] = received_at
+                for i in range(first, end):
+                    slot_fingerprints[slot, count + i - first] = columns[FINGERPRINT, i]
+                    heads[slot, ENGINE_EVENTS] += columns[EVENTS, i]
+                    heads[slot, SIZE] += columns[PAYLOAD_BYTES, i]
+                    times[slot, SECONDS] += seconds_a_byte * columns[PAYLOAD_BYTES, i]
                 heads[slot, DUE] += payloads
                 heads[slot, UNTIL_LOOK] -= payloads
                 heads[slot, COUNT] = count + payloads
                 heads[slot, USED] = used + size
-                if count == 0:
-                    times[slot, SINCE] = received_at
                 times[slot, UNTIL] = received_at
-                for i in range(first, end):
-                    times[slot, SECONDS] += seconds_a_byte * columns[PAYLOAD_BYTES, i]
+                times[slot, PUBLISHED] = published_at[end - 1]
                 outcomes[part] = GATHERED
         first = end
 
@@ -92,12 +105,13 @@ def warm_up() -> None:
     gather(
         np.empty(0, np.uint8),
         np.empty((ROWS, 0), np.int64),
+        np.empty(0, np.float64),
         nothing,
         nothing,
         0.0,
         0.0,
         gathered.encoded,
-        gathered.columns,
+        gathered.fingerprints,
         gathered.heads,
         gathered.times,
         nothing,

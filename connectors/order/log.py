@@ -12,6 +12,7 @@ from connectors.normalise.bounds import MAX_BATCH_BYTES
 from connectors.normalise.columns import EVENTS, FINGERPRINT, PAYLOAD_BYTES, SEQ
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scanned import Scanned
+from connectors.order.gathered import Waiting
 from connectors.order.message import Message
 from connectors.order.runs import RunBuilder
 from connectors.order.sequence import SequencePosition, StoredPosition
@@ -138,18 +139,9 @@ class SourceLog:
         self.runs.add(batch, self.size(batch, len(payload)), now, message.fingerprint)
 
     def take_scanned(
-        self,
-        position: SequencePosition,
-        scanned: Scanned,
-        first: int,
-        end: int,
-        received_at: float,
-        since: float | None = None,
+        self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
     ) -> None:
-        """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation.
-
-        The last was received at `received_at`; the first, if that is another time, at `since`.
-        """
+        """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation."""
         rows = scanned.rows
         position.advance_all(rows[SEQ][first:end], rows[FINGERPRINT][first:end])
         self.took(
@@ -159,7 +151,18 @@ class SourceLog:
             received_at,
             scanned.published_at(end - 1),
         )
-        self.runs.add_scanned(scanned, first, end, received_at if since is None else since)
+        self.runs.add_scanned(scanned, first, end, received_at)
+
+    def take_gathered(self, position: SequencePosition, waiting: Waiting, looked_at: float) -> None:
+        """Take batches that were gathered; `looked_at` is for `RunBuilder.add_encoded`."""
+        seqs, fingerprints = waiting.seqs, waiting.fingerprints
+        self.normaliser.passed(len(seqs))
+        position.advance_all(seqs, fingerprints)
+        self.took(
+            len(seqs), waiting.engine_events, waiting.payload_bytes, waiting.until, waiting.published_at
+        )
+        self.counts.seconds += waiting.seconds
+        self.runs.add_encoded(waiting.encoded, seqs, fingerprints[-1], waiting.since, looked_at)
 
     def took(
         self,

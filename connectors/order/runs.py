@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -114,12 +114,30 @@ class RunBuilder:
                 self.flush()
             first = last + 1
 
-    def _append(self, batch: Batch | _Encoded, size: int, now: float) -> None:
+    def add_encoded(
+        self, data: bytes, seqs: Sequence[int], fingerprint: int, now: float, looked_at: float
+    ) -> None:
+        """Append encoded batches, less than `room`; `fingerprint` is the last one's.
+
+        A run that opens with them and is due at `looked_at` is told to nobody: it is closed by then.
+        """
+        self._append(_Encoded(len(seqs), data), len(data), now, looked_at)
+        self._packed = True
+        if self._first_seq is None:
+            self._first_seq = seqs[0]
+        self._last_seq = seqs[-1]
+        self._last_fingerprint = fingerprint
+
+    def _append(
+        self, batch: Batch | _Encoded, size: int, now: float, looked_at: float = float("-inf")
+    ) -> None:
         if self._bytes and self._bytes + size > MAX_RUN_BYTES:
             self.flush()
         if not self._batches:
             self._opened_at = now
-            self._opened(now + self._linger_seconds)
+            due_at = now + self._linger_seconds
+            if due_at > looked_at:
+                self._opened(due_at)
         self._batches.append(batch)
         self._bytes += size
 

@@ -135,17 +135,16 @@ class SourceStream:
             self._take_each(messages, received_at)
         return self._closed()
 
-    def _take_gathered(self) -> bool:
-        """Take what is in the slot; whatever looks at the stream or changes it comes after that."""
+    def _take_gathered(self, looked_at: float = float("-inf")) -> bool:
+        """Take what is in the slot; whatever looks at the stream or changes it comes after that.
+
+        Runs that are due at `looked_at` are closed next.
+        """
         waiting = None if self._slot is None else self._slot.take()
         if waiting is None:
             return False
-        log = self._log
         # Nothing is put into the slot before there is a position.
-        position = cast(SequencePosition, log.position)
-        log.normaliser.passed(waiting.batches)
-        log.take_scanned(position, waiting.scanned, 0, waiting.batches, waiting.until, waiting.since)
-        log.counts.seconds += waiting.seconds
+        self._log.take_gathered(cast(SequencePosition, self._log.position), waiting, looked_at)
         self._live_at = waiting.until
         return True
 
@@ -266,7 +265,7 @@ class SourceStream:
 
     def due(self, now: float) -> list[EventsRecord]:
         """Return the open run if its time has come."""
-        self._take_gathered()
+        self._take_gathered(now)
         self._log.runs.close_due(now)
         return self._closed()
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
+from connectors.normalise.columns import PUBLISHED_AT
 from connectors.normalise.scanned import Scanned
 from connectors.order.gathered import NOTHING, Gathered
 from connectors.order.stream import SourceStream
@@ -74,12 +75,13 @@ def gathered_together(
     gather(
         encoded,
         columns,
+        columns[PUBLISHED_AT].view(np.float64),
         bundles.ends,
         np.array([numbers.get(source, NOTHING) for source in sources], np.int64),
         received_at,
         seconds_a_byte,
         gathered.encoded,
-        gathered.columns,
+        gathered.fingerprints,
         gathered.heads,
         gathered.times,
         outcomes,
