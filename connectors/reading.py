@@ -278,7 +278,9 @@ class Reading:
             if scanned is None:
                 rest.append(received)
             else:
-                self._feed(self.streams[together.sources[number]], received, scanned)
+                stream = self.streams[together.sources[number]]
+                self._feed(stream, received, scanned)
+                stream.counts.seconds += self._seconds_a_byte * received.messages.size
         self.subscriber.release(done)
         seconds = time.thread_time() - began
         # What the next ones take: by then these are charged.

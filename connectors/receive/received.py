@@ -50,10 +50,6 @@ class Together:
     """As of `Received`."""
     size: int
 
-    def each(self) -> list[Received]:
-        """Return those of each source on their own."""
-        return [self.of(number) for number in range(len(self.sources))]
-
     def of(self, number: int) -> Received:
         """Return those of one source on their own."""
         bundle = self.bundles.bundle(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import accumulate
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from connectors.frames.framing import Frames
 from connectors.normalise import normaliser
 from connectors.order import gathered as gathered_module
 from connectors.order.gathered import FIRST_SLOTS, SLOT_BATCHES, SLOT_BYTES, Gathered, Slot
+from connectors.order.gathering import gather, warm_up
 from connectors.order.stream import SourceStream
 from connectors.order.together import gathered_together
 from connectors.sources import Source, SourceKey
@@ -299,3 +301,13 @@ def test_many_sources_have_slots_and_give_them_back() -> None:
         (record,) = one.stream.flush()
         assert record.first_seq == 40
     assert ones[5].slot.number == gathered_module.NOTHING
+
+
+def test_the_loop_is_compiled_once() -> None:
+    """A second time would stop the connector for seconds."""
+    warm_up()
+    one = One(Gathered())
+    assert one.offer(bundle_of(40, 42)) == "gathered"
+    assert one.offer(bundle_of(41, 42)) == "odd"
+    signatures: list[Any] = cast(Any, gather).signatures
+    assert len(signatures) == 1
