@@ -183,11 +183,11 @@ def bundle_of(first: int, end: int, hashes: int = 1) -> Bundle:
 class One:
     """A stream with a slot that has got over its first looks."""
 
-    def __init__(self, gathered: Gathered, name: str = "r") -> None:
+    def __init__(self, gathered: Gathered, name: str = "r", linger_seconds: float = LINGER_SECONDS) -> None:
         self.gathered = gathered
         self.key: SourceKey = (name, 0)
         self.slot: Slot = gathered.add(self.key)
-        settings = Connector(linger_seconds=LINGER_SECONDS)
+        settings = Connector(linger_seconds=linger_seconds)
         self.stream = SourceStream(source(name), settings, lambda: NOW, slot=self.slot)
         self.stream.feed_all(bundle_of(0, 40), NOW)
         self.stream.flush()
@@ -249,6 +249,45 @@ def test_a_full_slot_leaves_the_batches_to_the_stream() -> None:
     assert one.offer(bundle_of(seq, seq + 1)) == "gathered"
     large = SLOT_BYTES // 8
     assert one.offer(bundle_of(seq + 1, seq + 2, large)) == "in order"
+
+
+def test_nothing_is_gathered_where_records_do_not_linger() -> None:
+    one = One(Gathered(), linger_seconds=0.0)
+    assert one.offer(bundle_of(40, 41)) == "in order"
+    (record,) = one.stream.feed_all(bundle_of(40, 41), NOW)
+    assert record.last_seq == 40
+
+
+def test_what_is_asked_of_a_stream_counts_what_is_gathered_and_its_run_is_told() -> None:
+    told: list[float] = []
+    gathered = Gathered()
+    one = One(gathered)
+    stream = SourceStream(
+        source("s"),
+        Connector(linger_seconds=1.0),
+        lambda: NOW,
+        opened=told.append,
+        slot=gathered.add(("s", 0)),
+    )
+    stream.feed_all(bundle_of(0, 40), NOW)
+    stream.flush()
+    told.clear()
+    assert one.offer(bundle_of(40, 41), NOW + 1, ("s", 0)) == "gathered"
+    assert told == []
+    assert stream.counts.last_received_at == NOW + 1
+    assert told == [NOW + 2]
+    assert gathered.due(NOW + 5, 1.0) == []
+    assert one.offer(bundle_of(41, 42), NOW + 1.5, ("s", 0)) == "gathered"
+    (record,) = stream.due(NOW + 2)
+    assert (record.first_seq, record.last_seq) == (40, 41)
+    assert one.offer(bundle_of(42, 43), NOW + 3, ("s", 0)) == "gathered"
+    assert stream.due(NOW + 3.5) == []
+    assert told == [NOW + 2, NOW + 4]
+    (record,) = stream.due(NOW + 4)
+    assert (record.first_seq, record.last_seq) == (42, 42)
+    assert one.offer(bundle_of(43, 44), NOW + 5, ("s", 0)) == "gathered"
+    assert len(stream.due(NOW + 6)) == 1
+    assert told == [NOW + 2, NOW + 4]
 
 
 def test_a_batch_that_has_to_be_looked_at_is_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
