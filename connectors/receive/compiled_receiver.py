@@ -249,21 +249,23 @@ class Taken:
         self.emptied: list[bool] = (turns[:, _TURN_OUTCOME] == _EMPTIED).tolist()
         """Whether nothing is left in the socket."""
 
-    def ranges(self, size: int) -> list[tuple[int, int]]:
+    def ranges(self, messages: int, size: int) -> list[tuple[int, int]]:
         """Return which sockets, from one to another (exclusive), had together no more than `size` bytes.
 
-        A socket with more, or with a wrong message, is on its own.
+        A socket with more, with more than so many messages, or with a wrong one is on its own.
         """
         count = len(self.emptied)
-        if self._turns[-1, _TURN_USED] <= size and not self._turns[-1, _TURN_ODD]:
+        turns = np.diff(self._turns, axis=0)
+        alone = (turns[:, _TURN_MESSAGES] > messages) | (turns[:, _TURN_ODD] > 0)
+        if self._turns[-1, _TURN_USED] <= size and not alone.any():
             return [(0, count)]
         used = self._turns[:, _TURN_USED].tolist()
-        wrong = self._turns[:, _TURN_ODD].tolist()
+        is_alone = alone.tolist()
         ranges = []
         first = 0
         for number in range(1, count):
-            alone = wrong[number + 1] > wrong[number] or wrong[number] > wrong[number - 1]
-            if alone or used[number + 1] - used[first] > size:
+            apart = is_alone[number] or is_alone[number - 1]
+            if apart or used[number + 1] - used[first] > size:
                 ranges.append((first, number))
                 first = number
         return [*ranges, (first, count)]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from connectors.frames.bundle import Bundle
+from connectors.order.gathered import SLOT_BATCHES
 from connectors.receive.hand_over import HandOver
 from connectors.receive.listening import receive_by_topic
 from connectors.receive.monitors import Connections
@@ -396,7 +397,7 @@ class Subscriber:
                 break
             sources.append(source)
         taken = self._receiver.take(readable[: len(sources)], self._hand_over.free)
-        for first, end in taken.ranges(TOGETHER_BYTES):
+        for first, end in taken.ranges(SLOT_BATCHES, TOGETHER_BYTES):
             if end - first == 1:
                 bundle = taken.bundle(first)
                 self._hand_over.put(sources[first], bundle, bundle.size, now)

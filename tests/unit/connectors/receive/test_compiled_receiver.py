@@ -41,19 +41,22 @@ def taken(receiver: Receiver, sockets: Sequence[Socket], room: int) -> list[tupl
     turns = receiver.take(sockets, room)
     each = [turns.bundle(number) for number in range(len(turns.emptied))]
     size = random.Random(len(each)).choice((1, 1_000, 10_000, 1 << 30))
-    ranges = turns.ranges(size)
+    most = random.Random(size).choice((1, 3, 50, 1 << 20))
+    ranges = turns.ranges(most, size)
     assert [number for first, end in ranges for number in range(first, end)] == list(range(len(each)))
     for (first, end), (_, behind) in zip(ranges, [*ranges[1:], ranges[-1]], strict=True):
         alone = end - first == 1
         sizes = [bundle.size for bundle in each[first:behind]]
         assert alone or sum(sizes[: end - first]) <= size
-        assert behind == end or any(bundle.odd for bundle in each[first:behind]) or sum(sizes) > size
+        apart = any(bundle.odd or len(bundle) > most for bundle in each[first:behind])
+        assert behind == end or apart or sum(sizes) > size
         if alone:
             continue
         numbers, bundles = turns.bundles(first, end)
         assert numbers == [number for number in range(first, end) if each[number]]
         for at, number in enumerate(numbers):
             assert not each[number].odd
+            assert len(each[number]) <= most
             assert list(bundles.bundle(at)) == list(each[number])
             assert bundles.bundle(at).size == each[number].size
         assert bundles.messages == sum(map(len, each[first:end]))
