@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from connectors.discovery.file import SettingsFile
 from connectors.discovery.follow import Follower
+from connectors.normalise.scanned import Scanned
 from connectors.order.backlog import BacklogBudget
+from connectors.order.gathered import Gathered, Slot
 from connectors.order.idle import IDLE_SECONDS, IdleReports
 from connectors.order.open_runs import OpenRuns
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
-from connectors.order.together import scanned_together
+from connectors.order.together import gathered_together, scanned_together
 from connectors.positions.keeper import Positions
 from connectors.process.leaving import aside
 from connectors.process.stopping import ended
@@ -23,7 +24,7 @@ from connectors.publish.publisher import Publisher
 from connectors.receive.descriptors import require
 from connectors.receive.pending_peers import PendingPeers
 from connectors.receive.pump import Pump
-from connectors.receive.received import Key, Received
+from connectors.receive.received import Key, Received, Together
 from connectors.receive.subscriber import Subscriber
 from connectors.receive.warming import warm_up
 from connectors.replay.requests import ReplayRequests
@@ -33,11 +34,10 @@ from connectors.telemetry.events import Telemetry
 from schemas.events import EngineCounters, EventsRecord, SourceStatus
 from schemas.settings import Settings
 
-if TYPE_CHECKING:
-    from connectors.normalise.scan import Scanned
-
 MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
+REST_SHARE = 1 / 8
+"""Part of the linger that messages may wait in their sockets before that: many come in one go."""
 LOOK_SECONDS = 1.0
 """Sources are looked at for what they miss, and for silence, this often."""
 STOP_SHARE = 0.25
@@ -65,10 +65,21 @@ class Reading:
         self._telemetry = telemetry
         self.streams: dict[SourceKey, SourceStream] = {}
         self.subscriber = Subscriber(
-            hand_over_bytes=settings.connector.hand_over_bytes, refused=telemetry.endpoint_refused
+            hand_over_bytes=settings.connector.hand_over_bytes,
+            rest_seconds=settings.connector.linger_seconds * REST_SHARE,
+            refused=telemetry.endpoint_refused,
         )
-        self._pump = Pump(self.subscriber, deal=self._deal, room=publisher.room, paused=self._note_paused)
+        self._pump = Pump(
+            self.subscriber,
+            deal=self._deal,
+            gather=self._gather,
+            room=publisher.room,
+            paused=self._note_paused,
+        )
         self._open_runs = OpenRuns()
+        self._gathered = Gathered()
+        self._slots: dict[SourceKey, Slot] = {}
+        self._seconds_a_byte = 0.0
         self.backlog = BacklogBudget(settings.connector.backlog_bytes)
         self._replay_requests = ReplayRequests(
             self.streams,
@@ -158,6 +169,7 @@ class Reading:
             )
 
     def _add(self, source: Source, position: StoredPosition) -> None:
+        slot = self._slots[source.key] = self._gathered.add(source.key)
         self.streams[source.key] = SourceStream(
             source,
             self._settings,
@@ -166,6 +178,7 @@ class Reading:
             resume=position,
             budget=self.backlog,
             opened=partial(self._open_runs.opened, source.key),
+            slot=slot,
         )
         if self._follower.peer(source.key) is None:
             self.subscriber.add(source.key, source.endpoint, source.topic)
@@ -191,6 +204,7 @@ class Reading:
     def _end(self, key: SourceKey) -> None:
         stream = self.streams.pop(key)
         self._publish(stream.close("removed"))
+        self._gathered.remove(self._slots.pop(key))
         self._positions.forget(key)
         if not any(replica == key[0] for replica, _ in self.streams):
             self._scraper.remove(key[0])
@@ -246,6 +260,33 @@ class Reading:
                 stream.counts.seconds += seconds
             yield seconds
 
+    def _gather(self, together: Together, waiting: Container[Key]) -> tuple[list[Received], float]:
+        """Gather what is simply the next of each source; return the rest and the seconds that this took."""
+        began = time.thread_time()
+        others = gathered_together(
+            [None if source in waiting else source for source in together.sources],
+            together.bundles,
+            together.received_at,
+            self._seconds_a_byte,
+            self._gathered,
+            self._settings,
+        )
+        done, rest = together.size, []
+        for number, scanned in others:
+            received = together.of(number)
+            done -= received.size
+            if scanned is None:
+                rest.append(received)
+            else:
+                stream = self.streams[together.sources[number]]
+                self._feed(stream, received, scanned)
+                stream.counts.seconds += self._seconds_a_byte * received.messages.size
+        self.subscriber.release(done)
+        seconds = time.thread_time() - began
+        # What the next ones take: by then these are charged.
+        self._seconds_a_byte = seconds / together.bundles.data.size
+        return rest, seconds
+
     def _stream_of(self, received: Received) -> SourceStream | None:
         """Return whose messages these are; None where they are for nobody now, or the last of a source."""
         if not isinstance(received.source, Peer):
@@ -286,6 +327,8 @@ class Reading:
         while True:
             await asyncio.sleep(pause)
             now = time.time()
+            for source in self._gathered.due(now, self._settings.linger_seconds):
+                self._publish(self.streams[source].due(now))
             for source in self._open_runs.due(now):
                 stream = self.streams.get(source)
                 if stream is not None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.recognition import StreamEra
 from connectors.frames.bundle import Bundle
 from connectors.normalise.errors import FrameError
 from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.reference_decoder import ReferenceDecoder
+from connectors.normalise.scanned import Scanned
 from schemas.events import Batch, Undecodable
 from schemas.reasons import UndecodableReason
-
-if TYPE_CHECKING:
-    from connectors.normalise.scan import Scanned
 
 FIRST_LOOKS = 32
 """Batches of a stream whose engine is not known yet that are looked at event by event to find out."""
@@ -109,6 +105,15 @@ class Normaliser:
             forward_session_ids=self._forward_session_ids,
             catalogue=self._catalogue,
         )
+
+    @property
+    def until_look(self) -> int:
+        """How many batches, and one more, come until one is looked at."""
+        return self._until_look
+
+    def passed(self, batches: int) -> None:
+        """Count batches that were scanned and did not come by here; fewer than `until_look`."""
+        self._until_look -= batches
 
     def _look(self, payload: bytes) -> None:
         """Let a batch tell of its engine."""

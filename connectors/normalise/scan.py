@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -10,40 +9,16 @@ import numpy as np
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.frames.bundle import Bundle
-from connectors.normalise.columns import DONE, PUBLISHED_AT, ROWS, SEQ, STATUS, STRETCH_END
+from connectors.normalise.columns import ROWS
 from connectors.normalise.scan_tables import scan_tables
+from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.layout import ROOM, Bytes, Ints
 from connectors.normalise.scanner.payloads import PART_DATA, PART_END, PART_RECEIVED_AT, PARTS, transcode
 
+Numbers = Sequence[int] | Ints
+
 _OUTPUT_SPARE = 64 << 10
 """Bytes of output beyond twice the input; what does not fit takes the slow way."""
-_FLOAT = struct.Struct("=d")
-_BITS = struct.Struct("=q")
-
-
-class Scanned:
-    """What became of the payloads of one bundle: column i is payload i, rows are those of `columns`."""
-
-    __slots__ = ("columns", "encoded", "rows")
-
-    def __init__(self, encoded: Bytes, columns: Ints) -> None:
-        """`encoded` are `schemas.events.Batch`es, one behind the other, perhaps those of others as well."""
-        self.encoded = encoded
-        self.columns = columns
-        self.rows: list[list[int]] = columns.tolist()
-        """The same numbers: where there are few, Python is faster with its own."""
-
-    def stretch(self, first: int, due: int) -> int:
-        """Return the index behind the payloads from `first` on that are done and numbered from `due` on."""
-        rows = self.rows
-        if rows[STATUS][first] != DONE or rows[SEQ][first] != due:
-            return first
-        return rows[STRETCH_END][first]
-
-    def published_at(self, payload: int) -> float:
-        """Return the engine's time of a payload that is done, seconds since the epoch."""
-        at: float = _FLOAT.unpack(_BITS.pack(self.rows[PUBLISHED_AT][payload]))[0]
-        return at
 
 
 def scan(
@@ -73,20 +48,48 @@ def scan_together(
     catalogue: Catalogue = CATALOGUE,
 ) -> list[Scanned]:
     """Do what `scan` does to each bundle, with its time of receipt, in one call of compiled code."""
-    tables = scan_tables(catalogue)
     ends = list(accumulate([len(bundle) for bundle in bundles], initial=0))
     data_ends = list(accumulate([bundle.size for bundle in bundles], initial=0))
-    parts = np.empty((PARTS, len(bundles)), np.int64)
-    parts[PART_END] = ends[1:]
-    parts[PART_DATA] = data_ends[:-1]
-    parts[PART_RECEIVED_AT] = np.array(received_at, np.float64).view(np.int64)
+    parts = parts_of(ends[1:], data_ends[:-1], received_at)
     if len(bundles) == 1:
         data, messages = bundles[0].data, bundles[0].table
     else:
         data = np.concatenate([bundle.data for bundle in bundles])
         messages = np.concatenate([bundle.table for bundle in bundles], axis=1)
-    out = np.empty(2 * data.size + ROOM * ends[-1] + _OUTPUT_SPARE, np.uint8)
-    columns = np.empty((ROWS, ends[-1]), np.int64)
+    encoded, columns = scan_side_by_side(
+        data,
+        messages,
+        parts,
+        max_frame_bytes=max_frame_bytes,
+        forward_session_ids=forward_session_ids,
+        catalogue=catalogue,
+    )
+    return [Scanned(encoded, columns[:, first:end]) for first, end in pairwise(ends)]
+
+
+def parts_of(ends: Numbers, begins: Numbers, received_at: Sequence[float] | float) -> Ints:
+    """Return the table of bundles that `transcode` takes: where each ends, and where its data begin."""
+    parts = np.empty((PARTS, len(ends)), np.int64)
+    parts[PART_END] = ends
+    parts[PART_DATA] = begins
+    parts.view(np.float64)[PART_RECEIVED_AT] = received_at
+    return parts
+
+
+def scan_side_by_side(
+    data: Bytes,
+    messages: Ints,
+    parts: Ints,
+    *,
+    max_frame_bytes: int,
+    forward_session_ids: bool,
+    catalogue: Catalogue = CATALOGUE,
+) -> tuple[Bytes, Ints]:
+    """Do what `scan` does to bundles that lie side by side, as `transcode` takes them: (encoded, columns)."""
+    tables = scan_tables(catalogue)
+    count = messages.shape[1]
+    out = np.empty(2 * data.size + ROOM * count + _OUTPUT_SPARE, np.uint8)
+    columns = np.empty((ROWS, count), np.int64)
     used = transcode(
         data,
         messages,
@@ -98,8 +101,7 @@ def scan_together(
         out,
         columns,
     )
-    encoded = out[:used]
-    return [Scanned(encoded, columns[:, first:end]) for first, end in pairwise(ends)]
+    return out[:used], columns
 
 
 def warm_up() -> None:

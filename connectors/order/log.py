@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from connectors.normalise.bounds import MAX_BATCH_BYTES
 from connectors.normalise.columns import EVENTS, FINGERPRINT, PAYLOAD_BYTES, SEQ
 from connectors.normalise.normaliser import Normaliser
+from connectors.normalise.scanned import Scanned
+from connectors.order.gathered import Waiting
 from connectors.order.message import Message
 from connectors.order.runs import RunBuilder
 from connectors.order.sequence import SequencePosition, StoredPosition
@@ -19,9 +20,6 @@ from connectors.sources import Source
 from schemas.events import Batch, Closed, Event, EventsRecord, Gap, Opened, Removed, Stored, Undecodable
 from schemas.reasons import ClosedReason, GapReason
 from schemas.settings import Connector
-
-if TYPE_CHECKING:
-    from connectors.normalise.scan import Scanned
 
 _LARGE_PAYLOAD_BYTES = 128 << 10
 """From here on a batch is measured, not estimated: a small payload cannot grow beyond a record's bound."""
@@ -154,6 +152,17 @@ class SourceLog:
             scanned.published_at(end - 1),
         )
         self.runs.add_scanned(scanned, first, end, received_at)
+
+    def take_gathered(self, position: SequencePosition, waiting: Waiting, looked_at: float) -> None:
+        """Take batches that were gathered; `looked_at` is for `RunBuilder.add_encoded`."""
+        seqs, fingerprints = waiting.seqs, waiting.fingerprints
+        self.normaliser.passed(len(seqs))
+        position.advance_all(seqs, fingerprints)
+        self.took(
+            len(seqs), waiting.engine_events, waiting.payload_bytes, waiting.until, waiting.published_at
+        )
+        self.counts.seconds += waiting.seconds
+        self.runs.add_encoded(waiting.encoded, seqs, fingerprints[-1], waiting.since, looked_at)
 
     def took(
         self,

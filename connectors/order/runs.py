@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
 from connectors.normalise.columns import END, FINGERPRINT, SEQ, START
+from connectors.normalise.scanned import Scanned
 from connectors.order.records import PackedRecord
 from connectors.sources import Source
 from schemas.events import Batch, Closed, EventsRecord
-
-if TYPE_CHECKING:
-    from connectors.normalise.scan import Scanned
 
 MAX_RUN_BYTES = 5 << 20
 """A run never grows beyond this by adding to it; with JSON's overhead it stays below the topic's 8 MB."""
@@ -78,6 +76,11 @@ class RunBuilder:
         """When the open run is due; None when there is none."""
         return self._opened_at + self._linger_seconds if self._batches else None
 
+    @property
+    def room(self) -> int:
+        """Bytes that close the open run, or the next one."""
+        return self._record_bytes - self._bytes
+
     def add(self, batch: Batch, size: int, now: float, fingerprint: int = 0) -> None:
         """Append a batch, with its payload's fingerprint, or a notice; `size` is about its packed bytes."""
         if self._packed and batch.events and isinstance(batch.events[-1], Closed):
@@ -111,12 +114,30 @@ class RunBuilder:
                 self.flush()
             first = last + 1
 
-    def _append(self, batch: Batch | _Encoded, size: int, now: float) -> None:
+    def add_encoded(
+        self, data: bytes, seqs: Sequence[int], fingerprint: int, now: float, looked_at: float
+    ) -> None:
+        """Append encoded batches, less than `room`; `fingerprint` is the last one's.
+
+        A run that opens with them and is due at `looked_at` is told to nobody: it is closed by then.
+        """
+        self._append(_Encoded(len(seqs), data), len(data), now, looked_at)
+        self._packed = True
+        if self._first_seq is None:
+            self._first_seq = seqs[0]
+        self._last_seq = seqs[-1]
+        self._last_fingerprint = fingerprint
+
+    def _append(
+        self, batch: Batch | _Encoded, size: int, now: float, looked_at: float = float("-inf")
+    ) -> None:
         if self._bytes and self._bytes + size > MAX_RUN_BYTES:
             self.flush()
         if not self._batches:
             self._opened_at = now
-            self._opened(now + self._linger_seconds)
+            due_at = now + self._linger_seconds
+            if due_at > looked_at:
+                self._opened(due_at)
         self._batches.append(batch)
         self._bytes += size
 

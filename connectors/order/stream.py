@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import cast
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.framing import MAX_SEQUENCE, SEQUENCE_BYTES, Frames
+from connectors.normalise.scanned import Scanned
 from connectors.order.asks import Ask, Outcome
 from connectors.order.backlog import Backlog, BacklogBudget
+from connectors.order.gathered import NOTHING, Slot
 from connectors.order.log import Observe, SourceLog, StreamCounts, understood
 from connectors.order.message import Message
 from connectors.order.recovery import Recovery
@@ -17,9 +19,6 @@ from connectors.sources import Source
 from schemas.events import Event, EventsRecord, Undecodable
 from schemas.reasons import ClosedReason
 from schemas.settings import Connector
-
-if TYPE_CHECKING:
-    from connectors.normalise.scan import Scanned
 
 
 class SourceStream:
@@ -38,11 +37,13 @@ class SourceStream:
         resume: StoredPosition | None = None,
         budget: BacklogBudget | None = None,
         opened: Callable[[float], None] = lambda due_at: None,
+        slot: Slot | None = None,
     ) -> None:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
         `resume` is where the log ends for this source; `budget` is shared with other streams;
-        `opened` is told of each run that opens, and when `due` will close it.
+        `opened` is told of each run that opens, and when `due` will close it. Batches that are put into
+        `slot` count as taken; `due` has to be called when they are old enough, too.
         """
         self.source = source
         self._clock = clock
@@ -54,6 +55,7 @@ class SourceStream:
             replay=source.replay_endpoint is not None,
             clock=clock,
         )
+        self._slot = slot
         self._began_at = clock()
         self._live_at = 0.0
         self._connected_at = 0.0
@@ -61,11 +63,13 @@ class SourceStream:
     @property
     def counts(self) -> StreamCounts:
         """What the stream has seen since the process started."""
+        self._take_gathered()
         return self._log.counts
 
     @property
     def position(self) -> SequencePosition | None:
         """The last batch taken; None before the first one of an incarnation."""
+        self._take_gathered()
         return self._log.position
 
     @property
@@ -76,7 +80,8 @@ class SourceStream:
     @property
     def ask(self) -> Ask | None:
         """The replay to ask the engine for now; None when nothing is wanted, or an ask is on its way."""
-        return self._recovery.ask
+        ask = self._recovery.ask
+        return ask if ask is None or not self._take_gathered() else self._recovery.ask
 
     @property
     def enough(self) -> bool:
@@ -96,6 +101,7 @@ class SourceStream:
     @property
     def due_at(self) -> float | None:
         """When `due` will close the open run; None when there is none."""
+        self._take_gathered()
         return self._log.runs.deadline
 
     @property
@@ -121,12 +127,35 @@ class SourceStream:
         what an engine sends. A payload that nobody can understand is a notice in the stream, whatever its
         number, and decides nothing: neither gap nor restart rests on it.
         """
+        self._take_gathered()
         self._live_at = received_at
         if isinstance(messages, Bundle):
             self._take_bundle(messages, received_at, scanned)
         else:
             self._take_each(messages, received_at)
-        return self._log.taken()
+        return self._closed()
+
+    def _take_gathered(self, looked_at: float = float("-inf")) -> bool:
+        """Take what is in the slot; whatever looks at the stream or changes it comes after that.
+
+        Runs that are due at `looked_at` are closed next.
+        """
+        waiting = None if self._slot is None else self._slot.take()
+        if waiting is None:
+            return False
+        # Nothing is put into the slot before there is a position.
+        self._log.take_gathered(cast(SequencePosition, self._log.position), waiting, looked_at)
+        self._live_at = waiting.until
+        return True
+
+    def _closed(self) -> list[EventsRecord]:
+        """Return the records that were closed, and say which batch may come to the slot."""
+        log = self._log
+        if self._slot is not None:
+            position = log.position
+            due = NOTHING if position is None or self._recovery.holding else position.due
+            self._slot.admit(due, log.normaliser.until_look, log.runs.room)
+        return log.taken()
 
     def _take_bundle(self, messages: Bundle, received_at: float, together: Scanned | None) -> None:
         """Take unbroken stretches of well-formed batches at once, and what is between them one by one."""
@@ -195,23 +224,27 @@ class SourceStream:
 
     def asked(self) -> None:
         """The request of `ask` is on its way; `replay_ended` must follow, sooner or later."""
+        self._take_gathered()
         self._recovery.asked()
 
     def replayed(self, batches: Iterable[tuple[int, bytes]], received_at: float) -> list[EventsRecord]:
         """Take a part of the answer: (sequence number, payload) in the order they came."""
+        self._take_gathered()
         self._recovery.answered(batches, received_at)
-        return self._log.taken()
+        return self._closed()
 
     def replay_ended(self, outcome: Outcome, now: float) -> list[EventsRecord]:
         """The answer is over."""
+        self._take_gathered()
         self._recovery.ended(outcome, now)
-        return self._log.taken()
+        return self._closed()
 
     def look(self, now: float, *, connected: bool) -> list[EventsRecord]:
         """Look, about once a second, whether the end of the stream is missing, and whether it is silent.
 
         `connected`: whether the event stream is, as far as the socket knows.
         """
+        self._take_gathered()
         recovery, log = self._recovery, self._log
         if connected:
             self._connected_at = now
@@ -222,27 +255,31 @@ class SourceStream:
             recovery.silenced(now)
         if log.position is not None:
             log.position.forget_replayed()
-        return log.taken()
+        return self._closed()
 
     def note(self, event: Event, at: float) -> list[EventsRecord]:
         """Put a notice of the connector's own into the stream."""
+        self._take_gathered()
         self._log.notice(event, at)
-        return self._log.taken()
+        return self._closed()
 
     def due(self, now: float) -> list[EventsRecord]:
         """Return the open run if its time has come."""
+        self._take_gathered(now)
         self._log.runs.close_due(now)
-        return self._log.taken()
+        return self._closed()
 
     def flush(self) -> list[EventsRecord]:
         """Return the open run. What waits for a replay is not in it: a later start asks for it again."""
+        self._take_gathered()
         self._log.runs.flush()
-        return self._log.taken()
+        return self._closed()
 
     def close(self, reason: ClosedReason) -> list[EventsRecord]:
         """End the incarnation, if there is one, with a `Closed`; the next batch would begin another."""
+        self._take_gathered()
         self._log.end(reason, self._clock())
-        return self._log.taken()
+        return self._closed()
 
     def _checked(self, messages: Iterator[Frames], received_at: float) -> Iterator[Message]:
         for frames in messages:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from connectors.frames.bundle import Bundle
+from connectors.frames.bundles import Bundles
+from connectors.normalise.columns import PUBLISHED_AT
+from connectors.normalise.scanned import Scanned
+from connectors.order.gathered import NOTHING, Gathered
 from connectors.order.stream import SourceStream
+from connectors.sources import SourceKey
 from schemas.settings import Connector
-
-if TYPE_CHECKING:
-    from connectors.normalise.scan import Scanned
 
 
 def scanned_together(
@@ -40,3 +43,54 @@ def scanned_together(
     for number, each in zip(chosen, together, strict=True):
         scanned[number] = each
     return scanned
+
+
+def gathered_together(
+    sources: Sequence[SourceKey | None],
+    bundles: Bundles,
+    received_at: float,
+    seconds_a_byte: float,
+    gathered: Gathered,
+    settings: Connector,
+) -> list[tuple[int, Scanned | None]]:
+    """Scan bundle i, of source i, and gather those that are simply the next batches of their source.
+
+    None stands for a source that may not take them now.
+    Returns the numbers of the others, with what the scanner made of them where they are in order.
+    `seconds_a_byte` is about what dealing with a payload takes.
+    """
+    # numba takes a second to import, and not everybody scans
+    from connectors.normalise.scan import parts_of, scan_side_by_side
+    from connectors.order.gathering import GATHERED, IN_ORDER, gather
+
+    encoded, columns = scan_side_by_side(
+        bundles.data,
+        bundles.table,
+        parts_of(bundles.ends, bundles.begins, received_at),
+        max_frame_bytes=settings.max_frame_bytes,
+        forward_session_ids=settings.forward_session_ids,
+    )
+    numbers = gathered.numbers
+    outcomes = np.empty(len(bundles), np.int64)
+    gather(
+        encoded,
+        columns,
+        columns[PUBLISHED_AT].view(np.float64),
+        bundles.ends,
+        np.array([numbers.get(source, NOTHING) for source in sources], np.int64),
+        received_at,
+        seconds_a_byte,
+        gathered.encoded,
+        gathered.fingerprints,
+        gathered.heads,
+        gathered.times,
+        outcomes,
+    )
+    others: list[tuple[int, Scanned | None]] = []
+    for number in np.flatnonzero(outcomes != GATHERED).tolist():
+        scanned = None
+        if outcomes[number] == IN_ORDER:
+            first = bundles.ends[number - 1] if number else 0
+            scanned = Scanned(encoded, columns[:, first : bundles.ends[number]])
+        others.append((number, scanned))
+    return others

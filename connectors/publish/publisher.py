@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
 
@@ -241,28 +241,24 @@ class Publisher:
             count += 1
             size += len(record.value)
         batch.close()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        sending = asyncio.ensure_future(self._acknowledged(producer, batch, lane.partition))
+        self._report_later(lane, asyncio.get_running_loop().time())
         try:
-            while True:
-                done, _ = await asyncio.wait({sending}, timeout=DELAY_REPORT_SECONDS)
-                if done:
-                    break
-                lane.delayed = True
-                self._telemetry.publish_delayed(
-                    lane.partition, loop.time() - began, self._unacknowledged_bytes
-                )
-        except asyncio.CancelledError:
-            sending.cancel()
-            raise
-        lane.delayed = False
-        return count, size, sending.result()
+            future = await producer.send_batch(batch, self.topic, partition=lane.partition)
+            offset: int = (await future).offset
+        finally:
+            lane.reports_not()
+        return count, size, offset
 
-    async def _acknowledged(self, producer: AIOKafkaProducer, batch: Any, partition: int) -> int:
-        future = await producer.send_batch(batch, self.topic, partition=partition)
-        offset: int = (await future).offset
-        return offset
+    def _report_later(self, lane: _Lane, began: float) -> None:
+        # A timer costs less than to wait with a timeout.
+        loop = asyncio.get_running_loop()
+        lane.reporting = loop.call_later(DELAY_REPORT_SECONDS, self._report_delay, lane, began)
+
+    def _report_delay(self, lane: _Lane, began: float) -> None:
+        lane.delayed = True
+        seconds = asyncio.get_running_loop().time() - began
+        self._telemetry.publish_delayed(lane.partition, seconds, self._unacknowledged_bytes)
+        self._report_later(lane, began)
 
     async def _replace(self, broken: AIOKafkaProducer | None) -> None:
         """Take a new producer instead of `broken`, unless another lane has done so."""
@@ -287,7 +283,15 @@ class _Lane:
         self.waiting: deque[_Outgoing] = deque()
         self.some = asyncio.Event()
         self.delayed = False
+        """Whether a batch is on its way for longer than it should."""
+        self.reporting: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
+
+    def reports_not(self) -> None:
+        """Nothing is on its way any more."""
+        self.delayed = False
+        if self.reporting is not None:
+            self.reporting.cancel()
 
     @property
     def failed(self) -> bool:

@@ -17,6 +17,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from connectors.frames.bundle import MESSAGE_END, MESSAGE_SEQ, MESSAGE_START, Bundle
+from connectors.frames.bundles import Bundles
 from connectors.frames.framing import MAX_SEQUENCE, Frames
 from connectors.process.compiled import compiled_nogil
 from connectors.receive.received import MESSAGE_OVERHEAD_BYTES
@@ -200,10 +201,11 @@ class Receiver:
         self._bounds = np.zeros(2 * _KEPT_FRAMES, np.int64)
         self._odd = np.zeros((_TURNS * _MAX_ODD, _BOUNDS + 2 * _KEPT_FRAMES), np.int64)
 
-    def take(self, sockets: Sequence[zmq.Socket[bytes]], room: int) -> list[tuple[Bundle, bool]]:
-        """Take what is there, a turn of each socket: (messages, whether the socket was emptied) of the first.
+    def take(self, sockets: Sequence[zmq.Socket[bytes]], room: int) -> Taken:
+        """Take what is there, a turn of each socket, of the first ones.
 
-        Those are as many as `room` bytes of the hand-over hold and come in one go, but one at least.
+        Those are as many as `room` bytes of the hand-over hold and come in one go, but one at least. What is
+        returned lasts until the next call.
         """
         state = np.zeros(_STATE, np.int64)
         turns = np.empty((len(sockets), _TURN), np.int64)
@@ -231,22 +233,71 @@ class Receiver:
             larger[: state[_USED]] = arena[: state[_USED]]
             arena = larger
         _end(self._message)
-        taken = []
-        used = messages = wrong = 0
-        for used_then, messages_then, wrong_then, ended in turns[: state[_SOCKET]].tolist():
-            bundle = _NOTHING
-            if messages_then > messages:
-                # Each its own memory: one that waits long must not keep that of the others.
-                data = arena[used:used_then].copy()
-                odd = self._odd[wrong:wrong_then] if wrong_then > wrong else ()
-                bundle = Bundle(
-                    data,
-                    self._table[:, messages:messages_then].copy(),
-                    {int(row[_INDEX]): _frames(data, row) for row in odd},
-                )
-            taken.append((bundle, ended == _EMPTIED))
-            used, messages, wrong = used_then, messages_then, wrong_then
-        return taken
+        return Taken(arena, self._table, self._odd, turns[: state[_SOCKET]])
+
+
+class Taken:
+    """What a call has taken of each socket, in their order."""
+
+    def __init__(self, arena: NDArray[np.uint8], table: _Numbers, odd: _Numbers, turns: _Numbers) -> None:
+        self._arena = arena
+        self._table = table
+        self._odd = odd
+        self._turns = np.zeros((len(turns) + 1, _TURN), np.int64)
+        """Row i is what was taken before the turn of socket i."""
+        self._turns[1:] = turns
+        self.emptied: list[bool] = (turns[:, _TURN_OUTCOME] == _EMPTIED).tolist()
+        """Whether nothing is left in the socket."""
+
+    def ranges(self, messages: int, size: int) -> list[tuple[int, int]]:
+        """Return which sockets, from one to another (exclusive), had together no more than `size` bytes.
+
+        A socket with more, with more than so many messages, or with a wrong one is on its own.
+        """
+        count = len(self.emptied)
+        turns = np.diff(self._turns, axis=0)
+        alone = (turns[:, _TURN_MESSAGES] > messages) | (turns[:, _TURN_ODD] > 0)
+        if self._turns[-1, _TURN_USED] <= size and not alone.any():
+            return [(0, count)]
+        used = self._turns[:, _TURN_USED].tolist()
+        is_alone = alone.tolist()
+        ranges = []
+        first = 0
+        for number in range(1, count):
+            apart = is_alone[number] or is_alone[number - 1]
+            if apart or used[number + 1] - used[first] > size:
+                ranges.append((first, number))
+                first = number
+        return [*ranges, (first, count)]
+
+    def bundle(self, number: int) -> Bundle:
+        """Return the messages of one socket."""
+        (used, messages, wrong, _), (used_then, messages_then, wrong_then, _) = self._turns[
+            number : number + 2
+        ].tolist()
+        if messages_then == messages:
+            return _NOTHING
+        # Each its own memory: one that waits long must not keep that of the others.
+        data = self._arena[used:used_then].copy()
+        odd = self._odd[wrong:wrong_then] if wrong_then > wrong else ()
+        return Bundle(
+            data,
+            self._table[:, messages:messages_then].copy(),
+            {int(row[_INDEX]): _frames(data, row) for row in odd},
+        )
+
+    def bundles(self, first: int, end: int) -> tuple[list[int], Bundles]:
+        """Return which of some sockets had something, and what; none of it may be wrong."""
+        turns = self._turns[first : end + 1]
+        used, messages = turns[:, _TURN_USED], turns[:, _TURN_MESSAGES]
+        numbers = np.flatnonzero(messages[1:] > messages[:-1])
+        bundles = Bundles(
+            self._arena[used[0] : used[-1]].copy(),
+            self._table[:, messages[0] : messages[-1]].copy(),
+            messages[1:][numbers] - messages[0],
+            used[numbers] - used[0],
+        )
+        return (numbers + first).tolist(), bundles
 
 
 def _frames(data: NDArray[np.uint8], row: _Numbers) -> Frames:

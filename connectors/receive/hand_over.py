@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable
 
 from connectors.frames.bundle import Bundle
-from connectors.receive.received import MESSAGE_OVERHEAD_BYTES, Key, Received
+from connectors.frames.bundles import Bundles
+from connectors.receive.received import MESSAGE_OVERHEAD_BYTES, Key, Received, Together
+from connectors.sources import SourceKey
 
 
 class HandOver:
@@ -19,11 +21,13 @@ class HandOver:
         """Beyond `bound` bytes it is full; `wake`, called in the loop, tells that it no longer is."""
         self._bound = bound
         self._wake = wake
-        self._arrived: deque[Received] = deque()
+        self._arrived: deque[Received | Together] = deque()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._ended = False
         self._failure: BaseException | None = None
+        self.put_messages = 0
+        """Messages put so far; of the thread."""
         self.full = False
         """From when the bound is reached until half of it is free."""
 
@@ -35,7 +39,10 @@ class HandOver:
     @property
     def waiting_messages(self) -> int:
         """Messages that `receive` has not returned yet."""
-        return sum(len(received.messages) for received in self._arrived)
+        return sum(
+            arrived.bundles.messages if isinstance(arrived, Together) else len(arrived.messages)
+            for arrived in self._arrived
+        )
 
     @property
     def free(self) -> int:
@@ -58,7 +65,7 @@ class HandOver:
         self._loop = asyncio.get_running_loop()
         self._some = asyncio.Event()
 
-    async def receive(self) -> Received | None:
+    async def receive(self) -> Received | Together | None:
         """Wait for messages; None when it has ended and everything was received.
 
         Raises what ended the thread before its time.
@@ -75,7 +82,7 @@ class HandOver:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._some.wait(), seconds)
 
-    def take(self) -> Received | None:
+    def take(self) -> Received | Together | None:
         """Return what arrived first, None if nothing did. Raises what ended the thread before its time."""
         if self._arrived:
             return self._arrived.popleft()
@@ -101,9 +108,15 @@ class HandOver:
             return
         taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
         self._arrived.append(Received(source, messages, now, taken))
-        with self._lock:
-            self._waiting_bytes += taken
-            self.full = self._waiting_bytes >= self._bound
+        self._count(len(messages), taken)
+
+    def put_together(self, sources: list[SourceKey], bundles: Bundles, now: float) -> None:
+        """Append messages of several sources, if there are any; `tell` must follow."""
+        if not sources:
+            return
+        taken = bundles.data.size + MESSAGE_OVERHEAD_BYTES * bundles.messages
+        self._arrived.append(Together(sources, bundles, now, taken))
+        self._count(bundles.messages, taken)
 
     def put_last(self, source: Key, now: float) -> None:
         """Append that nothing comes of a source any more; `tell` must follow."""
@@ -122,6 +135,12 @@ class HandOver:
     def tell(self) -> None:
         """Wake up who waits in `receive`."""
         self.call(self._some.set)
+
+    def _count(self, messages: int, size: int) -> None:
+        self.put_messages += messages
+        with self._lock:
+            self._waiting_bytes += size
+            self.full = self._waiting_bytes >= self._bound
 
     def call(self, function: Callable[[], object]) -> None:
         """Call a function in the event loop."""

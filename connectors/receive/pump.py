@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 
 from connectors.frames.portion import MAX_PORTION_BYTES, PORTION_SECONDS
-from connectors.receive.received import Key, Received
+from connectors.receive.received import Key, Received, Together
 from connectors.receive.subscriber import Subscriber
 from connectors.receive.turns import Turns
 
@@ -25,14 +25,18 @@ class Pump:
         subscriber: Subscriber,
         *,
         deal: Callable[[Sequence[Received]], Iterable[float]],
+        gather: Callable[[Together, Container[Key]], tuple[list[Received], float]],
         room: Callable[[], Awaitable[None]],
         paused: Callable[[Key], None],
     ) -> None:
         """`deal` takes portions of several sources, when `room` has returned, one after the other, and gives
-        the processor seconds of each; `paused` is told of each pause.
+        the processor seconds of each; `paused` is told of each pause. `gather` deals with what is as usual of
+        messages that came together, but nothing of sources that wait, the second argument, and returns the
+        rest and the processor seconds it took.
         """
         self._subscriber = subscriber
         self._deal = deal
+        self._gather = gather
         self._room = room
         self._tell_paused = paused
         self._turns = Turns()
@@ -45,7 +49,8 @@ class Pump:
 
     def behind(self, source: Key) -> bool:
         """Tell whether something of a source may wait."""
-        self._collect()
+        while self._collect()[0]:
+            pass
         return source in self._paused or self._turns.bytes_of(source) > 0
 
     def charge(self, source: Key, seconds: float) -> None:
@@ -59,24 +64,19 @@ class Pump:
         busy_seconds = 0.0
         while True:
             ended = subscriber.ended
-            self._collect()
-            if not turns:
-                if ended:
+            size, seconds = self._collect()
+            since_pause += size
+            busy_seconds += seconds
+            rest = turns.rest(time.monotonic()) if turns and not ended else 0.0
+            if turns and not rest:
+                for received, seconds in self._dealt(ended=ended):
+                    since_pause += received.size
+                    busy_seconds += seconds
+            elif not size:
+                if ended and not turns:
                     return
-                await subscriber.wait(None)
+                await subscriber.wait(rest or None)
                 continue
-            began = time.monotonic()
-            if not ended and (rest := turns.rest(began)):
-                await subscriber.wait(rest)
-                continue
-            portions = turns.next(math.inf if ended else began)
-            for received, seconds in zip(portions, self._deal(portions), strict=True):
-                now = time.monotonic()
-                turns.took(received, seconds, now, rests=now - began)
-                began = now
-                self._go_on(received)
-                since_pause += received.size
-                busy_seconds += seconds
             if since_pause >= MAX_PORTION_BYTES or busy_seconds >= PORTION_SECONDS:
                 # The producer and the timers have to run, too.
                 since_pause = 0
@@ -84,15 +84,43 @@ class Pump:
                 await asyncio.sleep(0)
             await self._room()
 
-    def _collect(self) -> None:
-        while (received := self._subscriber.take()) is not None:
-            source = received.source
-            self._turns.add(received, time.monotonic())
-            crowds = self._turns.bytes_of(source) > self._subscriber.free_bytes
-            if crowds and source not in self._paused:
-                self._paused.add(source)
-                self._subscriber.pause(source)
-                self._tell_paused(source)
+    def _dealt(self, *, ended: bool) -> Iterator[tuple[Received, float]]:
+        """Deal with the portions whose turn it is; yield each and its processor seconds."""
+        began = time.monotonic()
+        portions = self._turns.next(math.inf if ended else began)
+        for received, seconds in zip(portions, self._deal(portions), strict=True):
+            now = time.monotonic()
+            self._turns.took(received, seconds, now, rests=now - began)
+            began = now
+            self._go_on(received)
+            yield received, seconds
+
+    def _collect(self) -> tuple[int, float]:
+        """Let what arrived wait for its turn, but gather what is as usual of the messages that came together.
+
+        Gathering takes so little that it needs no turn. It ends after MAX_PORTION_BYTES; returns bytes and
+        processor seconds.
+        """
+        size, busy_seconds = 0, 0.0
+        while size < MAX_PORTION_BYTES and (arrived := self._subscriber.take()) is not None:
+            if isinstance(arrived, Together):
+                others, seconds = self._gather(arrived, self._turns)
+                size += arrived.size
+                busy_seconds += seconds
+                for received in others:
+                    self._add(received)
+            else:
+                self._add(arrived)
+        return size, busy_seconds
+
+    def _add(self, received: Received) -> None:
+        source = received.source
+        self._turns.add(received, time.monotonic())
+        crowds = self._turns.bytes_of(source) > self._subscriber.free_bytes
+        if crowds and source not in self._paused:
+            self._paused.add(source)
+            self._subscriber.pause(source)
+            self._tell_paused(source)
 
     def _go_on(self, received: Received) -> None:
         source = received.source

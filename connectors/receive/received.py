@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from connectors.frames.bundle import Bundle
+from connectors.frames.bundles import Bundles
 from connectors.sources import Peer, SourceKey
 
 Key = SourceKey | Peer
@@ -36,3 +37,21 @@ class Received:
         return replace(self, messages=first, size=taken), replace(
             self, messages=others, size=self.size - taken
         )
+
+
+@dataclass(slots=True)
+class Together:
+    """The few messages that each of several sources had."""
+
+    sources: list[SourceKey]
+    bundles: Bundles
+    """In the order of the sources."""
+    received_at: float
+    """As of `Received`."""
+    size: int
+
+    def of(self, number: int) -> Received:
+        """Return those of one source on their own."""
+        bundle = self.bundles.bundle(number)
+        size = bundle.size + MESSAGE_OVERHEAD_BYTES * len(bundle)
+        return Received(self.sources[number], bundle, self.received_at, size)

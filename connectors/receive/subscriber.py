@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import zmq
 
 from connectors.frames.bundle import Bundle
+from connectors.order.gathered import SLOT_BATCHES
 from connectors.receive.hand_over import HandOver
 from connectors.receive.listening import receive_by_topic
 from connectors.receive.monitors import Connections
 from connectors.receive.plain_receiver import receive_messages
 from connectors.receive.ready_sockets import ReadySockets
-from connectors.receive.received import Key, Received
+from connectors.receive.received import Key, Received, Together
 from connectors.receive.sub_sockets import (
     SOCKET_MESSAGES,
     EndpointRefused,
@@ -36,8 +37,13 @@ TURN_SOCKETS = 256
 """Sockets that may be emptied in one call."""
 TURN_BYTES = 4 << 20
 """Payload bytes taken from one socket before the next gets its turn."""
-PAUSE_MILLISECONDS = 5
-"""Rest after a turn that emptied the sockets: a turn costs the same for one message as for hundreds."""
+TOGETHER_BYTES = 256 << 10
+"""Of several sockets that are handed over together: little enough to need no turns."""
+REST_SECONDS = 0.005
+"""After a turn that emptied the sockets, at least: a turn costs the same for one message as for hundreds."""
+MAX_REST_SECONDS = 0.02
+FEW_MESSAGES = 8
+"""A socket that has more on average may fill its queue in a longer rest."""
 BEHIND_SECONDS = 2.5
 """Sockets that were not all found empty for so long hold more than is taken: a look comes each second."""
 REFRESH_SECONDS = 1.0
@@ -83,10 +89,15 @@ class Subscriber:
         self,
         *,
         hand_over_bytes: int,
+        rest_seconds: float = REST_SECONDS,
         clock: Callable[[], float] = time.time,
         refused: Callable[[EndpointRefused], None],
     ) -> None:
-        """`refused` is called in the event loop for an endpoint that cannot be used."""
+        """`refused` is called in the event loop for an endpoint that cannot be used.
+
+        Messages may wait for `rest_seconds` in their sockets while these have few.
+        """
+        self._rest_seconds = min(max(rest_seconds, REST_SECONDS), MAX_REST_SECONDS)
         self._clock = clock
         self._refused = refused
         self._context: zmq.Context[_Socket] = zmq.Context()
@@ -176,14 +187,14 @@ class Subscriber:
         """
         return self._connections.since(source) is not None
 
-    async def receive(self) -> Received | None:
+    async def receive(self) -> Received | Together | None:
         """Wait for messages; None when the subscriber has stopped and everything was handed over.
 
         Raises what ended the thread before its time.
         """
         return await self._hand_over.receive()
 
-    def take(self) -> Received | None:
+    def take(self) -> Received | Together | None:
         """Return messages that are there, without waiting; raises as `receive` does."""
         return self._hand_over.take()
 
@@ -238,28 +249,28 @@ class Subscriber:
         commands = zmq.Poller()
         commands.register(self._woken, zmq.POLLIN)
         ready.add(self._woken)
-        rested = True
+        rest_seconds = 0.0
         refresh_at = time.monotonic() + REFRESH_SECONDS
         while not self._stopping:
             seconds = max(0.0, refresh_at - time.monotonic())
             if self._hand_over.full:
                 readable = [self._woken] if commands.poll(int(seconds * 1000)) else []
-            elif rested:
+            elif not rest_seconds:
                 readable = ready.wait(seconds)
                 if not readable:
                     self._emptied_at = self._clock()
             else:
-                time.sleep(PAUSE_MILLISECONDS / 1000)
+                time.sleep(rest_seconds)
                 readable = []
-                rested = True
+                rest_seconds = 0.0
             if self._woken in readable:
                 self._obey(sockets, ready)
                 readable = [
                     socket for socket in readable if socket in sockets and sockets[socket] not in self._paused
                 ]
             if readable:
-                rested = self._turn(sockets, ready, readable)
-                if not rested:
+                rest_seconds = self._turn(sockets, ready, readable)
+                if rest_seconds:
                     self._emptied_at = self._clock()
             if time.monotonic() >= refresh_at:
                 self._connections.refresh()
@@ -269,7 +280,7 @@ class Subscriber:
         deadline = time.monotonic() + self._stop_seconds
         while time.monotonic() < deadline:
             if self._hand_over.full:
-                time.sleep(PAUSE_MILLISECONDS / 1000)
+                time.sleep(REST_SECONDS)
             elif readable := [socket for socket in ready.wait(0) if socket in sockets]:
                 self._turn(sockets, ready, readable)
             else:
@@ -348,10 +359,11 @@ class Subscriber:
         sockets: dict[_Socket, SourceKey | Listening],
         ready: ReadySockets,
         readable: list[_Socket],
-    ) -> bool:
-        """Take a bounded number from each readable socket; True when there is more to take."""
+    ) -> float:
+        """Take a bounded number from each readable socket; return how long to rest, 0 while there is more."""
         more = False
         now = self._clock()
+        before = self._hand_over.put_messages
         at = 0
         while at < len(readable):
             if self._hand_over.full:
@@ -362,7 +374,10 @@ class Subscriber:
                 more = more or not emptied
                 at += 1
         self._hand_over.tell()
-        return more
+        if more:
+            return 0.0
+        few = self._hand_over.put_messages - before <= FEW_MESSAGES * len(readable)
+        return self._rest_seconds if few else REST_SECONDS
 
     def _take(
         self, readable: Sequence[_Socket], sockets: Mapping[_Socket, SourceKey | Listening], now: float
@@ -382,9 +397,14 @@ class Subscriber:
                 break
             sources.append(source)
         taken = self._receiver.take(readable[: len(sources)], self._hand_over.free)
-        for source, (bundle, _) in zip(sources, taken, strict=False):
-            self._hand_over.put(source, bundle, bundle.size, now)
-        return [emptied for _, emptied in taken]
+        for first, end in taken.ranges(SLOT_BATCHES, TOGETHER_BYTES):
+            if end - first == 1:
+                bundle = taken.bundle(first)
+                self._hand_over.put(sources[first], bundle, bundle.size, now)
+            else:
+                numbers, bundles = taken.bundles(first, end)
+                self._hand_over.put_together([sources[number] for number in numbers], bundles, now)
+        return taken.emptied
 
     def _take_by_topic(self, socket: _Socket, listening: Listening, now: float) -> bool:
         heard, emptied = receive_by_topic(socket, TURN_MESSAGES, TURN_BYTES)

@@ -37,6 +37,10 @@ class Turns:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
+    def __contains__(self, source: object) -> bool:
+        """Whether something of a source waits."""
+        return source in self._waiting
+
     @property
     def messages(self) -> int:
         """Messages that wait."""

@@ -17,9 +17,11 @@ def warm_up() -> Receiver | None:
     """
     # Here, because the import alone takes a second.
     from connectors.normalise import scan
+    from connectors.order import gathering
     from connectors.receive import compiled_receiver
 
     scan.warm_up()
+    gathering.warm_up()
     try:
         compiled_receiver.warm_up()
         return compiled_receiver.Receiver(messages=TURN_MESSAGES, size=TURN_BYTES)

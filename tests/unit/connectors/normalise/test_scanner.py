@@ -29,8 +29,9 @@ from connectors.normalise.columns import (
 )
 from connectors.normalise.errors import FrameError
 from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import Scanned, scan, scan_together
+from connectors.normalise.scan import scan, scan_together
 from connectors.normalise.scan_tables import scan_tables
+from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.payloads import transcode
 from connectors.order.sequence import fingerprint_of
 from pipeline.simulator.engine import events as simulator

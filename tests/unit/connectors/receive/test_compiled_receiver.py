@@ -11,7 +11,7 @@ import zmq
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.framing import MAX_SEQUENCE
-from connectors.normalise.scan import scan, scan_together
+from connectors.normalise.scan import parts_of, scan, scan_side_by_side, scan_together
 from connectors.normalise.scanner.payloads import transcode
 from connectors.receive.compiled_receiver import Receiver
 
@@ -36,11 +36,38 @@ def sockets() -> Iterator[tuple[Socket, Socket]]:
     context.term()
 
 
+def taken(receiver: Receiver, sockets: Sequence[Socket], room: int) -> list[tuple[Bundle, bool]]:
+    """Return what the receiver takes of each socket; what it gives of all together has to be the same."""
+    turns = receiver.take(sockets, room)
+    each = [turns.bundle(number) for number in range(len(turns.emptied))]
+    size = random.Random(len(each)).choice((1, 1_000, 10_000, 1 << 30))
+    most = random.Random(size).choice((1, 3, 50, 1 << 20))
+    ranges = turns.ranges(most, size)
+    assert [number for first, end in ranges for number in range(first, end)] == list(range(len(each)))
+    for (first, end), (_, behind) in zip(ranges, [*ranges[1:], ranges[-1]], strict=True):
+        alone = end - first == 1
+        sizes = [bundle.size for bundle in each[first:behind]]
+        assert alone or sum(sizes[: end - first]) <= size
+        apart = any(bundle.odd or len(bundle) > most for bundle in each[first:behind])
+        assert behind == end or apart or sum(sizes) > size
+        if alone:
+            continue
+        numbers, bundles = turns.bundles(first, end)
+        assert numbers == [number for number in range(first, end) if each[number]]
+        for at, number in enumerate(numbers):
+            assert not each[number].odd
+            assert len(each[number]) <= most
+            assert list(bundles.bundle(at)) == list(each[number])
+            assert bundles.bundle(at).size == each[number].size
+        assert bundles.messages == sum(map(len, each[first:end]))
+    return list(zip(each, turns.emptied, strict=True))
+
+
 def received(socket: Socket, receiver: Receiver) -> list[list[bytes]]:
     """Return all that is there; the topics of whole messages are not kept."""
     messages: list[list[bytes]] = []
     while True:
-        ((bundle, emptied),) = receiver.take([socket], ROOM)
+        ((bundle, emptied),) = taken(receiver, [socket], ROOM)
         messages += map(list, bundle)
         if emptied:
             return messages
@@ -108,13 +135,13 @@ def test_a_turn_has_its_bounds(sockets: tuple[Socket, Socket]) -> None:
     sender, socket = sockets
     for n in range(10):
         sender.send_multipart([b"t", seq(n), bytes(1_000)])
-    ((bundle, emptied),) = Receiver(messages=4, size=1 << 20).take([socket], ROOM)
+    ((bundle, emptied),) = taken(Receiver(messages=4, size=1 << 20), [socket], ROOM)
     assert (len(bundle), emptied, bundle.size) == (4, False, 4 * 1_009)
-    ((bundle, emptied),) = Receiver(messages=512, size=1_500).take([socket], ROOM)
+    ((bundle, emptied),) = taken(Receiver(messages=512, size=1_500), [socket], ROOM)
     assert (len(bundle), emptied) == (2, False)
-    ((bundle, emptied),) = Receiver(messages=512, size=1 << 20).take([socket], ROOM)
+    ((bundle, emptied),) = taken(Receiver(messages=512, size=1 << 20), [socket], ROOM)
     assert (bundle.seqs.tolist(), emptied) == ([6, 7, 8, 9], True)
-    ((bundle, emptied),) = Receiver(messages=512, size=1 << 20).take([socket], ROOM)
+    ((bundle, emptied),) = taken(Receiver(messages=512, size=1 << 20), [socket], ROOM)
     assert (len(bundle), emptied) == (0, True)
 
 
@@ -152,9 +179,9 @@ def test_many_sockets_in_one_go_each_with_its_own_messages(many: list[tuple[Sock
                 sent[number].append(expected(frames))
         at = 0
         while at < len(sockets):
-            taken = receiver.take(sockets[at:], rng.choice((0, 3_000, ROOM)))
-            assert taken
-            for bundle, emptied in taken:
+            turns = taken(receiver, sockets[at:], rng.choice((0, 3_000, ROOM)))
+            assert turns
+            for bundle, emptied in turns:
                 found[at] += map(list, bundle)
                 assert not emptied or len(found[at]) == len(sent[at])
                 at += 1
@@ -167,9 +194,9 @@ def test_it_goes_on_to_the_next_socket_while_there_is_room(many: list[tuple[Sock
     for sender, _ in many:
         sender.send_multipart([b"", seq(1), bytes(792)])
     receiver = Receiver(messages=512, size=1 << 20)
-    assert [len(bundle) for bundle, _ in receiver.take(sockets, 2_500)] == [1, 1, 1]
-    assert [len(bundle) for bundle, _ in receiver.take(sockets[3:], 0)] == [1]
-    rest = receiver.take(sockets, ROOM)
+    assert [len(bundle) for bundle, _ in taken(receiver, sockets, 2_500)] == [1, 1, 1]
+    assert [len(bundle) for bundle, _ in taken(receiver, sockets[3:], 0)] == [1]
+    rest = taken(receiver, sockets, ROOM)
     assert [len(bundle) for bundle, _ in rest] == [0] * 4 + [1] * 36
     assert all(emptied for _, emptied in rest)
 
@@ -179,12 +206,17 @@ def test_the_scanner_is_compiled_once_whoever_received(sockets: tuple[Socket, So
     sender, socket = sockets
     sender.send_multipart([b"t", seq(0), b"\xc0"])
     sender.send_multipart([b"odd"])
-    ((bundle, _),) = Receiver(messages=4, size=1 << 20).take([socket], ROOM)
+    receiver = Receiver(messages=4, size=1 << 20)
+    ((bundle, _),) = taken(receiver, [socket], ROOM)
     for messages in (bundle, Bundle.of(bundle), Bundle.of([])):
         scan(messages, 1.0, max_frame_bytes=1 << 20, forward_session_ids=False)
     first, others = bundle.split(0, 1)
     for bundles in ([bundle, bundle], [first, others], [Bundle.of([]), first]):
         times = [1.0] * len(bundles)
         scan_together(bundles, times, max_frame_bytes=1 << 20, forward_session_ids=False)
+    sender.send_multipart([b"t", seq(1), b"\xc0"])
+    _, bundles = receiver.take([socket], ROOM).bundles(0, 1)
+    parts = parts_of(bundles.ends, bundles.begins, 1.0)
+    scan_side_by_side(bundles.data, bundles.table, parts, max_frame_bytes=1 << 20, forward_session_ids=False)
     signatures: list[Any] = cast(Any, transcode).signatures
     assert len(signatures) == 1

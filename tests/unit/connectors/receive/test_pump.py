@@ -1,0 +1,156 @@
+"""What comes together is gathered at once, and everything else of a source keeps its order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from connectors.frames.bundle import Bundle
+from connectors.frames.bundles import Bundles
+from connectors.receive.pump import Pump
+from connectors.receive.received import Key, Received, Together
+from connectors.sources import SourceKey
+
+SOURCES: list[SourceKey] = [(f"r{number}", 0) for number in range(5)]
+
+
+def messages(first: int, count: int) -> Bundle:
+    return Bundle.of((b"", seq.to_bytes(8, "big"), b"x" * 100) for seq in range(first, first + count))
+
+
+def together(bundles: dict[SourceKey, Bundle]) -> Together:
+    sizes = [bundle.size for bundle in bundles.values()]
+    side_by_side = Bundles(
+        np.concatenate([bundle.data for bundle in bundles.values()]),
+        np.concatenate([bundle.table for bundle in bundles.values()], axis=1),
+        np.cumsum([len(bundle) for bundle in bundles.values()]),
+        np.cumsum([0, *sizes])[:-1],
+    )
+    overhead = 200 * side_by_side.messages
+    return Together(list(bundles), side_by_side, 1.0, sum(sizes) + overhead)
+
+
+class Subscriber:
+    """Hands over what was put in, a little at a time."""
+
+    def __init__(self, arrived: list[Received | Together], rng: random.Random) -> None:
+        self._to_come = deque(arrived)
+        self._arrived: deque[Received | Together] = deque()
+        self._rng = rng
+        self.free_bytes = 1 << 20
+
+    @property
+    def ended(self) -> bool:
+        return not self._to_come
+
+    def take(self) -> Received | Together | None:
+        return self._arrived.popleft() if self._arrived else None
+
+    def arrive(self) -> None:
+        for _ in range(min(self._rng.randrange(4), len(self._to_come))):
+            self._arrived.append(self._to_come.popleft())
+
+    async def wait(self, seconds: float | None) -> None:
+        self.arrive()
+
+
+class Dealer:
+    """Notes the order in which each source's messages are dealt with; some are never gathered."""
+
+    def __init__(self, subscriber: Subscriber, rng: random.Random) -> None:
+        self.dealt: dict[Key, list[int]] = {source: [] for source in SOURCES}
+        self.gathered = self.in_turn = 0
+        self._subscriber = subscriber
+        self._rng = rng
+
+    def deal(self, portions: Sequence[Received]) -> Iterator[float]:
+        for received in portions:
+            self.dealt[received.source] += received.messages.seqs.tolist()
+            self.in_turn += 1
+            self._subscriber.arrive()
+            yield 0.0001
+
+    def gather(self, together: Together, waiting: Container[Key]) -> tuple[list[Received], float]:
+        rest = []
+        for number, source in enumerate(together.sources):
+            received = together.of(number)
+            if source in waiting or self._rng.random() < 0.3:
+                rest.append(received)
+            else:
+                self.dealt[source] += received.messages.seqs.tolist()
+                self.gathered += 1
+        return rest, 0.0001
+
+
+def test_the_messages_of_a_source_keep_their_order() -> None:
+    gathered = in_turn = 0
+    for seed in range(20):
+        rng = random.Random(seed)
+        numbers = dict.fromkeys(SOURCES, 0)
+
+        def next_of(source: SourceKey, count: int, numbers: dict[SourceKey, int] = numbers) -> Bundle:
+            numbers[source] += count
+            return messages(numbers[source] - count, count)
+
+        arrived: list[Received | Together] = []
+        for _ in range(200):
+            if rng.random() < 0.9:
+                some = rng.sample(SOURCES, rng.randrange(1, len(SOURCES) + 1))
+                arrived.append(together({source: next_of(source, rng.randrange(1, 3)) for source in some}))
+            else:
+                source = rng.choice(SOURCES)
+                bundle = next_of(source, rng.randrange(1, 400))
+                arrived.append(Received(source, bundle, 1.0, bundle.size + 200 * len(bundle)))
+        subscriber = Subscriber(arrived, rng)
+        dealer = Dealer(subscriber, rng)
+
+        async def room() -> None:
+            await asyncio.sleep(0)
+
+        pump = Pump(
+            cast(Any, subscriber),
+            deal=dealer.deal,
+            gather=dealer.gather,
+            room=room,
+            paused=lambda source: None,
+        )
+        asyncio.run(asyncio.wait_for(pump.run(), 30))
+        assert dealer.dealt == {source: list(range(count)) for source, count in numbers.items()}
+        gathered += dealer.gathered
+        in_turn += dealer.in_turn
+    assert min(gathered, in_turn) > 100
+
+
+def test_a_waiting_source_is_seen_and_a_gathered_one_does_not_wait() -> None:
+    rng = random.Random(1)
+    first, second, third = SOURCES[:3]
+    one = messages(0, 1)
+    subscriber = Subscriber(
+        [Received(first, one, 1.0, one.size + 200), together({first: messages(1, 1), second: one})], rng
+    )
+    dealer = Dealer(subscriber, cast(random.Random, Always()))
+
+    async def room() -> None: ...
+
+    pump = Pump(
+        cast(Any, subscriber), deal=dealer.deal, gather=dealer.gather, room=room, paused=lambda source: None
+    )
+    while not subscriber.ended:
+        subscriber.arrive()
+    assert pump.behind(first)
+    assert not pump.behind(second)
+    assert not pump.behind(third)
+    assert dealer.dealt[second] == [0]
+    assert dealer.dealt[first] == []
+
+
+class Always:
+    """Chance that never says no."""
+
+    def random(self) -> float:
+        return 1.0
