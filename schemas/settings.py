@@ -101,7 +101,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: Literal["both", "replica", "fleet"] = "both"
     """Which agents run in the process; run them apart to scale them apart."""
     checkpoint_seconds: Seconds = 1.0
-    """Interval of writing tables and committing state; it decides how fresh the tables are."""
+    """Interval of writing tables and committing state; it decides how fresh the tables are. Where that takes
+    longer than half of it, the interval is twice as long."""
     state_directory: str = ""
     """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"

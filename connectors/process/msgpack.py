@@ -64,7 +64,7 @@ def integer_at(data: Bytes, p: int, end: int) -> int:
 
 @inner
 def behind_integer(data: Bytes, p: int) -> int:
-    """Return the position behind what `integer_at` reads at `p`, nil as well."""
+    """Return the position behind what `integer_at` has read at `p`, nil as well; it must be one of these."""
     head = np.int64(data[p])
     if head >= 0xCC and head <= 0xCF:
         return int(p + 1 + (1 << (head - 0xCC)))

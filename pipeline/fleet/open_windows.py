@@ -102,10 +102,10 @@ class OpenWindows:
         self._cell_numbers[cell.source, cell.space] = number
         self.spaces_of_source.setdefault(cell.source, set()).add(cell.space)
         source, space = self._names.sources.by_number[cell.source], self._names.spaces.by_number[cell.space]
-        if source is not None:
-            self._places[number] = Place(
-                space.hash_domain, space.model, source.replica, source.dp_rank, space.group_idx
-            )
+        assert source is not None, "a sound base has cells of known sources only"
+        self._places[number] = Place(
+            space.hash_domain, space.model, source.replica, source.dp_rank, space.group_idx
+        )
 
     def gauge(self, space: int, medium: str) -> int:
         """Return the gauge of a space and medium."""

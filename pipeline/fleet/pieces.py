@@ -12,13 +12,13 @@ from pipeline.fleet.kernel.columns import Pieces
 from pipeline.fleet.kernel.event_order import PieceOrder
 from pipeline.fleet.kernel.follow import GPU
 from pipeline.fleet.kernel.packed_columns import PackedColumns, packed_columns
-from pipeline.fleet.pools import Pool, Pools
+from pipeline.fleet.pool_names import NamedPool, PoolNames
 from pipeline.fleet.registry import Sources
 from schemas.residency import ResidencyRecord
 from schemas.trust import TRUST_ORDER
 
 _TRUST_NUMBERS = {trust: number for number, trust in enumerate(TRUST_ORDER)}
-_Row = tuple[int, int, int, int, float, bool, Pool, tuple[int, ...]]
+_Row = tuple[int, int, int, int, float, bool, NamedPool, tuple[int, ...]]
 """Source, its number in the record, life, trust, until when losses may be unknown, alone, pool, lineages."""
 
 
@@ -36,7 +36,7 @@ class RecordPieces(NamedTuple):
 class RecordSources:
     """Takes sources in as records name them."""
 
-    def __init__(self, sources: Sources, pools: Pools, comparing: Comparing, *, horizon: float) -> None:
+    def __init__(self, sources: Sources, pools: PoolNames, comparing: Comparing, *, horizon: float) -> None:
         """Losses are remembered for `horizon` seconds."""
         self._sources = sources
         self._pools = pools

@@ -18,7 +18,7 @@ from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Table
 from pipeline.fleet.pieces import RecordSources
-from pipeline.fleet.pools import Pools
+from pipeline.fleet.pool_names import PoolNames
 from pipeline.fleet.prefixes.hot import hot_prefixes
 from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
@@ -78,7 +78,7 @@ class FleetState:
         self.names = names_in(head)
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
         self._comparing = Comparing(settings.compare_after, head, base.tables)
-        self._pools = Pools(self.names, self._open)
+        self._pools = PoolNames(self.names, self._open)
         self._record_sources = RecordSources(
             self.names.sources, self._pools, self._comparing, horizon=settings.horizon_seconds
         )

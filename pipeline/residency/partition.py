@@ -103,7 +103,7 @@ class PartitionState:
     def apply(self, offset: int, record: EventsRecord | PlainRun) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
         if isinstance(record, PlainRun):
-            self._heard(record.record, record.received_at, offset).take(record, offset)
+            self._heard(record.record, record.received_at, offset).apply_run(record, offset)
         else:
             received = record.batches[-1].received_at if record.batches else 0.0
             self._heard(record, received, offset).apply(record, offset)

@@ -148,7 +148,7 @@ class Pools:
             and self._itemised + collected <= self._settings.max_itemised_blocks
         )
 
-    def take(self, run: PlainRun) -> None:
+    def apply_run(self, run: PlainRun) -> None:
         """Apply the events of a run that it `knows`."""
         self._settled = False
         loras = self._lora_codes(run) if run.has_loras else None
@@ -156,11 +156,9 @@ class Pools:
             if loras is not None:
                 events = events._replace(rows=events.rows.copy())
                 events.rows["adapter"] = loras[events.rows["adapter"]]
-            if not self.repeatable:
-                events.rows["may_repeat"] = False
             pool = self._by_key[key]
             assert isinstance(pool, Pool)
-            pool.add(events)
+            pool.add(events, repeatable=self.repeatable)
         self._unsettled += run.hash_count * HASH_BYTES
         if self._unsettled >= SETTLE_AT_BYTES:
             self.settle()

@@ -139,7 +139,7 @@ class SourceResidency:
             # The log has lost the record that says how this life began.
             head.first_seq = record.first_seq
 
-    def take(self, run: PlainRun, offset: int) -> None:
+    def apply_run(self, run: PlainRun, offset: int) -> None:
         """Apply a run as `apply` does its record, at once where it only goes on with what is known."""
         head = self.head
         heard = head.connectivity
@@ -163,7 +163,7 @@ class SourceResidency:
         heard.last_batch_at = run.time
         heard.clock_offset = run.time - run.received_at
         health.live(head.health, run.engine_events, run.lag, batches=run.batches)
-        self.pools.take(run)
+        self.pools.apply_run(run)
 
     def _described(self, record: EventsRecord) -> None:
         """Take over what a record says of its source besides its batches."""

@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -180,15 +181,17 @@ class Agent:
                     tp.partition for tp in app.consumer.assignment() if tp.topic == self.role.topic
                 )
                 _log.info("loading partitions", agent=self.role.name, partitions=numbers)
-                self._loading = asyncio.ensure_future(self._load(numbers))
+                loading = self._loading = asyncio.ensure_future(self._load(numbers))
                 try:
-                    await asyncio.wait({self._loading})
+                    await asyncio.wait({loading})
                 finally:
-                    self._loading.cancel()
-                if self._loading.cancelled():
+                    self._loading = None
+                    if loading.cancel():  # the next one must find all closed
+                        await asyncio.wait({loading})
+                if loading.cancelled():
                     _log.info("loading abandoned: partitions change hands", agent=self.role.name)
                     return
-                loaded = self._loading.result()
+                loaded = loading.result()
                 if app.consumer_generation_id != generation:
                     # Assigned anew meanwhile: the call for that assignment follows and loads again.
                     await asyncio.gather(*(owned.log.close() for owned in loaded))
@@ -251,19 +254,20 @@ class Agent:
             await asyncio.gather(*(log.open() for log in logs))
             by_number = dict(zip(numbers, logs, strict=True))
             owned = []
-            async for number, loaded in load(
-                self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers
-            ):
-                # Seconds for a large state, in which the group must hear of this worker.
-                state = await asyncio.to_thread(role.restored, number, loaded.latest)
-                if not loaded.latest:
-                    committed = await committed_before(self._kafka, self.group, role.topic, number)
-                    # Beyond the end it is that of a topic of the same name that was deleted.
-                    role.continued(state, committed if committed <= loaded.end else 0)
-                if state.next_offset > loaded.end:
-                    raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
-                self._skip_removed(state, number, loaded)
-                owned.append(OwnedPartition(role, by_number[number], state, self._metrics))
+            found = load(self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers)
+            async with aclosing(found):
+                async for number, loaded in found:
+                    # Seconds for a large state, in which the group must hear of this worker. It ends
+                    # in its thread also when the load is abandoned.
+                    state = await asyncio.to_thread(role.restored, number, loaded.latest)
+                    if not loaded.latest:
+                        committed = await committed_before(self._kafka, self.group, role.topic, number)
+                        # Beyond the end it is that of a topic of the same name that was deleted.
+                        role.continued(state, committed if committed <= loaded.end else 0)
+                    if state.next_offset > loaded.end:
+                        raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
+                    self._skip_removed(state, number, loaded)
+                    owned.append(OwnedPartition(role, by_number[number], state, self._metrics))
             return owned
         except BaseException:
             await asyncio.gather(*(log.close() for log in logs))

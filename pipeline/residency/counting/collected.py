@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.residency.counting.block_table import Hashes
 from pipeline.residency.counting.count_copies import EVENT, EventRows, Events
@@ -11,6 +14,10 @@ from schemas.hashes import HASH_BYTES
 
 NO_PARENT = bytes(HASH_BYTES)
 _BYTES = np.dtype((np.void, EVENT.itemsize))
+
+
+_LITTLE = 1 << 16
+"""Bytes of a larger array that a small part of it may keep in memory."""
 
 
 class Collected:
@@ -56,7 +63,7 @@ class Collected:
     def add_rows(self, events: Events) -> None:
         """Add events whose LoRAs have the codes of the source."""
         self._end_part()
-        self._parts.append(events)
+        self._parts.append(Events(_alone(events.rows), _alone(events.hashes)))
 
     def take(self) -> Events:
         """Return what was collected, one event at least, and begin anew."""
@@ -86,3 +93,9 @@ class Collected:
         self._events.clear()
         self._repeats.clear()
         self._adapters.clear()
+
+
+def _alone(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a part of an array, without the rest where that is much."""
+    whole = part.base
+    return part if whole is None or whole.nbytes < max(_LITTLE, 2 * part.nbytes) else part.copy()

@@ -31,7 +31,7 @@ from pipeline.residency.counting.count_copies import (
     no_tally,
     room_for,
 )
-from pipeline.residency.counting.shared import EARLY_STORES, Shared
+from pipeline.residency.counting.shared import EARLY_HASHES, EARLY_STORES, Shared
 from pipeline.residency.histogram import added, trimmed
 from pipeline.residency.occupancy import Occupancy, counted_occupancy
 from schemas.checkpoints import PoolHead
@@ -115,13 +115,31 @@ class Pool:
         """
         if block_size == REMOVAL:
             return self._early is None
-        return (self._early is None or len(self._early) >= EARLY_STORES) and block_size in (
-            self._codes_of_several if several else self._codes_of_one
-        )
+        return block_size in (self._codes_of_several if several else self._codes_of_one)
 
-    def add(self, events: Events) -> None:
-        """Events came that it `knows`."""
+    def add(self, events: Events, *, repeatable: bool) -> None:
+        """Events came that it `knows`; `repeatable` as in `store`. Takes over their rows."""
+        if self._early is not None:
+            self._remember(events, self._early)
+        if not repeatable:
+            events.rows["may_repeat"] = False
         self._collected.add_rows(events)
+
+    def _remember(self, stores: Events, early: list[tuple[bytes | None, bytes]]) -> None:
+        """Remember stores as first ones, as far as there is room."""
+        counts, room = stores.rows["hashes"], self._shared.early
+        if len(early) >= EARLY_STORES or room.left < counts.min(initial=EARLY_HASHES + 1):
+            return
+        packed = stores.hashes.astype(">u8").tobytes()
+        parents = stores.rows["parent"].astype(">u8").tobytes()
+        end = 0
+        for at, (count, is_start) in enumerate(
+            zip(counts.tolist(), stores.rows["may_repeat"].tolist(), strict=True)
+        ):
+            start, end = end, end + count * HASH_BYTES
+            if len(early) < EARLY_STORES and room.take(count):
+                parent = None if is_start else parents[at * HASH_BYTES : (at + 1) * HASH_BYTES]
+                early.append((parent, packed[start:end]))
 
     def remove(self, packed: bytes, at: float) -> None:
         """A copy of each hash left."""

@@ -48,6 +48,11 @@ class EarlyRoom:
         """`hashes`: what they have so far."""
         self._hashes = hashes
 
+    @property
+    def left(self) -> int:
+        """Return how many blocks may still be remembered."""
+        return EARLY_HASHES - self._hashes
+
     def take(self, hashes: int) -> bool:
         """Tell whether a store of so many blocks may be remembered, and count it if so."""
         if self._hashes + hashes > EARLY_HASHES:

@@ -2,5 +2,6 @@
 
 `plain_runs` reads the values of many records at once. It reads what is certain, and no more: a run of stores
 and removals that the schema allows, batch after batch, with clocks to be believed. Of anything else it says
-nothing, and the record is decoded as ever. `plain` decides whether a source may take such a run as a whole.
+nothing, and the record is decoded as ever. `SourceResidency.apply_run` decides whether a source takes such a
+run as a whole.
 """

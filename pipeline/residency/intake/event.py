@@ -94,7 +94,8 @@ def event_at(data: Bytes, p: int, end: int) -> ReadEvent:
             elif key == GROUP_IDX:
                 group_idx = value
                 fine = fine and value <= _MOST_GROUP
-            p = behind_integer(data, p)
+            if fine:
+                p = behind_integer(data, p)
         elif key == STORE_ONLY:
             fine = p < end and (data[p] == _FALSE or data[p] == _TRUE)
             p += 1

@@ -12,7 +12,7 @@ import numpy as np
 from pipeline.residency.counting.block_table import Hashes
 from pipeline.residency.counting.count_copies import EVENT, EventRows, Events
 from pipeline.residency.intake.event import NONE
-from pipeline.residency.intake.scan import RUN, TABLE_ROWS, Ints, Tables, scan_runs
+from pipeline.residency.intake.scan import LORA_ROWS, RUN, TABLE_ROWS, Ints, Tables, scan_runs
 from schemas.events import Batch, EventsRecord
 from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker
@@ -52,7 +52,7 @@ class PlainChunk(NamedTuple):
     shapes_of: dict[int, list[Shape]]
     """Those that were asked for, by their bits."""
 
-    def some_shapes(self, bits: int) -> list[Shape]:
+    def shapes_with(self, bits: int) -> list[Shape]:
         """Return the shapes that have a bit."""
         found = self.shapes_of.get(bits)
         if found is None:
@@ -90,7 +90,7 @@ class PlainRun(NamedTuple):
     @property
     def shapes(self) -> list[Shape]:
         """Return the kinds of events that it has."""
-        return self.chunk.some_shapes(self.shape_bits)
+        return self.chunk.shapes_with(self.shape_bits)
 
     def events_by_pool(self) -> list[tuple[tuple[str, int], Events]]:
         """Return the events of each medium and group."""
@@ -130,7 +130,7 @@ def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRu
     tables = Tables(
         np.empty((TABLE_ROWS, 3), np.int64),
         np.empty((TABLE_ROWS, 3), np.int64),
-        np.empty((TABLE_ROWS, 2), np.int64),
+        np.empty((LORA_ROWS, 2), np.int64),
         np.zeros(3, np.int64),
     )
     scan_runs(

@@ -45,7 +45,9 @@ RUN: Final = np.dtype(
 """What is known of a run, and where its events lie: behind those of the run before."""
 
 TABLE_ROWS: Final = 62
-"""Of each of the tables of a chunk; runs that need more are not plain."""
+"""Of the tables of pools and shapes of a chunk; runs that need more are not plain."""
+LORA_ROWS: Final = 512
+"""Of its table of LoRAs."""
 _MOST_ENGINE_EVENTS: Final = 2**32 - 1
 _LEAST_FIELDS, _MOST_FIELDS = 4, 6
 _FALSE: Final = 0xC2
@@ -59,7 +61,7 @@ class Tables(NamedTuple):
     shapes: Ints
     """(TABLE_ROWS, 3): pool, block size or REMOVAL, 1 where it has several hashes."""
     loras: Ints
-    """(TABLE_ROWS, 2): position and bytes of the name."""
+    """(LORA_ROWS, 2): position and bytes of the name."""
     used: Ints
     """(3,)"""
 
@@ -130,6 +132,7 @@ def scan_runs(
         run = runs[number]
         run.batches = 0
         first_event, first_hash = at, hash_at
+        used_pools, used_shapes, used_loras = used[0], used[1], used[2]
         shape_bits = pool_bits = engine_events = has_loras = 0
         first_time = lag = np.inf
         last_time = latest_receipt = time = received_at = 0.0
@@ -180,7 +183,7 @@ def scan_runs(
                 if event.stored and event.lora_bytes != NONE:
                     lora = _lora_of(data, loras, used[2], event.lora, event.lora_bytes)
                     has_loras = 1
-                plain = pool < TABLE_ROWS and shape < TABLE_ROWS and lora < TABLE_ROWS
+                plain = pool < TABLE_ROWS and shape < TABLE_ROWS and lora < LORA_ROWS
                 if not plain:
                     break
                 if pool == used[0]:
@@ -211,9 +214,11 @@ def scan_runs(
             if fields > _LEAST_FIELDS:
                 more = integer_at(data, p, end)
                 plain = more >= 0 and more <= _MOST_ENGINE_EVENTS
+                if not plain:
+                    break
                 engine_events += more
                 p = behind_integer(data, p)
-            if plain and fields == _MOST_FIELDS:
+            if fields == _MOST_FIELDS:
                 plain = p < end and data[p] == _FALSE
                 p += 1
             if not plain:
@@ -225,6 +230,8 @@ def scan_runs(
             run.first_time, run.last_time, run.lag = first_time, last_time, lag
             run.time, run.received_at, run.latest_receipt = time, received_at, latest_receipt
         else:
+            # What it filled is the others' room, too.
             at, hash_at = first_event, first_hash
+            used[0], used[1], used[2] = used_pools, used_shapes, used_loras
         run.end, run.hashes_end = at, hash_at
         p = end

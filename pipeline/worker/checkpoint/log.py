@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -129,7 +129,7 @@ class CheckpointLog:
 
 async def load(
     kafka: Kafka, *, topic: str, checkpoints: str, partitions: Sequence[int]
-) -> AsyncIterator[tuple[int, Loaded]]:
+) -> AsyncGenerator[tuple[int, Loaded], None]:
     """Yield what each partition's last checkpoint saved, one partition after the other.
 
     Call it when the partitions' logs are open. Raises KafkaUnavailable, TopicMissing, CertificateUnreadable.

@@ -9,7 +9,8 @@ REST = 0.5
 
 
 class Schedule:
-    """Beginnings at equal distances. Those that a long round covers are left out and not made up for."""
+    """Beginnings at equal distances. One that comes less than REST after a round's end is left out, and none
+    is made up for."""
 
     def __init__(self, seconds: float, began: float) -> None:
         """The first beginning is `seconds` after `began`, a time of the clock that `pause` gets."""

@@ -34,12 +34,19 @@ class OrdinaryWalk(Walk):
             duplicates=rng.choice([0] * 9 + [3]),
         )
 
+    def _events(self) -> list[Event]:
+        return [event for event in super()._events() if not self._never_leaves(event)]
+
+    def _never_leaves(self, event: Event) -> bool:
+        """Tell whether it is a removal from storage, of which nobody tells."""
+        return isinstance(event, Removed) and event.medium == "storage"
+
     def _ordinary(self) -> Event:
         rng = self.rng
         medium, group = rng.choice(self.media), rng.choice(self.groups)
         raw = rng.choice([None, medium.title()])
         hashes = rng.sample(self.pool, rng.choice([0, 1, 1, 2, 5]))
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 and medium != "storage":
             return Removed(pack(hashes), medium, raw, group)
         size = rng.choice([COARSE] * 9 + [5])
         return Stored(

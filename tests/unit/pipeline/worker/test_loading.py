@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +15,7 @@ from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.worker import agent as module
 from pipeline.worker.agent import Agent
-from pipeline.worker.checkpoint.log import CheckpointLog
+from pipeline.worker.checkpoint.log import CheckpointLog, Loaded
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.roles import replica_agent
 from pipeline.worker.telemetry import WorkerMetrics
@@ -31,13 +31,19 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
     async def noted(log: CheckpointLog) -> None:
         closed.append(log.partition)
 
-    async def endless(*_: Any, **__: Any) -> AsyncIterator[Any]:
-        await asyncio.sleep(3600)
-        yield
+    async def endless(*_: Any, partitions: Sequence[int], **__: Any) -> AsyncIterator[tuple[int, Loaded]]:
+        if not closed:
+            await asyncio.sleep(3600)
+        for number in partitions:
+            yield number, Loaded({}, 0, 0)
+
+    async def nothing_committed(*_: Any) -> int:
+        return 0
 
     monkeypatch.setattr(CheckpointLog, "open", opened)
     monkeypatch.setattr(CheckpointLog, "close", noted)
     monkeypatch.setattr(module, "load", endless)
+    monkeypatch.setattr(module, "committed_before", nothing_committed)
 
     async def handed_over() -> float:
         settings, metrics = Settings(), WorkerMetrics()
@@ -59,7 +65,10 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
         await agent._revoked(app, assigned)
         await asyncio.wait_for(loading, 1.0)
         assert agent.owned == {}
-        return time.monotonic() - began
+        took = time.monotonic() - began
+        await agent._assigned(app)
+        assert sorted(agent.owned) == [1, 3]
+        return took
 
     assert asyncio.run(handed_over()) < 5.0
     assert not failures

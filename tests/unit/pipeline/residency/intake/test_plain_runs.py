@@ -12,12 +12,13 @@ import pytest
 from pipeline.kafka.acceptance import accepted_events
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency import source as residency_source
+from pipeline.residency.counting import pool, shared
 from pipeline.residency.counting.count_copies import REMOVAL
 from pipeline.residency.intake import plain_runs as module
 from pipeline.residency.intake.plain_runs import PlainRun, plain_runs
 from pipeline.residency.intake.words import WORDS
 from pipeline.residency.partition import PartitionState
-from schemas.events import EventsRecord, Removed, Stored
+from schemas.events import Batch, EventsRecord, Removed, Stored
 from schemas.hashes import unpack_hashes
 from schemas.settings import Worker
 from tests.support.guarded_memory import guarded_all
@@ -44,9 +45,9 @@ def columns(run: PlainRun) -> list[tuple[Any, ...]]:
         hashes = run.chunk.hashes[at : at + row["hashes"]].tolist()
         at += int(row["hashes"])
         lora = run.chunk.loras[row["adapter"] - 1] if row["adapter"] else None
-        pool, size = run.chunk.pools[row["pool"]], int(row["block_size"])
+        name, size = run.chunk.pools[row["pool"]], int(row["block_size"])
         found.append(
-            (float(row["time"]), pool, size, hashes, int(row["parent"]), lora, bool(row["may_repeat"]))
+            (float(row["time"]), name, size, hashes, int(row["parent"]), lora, bool(row["may_repeat"]))
         )
     assert at == run.hashes_end
     return found
@@ -58,13 +59,13 @@ def said(record: EventsRecord) -> list[tuple[Any, ...]]:
     for batch in record.batches:
         for event in batch.events:
             assert isinstance(event, Stored | Removed)
-            pool, hashes = (event.medium, event.group_idx), [*unpack_hashes(event.hashes)]
+            name, hashes = (event.medium, event.group_idx), [*unpack_hashes(event.hashes)]
             if isinstance(event, Removed):
-                found.append((batch.ts, pool, REMOVAL, hashes, 0, None, False))
+                found.append((batch.ts, name, REMOVAL, hashes, 0, None, False))
             else:
                 parent = 0 if event.parent is None else unpack_hashes(event.parent)[0]
                 new = event.parent is None
-                found.append((batch.ts, pool, event.block_size, hashes, parent, event.lora, new))
+                found.append((batch.ts, name, event.block_size, hashes, parent, event.lora, new))
     return found
 
 
@@ -85,9 +86,9 @@ def assert_same(run: PlainRun, record: EventsRecord) -> None:
     assert not any(batch.replayed for batch in batches)
     pools = {(each[1], each[2], len(each[3]) > 1 and each[2] != REMOVAL) for each in said(record)}
     assert {(*shape,) for shape in run.shapes} == pools
-    assert {pool for pool, _ in run.events_by_pool()} == {pool for pool, _, _ in pools}
-    for pool, events in run.events_by_pool():
-        of_pool = [each for each in said(record) if each[1] == pool]
+    assert {name for name, _ in run.events_by_pool()} == {name for name, _, _ in pools}
+    for name, events in run.events_by_pool():
+        of_pool = [each for each in said(record) if each[1] == name]
         assert events.hashes.tolist() == [block for each in of_pool for block in each[3]]
         assert events.rows["time"].tolist() == [each[0] for each in of_pool]
 
@@ -126,6 +127,20 @@ def test_what_is_read_is_what_the_records_say(seed: int) -> None:
     assert plain > len(records) // 3
 
 
+def test_what_a_refused_record_needed_is_there_for_the_others() -> None:
+    def record(*events: Stored, replayed: bool = False) -> bytes:
+        batch = Batch(7, BEGAN, BEGAN, [*events], len(events), replayed)
+        return encode(EventsRecord("r", "m", "d", 0, 1, [batch]))
+
+    greedy = record(
+        *(Stored(bytes(8), size, medium=f"tier-{size}", lora=f"adapter-{size}") for size in range(62)),
+        replayed=True,
+    )
+    honest = record(*(Stored(bytes(8), size, medium=f"of-{size}", lora=f"a-{size}") for size in range(62)))
+    found = plain_runs([greedy, honest, record(Stored(bytes(8), 99)), honest], Worker())
+    assert [run is not None for run in found] == [False, True, False, True]
+
+
 def test_of_what_is_no_record_nothing_is_said() -> None:
     fine = encode(OrdinaryWalk(1)._record())
     assert plain_runs([None, b"", b"\xc1", fine[:-1], fine + b"\0", b"{}"], Worker()) == [None] * 6
@@ -158,7 +173,7 @@ def test_every_field_of_an_event_is_known() -> None:
     "limits",
     [
         {},
-        {"reannounced": "count"},
+        {"reannounced": "off"},
         {"clear_scope": "all", "max_loras": 1},
         {"max_blocks": (1 << 20) + 40, "max_itemised_blocks": 30},
         {"max_pool_sizes": 3},
@@ -167,9 +182,14 @@ def test_every_field_of_an_event_is_known() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    if seed == 2:
+        monkeypatch.setattr(shared, "EARLY_HASHES", 30)
+        monkeypatch.setattr(pool, "EARLY_HASHES", 30)
+        monkeypatch.setattr(pool, "EARLY_STORES", 12)
     rng = random.Random(seed)
     settings = Worker(**limits)
     states = [PartitionState(0, settings, shards=3) for _ in range(2)]
+    saved: dict[bytes, bytes | None] = {}
     values = [encode(record) for record in walks(100 + seed, 250)]
     offset = plain = 0
     while offset < len(values):
@@ -187,6 +207,13 @@ def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pyt
             now = BEGAN + offset
             ordinary, columnar = (state.cut(now) for state in states)
             assert columnar == ordinary
+            saved |= columnar.checkpoints
+        if saved and rng.random() < 0.1:
+            # Both from the last checkpoint, as after a kill; what came since comes again.
+            latest = {key: value for key, value in saved.items() if value is not None}
+            states = [PartitionState.restore(0, settings, shards=3, latest=latest) for _ in range(2)]
+            offset = states[0].next_offset
+            continue
         assert states[1].take_left_out() == states[0].take_left_out()
     assert states[1].cut(BEGAN + 1e5) == states[0].cut(BEGAN + 1e5)
     assert states[1].troubles() == states[0].troubles()

@@ -13,7 +13,7 @@ _MEDIUM_CONSTANTS = 1 << 32
 """Where the constants of media begin among those of `keys.constant_of`."""
 
 
-class Pool(NamedTuple):
+class NamedPool(NamedTuple):
     """A medium and group of a source."""
 
     space: Space
@@ -31,25 +31,29 @@ class Pool(NamedTuple):
     """Number of the one without a LoRA."""
 
 
-class Pools:
+class PoolNames:
     """Pools by name: a record that names one again costs one look."""
 
     def __init__(self, names: Names, open_windows: OpenWindows) -> None:
         """New names are added to both."""
         self._names = names
         self._open = open_windows
-        self._known: dict[tuple[int, str, str, int, str, bool], Pool] = {}
+        self._known: dict[int, dict[tuple[str, str, int, str, bool], NamedPool]] = {}
+        """By source."""
 
-    def of(self, source: int, said: SourceChanges, part: ResidencyChanges) -> Pool:
+    def of(self, source: int, said: SourceChanges, part: ResidencyChanges) -> NamedPool:
         """Return the pool that `said`, of the source with this number, has changes of in `part`."""
-        key = source, said.hash_domain, said.model, part.group_idx, part.medium, part.store_only
-        pool = self._known.get(key)
+        known = self._known.get(source)
+        if known is None:
+            known = self._known[source] = {}
+        key = said.hash_domain, said.model, part.group_idx, part.medium, part.store_only
+        pool = known.get(key)
         if pool is None:
             names = self._names
             space = names.spaces.of(said.hash_domain, said.model, part.group_idx)
             bit = names.media.bit(part.medium, store_only=part.store_only)
             gauge = self._open.gauge(space.number, part.medium)
-            pool = self._known[key] = Pool(
+            pool = known[key] = NamedPool(
                 space,
                 space.number,
                 space.salt,
@@ -62,7 +66,7 @@ class Pools:
             )
         return pool
 
-    def lineages(self, pool: Pool, part: ResidencyChanges) -> tuple[int, ...]:
+    def lineages(self, pool: NamedPool, part: ResidencyChanges) -> tuple[int, ...]:
         """Return the numbers of the lineages of a part: without a LoRA, and with each of its LoRAs."""
         if not part.loras:
             return pool.lineage
@@ -71,4 +75,4 @@ class Pools:
 
     def forget(self, source: int) -> None:
         """A source's number and cells were given back."""
-        self._known = {key: pool for key, pool in self._known.items() if key[0] != source}
+        self._known.pop(source, None)
