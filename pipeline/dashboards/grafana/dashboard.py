@@ -50,6 +50,8 @@ _UNITS: dict[Unit, str] = {
 }
 """`count:` scales like `short` and keeps the name: 4.56K tokens/s. `si:` would say 500 mtokens/s for half a
 token, and 4.56 datokens/s where Grafana counts deca among its thousands."""
+_BOARD_OF = {"model": "kvlens-model", "replica": "kvlens-replica"}
+"""{column of names in a table: the dashboard that shows one of them}."""
 _VALUES_OF = {
     "model": "SELECT DISTINCT model FROM sources ORDER BY model",
     "replica": "SELECT DISTINCT replica FROM sources "
@@ -232,7 +234,10 @@ def _field_config(panel: Panel) -> dict[str, Any]:
     if panel.kind == "state_timeline":
         defaults |= {"mappings": [_states(panel)], "noValue": panel.empty}
         return {"defaults": defaults, "overrides": []}
-    return {"defaults": defaults, "overrides": [_coloured(*each) for each in panel.colours.items()]}
+    overrides = [_coloured(*each) for each in panel.colours.items()]
+    if panel.kind == "table":
+        overrides += [_linked(*each) for each in _BOARD_OF.items()]
+    return {"defaults": defaults, "overrides": overrides}
 
 
 def _custom(panel: Panel) -> dict[str, Any]:
@@ -266,6 +271,16 @@ def _coloured(name: str, colour: str) -> dict[str, Any]:
     return {
         "matcher": {"id": "byName", "options": name},
         "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
+    }
+
+
+def _linked(column: str, uid: str) -> dict[str, Any]:
+    """Return the link from a name to its board, with range and data source kept."""
+    chosen = f"var-{column}=${{__value.raw:percentencode}}"
+    url = f"/d/{uid}?${{__url_time_range}}&${{datasource:queryparam}}&{chosen}"
+    return {
+        "matcher": {"id": "byName", "options": column},
+        "properties": [{"id": "links", "value": [{"title": f"Open this {column}", "url": url}]}],
     }
 
 

@@ -75,14 +75,20 @@ def _rows_of_heat(sql: str) -> str:
     """Return rows `time`, `le`, `Value`.
 
     A bucket becomes a series only if its bound is a text, and has the bound as its name, by which the
-    heatmap sorts its rows, if the figure is called `Value`. The heatmap takes `time` for the end of a cell.
+    heatmap sorts its rows, if the figure is called `Value`. The heatmap takes `time` for the end of a cell,
+    and draws all rows: empty ones below and above all others are left out.
     """
     return f"""
 SELECT time + INTERVAL {{step:UInt32}} SECOND AS time, toString(bucket) AS le, value AS Value
 FROM
 (
+SELECT *, minIf(bucket, value > 0) OVER () AS lowest, maxIf(bucket, value > 0) OVER () AS highest
+FROM
+(
 {sql.strip()}
 )
+)
+WHERE bucket BETWEEN lowest AND highest
 ORDER BY time, bucket"""
 
 

@@ -13,6 +13,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from tests.support.grafana.figures import written
 from tests.support.grafana.frames import Field, Frame
@@ -24,22 +25,19 @@ _LABEL = re.compile(r"\$\{__field\.labels\.(\w+)\}")
 
 def overridden(frames: Sequence[Frame], config: Mapping[str, Any]) -> list[Frame]:
     """Return frames whose fields have the panel's field config."""
-    frames = copy.deepcopy(list(frames))
-    for frame in frames:
+    shown = copy.deepcopy(list(frames))
+    for frame in shown:
         for field in frame.fields:
             field.config = copy.deepcopy(dict(config["defaults"]))
             if "displayName" in field.config:
-                labels = field.labels or {}
-                field.config["displayName"] = _LABEL.sub(
-                    lambda found, labels=labels: labels.get(found[1], ""), field.config["displayName"]
-                )
+                field.config["displayName"] = _labelled(field.config["displayName"], field)
             for override in config["overrides"]:
                 matcher = override["matcher"]
                 assert matcher["id"] == "byName"
-                if matcher["options"] in (field.name, display_name(field, frames)):
+                if matcher["options"] in (field.name, display_name(field, shown)):
                     for item in override["properties"]:
                         field.config[item["id"]] = item["value"]
-    return frames
+    return shown
 
 
 def display_name(field: Field, frames: Sequence[Frame]) -> str:
@@ -79,6 +77,19 @@ def colour(field: Field, value: Any = None) -> str | None:
         return str(mapped["color"])
     chosen = field.config["color"]
     return str(chosen["fixedColor"]) if chosen["mode"] == "fixed" else None
+
+
+def links(field: Field, value: Any) -> list[str]:
+    """Return where the links of a value lead, but for variables of the board and the range."""
+    return [
+        link["url"].replace("${__value.raw:percentencode}", quote(str(value), safe=""))
+        for link in field.config.get("links", [])
+    ]
+
+
+def _labelled(template: str, field: Field) -> str:
+    labels = field.labels or {}
+    return _LABEL.sub(lambda found: labels.get(found[1], ""), template)
 
 
 def _mapped(field: Field, value: Any) -> dict[str, Any] | None:

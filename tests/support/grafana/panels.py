@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from tests.support.grafana import fields
 from tests.support.grafana.fields import colour, display_name, overridden, text
 from tests.support.grafana.figures import written
 from tests.support.grafana.frames import Field, Frame
@@ -125,6 +126,17 @@ def cells(panel: Mapping[str, Any], frames: Sequence[Frame]) -> list[dict[str, s
         (display_name(field, [frame]), [text(field, each) for each in field.values]) for field in frame.fields
     ]
     return [{name: column[row] for name, column in columns} for row in range(len(columns[0][1]))]
+
+
+def links(panel: Mapping[str, Any], frames: Sequence[Frame]) -> set[tuple[str, str]]:
+    """Return (text of a cell, where it leads) of every link in a table."""
+    (frame,) = overridden(frames, panel["fieldConfig"])
+    return {
+        (text(field, value), url)
+        for field in frame.fields
+        for value in field.values
+        for url in fields.links(field, value)
+    }
 
 
 def _times(frame: Frame) -> list[datetime]:

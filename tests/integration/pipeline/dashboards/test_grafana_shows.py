@@ -83,8 +83,8 @@ STACKED = {
     "replica: Cached tokens by medium",
 }
 HEAT = {
-    "model: Regret: evicted and wanted again after": [0, 0, 0, 24],
-    "model: Lifetime of evicted blocks": [0, 0, 48, 72],
+    "model: Regret: evicted and wanted again after": {"7.81 ms": 24},
+    "model: Lifetime of evicted blocks": {"3.91 ms": 48, "7.81 ms": 72},
 }
 STATS = {
     "fleet: Event streams": {"complete": "1", "partial": "0", "degraded": "1"},
@@ -168,9 +168,11 @@ def picture(panel: Panel, run: RunSql) -> Any:
                 (row[0], name): value for row in rows for name, value in zip(names[1:], row[1:], strict=True)
             }
         case "heatmap":
-            buckets = sorted({bucket for _, bucket, _ in rows})
+            used = {bucket for _, bucket, value in rows if value > 0}
+            buckets = sorted({bucket for _, bucket, _ in rows if min(used) <= bucket <= max(used)})
             step = timedelta(seconds=OVER.interval)
-            return {(buckets.index(bucket), at + step): value for at, bucket, value in rows}
+            places = {bucket: place for place, bucket in enumerate(buckets)}
+            return {(places[bucket], at + step): value for at, bucket, value in rows if bucket in places}
         case "state_timeline":
             return {(name, at): (state, panel.colours[state]) for at, name, state in rows}
         case _ if panel.named_by:
@@ -238,10 +240,13 @@ def test_series_have_the_names_colours_and_values_of_the_rows(name: str, filled:
 
 
 @pytest.mark.parametrize("name", HEAT)
-def test_a_heatmap_has_a_row_for_each_bucket(name: str, filled: RunSql) -> None:
+def test_a_heatmap_has_a_row_for_each_bucket_from_the_lowest_used_to_the_highest(
+    name: str, filled: RunSql
+) -> None:
     rows = panels.heat_rows(*of(name, filled))
-    assert [row.label for row in rows] == ["977 µs", "1.95 ms", "3.91 ms", "7.81 ms"]
-    assert [set(row.cells.values()) for row in rows] == [{value} for value in HEAT[name]]
+    assert {row.label: set(row.cells.values()) for row in rows} == {
+        label: {value} for label, value in HEAT[name].items()
+    }
     # A cell ends at its time: the first one holds the first minute.
     assert min(rows[0].cells).replace(tzinfo=None) == (HOUR + timedelta(minutes=1)).replace(tzinfo=None)
     assert PANELS[name][1]["options"]["rowsFrame"] == {"layout": "le"}
@@ -249,7 +254,7 @@ def test_a_heatmap_has_a_row_for_each_bucket(name: str, filled: RunSql) -> None:
 
 def test_rows_of_a_heatmap_ascend_though_their_texts_do_not(store: EmbeddedStore) -> None:
     settings = migrated(store)
-    counts = list(range(1, 19))
+    counts = [0, 0, 0, *range(4, 10), 0, *range(11, 19), 0, 0]
     write_rows(
         settings,
         [
@@ -268,7 +273,7 @@ def test_rows_of_a_heatmap_ascend_though_their_texts_do_not(store: EmbeddedStore
         "1.07 min",
         "2.13 min",
     ]
-    assert [list(row.cells.values()) for row in rows] == [[count] for count in counts]
+    assert [list(row.cells.values()) for row in rows] == [[count] for count in counts[3:-2]]
 
 
 @pytest.mark.parametrize("name", LANES)
@@ -320,6 +325,22 @@ def test_a_table_has_the_cells_of_the_rows(name: str, filled: RunSql) -> None:
     assert [
         {column: row[column] for column in wanted} for row, wanted in zip(found, expected, strict=True)
     ] == expected
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_names_in_a_table_lead_to_their_boards(name: str, filled: RunSql) -> None:
+    panel, found = of(name, filled)
+    named = {field.name: set(field.values) for field in found[0].fields}
+    kept = "${__url_time_range}&${datasource:queryparam}"
+    assert panels.links(panel, found) == {
+        (value, f"/d/kvlens-{column}?{kept}&var-{column}={value}")
+        for column in ("model", "replica")
+        for value in named.get(column, ())
+    }
+    for column in ("model", "replica"):
+        listed = FILES[column]["templating"]["list"]
+        assert column in [variable["name"] for variable in listed]
+        assert FILES[column]["uid"] == f"kvlens-{column}"
 
 
 @pytest.mark.parametrize("name", PANELS)
