@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from pipeline.dashboards.panel import PARAMETERS, Panel, UnknownParameter, used_parameters
+from pipeline.dashboards.queries import RANGE
 
 DATA_SOURCE_TYPE = "grafana-clickhouse-datasource"
 DATA_SOURCE_UID = "kvlens"
@@ -75,11 +76,15 @@ def _rows_of_heat(sql: str) -> str:
     """Return rows `time`, `le`, `Value`.
 
     A bucket becomes a series only if its bound is a text, and has the bound as its name, by which the
-    heatmap sorts its rows, if the figure is called `Value`. The heatmap takes `time` for the end of a cell,
-    and draws all rows: empty ones below and above all others are left out.
+    heatmap sorts its rows, if the figure is called `Value`. The heatmap takes `time` for the end of a cell;
+    the views `*_series` give its start, and round the step up to windows of the table they read. It draws
+    all rows: empty ones below and above all others are left out.
     """
     return f"""
-SELECT time + INTERVAL {{step:UInt32}} SECOND AS time, toString(bucket) AS le, value AS Value
+WITH
+    (SELECT seconds FROM finest({RANGE})) AS window_seconds,
+    intDiv({{step:UInt32}} + window_seconds - 1, window_seconds) * window_seconds AS width
+SELECT time + toIntervalSecond(width) AS time, toString(bucket) AS le, value AS Value
 FROM
 (
 SELECT *, minIf(bucket, value > 0) OVER () AS lowest, maxIf(bucket, value > 0) OVER () AS highest

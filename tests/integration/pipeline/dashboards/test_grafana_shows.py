@@ -6,7 +6,7 @@ The JSON files are read as Grafana reads them; `tests/support/grafana` has the r
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +250,23 @@ def test_a_heatmap_has_a_row_for_each_bucket_from_the_lowest_used_to_the_highest
     # A cell ends at its time: the first one holds the first minute.
     assert min(rows[0].cells).replace(tzinfo=None) == (HOUR + timedelta(minutes=1)).replace(tzinfo=None)
     assert PANELS[name][1]["options"]["rowsFrame"] == {"layout": "le"}
+
+
+@pytest.mark.parametrize(
+    ("days", "interval", "width"), [(0, 15, 20), (0, 60, 60), (0.5, 90, 120), (3, 60, 3600), (3, 4000, 7200)]
+)
+def test_a_cell_of_a_heatmap_is_as_long_as_the_windows_it_sums_up(
+    days: float, interval: int, width: int, filled: RunSql
+) -> None:
+    over = variables.Range(HOUR - timedelta(days=days), OVER.end, interval)
+    name = "model: Lifetime of evicted blocks"
+    board, panel = PANELS[name]
+    (query,) = panel["targets"]
+    sent = variables.sent(query["rawSql"], board["templating"]["list"], {}, over)
+    row = panels.heat_rows(panel, framed(filled, query, sent))[0]
+    first = HOUR.timestamp() // width * width + width
+    assert min(row.cells).replace(tzinfo=timezone.utc).timestamp() == first
+    assert sum(row.cells.values()) == 48 * 60
 
 
 def test_rows_of_a_heatmap_ascend_though_their_texts_do_not(store: EmbeddedStore) -> None:
