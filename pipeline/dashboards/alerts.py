@@ -5,6 +5,8 @@ from __future__ import annotations
 from pipeline.dashboards.panel import Alert
 from pipeline.dashboards.queries import RANGE
 
+STREAM = ("model", "replica", "rank")
+
 
 def of_each_stream(figure: str) -> str:
     """Return a query of a figure of each stream's health."""
@@ -34,6 +36,8 @@ DEGRADED = Alert(
     over_minutes=10,
     severity="warning",
     runbook="stream-degraded",
+    about=STREAM,
+    panel="health-missing",
 )
 
 UNREACHABLE = Alert(
@@ -46,6 +50,8 @@ UNREACHABLE = Alert(
     over_minutes=5,
     severity="warning",
     runbook="stream-unreachable",
+    about=STREAM,
+    panel="health-streams",
 )
 
 NO_EVENTS = Alert(
@@ -61,6 +67,7 @@ FROM stream_health({RANGE})""",
     over_minutes=10,
     severity="warning",
     runbook="no-events",
+    panel="health-throughput",
 )
 
 STALE = Alert(
@@ -77,6 +84,7 @@ FROM stream_health({RANGE})""",
     over_minutes=30,
     severity="critical",
     runbook="tables-stale",
+    panel="fleet-freshness",
 )
 
 LATE = Alert(
@@ -90,6 +98,8 @@ LATE = Alert(
     over_minutes=5,
     severity="warning",
     runbook="stream-late",
+    about=STREAM,
+    panel="health-lag",
 )
 
 DRIFT = Alert(
@@ -103,6 +113,8 @@ DRIFT = Alert(
     over_minutes=10,
     severity="warning",
     runbook="stream-drift",
+    about=STREAM,
+    panel="health-streams",
 )
 
 CAPACITY_LOSS = Alert(
@@ -117,6 +129,8 @@ CAPACITY_LOSS = Alert(
     over_minutes=30,
     severity="warning",
     runbook="capacity-loss",
+    about=("model",),
+    panel="fleet-fills",
 )
 
 ROUTING_LOSS = Alert(
@@ -130,6 +144,8 @@ ROUTING_LOSS = Alert(
     over_minutes=30,
     severity="warning",
     runbook="routing-loss",
+    about=("model",),
+    panel="fleet-fills",
 )
 
 HASHES = Alert(
@@ -146,6 +162,8 @@ WHERE isNull(closed_at)""",
     over_minutes=5,
     severity="warning",
     runbook="hashes-not-comparable",
+    about=STREAM,
+    panel="health-hashes",
 )
 
 ALERTS = (DEGRADED, UNREACHABLE, NO_EVENTS, STALE, LATE, DRIFT, CAPACITY_LOSS, ROUTING_LOSS, HASHES)

@@ -13,7 +13,8 @@ Kind = Literal["stat", "timeseries", "stacked", "heatmap", "bar", "table", "stat
 
 `stat`: one row, each column a figure. `timeseries`, `stacked`: `time`, at most one text column that names
 the series, figures. `heatmap`: `time`, `bucket` (upper bound, in the panel's unit), `value`. `bar`: a text
-column, figures. `table`: as it is. `state_timeline`: `time`, the row's name, `state`.
+column, figures: parts of a whole, so they are stacked, unless the unit is `share`. `table`: as it is.
+`state_timeline`: `time`, the row's name, `state`, which is a key of `colours`.
 """
 Unit = Literal[
     "blocks",
@@ -71,6 +72,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """Ascending; below the first one a figure is neutral."""
     colours: dict[str, str] = {}
     """Series name to CSS colour, where a series has one meaning on every board."""
+    named_by: str = ""
+    """The text column whose values are the names of series or lanes; empty where columns name them."""
     empty: str = ""
     """What it means if there is no row, unless data are missing."""
 
@@ -124,6 +127,10 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     runbook: str
     """Anchor in docs/alerts.md."""
+    about: tuple[str, ...] = ()
+    """The text columns of `sql`: they name what the alert fires for."""
+    panel: str
+    """Id of the panel that shows the case."""
 
 
 class UnknownParameter(Exception):

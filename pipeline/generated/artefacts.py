@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
-from pipeline.dashboards.grafana import alerting, dashboard
+from pipeline.dashboards.grafana.files import CONFIG_MAPS, DASHBOARDS, files
 from pipeline.generated.asyncapi import asyncapi_document
 from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
@@ -23,8 +23,8 @@ from pipeline.generated.records import RECORDS, as_json
 from pipeline.generated.topics_file import load_topics
 
 SCHEMAS_DIRECTORY = "schemas/generated"
-GRAFANA_DIRECTORY = "deploy/grafana/dashboards"
-GRAFANA_ALERTS = "deploy/grafana/provisioning/alerting/kvlens.json"
+GRAFANA_DIRECTORY = "deploy/grafana"
+RUNBOOK = Path(__file__).parents[2] / "docs/alerts.md"
 DIFF_LINES = 6
 
 
@@ -46,8 +46,10 @@ def render() -> dict[str, bytes]:
         **{path: as_json(schema) for path, schema in schemas.items()},
         f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
         **example_files(),
-        **{f"{GRAFANA_DIRECTORY}/{board.id}.json": as_json(dashboard.compiled(board)) for board in BOARDS},
-        GRAFANA_ALERTS: as_json(alerting.compiled(ALERTS)),
+        **{
+            f"{GRAFANA_DIRECTORY}/{path}": content
+            for path, content in files(BOARDS, ALERTS, RUNBOOK.read_text(encoding="utf-8")).items()
+        },
         "docs/acls.md": acls_page(),
         "docs/configuration.md": settings_page(),
         "docs/dashboards.md": dashboards_page(),
@@ -88,7 +90,8 @@ def write(root: Path, files: dict[str, bytes], differences: Sequence[Difference]
 def _wholly_generated() -> list[str]:
     return [
         SCHEMAS_DIRECTORY,
-        GRAFANA_DIRECTORY,
+        f"{GRAFANA_DIRECTORY}/{DASHBOARDS}",
+        f"{GRAFANA_DIRECTORY}/{CONFIG_MAPS}",
         *(f"{CURRENT_DIRECTORY}/{topic.name}" for topic in load_topics().values()),
     ]
 

@@ -110,6 +110,7 @@ OCCUPANCY = Panel(
     "granularities there are. Media that never announce removals (storage, object stores) are upper bounds.",
     unit="tokens",
     kind="stacked",
+    named_by="medium",
     sql=tokens_by_medium(MODELS),
     colours=MEDIUM_COLOURS,
 )
@@ -122,6 +123,7 @@ EVICTION = Panel(
     f"restarts do not count. The {TOP} models that lose most, all others together.",
     unit="tokens/s",
     kind="timeseries",
+    named_by="series",
     sql=rates_by_model("flow_series", "evicted_tokens", "evicted", MODELS),
 )
 
@@ -133,6 +135,7 @@ TRUST = Panel(
     "too little.",
     unit="sources",
     kind="stacked",
+    named_by="trust",
     sql=f"""
 SELECT time, toString(trust) AS trust, uniqExact(replica, dp_rank) AS sources
 FROM

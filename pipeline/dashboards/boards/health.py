@@ -15,6 +15,7 @@ TIMELINE = Panel(
     kind="state_timeline",
     width=24,
     empty="Every stream was complete throughout this range.",
+    named_by="source",
     sql=f"""
 WITH worst AS
 (
@@ -60,6 +61,7 @@ THROUGHPUT = Panel(
     description=f"Engine events applied per second, by model: the {TOP} with most, all others together.",
     unit="events/s",
     kind="timeseries",
+    named_by="series",
     sql=rates_by_model("stream_health_series", "events", "events", CHOSEN),
 )
 
@@ -85,6 +87,7 @@ UNDECODABLE = Panel(
     f"streams are degraded from then on. The {TOP} models with most, all others together.",
     unit="events/s",
     kind="timeseries",
+    named_by="series",
     sql=rates_by_model("stream_health_series", "undecodable_events", "undecodable", CHOSEN),
 )
 

@@ -124,6 +124,7 @@ FULLNESS = Panel(
     unit="share",
     kind="timeseries",
     width=12,
+    named_by="series",
     sql=f"""
 WITH per_source AS
 ({gpu_pools(f"occupancy_series({SERIES})", CHOSEN, "time")}

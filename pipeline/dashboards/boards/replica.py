@@ -14,6 +14,7 @@ OCCUPANCY = Panel(
     unit="tokens",
     kind="stacked",
     width=12,
+    named_by="medium",
     sql=tokens_by_medium(CHOSEN),
     colours=MEDIUM_COLOURS,
 )
@@ -47,6 +48,7 @@ GROUPS = Panel(
     unit="blocks",
     kind="timeseries",
     width=12,
+    named_by="series",
     sql=f"""
 SELECT
     time,

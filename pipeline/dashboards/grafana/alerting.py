@@ -10,13 +10,22 @@ from typing import Any
 
 import msgspec
 
-from pipeline.dashboards.grafana.query import DATA_SOURCE_TYPE, TABLE, DataSource, Query, grafana_sql
-from pipeline.dashboards.panel import Alert
+from pipeline.dashboards.grafana.dashboard import Place, places
+from pipeline.dashboards.grafana.query import (
+    DATA_SOURCE_TYPE,
+    DATA_SOURCE_UID,
+    TABLE,
+    DataSource,
+    Query,
+    grafana_sql,
+)
+from pipeline.dashboards.grafana.runbook import RUNBOOK_UID, pages
+from pipeline.dashboards.panel import Alert, Board
 
-DATA_SOURCE_UID = "kvlens"
 EXPRESSION_UID = "__expr__"
 GROUP_INTERVAL = "1m"
-RUNBOOK = "docs/alerts.md"
+GRAFANA = '{{ reReplaceAll "/+$" "" externalURL }}'
+"""Grafana's address in a template, without the slash that it may end with."""
 _RANGE = frozenset({"from", "to"})
 
 
@@ -44,6 +53,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename={"for_": "for"}):
     for_: str
     labels: dict[str, str]
     annotations: dict[str, str]
+    dashboard_uid: str = msgspec.field(name="dashboardUid")
+    panel_id: int = msgspec.field(name="panelId")
     noDataState: str = "OK"  # noqa: N815 - Grafana's spelling
     execErrState: str = "Error"  # noqa: N815
 
@@ -61,12 +72,14 @@ class AlertingFile(msgspec.Struct, frozen=True, rename="camel"):
     api_version: int = 1
 
 
-def compiled(alerts: tuple[Alert, ...]) -> AlertingFile:
-    """Return the provisioning file of the rules; raises UnknownParameter."""
-    return AlertingFile([Group(name="kvlens", rules=[_rule(alert) for alert in alerts])])
+def compiled(alerts: tuple[Alert, ...], boards: tuple[Board, ...]) -> AlertingFile:
+    """Return the provisioning file of the rules; raises UnknownParameter, KeyError for an unknown panel."""
+    shown, explained = places(boards), pages(alerts)
+    rules = [_rule(alert, shown[alert.panel], explained[alert.runbook]) for alert in alerts]
+    return AlertingFile([Group(name="kvlens", rules=rules)])
 
 
-def _rule(alert: Alert) -> Rule:
+def _rule(alert: Alert, shown: Place, page: int) -> Rule:
     span = RelativeTimeRange(alert.over_minutes * 60)
     query = Query(
         ref_id="A",
@@ -99,8 +112,19 @@ def _rule(alert: Alert) -> Rule:
         for_=f"{alert.for_minutes}m",
         labels={"severity": alert.severity, "service": "kvlens"},
         annotations={
-            "summary": alert.title,
-            "description": alert.description,
-            "runbook": f"{RUNBOOK}#{alert.runbook}",
+            "summary": _summary(alert),
+            "description": f"{alert.description} Now {{{{ $values.B }}}}, fires above {alert.above:g}.",
+            # An annotation knows no environment, but Grafana's own address: the runbook is a board.
+            "runbook_url": f"{GRAFANA}/d/{RUNBOOK_UID}?viewPanel={page}",
+            "__dashboardUid__": shown.dashboard,
+            "__panelId__": str(shown.panel),
         },
+        dashboard_uid=shown.dashboard,
+        panel_id=shown.panel,
     )
+
+
+def _summary(alert: Alert) -> str:
+    """Return the title, after what it fires for: `model m, replica a, rank 0: …`."""
+    about = ", ".join(f"{name} {{{{ $labels.{name} }}}}" for name in alert.about)
+    return f"{about}: {alert.title}" if about else alert.title

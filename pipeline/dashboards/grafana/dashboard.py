@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from pipeline.dashboards.grafana.query import (
+    ALL,
     DATA_SOURCE_TYPE,
+    DATA_SOURCE_UID,
     TABLE,
     TIME_SERIES,
     DataSource,
     Query,
     grafana_sql,
+    panel_sql,
 )
 from pipeline.dashboards.layout import GridArea, arranged, bottom
 from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel, Unit
@@ -22,7 +25,7 @@ SMALLEST_STEP = "10s"
 TAG = "kvlens"
 HERE = DataSource(DATA_SOURCE_TYPE, "${datasource}")
 
-PanelType = Literal["stat", "timeseries", "heatmap", "barchart", "table", "state-timeline", "row"]
+PanelType = Literal["stat", "timeseries", "heatmap", "barchart", "table", "state-timeline", "row", "text"]
 
 _TYPES: dict[Kind, PanelType] = {
     "stat": "stat",
@@ -36,19 +39,23 @@ _TYPES: dict[Kind, PanelType] = {
 _UNITS: dict[Unit, str] = {
     "blocks": "short",
     "tokens": "short",
-    "blocks/s": "suffix: blocks/s",
-    "tokens/s": "suffix: tokens/s",
+    "blocks/s": "count:blocks/s",
+    "tokens/s": "count:tokens/s",
     "batches": "short",
-    "events/s": "suffix: events/s",
+    "events/s": "count:events/s",
     "sources": "short",
     "share": "percentunit",
     "seconds": "s",
     "bytes": "bytes",
 }
+"""`count:` scales like `short` and keeps the name: 4.56K tokens/s. `si:` would say 500 mtokens/s for half a
+token, and 4.56 datokens/s where Grafana counts deca among its thousands."""
+_BOARD_OF = {"model": "kvlens-model", "replica": "kvlens-replica"}
+"""{column of names in a table: the dashboard that shows one of them}."""
 _VALUES_OF = {
     "model": "SELECT DISTINCT model FROM sources ORDER BY model",
-    "replica": "SELECT DISTINCT replica FROM sources WHERE has([${model:singlequote}], model) "
-    "ORDER BY replica",
+    "replica": "SELECT DISTINCT replica FROM sources "
+    "WHERE empty([${model:singlequote}]) OR has([${model:singlequote}], model) ORDER BY replica",
 }
 
 
@@ -81,7 +88,9 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     query: str
     datasource: DataSource | None = None
     refresh: Literal[1, 2] = 1
+    regex: str = ""
     include_all: bool = False
+    all_value: str = ""
     multi: bool = False
     sort: int = 0
     current: dict[str, Any] = {}
@@ -137,6 +146,26 @@ class Dashboard(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     version: int = 1
 
 
+class Place(NamedTuple):
+    """Where a panel is: the uid of its dashboard, its number there."""
+
+    dashboard: str
+    panel: int
+
+
+def places(boards: tuple[Board, ...]) -> dict[str, Place]:
+    """Return {id of a panel: its place}; one that is on several boards is where it comes first."""
+    found: dict[str, Place] = {}
+    for board in boards:
+        number = 0
+        for section in board.sections:
+            number += 1  # the heading
+            for panel in section.panels:
+                number += 1
+                found.setdefault(panel.id, Place(_uid(board), number))
+    return found
+
+
 def compiled(board: Board) -> Dashboard:
     """Return the dashboard of a board."""
     panels: list[GrafanaPanel] = []
@@ -152,7 +181,7 @@ def compiled(board: Board) -> Dashboard:
             panels.append(_panel(len(panels) + 1, panel, area))
         top = bottom(areas, top + 1)
     return Dashboard(
-        uid=f"kvlens-{board.id}",
+        uid=_uid(board),
         title=f"kvlens: {board.title}",
         description=board.description,
         panels=panels,
@@ -161,12 +190,16 @@ def compiled(board: Board) -> Dashboard:
     )
 
 
+def _uid(board: Board) -> str:
+    return f"kvlens-{board.id}"
+
+
 def _panel(number: int, panel: Panel, area: GridArea) -> GrafanaPanel:
     as_series = panel.kind in ("timeseries", "stacked", "heatmap", "state_timeline")
     query = Query(
         ref_id="A",
         datasource=HERE,
-        raw_sql=grafana_sql(panel.id, panel.sql),
+        raw_sql=panel_sql(panel),
         format=TIME_SERIES if as_series else TABLE,
         query_type="timeseries" if as_series else "table",
     )
@@ -185,52 +218,96 @@ def _panel(number: int, panel: Panel, area: GridArea) -> GrafanaPanel:
 
 
 def _field_config(panel: Panel) -> dict[str, Any]:
-    custom: dict[str, Any] = {}
-    if panel.kind in ("timeseries", "stacked"):
-        stacked = panel.kind == "stacked"
-        custom = {
-            "drawStyle": "line",
-            "lineWidth": 1,
-            "fillOpacity": 60 if stacked else 10,
-            "showPoints": "never",
-            "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
-        }
     steps: list[dict[str, Any]] = [{"color": "text", "value": None}]
     steps += [{"color": threshold.colour, "value": threshold.at} for threshold in panel.thresholds]
     defaults: dict[str, Any] = {
         "unit": "string" if panel.kind == "table" else _UNITS[panel.unit],
-        "custom": custom,
+        "custom": _custom(panel),
         "color": {"mode": "thresholds" if panel.thresholds else "palette-classic-by-name"},
         "thresholds": {"mode": "absolute", "steps": steps},
     }
     if panel.unit == "share":
         defaults |= {"min": 0, "max": 1}
-    overrides = [
-        {
-            "matcher": {"id": "byName", "options": name},
-            "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
-        }
-        for name, colour in panel.colours.items()
-    ]
+    if panel.named_by:
+        # Without it a series is called after its figure and its label, such as `tokens gpu`.
+        defaults["displayName"] = f"${{__field.labels.{panel.named_by}}}"
+    if panel.kind == "state_timeline":
+        defaults |= {"mappings": [_states(panel)], "noValue": panel.empty}
+        return {"defaults": defaults, "overrides": []}
+    overrides = [_coloured(*each) for each in panel.colours.items()]
+    if panel.kind == "table":
+        overrides += [_linked(*each) for each in _BOARD_OF.items()]
     return {"defaults": defaults, "overrides": overrides}
 
 
+def _custom(panel: Panel) -> dict[str, Any]:
+    """Return what the type of a panel adds to the options of a field."""
+    if panel.kind == "state_timeline":
+        return {"fillOpacity": 80, "lineWidth": 0, "spanNulls": False}
+    if panel.kind not in ("timeseries", "stacked"):
+        return {}
+    stacked = panel.kind == "stacked"
+    return {
+        "drawStyle": "line",
+        "lineWidth": 1,
+        "fillOpacity": 60 if stacked else 10,
+        "showPoints": "never",
+        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+    }
+
+
+def _states(panel: Panel) -> dict[str, Any]:
+    """Return the mapping of the numbers of states (`query.panel_sql`) to their names and colours."""
+    return {
+        "type": "value",
+        "options": {
+            str(number): {"text": state, "color": colour, "index": number - 1}
+            for number, (state, colour) in enumerate(panel.colours.items(), start=1)
+        },
+    }
+
+
+def _coloured(name: str, colour: str) -> dict[str, Any]:
+    return {
+        "matcher": {"id": "byName", "options": name},
+        "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
+    }
+
+
+def _linked(column: str, uid: str) -> dict[str, Any]:
+    """Return the link from a name to its board, with range and data source kept."""
+    chosen = f"var-{column}=${{__value.raw:percentencode}}"
+    url = f"/d/{uid}?${{__url_time_range}}&${{datasource:queryparam}}&{chosen}"
+    return {
+        "matcher": {"id": "byName", "options": column},
+        "properties": [{"id": "links", "value": [{"title": f"Open this {column}", "url": url}]}],
+    }
+
+
 def _options(panel: Panel) -> dict[str, Any]:
+    legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
     if panel.kind in ("timeseries", "stacked"):
-        return {
-            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
-            "tooltip": {"mode": "multi", "sort": "desc"},
-        }
+        return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
     if panel.kind == "stat":
         return {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}, "colorMode": "value"}
     if panel.kind == "heatmap":
         return {
             "calculate": False,
+            "rowsFrame": {"layout": "le"},
+            "filterValues": {"le": 1e-9},
             "color": {"scheme": "Viridis", "mode": "scheme"},
             "yAxis": {"unit": _UNITS[panel.unit]},
         }
     if panel.kind == "bar":
-        return {"orientation": "horizontal", "xTickLabelSpacing": 0}
+        return {
+            "orientation": "horizontal",
+            "xTickLabelSpacing": 0,
+            "stacking": "none" if panel.unit == "share" else "normal",
+            "legend": legend,
+            "tooltip": {"mode": "multi", "sort": "none"},
+        }
+    if panel.kind == "state_timeline":
+        return {"mergeValues": True, "showValue": "never", "rowHeight": 0.9, "legend": legend}
     return {}
 
 
@@ -246,7 +323,15 @@ def _annotation(annotation: Annotation) -> GrafanaAnnotation:
 
 
 def _data_source_variable() -> Variable:
-    return Variable(name="datasource", type="datasource", label="Data source", query=DATA_SOURCE_TYPE)
+    """Return the choice among sources called after kvlens: no other has its tables."""
+    return Variable(
+        name="datasource",
+        type="datasource",
+        label="Data source",
+        query=DATA_SOURCE_TYPE,
+        regex="/kvlens/i",
+        current={"text": "kvlens", "value": DATA_SOURCE_UID},
+    )
 
 
 def _variable(choice: Choice) -> Variable:
@@ -258,6 +343,7 @@ def _variable(choice: Choice) -> Variable:
         datasource=HERE,
         refresh=2,
         include_all=True,
+        all_value=ALL,
         multi=True,
         sort=1,
         current={"text": ["All"], "value": ["$__all"]},

@@ -6,9 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from pipeline.dashboards.panel import PARAMETERS, UnknownParameter, used_parameters
+from pipeline.dashboards.panel import PARAMETERS, Panel, UnknownParameter, used_parameters
+from pipeline.dashboards.queries import RANGE
 
 DATA_SOURCE_TYPE = "grafana-clickhouse-datasource"
+DATA_SOURCE_UID = "kvlens"
+"""Of the provisioned data source. Alert rules can name no other; boards prefer it."""
 PLUGIN_VERSION = "4.20.0"
 
 _DIALECT = {
@@ -19,6 +22,9 @@ _DIALECT = {
     "replica": "[${replica:singlequote}]",
 }
 """What stands for each parameter; the array forms hold for one, several, all and no chosen value."""
+ALL = "/* all */"
+"""What stands between the brackets for all values: nothing, however many there are. Grafana takes an empty
+text for no text and would write every name it knows."""
 
 Format = Literal[0, 1]
 TIME_SERIES: Format = 0
@@ -55,3 +61,49 @@ def grafana_sql(owner: str, sql: str, allowed: frozenset[str] = frozenset(PARAME
             raise UnknownParameter(owner, f"{{{name}:{kind}}}")
         text = text.replace(f"{{{name}:{kind}}}", _DIALECT[name])
     return text
+
+
+def panel_sql(panel: Panel) -> str:
+    """Return the SQL of a panel, its rows in the shape from which Grafana makes series."""
+    if panel.kind == "heatmap":
+        return grafana_sql(panel.id, _rows_of_heat(panel.sql))
+    if panel.kind == "state_timeline":
+        return grafana_sql(panel.id, _numbered_states(panel))
+    return grafana_sql(panel.id, panel.sql)
+
+
+def _rows_of_heat(sql: str) -> str:
+    """Return rows `time`, `le`, `Value`.
+
+    A bucket becomes a series only if its bound is a text, and has the bound as its name, by which the
+    heatmap sorts its rows, if the figure is called `Value`. The heatmap takes `time` for the end of a cell;
+    the views `*_series` give its start, and round the step up to windows of the table they read. It draws
+    all rows: empty ones below and above all others are left out.
+    """
+    return f"""
+WITH
+    (SELECT seconds FROM finest({RANGE})) AS window_seconds,
+    intDiv({{step:UInt32}} + window_seconds - 1, window_seconds) * window_seconds AS width
+SELECT time + toIntervalSecond(width) AS time, toString(bucket) AS le, value AS Value
+FROM
+(
+SELECT *, minIf(bucket, value > 0) OVER () AS lowest, maxIf(bucket, value > 0) OVER () AS highest
+FROM
+(
+{sql.strip()}
+)
+)
+WHERE bucket BETWEEN lowest AND highest
+ORDER BY time, bucket"""
+
+
+def _numbered_states(panel: Panel) -> str:
+    """Return the rows with numbers for states, counted from 1: a text would be a label, not a value."""
+    states = ", ".join(f"'{state}'" for state in panel.colours)
+    return f"""
+SELECT time, {panel.named_by}, indexOf([{states}], state) AS state
+FROM
+(
+{panel.sql.strip()}
+)
+ORDER BY time, {panel.named_by}"""

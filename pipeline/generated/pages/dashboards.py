@@ -13,10 +13,7 @@ Four boards, defined once in `pipeline/dashboards` and compiled to Grafana
 engine. Panels read the views `*_series`, which take the ten-second tables for up to two hours, the minute
 tables for up to a day and the hour tables beyond.
 
-**Grafana** (11.6 or later, with the official ClickHouse data source 4): mount
-`deploy/grafana/provisioning` as `/etc/grafana/provisioning` and `deploy/grafana/dashboards` as
-`/var/lib/grafana/dashboards/kvlens`, set `KVLENS_CLICKHOUSE_HOST`, `KVLENS_CLICKHOUSE_PORT` and
-`KVLENS_CLICKHOUSE_PASSWORD` in its environment. The user needs SELECT on the database, with `readonly = 2`.
+[Grafana](grafana.md) says how to install them beside what your Grafana has.
 
 Parameters of the SQL: `from`, `to` (the chosen range), `step` (seconds a point of time stands for), `model`
 and `replica` (what the viewer chose, empty for all)."""

@@ -12,17 +12,30 @@ import pytest
 
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
-from pipeline.dashboards.grafana import alerting
+from pipeline.dashboards.grafana import runbook
 from pipeline.dashboards.grafana.dashboard import Dashboard
-from pipeline.dashboards.grafana.query import grafana_sql
+from pipeline.dashboards.grafana.query import DATA_SOURCE_UID, grafana_sql
 from pipeline.dashboards.panel import COLUMNS, PARAMETERS, UnknownParameter
+from tests.support.grafana import variables
+from tests.support.grafana.data_source import Connection, InvalidSettings, connection
 
 GRAFANA = Path("deploy/grafana")
 DASHBOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
 
 
+CONFIG_MAPS = sorted((GRAFANA / "configmaps").glob("*.yaml"))
+RUNBOOK = Path("docs/alerts.md").read_text()
+ENVIRONMENT = {
+    "KVLENS_CLICKHOUSE_HOST": "store.example",
+    "KVLENS_CLICKHOUSE_PORT": "8443",
+    "KVLENS_CLICKHOUSE_SECURE": "true",
+    "KVLENS_CLICKHOUSE_USERNAME": "viewer",
+    "KVLENS_CLICKHOUSE_PASSWORD": "secret",
+}
+
+
 def test_every_board_has_its_file() -> None:
-    assert [path.stem for path in DASHBOARDS] == sorted(board.id for board in BOARDS)
+    assert [path.stem for path in DASHBOARDS] == sorted([*(board.id for board in BOARDS), "runbook"])
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
@@ -37,7 +50,7 @@ def test_a_dashboard_is_what_grafana_reads(path: Path) -> None:
         assert place.x + place.w <= COLUMNS
         assert not taken & cells
         taken |= cells
-        if panel.type == "row":
+        if panel.type in ("row", "text"):
             continue
         assert panel.description
         assert panel.field_config["defaults"]["unit"]
@@ -60,11 +73,11 @@ def test_alert_rules_have_no_template_variables_and_name_the_provisioned_data_so
     rules = [rule for group in written["groups"] for rule in group["rules"]]
     assert [rule["uid"] for rule in rules] == [f"kvlens-{alert.id}" for alert in ALERTS]
     provisioned = (GRAFANA / "provisioning/datasources/kvlens.yaml").read_text()
-    assert f"uid: {alerting.DATA_SOURCE_UID}\n" in provisioned
+    assert f"uid: {DATA_SOURCE_UID}\n" in provisioned
     for alert, rule in zip(ALERTS, rules, strict=True):
         query, reduced, compared = rule["data"]
         assert "${" not in json.dumps(rule)
-        assert query["datasourceUid"] == alerting.DATA_SOURCE_UID
+        assert query["datasourceUid"] == DATA_SOURCE_UID
         # What tells the present state has no range.
         sql = query["model"]["rawSql"]
         assert ("$__fromTime" in sql, "$__toTime" in sql) == ("{from:" in alert.sql, "{to:" in alert.sql)
@@ -76,3 +89,73 @@ def test_alert_rules_have_no_template_variables_and_name_the_provisioned_data_so
 def test_an_alert_may_not_ask_for_a_chosen_model() -> None:
     with pytest.raises(UnknownParameter):
         grafana_sql("a", "SELECT {model:Array(String)}", frozenset({"from", "to"}))
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_fresh_board_takes_the_provisioned_source_or_one_called_after_kvlens(path: Path) -> None:
+    listed = json.loads(path.read_text())["templating"]["list"]
+    if path.stem == "runbook":
+        assert listed == []
+        return
+    (variable,) = [each for each in listed if each["type"] == "datasource"]
+    others = {"a": "Billing", "b": "Logs"}
+    assert variables.source(variable, others | {"c": "KVLens staging", "kvlens": "kvlens"}) == "kvlens"
+    assert variables.source(variable, others | {"c": "KVLens staging"}) == "c"
+    assert variables.source(variable, others) is None
+
+
+def test_the_data_source_reaches_https_and_http() -> None:
+    file = (GRAFANA / "provisioning/datasources/kvlens.yaml").read_text()
+    assert set(re.findall(r"\$\{(\w+)\}", file)) == set(ENVIRONMENT)
+    expected = Connection("https", "store.example", 8443, "viewer", "secret", "kvlens")
+    assert connection(file, ENVIRONMENT) == expected
+    plain = connection(file, ENVIRONMENT | {"KVLENS_CLICKHOUSE_SECURE": "false"})
+    assert plain == expected._replace(scheme="http")
+    with pytest.raises(InvalidSettings, match="secure"):
+        connection(file, {name: ENVIRONMENT[name] for name in ENVIRONMENT if not name.endswith("SECURE")})
+
+
+def test_the_documentation_names_what_the_data_source_needs() -> None:
+    text = Path("docs/grafana.md").read_text()
+    for name in ENVIRONMENT:
+        assert f"| `{name}` |" in text
+        assert f"{name}=" in text
+
+
+@pytest.mark.parametrize("path", CONFIG_MAPS, ids=lambda path: path.stem)
+def test_a_config_map_has_the_file_and_the_label_of_its_sidecar(path: Path) -> None:
+    head, name, body = re.split(r"^  (\S+): \|\n", path.read_text(), maxsplit=1, flags=re.MULTILINE)
+    content = "".join(line[4:] if line.strip() else line for line in body.splitlines(keepends=True))
+    files = {
+        "alerts": ("alert", "kvlens.json", "provisioning/alerting/kvlens.json"),
+        "datasource": ("datasource", "kvlens.yaml", "provisioning/datasources/kvlens.yaml"),
+    }
+    kind, file, origin = files.get(
+        path.stem, ("dashboard", f"kvlens-{path.stem}.json", f"dashboards/{path.stem}.json")
+    )
+    assert name == file
+    assert content == (GRAFANA / origin).read_text()
+    assert f'\n    grafana_{kind}: "1"\n' in head
+    assert len(path.read_bytes()) < 250_000  # kubectl apply keeps a copy in an annotation of at most 256 KiB
+
+
+def test_every_board_and_rule_has_a_config_map() -> None:
+    assert [path.stem for path in CONFIG_MAPS] == sorted(
+        [*(path.stem for path in DASHBOARDS), "alerts", "datasource"]
+    )
+
+
+def test_the_runbook_has_the_whole_section_of_each_alert() -> None:
+    shown = runbook.compiled(ALERTS, RUNBOOK)
+    assert [panel.title for panel in shown.panels] == [alert.title for alert in ALERTS]
+    for alert, panel in zip(ALERTS, shown.panels, strict=True):
+        text = panel.options["content"]
+        words = re.findall(r"\w+", text)
+        section = RUNBOOK.split(f"## {alert.runbook}\n")[1].split("\n## ")[0]
+        assert words == re.findall(r"\w+", re.sub(r"\]\([^)]*\)", "", section))
+        assert "](" not in text
+
+
+def test_a_runbook_without_a_section_is_refused() -> None:
+    with pytest.raises(KeyError, match="stream-degraded"):
+        runbook.compiled(ALERTS, "# Alert runbook\n")
