@@ -141,7 +141,10 @@ def simulate(**options: Any) -> None:
             _chat(options)
         else:
             _trace(options)
-    except (OSError, ValueError, TraceError, PoolExhaustedError) as error:
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise click.ClickException(f"{error.filename}: {reason}" if error.filename else reason) from error
+    except (ValueError, TraceError, PoolExhaustedError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -221,6 +224,16 @@ def _trace(options: dict[str, Any]) -> None:
         fleet.close()
 
 
+def _next_step(written: str | None, endpoint: str) -> str:
+    """Return what to do in another terminal while the engines publish."""
+    if written is not None and written != "-":
+        return f"`kvlens up --config {written}` reads these engines"
+    return (
+        f"`kvlens record engine.kvrec --endpoint {endpoint}` records one of them; "
+        "with --write-config FILE, `kvlens up --config FILE` reads all"
+    )
+
+
 def _address_plan(options: dict[str, Any]) -> AddressPlan:
     return AddressPlan(
         options["host"],
@@ -236,9 +249,8 @@ def _begin(fleet: Fleet | TraceFleet, options: dict[str, Any]) -> None:
     if options["write_config"]:
         with click.open_file(options["write_config"], "w") as config:
             config.write(replicas_toml(addresses))
-        if options["write_config"] != "-":
-            click.echo(f"`kvlens up --config {options['write_config']}` reads these engines", err=True)
     click.echo("ready " + json.dumps([address.endpoint for address in addresses]))
+    click.echo(_next_step(options["write_config"], addresses[0].endpoint), err=True)
     seconds = options["wait_subscribers"]
     if seconds is not None and not fleet.wait_subscribers(seconds):
         raise click.ClickException(f"not every source had a subscriber within {seconds:g} s")

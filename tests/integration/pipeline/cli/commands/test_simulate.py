@@ -52,6 +52,11 @@ def test_a_trace_prints_its_hit_rates_and_ends(tmp_path: Path) -> None:
         [*COMMAND, *options, "--truth-dir", str(tmp_path)], capture_output=True, text=True, timeout=30
     )
     assert process.returncode == 0, process.stderr
+    ready = json.loads(process.stdout.splitlines()[0].removeprefix("ready "))
+    assert process.stderr == (
+        f"`kvlens record engine.kvrec --endpoint {ready[0]}` records one of them; "
+        "with --write-config FILE, `kvlens up --config FILE` reads all\n"
+    )
     truth = json.loads((tmp_path / "trace.truth.json").read_text())
     assert process.stdout.splitlines()[-1] == (
         f"played: 1500 requests, hits {truth['block_hit_rate']:.2%} of blocks, "
