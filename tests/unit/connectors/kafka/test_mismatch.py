@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 
@@ -74,7 +75,8 @@ def test_a_certificate_that_is_not_valid_says_what_is_trusted(cafile: str, trust
             "it closes the connection, as a port does that wants another kafka.security_protocol",
         ),
         (SaslAuthenticationFailed("wrong word"), "SaslAuthenticationFailed: wrong word"),
-        (TimeoutError(), "TimeoutError"),
+        (TimeoutError(), "no answer in time"),
+        (asyncio.TimeoutError(), "no answer in time"),
     ],
 )
 def test_reasons_are_words_and_no_objects(error: Exception, reason: str) -> None:
