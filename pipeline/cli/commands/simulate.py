@@ -74,7 +74,9 @@ from pipeline.simulator.wire.hashing import HASH_FORMS
 @click.option(
     "--hybrid-blocks", type=click.IntRange(2), default=64, help="Blocks of 2176 tokens in a hybrid."
 )
-@click.option("--random-hash-seeds", is_flag=True, help="Each rank hashes differently (no PYTHONHASHSEED).")
+@click.option(
+    "--random-hash-seeds", is_flag=True, help="Each rank uses its own random hash seed (no PYTHONHASHSEED)."
+)
 @click.option("--system-prompt-tokens", type=click.IntRange(1), default=512)
 @click.option("--user-tokens", type=click.IntRange(1), default=120, help="Mean new tokens of a turn.")
 @click.option("--output-tokens", type=click.IntRange(1), default=80, help="Mean generated tokens of a turn.")
