@@ -40,7 +40,7 @@ class Stack:
         *,
         on_purpose: Mapping[str, str] | None = None,
     ) -> None:
-        """`config` is the file `loaded` came from, which the processes read; `on_purpose` is for the doctor."""
+        """`config` is the file `loaded` came from, for the processes; `on_purpose` is for the doctor."""
         self.settings = loaded.settings
         self.urls: dict[str, str] = {}
         self._loaded = loaded
