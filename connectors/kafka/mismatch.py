@@ -12,6 +12,10 @@ CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """What a TLS handshake ends with when the broker goes away meanwhile, or does not speak TLS."""
 
 
+_WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_HANDSHAKE_FAILURE")
+"""Ends of the names of alerts that a client without a certificate gets, by version of TLS."""
+
+
 def mismatch(settings: Kafka, error: BaseException) -> str | None:
     """Return which setting may not fit the port when connecting failed so; None when none is known."""
     given = f"kafka.security_protocol is {settings.security_protocol}"
@@ -27,6 +31,9 @@ def mismatch(settings: Kafka, error: BaseException) -> str | None:
             return f"it ends the TLS handshake, as a port without TLS does; {given}"
         if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
             return f"this port speaks no TLS, and {given}"
+        alert = isinstance(error, ssl.SSLError) and (error.reason or "").endswith(_WANTS_CERTIFICATE)
+        if alert and not settings.ssl_certfile:
+            return "it wants a certificate of the client, and kafka.ssl_certfile is empty"
     elif isinstance(error, KafkaConnectionError) and "closed" in str(error):
         return f"it closes the connection, as a port with TLS does; {given}"
     return None

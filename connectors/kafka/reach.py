@@ -44,7 +44,9 @@ async def reach(settings: Kafka) -> None:
             await _log_on(host, port, options)
         except KAFKA_FAILURES as error:
             cause = error.__cause__ or error
-            reason = mismatch(settings, cause) or mismatch(settings, error) or failure_reason(error)
+            # What breaks TLS after the handshake is only in the cause.
+            told = cause if isinstance(cause, ssl.SSLError) else error
+            reason = mismatch(settings, cause) or mismatch(settings, error) or failure_reason(told)
             if isinstance(cause, _REFUSALS) and not isinstance(cause, CUT_OFF):
                 raise LoginRefused(f"{host}:{port}", reason) from error
         else:

@@ -48,6 +48,9 @@ def _ssl_context(settings: Kafka) -> ssl.SSLContext:
     # OpenSSL's errors name no file, so each is opened first, and loaded by itself.
     for setting in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         _require_readable(setting, getattr(settings, setting))
+    if settings.ssl_keyfile and not settings.ssl_certfile:
+        reason = "it is the key of kafka.ssl_certfile, which is empty"
+        raise CertificateUnreadable("ssl_keyfile", settings.ssl_keyfile, reason)
     try:
         context: ssl.SSLContext = create_ssl_context(cafile=settings.ssl_cafile or None)
     except (OSError, ssl.SSLError) as error:

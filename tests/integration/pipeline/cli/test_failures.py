@@ -310,6 +310,28 @@ def test_signals_end_a_command_with_one_line(tmp_path: Path, signal_number: int,
         assert process.stderr.read().decode().split("\n") in ([line, ""], ["", line, ""])
 
 
+@pytest.mark.parametrize("arguments", [["topics", "list"], ["verify"], ["doctor"], ["migrate"]])
+def test_an_interrupt_ends_a_wait_for_who_does_not_answer(tmp_path: Path, arguments: list[str]):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        deaf.settimeout(60)
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        process = started(
+            [*KVLENS, *arguments],
+            tmp_path / "log",
+            cwd=tmp_path,
+            KVLENS_KAFKA__BOOTSTRAP_SERVERS=address,
+            KVLENS_CLICKHOUSE__URL=f"http://{address}",
+        )
+        try:
+            with deaf.accept()[0] as asked:
+                assert asked.recv(1)
+                process.send(signal.SIGINT)
+                assert process.process.wait(3) == 130
+            assert [line for line in process.said().splitlines() if line] == ["kvlens: interrupted"]
+        finally:
+            process.close()
+
+
 @pytest.mark.parametrize(
     "arguments", [["connect"], ["work"], ["topics", "list"], ["topics", "apply"], ["up"]]
 )

@@ -20,6 +20,7 @@ from schemas.settings import Kafka
 
 PLAIN, TLS = Kafka(), Kafka(security_protocol="SSL")
 LOGIN = Kafka(security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256")
+OWN = Kafka(security_protocol="SSL", ssl_certfile="/etc/own.pem")
 CLOSED = KafkaConnectionError("Connection at a:9 closed")
 
 
@@ -43,6 +44,9 @@ def of_tls(kind: type[ssl.SSLError], reason: str) -> ssl.SSLError:
             of_tls(ssl.SSLError, "WRONG_VERSION_NUMBER"),
             "speaks no TLS, and kafka.security_protocol is SSL",
         ),
+        (TLS, of_tls(ssl.SSLError, "TLSV13_ALERT_CERTIFICATE_REQUIRED"), "kafka.ssl_certfile is empty"),
+        (TLS, of_tls(ssl.SSLError, "SSLV3_ALERT_HANDSHAKE_FAILURE"), "kafka.ssl_certfile is empty"),
+        (OWN, of_tls(ssl.SSLError, "SSLV3_ALERT_HANDSHAKE_FAILURE"), None),
         (PLAIN, ConnectionResetError(), None),
         (PLAIN, ConnectionRefusedError(), None),
         (TLS, ConnectionRefusedError(), None),

@@ -109,6 +109,15 @@ def test_a_certificate_without_a_key_beside_it_is_told_where_to_name_one(tmp_pat
         client_options(Kafka(security_protocol="SSL", ssl_certfile=str(certificate)))
 
 
+def test_a_key_without_its_certificate_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text(ANOTHER_KEY)
+    with pytest.raises(
+        CertificateUnreadable, match=r"key\.pem of kafka\.ssl_keyfile: it is the key of kafka"
+    ):
+        client_options(Kafka(security_protocol="SSL", ssl_keyfile=str(key)))
+
+
 def test_files_are_not_read_where_nothing_is_encrypted(tmp_path: Path) -> None:
     options = client_options(Kafka(ssl_cafile=str(tmp_path / "missing.pem")))
     assert "ssl_context" not in options
