@@ -74,6 +74,8 @@ def failure_reason(error: BaseException) -> str:
     kind, message = type(error).__name__, _NUMBER.sub("", str(error), count=1)
     if isinstance(error, socket.gaierror):
         return error.strerror or message
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)) and not message:
         return "no answer in time"
     if _NO_BOOTSTRAP in message:

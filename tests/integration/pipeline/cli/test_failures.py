@@ -235,6 +235,15 @@ def test_a_port_in_use_is_named(tmp_path: Path):
     assert (code, errors) == (1, f"kvlens: cannot listen on {endpoint}: Address already in use\n")
 
 
+def test_a_host_that_is_none_of_this_machine_is_named(tmp_path: Path):
+    capture = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
+    code, _, errors = kvlens("play", str(capture), "--endpoint", "tcp://elsewhere:5600", cwd=tmp_path)
+    assert (code, errors) == (
+        1,
+        "kvlens: cannot listen on tcp://elsewhere:5600: no address of this machine\n",
+    )
+
+
 def test_the_page_is_served_without_a_store_and_says_why_once(
     tmp_path: Path, closed_port: int, free_port: Callable[[], int]
 ):

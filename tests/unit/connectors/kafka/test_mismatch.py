@@ -79,6 +79,7 @@ def test_a_certificate_that_is_not_valid_says_what_is_trusted(cafile: str, trust
             "it closes the connection, as a port does that wants another kafka.security_protocol",
         ),
         (SaslAuthenticationFailed("wrong word"), "SaslAuthenticationFailed: wrong word"),
+        (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)"), "connection refused"),
         (TimeoutError(), "no answer in time"),
         (asyncio.TimeoutError(), "no answer in time"),
     ],

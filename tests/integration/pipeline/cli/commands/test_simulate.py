@@ -70,6 +70,10 @@ def test_a_trace_prints_its_hit_rates_and_ends(tmp_path: Path) -> None:
         (["--base-port", "0", "--dp-ranks", "2"], "consecutive ports"),
         (["--base-port", "0", "--metrics-port", "-1", "--wait-subscribers", "0.05"], "had a subscriber"),
         (["--trace", str(SLICE), "--budget", "5", "--base-port", "0"], "blocks wanted, 5 free"),
+        (
+            ["--host", "elsewhere", "--metrics-port", "-1"],
+            "cannot listen on tcp://elsewhere:5557: no address of this machine",
+        ),
         (["--era", "vllm-0.1"], "'vllm-0.1' is not one of"),
     ],
 )
