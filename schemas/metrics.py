@@ -131,7 +131,7 @@ class Connector:
     )
     hand_over_bytes = Gauge("kvlens_connector_hand_over_bytes", "Received frames waiting to be decoded.")
     backlog_bytes = Gauge(
-        "kvlens_connector_backlog_bytes", "Received batches waiting for what is missing before them."
+        "kvlens_connector_backlog_bytes", "Bytes held back until missing batches are replayed."
     )
 
     batches = Counter("kvlens_connector_batches_total", "Batches taken.", ("replica",))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 
 from aiokafka.errors import KafkaError
 
@@ -62,8 +64,21 @@ class TopicMissing(OperatorError):
         )
 
 
+_NUMBER = re.compile(r"\[Error -?\d+\] ")
+_NO_BOOTSTRAP = "Unable to bootstrap from"
+"""What aiokafka raises when a broker took the connection and ends it at the first request."""
+
+
 def failure_reason(error: BaseException) -> str:
-    """Return the kind of an error and its message, if it has one."""
-    kind, message = type(error).__name__, str(error)
+    """Return the kind of an error and its message, if it has one; in plain words what operators meet."""
+    kind, message = type(error).__name__, _NUMBER.sub("", str(error), count=1)
+    if isinstance(error, socket.gaierror):
+        return error.strerror or message
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)) and not message:
+        return "no answer in time"
+    if _NO_BOOTSTRAP in message:
+        return "it closes the connection, as a port does that wants another kafka.security_protocol"
     # What aiokafka raises begins with its kind already.
     return message if message.startswith(kind) else f"{kind}: {message}" if message else kind

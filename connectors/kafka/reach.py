@@ -15,6 +15,7 @@ from aiokafka.errors import (
 )
 
 from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, LoginRefused, failure_reason
+from connectors.kafka.mismatch import CUT_OFF, mismatch
 from connectors.kafka.security import client_options
 from schemas.settings import Kafka
 
@@ -28,8 +29,6 @@ _REFUSALS = (
     UnsupportedSaslMechanismError,
     ssl.SSLError,
 )
-_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""What a handshake ends with when the broker goes away meanwhile."""
 
 
 async def reach(settings: Kafka) -> None:
@@ -44,9 +43,11 @@ async def reach(settings: Kafka) -> None:
         try:
             await _log_on(host, port, options)
         except KAFKA_FAILURES as error:
-            reason = failure_reason(error)
             cause = error.__cause__ or error
-            if isinstance(cause, _REFUSALS) and not isinstance(cause, _CUT_OFF):
+            # What breaks TLS after the handshake is only in the cause.
+            told = cause if isinstance(cause, ssl.SSLError) else error
+            reason = mismatch(settings, cause) or mismatch(settings, error) or failure_reason(told)
+            if isinstance(cause, _REFUSALS) and not isinstance(cause, CUT_OFF):
                 raise LoginRefused(f"{host}:{port}", reason) from error
         else:
             return

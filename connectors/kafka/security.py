@@ -10,6 +10,8 @@ from aiokafka.helpers import create_ssl_context
 from connectors.process.errors import OperatorError
 from schemas.settings import Kafka
 
+_NO_CERTIFICATE = "no certificate in PEM form"
+
 
 class CertificateUnreadable(OperatorError):
     """A TLS file of the settings cannot be used."""
@@ -46,10 +48,13 @@ def _ssl_context(settings: Kafka) -> ssl.SSLContext:
     # OpenSSL's errors name no file, so each is opened first, and loaded by itself.
     for setting in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         _require_readable(setting, getattr(settings, setting))
+    if settings.ssl_keyfile and not settings.ssl_certfile:
+        reason = "it is the key of kafka.ssl_certfile, which is empty"
+        raise CertificateUnreadable("ssl_keyfile", settings.ssl_keyfile, reason)
     try:
         context: ssl.SSLContext = create_ssl_context(cafile=settings.ssl_cafile or None)
     except (OSError, ssl.SSLError) as error:
-        raise CertificateUnreadable("ssl_cafile", settings.ssl_cafile, str(error)) from error
+        raise CertificateUnreadable("ssl_cafile", settings.ssl_cafile, _NO_CERTIFICATE) from error
     if settings.ssl_certfile:
         try:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile or None, _no_password)
@@ -58,9 +63,23 @@ def _ssl_context(settings: Kafka) -> ssl.SSLContext:
             reason = "its key is encrypted; store it without a password, readable by kvlens only"
             raise CertificateUnreadable(setting, getattr(settings, setting), reason) from error
         except (OSError, ssl.SSLError) as error:
-            with_key = f"{error} (key: {settings.ssl_keyfile or 'in the same file'})"
-            raise CertificateUnreadable("ssl_certfile", settings.ssl_certfile, with_key) from error
+            raise _not_a_pair(settings, error) from error
     return context
+
+
+def _not_a_pair(settings: Kafka, error: OSError) -> CertificateUnreadable:
+    """Return which of the two files it is: OpenSSL loads them together, and says of either `PEM lib`."""
+    certificate = settings.ssl_certfile
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(certificate)
+    except (OSError, ssl.SSLError):
+        return CertificateUnreadable("ssl_certfile", certificate, _NO_CERTIFICATE)
+    setting = "ssl_keyfile" if settings.ssl_keyfile else "ssl_certfile"
+    another = isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH"
+    reason = f"its key is not that of {certificate}" if another else "no private key in PEM form"
+    if not settings.ssl_keyfile:
+        reason += "; name its file in kafka.ssl_keyfile"
+    return CertificateUnreadable(setting, getattr(settings, setting), reason)
 
 
 class _KeyEncrypted(Exception):

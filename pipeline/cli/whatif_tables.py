@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,19 +29,21 @@ Blocks that decoding filled count like those of prefill, so "at most" is too hig
 def played_table(
     facts: dict[str, Any], rows: Sequence[dict[str, Any]], width: int | None = None
 ) -> Iterator[str]:
-    """Yield the lines for a trace; columns that `width` has no room for are left out."""
-    yield (
+    """Yield the lines for a trace, none longer than `width`; columns that it has no room for are left out."""
+    summary = (
         f"{facts['requests']:,} requests in {facts['seconds'] / 60:,.0f} min look up "
         f"{facts['queried_blocks']:,} blocks of {facts['block_size']} tokens, "
         f"{facts['distinct_blocks']:,} of them different."
     )
+    yield from _fitted(summary, width)
     if not facts["ids_of_prefixes"]:
-        yield "Its hash ids do not stand for whole prefixes, so the ideal and the promises are estimates."
+        remark = "Its hash ids do not stand for whole prefixes, so the ideal and the promises are estimates."
+        yield from _fitted(remark, width)
     yield ""
     yield from text_table(
         (_PLAYED, *map(_played_cells, rows)), right=(1, 2, *range(4, 12)), width=width, expendable=_EXPENDABLE
     )
-    yield _PLAYED_LEGEND
+    yield from _fitted(_PLAYED_LEGEND, width)
 
 
 def _played_cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -77,7 +80,7 @@ def saved_table(rows: Sequence[dict[str, Any]], incomplete: int, width: int | No
     yield from text_table(
         (_SAVED, *map(_saved_cells, others)), right=(1, 2, 3, 4, 5, 6), width=width, expendable=(1,)
     )
-    yield _SAVED_LEGEND
+    yield from _fitted(_SAVED_LEGEND, width)
 
 
 def _saved_cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -90,6 +93,15 @@ def _saved_cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{_percent(row['share_at_least'])} to",
         f"{_percent(row['share_at_most'])} %",
     )
+
+
+def _fitted(text: str, width: int | None) -> Iterator[str]:
+    """Yield the lines of a text, those above `width` in several."""
+    for line in text.splitlines():
+        if width is None or len(line) <= width:
+            yield line
+        else:
+            yield from textwrap.wrap(line, width)
 
 
 def _size(tokens: int | None) -> str:

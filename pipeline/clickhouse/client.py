@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver import options
@@ -17,6 +18,11 @@ from schemas.settings import ClickHouse
 
 _CONNECT_SECONDS = 5
 _NO_CONNECTION = re.compile(r"ConnectionPool.*\[Errno -?\d+\] ([^\"\')]+)")
+_NO_HANDSHAKE = re.compile(r"ConnectionPool.*\[SSL: (\w+)\] ([^(]+) \(_ssl")
+_AROUND = re.compile(
+    r"Received ClickHouse exception, code: \d+, server response: (.+?)( \(for url [^()]*\))?"
+)
+"""What clickhouse-connect writes around the server's own words."""
 _UNKNOWN_TABLE = (60, 81)  # UNKNOWN_TABLE, UNKNOWN_DATABASE
 _NO_LOGIN = (192, 193, 194, 516)  # unknown user, wrong or required password
 _NO_RIGHT = (497,)
@@ -28,6 +34,8 @@ def connect(store: ClickHouse) -> Client:
         try:
             return clickhouse_connect.get_client(
                 dsn=store.url,
+                # Of the address it takes the host alone, and guesses from the port whether to use TLS.
+                interface=urlsplit(store.url).scheme,
                 username=store.username,
                 password=store.password,
                 # A session would serialise the threads.
@@ -68,5 +76,10 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, bounded."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     # urllib3 quotes the request with all its parameters before it says what happened.
-    unreachable = _NO_CONNECTION.search(lines[0])
-    return f"no connection ({unreachable[1]})" if unreachable else without_secrets(lines[0])[:400]
+    if unreachable := _NO_CONNECTION.search(lines[0]):
+        return f"no connection ({unreachable[1]})"
+    if handshake := _NO_HANDSHAKE.search(lines[0]):
+        plain = ": it is no TLS port" if handshake[1] == "WRONG_VERSION_NUMBER" else ""
+        return f"no TLS connection ({handshake[2]}{plain})"
+    told = _AROUND.fullmatch(lines[0])
+    return without_secrets(told[1] if told else lines[0])[:400]

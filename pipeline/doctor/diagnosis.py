@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 
 from pipeline.doctor.engine_checks import engine_findings
@@ -15,8 +17,24 @@ from pipeline.doctor.table_checks import table_findings
 _ORDER = ("problem", "unknown", "note")
 
 
-def diagnose(facts: Facts) -> list[Finding]:
-    """Return what is wrong, what could not be seen, and what is worth knowing, in this order."""
+_OF_LOSS = {"trust-degraded", "drift"}
+"""What follows when batches are lost for good."""
+
+
+def diagnose(facts: Facts, on_purpose: Mapping[str, str] | None = None) -> list[Finding]:
+    """Return what is wrong, what could not be seen, and what is worth knowing, in this order.
+
+    `on_purpose`: source as `replica/rank` -> why its losses are wanted; of such sources alone a finding is a
+    note.
+    """
     checks = (kafka_findings, table_findings, source_findings, engine_findings, hash_findings)
-    found = chain.from_iterable(check(facts) for check in checks)
+    found: Iterable[Finding] = chain.from_iterable(check(facts) for check in checks)
+    found = (_excused(finding, on_purpose or {}) for finding in found)
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
+
+
+def _excused(finding: Finding, on_purpose: Mapping[str, str]) -> Finding:
+    if finding.code not in _OF_LOSS or not finding.subjects or not set(finding.subjects) <= on_purpose.keys():
+        return finding
+    reasons = dict.fromkeys(on_purpose[subject] for subject in finding.subjects)
+    return replace(finding, severity="note", remedy=f"nothing: {'; '.join(reasons)}")

@@ -12,7 +12,7 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from connectors.kafka.errors import BrokerUnreachable
+from connectors.kafka.errors import BrokerUnreachable, failure_reason
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import catalogue, topic_name
@@ -135,6 +135,6 @@ async def administration(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
         await admin.start()
         yield admin
     except (KafkaError, OSError, TimeoutError) as error:
-        raise KafkaUnavailable(kafka.bootstrap_servers, str(error) or type(error).__name__) from error
+        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
         await admin.close()

@@ -21,6 +21,8 @@ class RunFile(msgspec.Struct, frozen=True):
     """The settings file, absolute; None when there is none."""
     environment: dict[str, str]
     """Variables with the addresses of the embedded broker and store."""
+    on_purpose: dict[str, str] = {}
+    """Source, as `replica/rank` -> why what is wrong with it belongs to a demo."""
 
 
 class RunFileMissing(PipelineError):
@@ -39,9 +41,15 @@ class RunFileMissing(PipelineError):
         return f"{self.directory} holds no {_FILE}; is it the --data-dir of `kvlens demo` or `kvlens up`?"
 
 
-def write_run_file(directory: Path, config: Path | None, environment: Mapping[str, str]) -> None:
+def write_run_file(
+    directory: Path,
+    config: Path | None,
+    environment: Mapping[str, str],
+    on_purpose: Mapping[str, str] | None = None,
+) -> None:
     """Write where the started processes are. The file outlives them; the next start writes it anew."""
-    run_file = RunFile(str(config.resolve()) if config else None, dict(environment))
+    path = str(config.resolve()) if config else None
+    run_file = RunFile(path, dict(environment), dict(on_purpose or {}))
     file = directory / _FILE
     file.touch(FILE_RIGHTS)
     file.chmod(FILE_RIGHTS)
@@ -53,10 +61,19 @@ def read_run_file(directory: Path, config: Path | None = None) -> tuple[Path | N
 
     Raises RunFileMissing.
     """
-    try:
-        run_file = msgspec.json.decode((directory / _FILE).read_bytes(), type=RunFile)
-    except (OSError, msgspec.DecodeError) as error:
-        raise RunFileMissing(directory) from error
+    run_file = _read(directory)
     if config is None and run_file.config is not None:
         config = Path(run_file.config)
     return config, {**os.environ, **run_file.environment}
+
+
+def read_on_purpose(directory: Path) -> dict[str, str]:
+    """Return source -> why what is wrong with it belongs to a demo. Raises RunFileMissing."""
+    return _read(directory).on_purpose
+
+
+def _read(directory: Path) -> RunFile:
+    try:
+        return msgspec.json.decode((directory / _FILE).read_bytes(), type=RunFile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise RunFileMissing(directory) from error

@@ -37,8 +37,10 @@ class Stack:
         directory: DataDirectory,
         supervisor: Supervisor,
         steps: Steps,
+        *,
+        on_purpose: Mapping[str, str] | None = None,
     ) -> None:
-        """`config` is the file `loaded` came from, for the processes to read."""
+        """`config` is the file `loaded` came from, for the processes; `on_purpose` is for the doctor."""
         self.settings = loaded.settings
         self.urls: dict[str, str] = {}
         self._loaded = loaded
@@ -46,6 +48,7 @@ class Stack:
         self._directory = directory
         self._supervisor = supervisor
         self._steps = steps
+        self._on_purpose = on_purpose
         self._environment: dict[str, str] = {}
 
     def start_storage(self) -> None:
@@ -56,7 +59,7 @@ class Stack:
             self._start_store()
         # From here on the settings are those that the processes will read.
         self.settings = self._read(self._environment)
-        write_run_file(self._directory.path, self._config, self._environment)
+        write_run_file(self._directory.path, self._config, self._environment, self._on_purpose)
         self.urls |= {
             "kafka": self.settings.kafka.bootstrap_servers,
             "clickhouse": shown(self.settings.clickhouse.url),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from errno import ENODEV
 from typing import Literal
 
 import zmq
@@ -159,7 +160,7 @@ def _listen(socket: zmq.Socket[bytes], endpoint: str) -> str:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         socket.close(0)
-        raise OSError(
-            error.errno, f"cannot listen on {endpoint}: {zmq.strerror(error.errno or 0)}"
-        ) from error
+        # What libzmq says of a name: it binds to numbers and interfaces.
+        reason = "no address of this machine" if error.errno == ENODEV else zmq.strerror(error.errno or 0)
+        raise OSError(error.errno, f"cannot listen on {endpoint}: {reason}") from error
     return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from schemas.settings import Discovery, Replica, Settings, rank_endpoint, shard_numbers
 
 MAX_PORT = 65535
+_SERVER = re.compile(r"(?:\[[\w:.%]+\]|[\w.-]+)(?::(\d{1,5}))?|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+"""host, host:port, [address]:port; without brackets an IPv6 address has no port."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,22 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         shard_numbers(settings.connector.shard)
     except ValueError as error:
         return SettingsProblem(("connector", "shard"), f"{error} - at `$.connector.shard`")
+    if (text := _bootstrap_problem(settings.kafka.bootstrap_servers)) is not None:
+        return SettingsProblem(("kafka", "bootstrap_servers"), f"{text} - at `$.kafka.bootstrap_servers`")
     if (text := _replica_problem(settings.replicas)) is not None:
         return SettingsProblem(("replicas",), text)
     if (text := next(_dns_problems(settings.discovery), None)) is not None:
         return SettingsProblem(("discovery", "dns"), text)
     if (text := next(_bind_problems(settings.discovery), None)) is not None:
         return SettingsProblem(("discovery", "bind"), text)
+    return None
+
+
+def _bootstrap_problem(servers: str) -> str | None:
+    for server in servers.split(","):
+        found = _SERVER.fullmatch(server.strip())
+        if found is None or (found[1] is not None and not 1 <= int(found[1]) <= MAX_PORT):
+            return f"expected host:port, or several with commas, ports from 1 to {MAX_PORT}, got {servers!r}"
     return None
 
 

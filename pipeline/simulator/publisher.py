@@ -7,6 +7,7 @@ A batch is three frames: topic, sequence number (8 bytes, big-endian, from 0), p
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -228,5 +229,7 @@ def _opened(socket: zmq.Socket[bytes], endpoint: str, bind: bool) -> str:
     except zmq.ZMQError as error:
         socket.close(0)
         code = error.errno or 0
-        raise OSError(code, f"cannot listen on {endpoint}: {os.strerror(code)}") from error
+        # What libzmq says of a name: it binds to numbers and interfaces.
+        reason = "no address of this machine" if code == errno.ENODEV else os.strerror(code)
+        raise OSError(code, f"cannot listen on {endpoint}: {reason}") from error
     return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import TopicMissing
+from connectors.kafka.errors import TopicMissing, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable
@@ -161,4 +161,4 @@ async def opened_topic(
             await stop_consumer(consumer)
             await stop_consumer(uncommitted)
     except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(kafka.bootstrap_servers, str(error) or type(error).__name__) from error
+        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error

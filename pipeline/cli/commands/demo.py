@@ -28,7 +28,9 @@ _CLEAR = "\x1b[H\x1b[J"
     )
 )
 @data_directory_option(".kvlens/demo")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop this long after it is ready.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), help="Stop this many seconds after start-up."
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="With --seconds: print one JSON summary on stdout only."
 )

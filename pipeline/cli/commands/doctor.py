@@ -38,9 +38,11 @@ def doctor(config: Path | None, data_dir: Path | None, as_json: bool, seconds: f
 
     Exit code: 0 healthy, 1 problems, 2 no problem seen, but it could not look at everything.
     """
+    on_purpose: dict[str, str] = {}
     if data_dir is not None:
-        from pipeline.local.run_file import read_run_file
+        from pipeline.local.run_file import read_on_purpose, read_run_file
 
+        on_purpose = read_on_purpose(data_dir)
         config, environment = read_run_file(data_dir, config)
         settings = load_settings(config, environment).settings
     else:
@@ -51,7 +53,7 @@ def doctor(config: Path | None, data_dir: Path | None, as_json: bool, seconds: f
     from pipeline.doctor.finding import exit_code
 
     facts = asyncio.run(examine(settings, seconds))
-    findings = diagnose(facts)
+    findings = diagnose(facts, on_purpose)
     if as_json:
         click.echo(json.dumps(report.as_json(facts, findings)))
     else:

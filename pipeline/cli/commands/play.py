@@ -99,13 +99,16 @@ def play(
                 )
                 click.echo(_line(engines[-1].endpoint, engines[-1].replay_endpoint))
             player = Player(engines)
-            with stopped_by_signals(player.stop), ProgressLine() as progress:
-                progress.step("waiting for a subscriber; --wait-subscribers 0 plays at once")
-                player.wait_subscribers(wait_subscribers)
+            with stopped_by_signals(player.stop), ProgressLine(logged=True) as progress:
+                if wait_subscribers:
+                    progress.step("waiting for a subscriber; --wait-subscribers 0 plays at once")
+                    player.wait_subscribers(wait_subscribers)
+                progress.step("playing")
                 frames = _counted(_frames(recording, ranks), progress)
                 published = player.play(frames, factor)
-                progress.step("answering replay requests")
-                player.linger(linger)
+                if linger:
+                    progress.step("answering replay requests")
+                    player.linger(linger)
         except OSError as error:
             raise Failure(str(error.strerror)) from error
         finally:

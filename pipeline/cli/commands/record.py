@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -12,6 +13,8 @@ from pipeline.cli.options import config_option, load_settings
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.recordings.format import Frame, RecordedSource, RecordingWriter
 from schemas.settings import rank_endpoint
+
+_ENDPOINT = re.compile(r"tcp://.+:\d+|ipc://.+")
 
 
 @click.command(
@@ -43,6 +46,9 @@ def record(
     the owner can read FILE, and record never overwrites a file.
     """
     topics: list[str]
+    for endpoint in endpoints:
+        if not _ENDPOINT.fullmatch(endpoint):
+            raise click.BadParameter(f"expected tcp://HOST:PORT, got {endpoint}", param_hint="--endpoint")
     if endpoints:
         sources = [RecordedSource(endpoint=endpoint) for endpoint in endpoints]
         topics = [topic] * len(endpoints)

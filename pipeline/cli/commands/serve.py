@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 
+from connectors.process.addresses import without_secrets
+from connectors.process.stopping import done_before
 from pipeline.cli.examples import examples
 from pipeline.cli.options import config_option, load_settings
-from schemas.settings import Settings
+from schemas.settings import ClickHouse, Settings
 
 
 @click.command(
@@ -25,7 +27,7 @@ def serve(config: Path | None) -> None:
 
     The settings page.host and page.port say where. It runs until you stop it.
     It reads ClickHouse only and needs neither Kafka nor the worker. It has no login, and listens on 127.0.0.1
-    unless told otherwise.
+    unless told otherwise. Without ClickHouse it says why, once, and shows the boards as soon as it answers.
     """
     asyncio.run(_serve(load_settings(config).settings))
 
@@ -42,6 +44,21 @@ async def _serve(settings: Settings) -> None:
     await page.start()
     try:
         click.echo(f"boards are on {page.url}")
-        await stopped.wait()
+        if await done_before(stopped, asyncio.create_task(_tell_unless_usable(settings.clickhouse))):
+            await stopped.wait()
     finally:
         await page.stop()
+
+
+async def _tell_unless_usable(store: ClickHouse) -> None:
+    """Look once at what every board needs, so that a wrong password is told where it was given."""
+    from connectors.process.leaving import aside
+    from pipeline.clickhouse.migrations import missing
+    from pipeline.errors import PipelineError, TablesMissing
+
+    try:
+        # A store that hangs holds no exit so.
+        if lacking := await aside(lambda: missing(store)):
+            raise TablesMissing(store.database, lacking)
+    except PipelineError as error:
+        click.echo(f"kvlens: {without_secrets(str(error))}", err=True)

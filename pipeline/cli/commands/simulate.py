@@ -74,7 +74,9 @@ from pipeline.simulator.wire.hashing import HASH_FORMS
 @click.option(
     "--hybrid-blocks", type=click.IntRange(2), default=64, help="Blocks of 2176 tokens in a hybrid."
 )
-@click.option("--random-hash-seeds", is_flag=True, help="Each rank hashes differently (no PYTHONHASHSEED).")
+@click.option(
+    "--random-hash-seeds", is_flag=True, help="Each rank uses its own random hash seed (no PYTHONHASHSEED)."
+)
 @click.option("--system-prompt-tokens", type=click.IntRange(1), default=512)
 @click.option("--user-tokens", type=click.IntRange(1), default=120, help="Mean new tokens of a turn.")
 @click.option("--output-tokens", type=click.IntRange(1), default=80, help="Mean generated tokens of a turn.")
@@ -141,7 +143,10 @@ def simulate(**options: Any) -> None:
             _chat(options)
         else:
             _trace(options)
-    except (OSError, ValueError, TraceError, PoolExhaustedError) as error:
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise click.ClickException(f"{error.filename}: {reason}" if error.filename else reason) from error
+    except (ValueError, TraceError, PoolExhaustedError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -221,6 +226,16 @@ def _trace(options: dict[str, Any]) -> None:
         fleet.close()
 
 
+def _next_step(written: str | None, endpoint: str) -> str:
+    """Return what to do in another terminal while the engines publish."""
+    if written is not None and written != "-":
+        return f"`kvlens up --config {written}` reads these engines"
+    return (
+        f"`kvlens record engine.kvrec --endpoint {endpoint}` records one of them; "
+        "with --write-config FILE, `kvlens up --config FILE` reads all"
+    )
+
+
 def _address_plan(options: dict[str, Any]) -> AddressPlan:
     return AddressPlan(
         options["host"],
@@ -236,9 +251,8 @@ def _begin(fleet: Fleet | TraceFleet, options: dict[str, Any]) -> None:
     if options["write_config"]:
         with click.open_file(options["write_config"], "w") as config:
             config.write(replicas_toml(addresses))
-        if options["write_config"] != "-":
-            click.echo(f"`kvlens up --config {options['write_config']}` reads these engines", err=True)
     click.echo("ready " + json.dumps([address.endpoint for address in addresses]))
+    click.echo(_next_step(options["write_config"], addresses[0].endpoint), err=True)
     seconds = options["wait_subscribers"]
     if seconds is not None and not fleet.wait_subscribers(seconds):
         raise click.ClickException(f"not every source had a subscriber within {seconds:g} s")

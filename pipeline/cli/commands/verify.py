@@ -49,7 +49,7 @@ GC_THRESHOLD = 50_000
     default="now",
     show_default=True,
     metavar="now|OFFSET",
-    help="Leave out records from this offset of each partition on.",
+    help="Ignore records at or after this offset of each partition.",
 )
 @click.option(
     "--patience",

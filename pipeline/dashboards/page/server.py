@@ -48,7 +48,10 @@ class PageUnavailable(PipelineError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"cannot serve the page on {self.host}:{self.port}: {self.reason}; choose another page.port"
+        return (
+            f"cannot serve the page on {self.host}:{self.port}: {self.reason}; "
+            "choose another page.port, or correct page.host"
+        )
 
 
 class Page:

@@ -48,7 +48,9 @@ async def ask_kafka(settings: Settings, now: float, seconds: float) -> KafkaFact
         return KafkaFacts(kafka.bootstrap_servers, f"no answer within {seconds:g} s")
     except KafkaUnavailable as error:
         return KafkaFacts(kafka.bootstrap_servers, error.reason)
-    except (CertificateUnreadable, LoginRefused) as error:
+    except LoginRefused as error:
+        return KafkaFacts(kafka.bootstrap_servers, f"it refuses the login: {error.reason}")
+    except CertificateUnreadable as error:
         return KafkaFacts(kafka.bootstrap_servers, str(error))
     except (KafkaError, OSError) as error:
         return KafkaFacts(kafka.bootstrap_servers, failure_reason(error))

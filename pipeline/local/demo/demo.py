@@ -22,7 +22,7 @@ from pipeline.kafka.topics import describe
 from pipeline.local.demo.figures import count_events, count_rows, read_health, read_pools
 from pipeline.local.demo.fleet import start_fleet
 from pipeline.local.demo.freshness import FreshnessMeter, PublicationProbe
-from pipeline.local.demo.story import Narrator
+from pipeline.local.demo.story import ON_PURPOSE, Narrator
 from pipeline.local.demo.terminal import plain, screen
 from pipeline.local.directory import DataDirectory
 from pipeline.local.processes.supervisor import Supervisor
@@ -73,7 +73,9 @@ class Demo:
             for replica in loaded.settings.replicas
             for rank in range(replica.dp_ranks)
         ]
-        stack = self._stack = Stack(loaded, config, self._directory, self._supervisor, self._steps)
+        stack = self._stack = Stack(
+            loaded, config, self._directory, self._supervisor, self._steps, on_purpose=ON_PURPOSE
+        )
         stack.start_storage()
         stack.start_worker()
         self._client = connect(stack.settings.clickhouse)

@@ -65,6 +65,12 @@ STORY = (
 )
 """The replicas that the numbers mean, and their sizes, are in `fleet.py`."""
 
+ON_PURPOSE = {
+    "vllm-0.14-cpu/0": "the demo loses batches of it for good at 2:30, and restarts it at 4:00, "
+    "which repairs it"
+}
+"""Source -> why the doctor finds it degraded."""
+
 
 class Narrator:
     """Reads from the logs of the fleet's processes what has happened since it was made."""

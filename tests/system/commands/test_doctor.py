@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local.run_file import RunFileMissing, read_run_file, write_run_file
+from pipeline.local.run_file import RunFileMissing, read_on_purpose, read_run_file, write_run_file
 from tests.support.processes import kvlens
 
 
@@ -42,7 +42,8 @@ def test_a_directory_in_which_nothing_ever_ran(tmp_path: Path) -> None:
 def test_what_runs_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "kvlens.toml"
     monkeypatch.setenv("SOMETHING_ELSE", "kept")
-    write_run_file(tmp_path, config, {"KVLENS_CLICKHOUSE__URL": "http://127.0.0.1:1"})
+    write_run_file(tmp_path, config, {"KVLENS_CLICKHOUSE__URL": "http://127.0.0.1:1"}, {"a/0": "a demo"})
+    assert read_on_purpose(tmp_path) == {"a/0": "a demo"}
     found, environment = read_run_file(tmp_path)
     assert found == config
     assert environment["KVLENS_CLICKHOUSE__URL"] == "http://127.0.0.1:1"

@@ -6,6 +6,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from connectors.kafka.consumer import stop_consumer
+from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable
@@ -50,5 +51,5 @@ async def latest_values(settings: Settings, name: str, partition: int) -> dict[b
         finally:
             await stop_consumer(consumer)
     except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(kafka.bootstrap_servers, str(error) or type(error).__name__) from error
+        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     return latest

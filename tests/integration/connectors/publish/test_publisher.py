@@ -222,7 +222,7 @@ async def test_missing_topic_is_said_in_one_line(broker: EmbeddedBroker) -> None
 async def test_unreachable_broker_fails_the_start_by_name_and_cause(free_port: Callable[[], int]) -> None:
     address = f"127.0.0.1:{free_port()}"
     publisher = Publisher(Settings(kafka=Kafka(bootstrap_servers=address)), Recorder())
-    with pytest.raises(BrokerUnreachable, match=f"no Kafka broker answers at {address} .*ConnectionRefused"):
+    with pytest.raises(BrokerUnreachable, match=f"no Kafka broker answers at {address} .*connection refused"):
         await publisher.start()
 
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.directory import DataDirectory
 from tests.support.checkout import ROOT
-from tests.support.processes import kvlens
+from tests.support.processes import KVLENS, kvlens, started
 
 
 @pytest.fixture
@@ -65,6 +66,17 @@ ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:5557"}]'
             ["config", "show", "--config", "gone.toml"],
             2,
             "kvlens: gone.toml: cannot read it: No such file or directory",
+        ),
+        (
+            ["record", "new", "--endpoint", "10.0.0.11:5557"],
+            2,
+            "kvlens: Invalid value for --endpoint: expected tcp://HOST:PORT, got 10.0.0.11:5557 "
+            "(see `kvlens record --help`)",
+        ),
+        (
+            ["simulate", "--write-config", "none/simulated.toml", "--base-port", "0", "--metrics-port", "-1"],
+            1,
+            "kvlens: none/simulated.toml: No such file or directory",
         ),
         (["connect"], 2, NO_ENGINE),
         (["up"], 2, NO_ENGINE),
@@ -223,6 +235,36 @@ def test_a_port_in_use_is_named(tmp_path: Path):
     assert (code, errors) == (1, f"kvlens: cannot listen on {endpoint}: Address already in use\n")
 
 
+def test_a_host_that_is_none_of_this_machine_is_named(tmp_path: Path):
+    capture = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
+    code, _, errors = kvlens("play", str(capture), "--endpoint", "tcp://elsewhere:5600", cwd=tmp_path)
+    assert (code, errors) == (
+        1,
+        "kvlens: cannot listen on tcp://elsewhere:5600: no address of this machine\n",
+    )
+
+
+def test_the_page_is_served_without_a_store_and_says_why_once(
+    tmp_path: Path, closed_port: int, free_port: Callable[[], int]
+):
+    line = f"kvlens: ClickHouse at http://127.0.0.1:{closed_port} cannot be used: no connection (Connection "
+    process = started(
+        [*KVLENS, "serve"],
+        tmp_path / "log",
+        cwd=tmp_path,
+        KVLENS_CLICKHOUSE__URL=f"http://127.0.0.1:{closed_port}",
+        KVLENS_PAGE__PORT=str(free_port()),
+        PYTHONUNBUFFERED="1",
+    )
+    try:
+        process.wait_said(line)
+        process.send(signal.SIGINT)
+        assert process.process.wait(5) == 0
+        assert process.said().splitlines()[0].startswith("boards are on http://127.0.0.1:")
+    finally:
+        process.close()
+
+
 def test_a_directory_in_use_is_named_with_its_owner(tmp_path: Path):
     with DataDirectory(tmp_path / "data") as directory:
         for command in (["demo"], ["up"]):
@@ -275,6 +317,28 @@ def test_signals_end_a_command_with_one_line(tmp_path: Path, signal_number: int,
         assert process.stderr is not None
         # An empty line ends that of the terminal's ^C.
         assert process.stderr.read().decode().split("\n") in ([line, ""], ["", line, ""])
+
+
+@pytest.mark.parametrize("arguments", [["topics", "list"], ["verify"], ["doctor"], ["migrate"]])
+def test_an_interrupt_ends_a_wait_for_who_does_not_answer(tmp_path: Path, arguments: list[str]):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        deaf.settimeout(60)
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        process = started(
+            [*KVLENS, *arguments],
+            tmp_path / "log",
+            cwd=tmp_path,
+            KVLENS_KAFKA__BOOTSTRAP_SERVERS=address,
+            KVLENS_CLICKHOUSE__URL=f"http://{address}",
+        )
+        try:
+            with deaf.accept()[0] as asked:
+                assert asked.recv(1)
+                process.send(signal.SIGINT)
+                assert process.process.wait(3) == 130
+            assert [line for line in process.said().splitlines() if line] == ["kvlens: interrupted"]
+        finally:
+            process.close()
 
 
 @pytest.mark.parametrize(

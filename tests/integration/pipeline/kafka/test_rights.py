@@ -306,6 +306,29 @@ def test_a_wrong_password_ends_a_process_with_one_line(cluster: Cluster) -> None
         assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    ("protocol", "plain_port", "reason"),
+    [
+        ("PLAINTEXT", False, "as a port does that wants another kafka.security_protocol"),
+        ("SSL", False, "as a port without TLS does; kafka.security_protocol is SSL"),
+        ("SASL_SSL", True, "as a port without TLS does; kafka.security_protocol is SASL_SSL"),
+        ("SASL_PLAINTEXT", True, "takes no login, and kafka.security_protocol is SASL_PLAINTEXT"),
+    ],
+)
+def test_a_protocol_that_is_not_that_of_the_port_is_named(
+    cluster: Cluster, protocol: str, plain_port: bool, reason: str
+) -> None:
+    given = {"KVLENS_KAFKA__SECURITY_PROTOCOL": protocol}
+    if plain_port:
+        given["KVLENS_KAFKA__BOOTSTRAP_SERVERS"] = cluster.plain
+    for command in (["topics", "list"], ["verify"], ["doctor"]):
+        code, said = cluster.start("verify", *command, **given).ended()
+        assert code in (1, 2)
+        assert reason in said, said[-2000:]
+        assert "AddressFamily" not in said
+        assert "Traceback" not in said
+
+
 def test_doctor_says_what_it_was_not_told(cluster: Cluster) -> None:
     with cluster.without("doctor", right_of("doctor", "Describe", "secgroup.replica")):
         _, said = cluster.run("doctor", "doctor")

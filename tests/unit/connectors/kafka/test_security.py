@@ -34,7 +34,7 @@ def test_a_file_of_something_else_is_named_with_its_setting(tmp_path: Path, sett
     with pytest.raises(CertificateUnreadable) as raised:
         client_options(Kafka(security_protocol="SSL", **given))
     assert (raised.value.setting, raised.value.file) == (setting, str(file))
-    assert "\n" not in str(raised.value)
+    assert raised.value.reason == "no certificate in PEM form"
 
 
 CERTIFICATE = """\
@@ -72,6 +72,50 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked(tmp_path: Path, ow
         client_options(Kafka(security_protocol="SSL", **given))  # type: ignore[arg-type]
     assert raised.value.setting == ("ssl_keyfile" if own_file else "ssl_certfile")
     assert "its key is encrypted; store it without a password" in str(raised.value)
+
+
+ANOTHER_KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgr85PSVpbV+SDZj6i
+fBg8gAgE5hqpHYs1TVefzy3vb7+hRANCAARkBrmLSeEZBGbhwJYJrjkgNkHiMEu/
+X//9ZqnQaRMQvTYqQrUmqn0VsHzyplqurbiAyAF3qR/0klBJjo3Yl20v
+-----END PRIVATE KEY-----
+"""
+"""Of no certificate, made for this test."""
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("no key", "no private key in PEM form"),
+        (CERTIFICATE, "no private key in PEM form"),
+        (ANOTHER_KEY, "its key is not that of {directory}/certificate.pem"),
+    ],
+)
+def test_a_key_that_is_none_or_another_is_named_itself(tmp_path: Path, key: str, reason: str) -> None:
+    certificate, file = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    certificate.write_text(CERTIFICATE)
+    file.write_text(key)
+    with pytest.raises(CertificateUnreadable) as raised:
+        client_options(Kafka(security_protocol="SSL", ssl_certfile=str(certificate), ssl_keyfile=str(file)))
+    line = f"cannot use {file} of kafka.ssl_keyfile: {reason.format(directory=tmp_path)}"
+    assert str(raised.value) == line
+
+
+def test_a_certificate_without_a_key_beside_it_is_told_where_to_name_one(tmp_path: Path) -> None:
+    certificate = tmp_path / "certificate.pem"
+    certificate.write_text(CERTIFICATE)
+    with pytest.raises(CertificateUnreadable, match=r"no private key .* name its file in kafka\.ssl_keyfile"):
+        client_options(Kafka(security_protocol="SSL", ssl_certfile=str(certificate)))
+
+
+def test_a_key_without_its_certificate_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text(ANOTHER_KEY)
+    with pytest.raises(
+        CertificateUnreadable, match=r"key\.pem of kafka\.ssl_keyfile: it is the key of kafka"
+    ):
+        client_options(Kafka(security_protocol="SSL", ssl_keyfile=str(key)))
 
 
 def test_files_are_not_read_where_nothing_is_encrypted(tmp_path: Path) -> None:

@@ -279,6 +279,18 @@ def test_the_worst_comes_first_and_decides() -> None:
     assert exit_code(findings[2:]) == HEALTHY
 
 
+def test_losses_that_a_demo_plans_are_notes_and_say_so() -> None:
+    facts = life(trust="degraded", trust_since=NOW)
+    (problem,) = diagnose(facts)
+    (note,) = diagnose(facts, {"a/0": "the demo loses them", "b/0": "another"})
+    assert (problem.code, problem.severity) == ("trust-degraded", "problem")
+    assert note == replace(problem, severity="note", remedy="nothing: the demo loses them")
+    assert exit_code([note]) == HEALTHY
+    assert diagnose(facts, {"b/0": "another"}) == [problem]
+    (other,) = diagnose(health(connected=False), {"a/0": "the demo loses them"})
+    assert other.severity == "problem"
+
+
 def test_sources_with_the_same_trouble_share_a_finding_that_stays_short() -> None:
     sources = [(f"replica-{number:03}", 0) for number in range(500)]
     facts = replace(

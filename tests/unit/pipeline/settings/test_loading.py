@@ -151,6 +151,11 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             "(rank r listens on port + r)",
         ),
         (
+            '[kafka]\nbootstrap_servers = "a:9092,b:kafka"',
+            "kvlens.toml: kafka.bootstrap_servers: expected host:port, or several with commas, "
+            "ports from 1 to 65535, got 'a:9092,b:kafka'",
+        ),
+        (
             '[connector]\nshard = "2/2"',
             "kvlens.toml: connector.shard: shard 2/2: the first number counts from 0 and is "
             "smaller than the second",
@@ -238,3 +243,19 @@ def test_mistakes_in_the_environment_are_refused_with_the_variable(environment: 
     with pytest.raises(ConfigurationError) as refused:
         loaded(**environment)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["a", "a:1", "a-b.c_d:65535, b:2", "10.0.0.1:9092", "[::1]:9092", "[fe80::1]", "::1", "2001:db8::7"],
+)
+def test_addresses_of_brokers_that_kafkas_client_takes_are_taken(servers: str):
+    assert loaded(f'[kafka]\nbootstrap_servers = "{servers}"').settings.kafka.bootstrap_servers == servers
+
+
+@pytest.mark.parametrize(
+    "servers", ["kafka://a:9092", "a:0", "a:70000", "a:9092,", "a:b", "a b", ":9092", ","]
+)
+def test_addresses_of_brokers_that_cannot_be_any_are_refused(servers: str):
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap_servers: expected host:port"):
+        loaded(f'[kafka]\nbootstrap_servers = "{servers}"')

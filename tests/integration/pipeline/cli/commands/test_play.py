@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import zmq
 
 from pipeline.recordings.format import Frame, RecordedSource, Recording, RecordingWriter
 from tests.support.checkout import ROOT
+from tests.support.processes import KVLENS, started
 
 CAPTURE = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
 BATCHES = msgspec.msgpack.decode(gzip.decompress(CAPTURE.read_bytes()))
@@ -95,6 +97,18 @@ def test_the_pace_is_the_recorded_one_times_the_factor(context: zmq.Context, tmp
             begun = time.monotonic()
             receive(subscriber, 4)
             assert 0.9 < time.monotonic() - begun < 3.9
+
+
+def test_it_says_that_it_waits_for_a_subscriber_and_ends_on_a_signal_meanwhile(tmp_path: Path):
+    log = tmp_path / "log"
+    player = started([*KVLENS, "play", str(CAPTURE), "--endpoint", "tcp://127.0.0.1:*"], log, cwd=tmp_path)
+    try:
+        player.wait_said("waiting for a subscriber; --wait-subscribers 0 plays at once")
+        player.send(signal.SIGINT)
+        assert player.process.wait(3) == 0
+        assert player.said().splitlines()[-1] == "played 0 batches"
+    finally:
+        player.close()
 
 
 def test_one_source_of_several_can_be_played(context: zmq.Context, tmp_path: Path):

@@ -52,6 +52,11 @@ def test_a_trace_prints_its_hit_rates_and_ends(tmp_path: Path) -> None:
         [*COMMAND, *options, "--truth-dir", str(tmp_path)], capture_output=True, text=True, timeout=30
     )
     assert process.returncode == 0, process.stderr
+    ready = json.loads(process.stdout.splitlines()[0].removeprefix("ready "))
+    assert process.stderr == (
+        f"`kvlens record engine.kvrec --endpoint {ready[0]}` records one of them; "
+        "with --write-config FILE, `kvlens up --config FILE` reads all\n"
+    )
     truth = json.loads((tmp_path / "trace.truth.json").read_text())
     assert process.stdout.splitlines()[-1] == (
         f"played: 1500 requests, hits {truth['block_hit_rate']:.2%} of blocks, "
@@ -65,6 +70,10 @@ def test_a_trace_prints_its_hit_rates_and_ends(tmp_path: Path) -> None:
         (["--base-port", "0", "--dp-ranks", "2"], "consecutive ports"),
         (["--base-port", "0", "--metrics-port", "-1", "--wait-subscribers", "0.05"], "had a subscriber"),
         (["--trace", str(SLICE), "--budget", "5", "--base-port", "0"], "blocks wanted, 5 free"),
+        (
+            ["--host", "elsewhere", "--metrics-port", "-1"],
+            "cannot listen on tcp://elsewhere:5557: no address of this machine",
+        ),
         (["--era", "vllm-0.1"], "'vllm-0.1' is not one of"),
     ],
 )

@@ -55,6 +55,15 @@ def test_the_table_has_a_row_for_each_combination() -> None:
     assert cells[-1][3:5] == ["26.54", "26.54"]
 
 
+@pytest.mark.parametrize("file", [SLICE, CAPTURE])
+def test_the_answer_fits_the_terminal(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = answered(file, "--capacity", "none")
+    monkeypatch.setattr("pipeline.cli.commands.whatif.width", lambda: 80)
+    narrow = answered(file, "--capacity", "none")
+    assert max(map(len, narrow.splitlines())) <= 80 < max(map(len, whole.splitlines()))
+    assert narrow.split()[-20:] == whole.split()[-20:]
+
+
 def test_ids_that_are_no_prefixes_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     request = '{{"timestamp": 0, "input_length": 1024, "hash_ids": {}}}\n'

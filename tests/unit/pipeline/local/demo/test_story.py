@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.local.demo.fleet import GROUPS
-from pipeline.local.demo.story import STORY, Chapter, Narrator
+from pipeline.local.demo.story import ON_PURPOSE, STORY, Chapter, Narrator
 from pipeline.simulator.traffic.schedule import Lost, Restart, scheduled
 
 REPLICAS = {group.name: group.replicas for group in GROUPS}
@@ -21,6 +21,24 @@ def test_what_is_told_names_the_replica_to_which_it_happens(chapter: Chapter) ->
         change = scheduled(chapter.announced(process), len(names)).change
         if isinstance(change, Lost | Restart):
             assert names[change.replica] in chapter.tells
+
+
+def test_the_doctor_excuses_whose_batches_are_lost_for_good_until_it_restarts() -> None:
+    lost: dict[str, float] = {}
+    repaired: dict[str, float] = {}
+    for chapter in STORY:
+        for process in chapter.changes:
+            names = REPLICAS[process]
+            change = scheduled(chapter.announced(process), len(names)).change
+            if isinstance(change, Lost) and change.loss == "lose":
+                lost[names[change.replica]] = chapter.seconds
+            elif isinstance(change, Restart):
+                repaired[names[change.replica]] = chapter.seconds
+    assert ON_PURPOSE.keys() == {f"{name}/0" for name in lost}
+    for name, seconds in lost.items():
+        assert seconds < repaired[name]
+        for at in (seconds, repaired[name]):
+            assert f"{at // 60:.0f}:{at % 60:02.0f}" in ON_PURPOSE[f"{name}/0"]
 
 
 def test_chapters_are_told_once_and_only_when_every_process_said_so(tmp_path: Path) -> None:
