@@ -36,7 +36,7 @@ from schemas.settings import Settings
 
 MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
-REST_SHARE = 1 / 8
+REST_SHARE = 1 / 5
 """Part of the linger that messages may wait in their sockets before that: many come in one go."""
 LOOK_SECONDS = 1.0
 """Sources are looked at for what they miss, and for silence, this often."""
@@ -67,6 +67,8 @@ class Reading:
         self.subscriber = Subscriber(
             hand_over_bytes=settings.connector.hand_over_bytes,
             rest_seconds=settings.connector.linger_seconds * REST_SHARE,
+            # Without a linger every message is a record, and nothing could be gathered.
+            together=settings.connector.linger_seconds > 0,
             refused=telemetry.endpoint_refused,
         )
         self._pump = Pump(
@@ -79,7 +81,6 @@ class Reading:
         self._open_runs = OpenRuns()
         self._gathered = Gathered()
         self._slots: dict[SourceKey, Slot] = {}
-        self._seconds_a_byte = 0.0
         self.backlog = BacklogBudget(settings.connector.backlog_bytes)
         self._replay_requests = ReplayRequests(
             self.streams,
@@ -263,29 +264,32 @@ class Reading:
     def _gather(self, together: Together, waiting: Container[Key]) -> tuple[list[Received], float]:
         """Gather what is simply the next of each source; return the rest and the seconds that this took."""
         began = time.thread_time()
-        others = gathered_together(
+        others, slots, sizes = gathered_together(
             [None if source in waiting else source for source in together.sources],
             together.bundles,
             together.received_at,
-            self._seconds_a_byte,
             self._gathered,
             self._settings,
         )
+        worked = time.thread_time()
+        seconds_a_byte = (worked - began) / together.bundles.data.size
+        self._gathered.charge(slots, sizes * seconds_a_byte)
         done, rest = together.size, []
         for number, scanned in others:
             received = together.of(number)
             done -= received.size
+            seconds = seconds_a_byte * received.messages.size
+            stream = self.streams.get(together.sources[number])
             if scanned is None:
                 rest.append(received)
-            else:
-                stream = self.streams[together.sources[number]]
+            elif stream is not None:
                 self._feed(stream, received, scanned)
-                stream.counts.seconds += self._seconds_a_byte * received.messages.size
+                now = time.thread_time()
+                seconds, worked = seconds + now - worked, now
+            if stream is not None:
+                stream.counts.seconds += seconds
         self.subscriber.release(done)
-        seconds = time.thread_time() - began
-        # What the next ones take: by then these are charged.
-        self._seconds_a_byte = seconds / together.bundles.data.size
-        return rest, seconds
+        return rest, time.thread_time() - began
 
     def _stream_of(self, received: Received) -> SourceStream | None:
         """Return whose messages these are; None where they are for nobody now, or the last of a source."""

@@ -6,9 +6,10 @@ its work once for all that came within a linger, and not once for each message.
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.sources import SourceKey
@@ -81,6 +82,10 @@ class Gathered:
             self._sources[slot.number] = None
             self._free.append(slot.number)
             slot.number = NOTHING
+
+    def charge(self, slots: Ints, seconds: NDArray[np.floating[Any]]) -> None:
+        """Count processor time that was spent on what came into slots, each of which is named once."""
+        self.times[slots, SECONDS] += seconds
 
     def due(self, now: float, seconds: float) -> list[SourceKey]:
         """Return the sources whose first batch is so old; one that is newer than now, too."""

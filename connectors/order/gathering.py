@@ -25,7 +25,6 @@ from connectors.order.gathered import (
     NOTHING,
     PUBLISHED,
     ROOM,
-    SECONDS,
     SINCE,
     SIZE,
     SLOT_BATCHES,
@@ -48,7 +47,6 @@ def gather(
     ends: Ints,
     slots: Ints,
     received_at: float,
-    seconds_a_byte: float,
     slot_bytes: NDArray[np.uint8],
     slot_fingerprints: Ints,
     heads: Ints,
@@ -58,8 +56,8 @@ def gather(
     """Put each bundle that was scanned into the slot of its source, or say in `outcomes` why it is not there.
 
     `encoded` and `columns` are those of `scan_side_by_side`, and `published_at` is one row of the columns as
-    floats. Bundle k ends before payload `ends[k]` and is of the source that has slot `slots[k]`, if any. A
-    byte of payload takes `seconds_a_byte` of processor time. The others are the tables of `Gathered`.
+    floats. Bundle k ends before payload `ends[k]` and is of the source that has slot `slots[k]`, if any.
+    The others are the tables of `Gathered`.
     """
     first = 0
     for part in range(len(slots)):
@@ -87,7 +85,6 @@ def gather(
                     slot_fingerprints[slot, count + i - first] = columns[FINGERPRINT, i]
                     heads[slot, ENGINE_EVENTS] += columns[EVENTS, i]
                     heads[slot, SIZE] += columns[PAYLOAD_BYTES, i]
-                    times[slot, SECONDS] += seconds_a_byte * columns[PAYLOAD_BYTES, i]
                 heads[slot, DUE] += payloads
                 heads[slot, UNTIL_LOOK] -= payloads
                 heads[slot, COUNT] = count + payloads
@@ -108,7 +105,6 @@ def warm_up() -> None:
         np.empty(0, np.float64),
         nothing,
         nothing,
-        0.0,
         0.0,
         gathered.encoded,
         gathered.fingerprints,

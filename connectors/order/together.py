@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
 from connectors.normalise.columns import PUBLISHED_AT
 from connectors.normalise.scanned import Scanned
+from connectors.normalise.scanner.layout import Ints
 from connectors.order.gathered import NOTHING, Gathered
 from connectors.order.stream import SourceStream
 from connectors.sources import SourceKey
@@ -45,19 +47,27 @@ def scanned_together(
     return scanned
 
 
+class GatheredTogether(NamedTuple):
+    """What became of the bundles of several sources."""
+
+    others: list[tuple[int, Scanned | None]]
+    """Numbers of those that are not gathered, with what the scanner made of them where they are in order."""
+    slots: Ints
+    """Into which the gathered ones came."""
+    sizes: Ints
+    """Bytes of these."""
+
+
 def gathered_together(
     sources: Sequence[SourceKey | None],
     bundles: Bundles,
     received_at: float,
-    seconds_a_byte: float,
     gathered: Gathered,
     settings: Connector,
-) -> list[tuple[int, Scanned | None]]:
+) -> GatheredTogether:
     """Scan bundle i, of source i, and gather those that are simply the next batches of their source.
 
     None stands for a source that may not take them now.
-    Returns the numbers of the others, with what the scanner made of them where they are in order.
-    `seconds_a_byte` is about what dealing with a payload takes.
     """
     # numba takes a second to import, and not everybody scans
     from connectors.normalise.scan import parts_of, scan_side_by_side
@@ -71,15 +81,15 @@ def gathered_together(
         forward_session_ids=settings.forward_session_ids,
     )
     numbers = gathered.numbers
+    slots: Ints = np.array([numbers.get(source, NOTHING) for source in sources], np.int64)
     outcomes = np.empty(len(bundles), np.int64)
     gather(
         encoded,
         columns,
         columns[PUBLISHED_AT].view(np.float64),
         bundles.ends,
-        np.array([numbers.get(source, NOTHING) for source in sources], np.int64),
+        slots,
         received_at,
-        seconds_a_byte,
         gathered.encoded,
         gathered.fingerprints,
         gathered.heads,
@@ -93,4 +103,6 @@ def gathered_together(
             first = bundles.ends[number - 1] if number else 0
             scanned = Scanned(encoded, columns[:, first : bundles.ends[number]])
         others.append((number, scanned))
-    return others
+    is_gathered = outcomes == GATHERED
+    sizes = np.diff(bundles.begins, append=bundles.data.size)
+    return GatheredTogether(others, slots[is_gathered], sizes[is_gathered])

@@ -249,14 +249,15 @@ class Taken:
         self.emptied: list[bool] = (turns[:, _TURN_OUTCOME] == _EMPTIED).tolist()
         """Whether nothing is left in the socket."""
 
-    def ranges(self, messages: int, size: int) -> list[tuple[int, int]]:
+    def ranges(self, messages: int, each: int, size: int) -> list[tuple[int, int]]:
         """Return which sockets, from one to another (exclusive), had together no more than `size` bytes.
 
-        A socket with more, with more than so many messages, or with a wrong one is on its own.
+        A socket with more than `each` bytes or so many messages, or with a wrong one, is on its own.
         """
         count = len(self.emptied)
         turns = np.diff(self._turns, axis=0)
         alone = (turns[:, _TURN_MESSAGES] > messages) | (turns[:, _TURN_ODD] > 0)
+        alone |= turns[:, _TURN_USED] > each
         if self._turns[-1, _TURN_USED] <= size and not alone.any():
             return [(0, count)]
         used = self._turns[:, _TURN_USED].tolist()

@@ -39,6 +39,8 @@ TURN_BYTES = 4 << 20
 """Payload bytes taken from one socket before the next gets its turn."""
 TOGETHER_BYTES = 256 << 10
 """Of several sockets that are handed over together: little enough to need no turns."""
+TOGETHER_EACH_BYTES = 16 << 10
+"""Of each of them: what is larger has its turn."""
 REST_SECONDS = 0.005
 """After a turn that emptied the sockets, at least: a turn costs the same for one message as for hundreds."""
 MAX_REST_SECONDS = 0.02
@@ -90,13 +92,16 @@ class Subscriber:
         *,
         hand_over_bytes: int,
         rest_seconds: float = REST_SECONDS,
+        together: bool = True,
         clock: Callable[[], float] = time.time,
         refused: Callable[[EndpointRefused], None],
     ) -> None:
         """`refused` is called in the event loop for an endpoint that cannot be used.
 
-        Messages may wait for `rest_seconds` in their sockets while these have few.
+        Messages may wait for `rest_seconds` in their sockets while these have few. With `together`, the few
+        of several sockets are handed over as one.
         """
+        self._together_each = TOGETHER_EACH_BYTES if together else 0
         self._rest_seconds = min(max(rest_seconds, REST_SECONDS), MAX_REST_SECONDS)
         self._clock = clock
         self._refused = refused
@@ -397,7 +402,7 @@ class Subscriber:
                 break
             sources.append(source)
         taken = self._receiver.take(readable[: len(sources)], self._hand_over.free)
-        for first, end in taken.ranges(SLOT_BATCHES, TOGETHER_BYTES):
+        for first, end in taken.ranges(SLOT_BATCHES, self._together_each, TOGETHER_BYTES):
             if end - first == 1:
                 bundle = taken.bundle(first)
                 self._hand_over.put(sources[first], bundle, bundle.size, now)

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from connectors.frames.portion import PORTION_SECONDS, REST_FROM_SECONDS, Portion
 from connectors.receive.received import Key, Received
 
-TOGETHER_BYTES = 64 << 10
+NEIGHBOUR_BYTES = 64 << 10
 """Portions of several sources hold this much together: what is larger gains nothing from company."""
 MAX_REMEMBERED = 10_000
 """Sources that have nothing waiting and whose cost is remembered."""
@@ -79,7 +79,7 @@ class Turns:
         active = self._active
         self._level = active[0][0]
         near = self._level + PORTION_SECONDS
-        seconds, room = 0.0, TOGETHER_BYTES
+        seconds, room = 0.0, NEIGHBOUR_BYTES
         portions: list[Received] = []
         while active and active[0][0] <= near:
             source = active[0][2]

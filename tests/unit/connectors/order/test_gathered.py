@@ -142,14 +142,18 @@ def test_the_same_records_whatever_happens(seed: int, monkeypatch: pytest.Monkey
                 parts.append((each, bundle))
         if parts:
             waits = rng.random() < 0.05
-            others = gathered_together(
+            others, slots, sizes = gathered_together(
                 [None if waits else each.key for each, _ in parts],
                 side_by_side([bundle for _, bundle in parts]),
                 now,
-                1e-9,
                 gathered,
                 SETTINGS,
             )
+            left = {number for number, _ in others}
+            taken = [part for number, part in enumerate(parts) if number not in left]
+            assert slots.tolist() == [gathered.numbers[each.key] for each, _ in taken]
+            assert sizes.tolist() == [bundle.size for _, bundle in taken]
+            gathered.charge(slots, sizes * 1e-9)
             assert len(others) == len(parts) or not waits
             for number, scanned in others:
                 each, bundle = parts[number]
@@ -194,7 +198,7 @@ class One:
 
     def offer(self, bundle: Bundle, at: float = NOW, key: SourceKey | None = ("r", 0)) -> str:
         """Offer messages to the slot and return what becomes of them."""
-        others = gathered_together([key], side_by_side([bundle]), at, 0.0, self.gathered, Connector())
+        others = gathered_together([key], side_by_side([bundle]), at, self.gathered, Connector()).others
         if not others:
             return "gathered"
         return "odd" if others[0][1] is None else "in order"

@@ -42,13 +42,16 @@ def taken(receiver: Receiver, sockets: Sequence[Socket], room: int) -> list[tupl
     each = [turns.bundle(number) for number in range(len(turns.emptied))]
     size = random.Random(len(each)).choice((1, 1_000, 10_000, 1 << 30))
     most = random.Random(size).choice((1, 3, 50, 1 << 20))
-    ranges = turns.ranges(most, size)
+    largest = random.Random(most).choice((0, 100, 5_000, 1 << 30))
+    ranges = turns.ranges(most, largest, size)
     assert [number for first, end in ranges for number in range(first, end)] == list(range(len(each)))
     for (first, end), (_, behind) in zip(ranges, [*ranges[1:], ranges[-1]], strict=True):
         alone = end - first == 1
         sizes = [bundle.size for bundle in each[first:behind]]
         assert alone or sum(sizes[: end - first]) <= size
-        apart = any(bundle.odd or len(bundle) > most for bundle in each[first:behind])
+        apart = any(
+            bundle.odd or len(bundle) > most or bundle.size > largest for bundle in each[first:behind]
+        )
         assert behind == end or apart or sum(sizes) > size
         if alone:
             continue
@@ -57,6 +60,7 @@ def taken(receiver: Receiver, sockets: Sequence[Socket], room: int) -> list[tupl
         for at, number in enumerate(numbers):
             assert not each[number].odd
             assert len(each[number]) <= most
+            assert each[number].size <= largest
             assert list(bundles.bundle(at)) == list(each[number])
             assert bundles.bundle(at).size == each[number].size
         assert bundles.messages == sum(map(len, each[first:end]))
