@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from connectors.discovery.file import SettingsFile
@@ -241,23 +241,32 @@ class Reading:
         worked = time.thread_time()
         streams = [self._stream_of(received) for received in portions]
         scanned: Sequence[Scanned | None] = [None] * len(portions)
+        slots: Mapping[int, int] = {}
         seconds_a_byte = 0.0
         if self._scans and len(portions) > 1:
             bundles = [received.messages for received in portions]
             received_at = [received.received_at for received in portions]
-            scanned = scanned_together(streams, bundles, received_at, self._settings)
+            scanned, slots = scanned_together(streams, bundles, received_at, self._gathered, self._settings)
             scanning = time.thread_time() - worked
             seconds_a_byte = scanning / max(sum(received.size for received in portions), 1)
             worked += scanning
-        for received, stream, batches in zip(portions, streams, scanned, strict=True):
-            if stream is not None:
-                self._feed(stream, received, batches)
+        for number, (received, stream) in enumerate(zip(portions, streams, strict=True)):
+            slot = slots.get(number)
+            if slot is not None and stream is not None:
+                if received.left_out:
+                    stream.counts.left_out["paused"] += received.left_out
+                self.subscriber.release(received.size)
+            elif stream is not None:
+                self._feed(stream, received, scanned[number])
             elif received.last and not isinstance(received.source, Peer):
                 self._end(received.source)
             now = time.thread_time()
             seconds = now - worked + seconds_a_byte * received.size
             worked = now
-            if stream is not None:
+            if slot is not None:
+                # Its stream would take what is there, to count it.
+                self._gathered.charge(slot, seconds)
+            elif stream is not None:
                 stream.counts.seconds += seconds
             yield seconds
 

@@ -49,6 +49,26 @@ def scan_together(
 ) -> list[Scanned]:
     """Do what `scan` does to each bundle, with its time of receipt, in one call of compiled code."""
     ends = list(accumulate([len(bundle) for bundle in bundles], initial=0))
+    encoded, columns = scan_joined(
+        bundles,
+        received_at,
+        max_frame_bytes=max_frame_bytes,
+        forward_session_ids=forward_session_ids,
+        catalogue=catalogue,
+    )
+    return [Scanned(encoded, columns[:, first:end]) for first, end in pairwise(ends)]
+
+
+def scan_joined(
+    bundles: Sequence[Bundle],
+    received_at: Sequence[float],
+    *,
+    max_frame_bytes: int,
+    forward_session_ids: bool,
+    catalogue: Catalogue = CATALOGUE,
+) -> tuple[Bytes, Ints]:
+    """Do what `scan_together` does, and leave the columns of all in one piece: (encoded, columns)."""
+    ends = list(accumulate([len(bundle) for bundle in bundles], initial=0))
     data_ends = list(accumulate([bundle.size for bundle in bundles], initial=0))
     parts = parts_of(ends[1:], data_ends[:-1], received_at)
     if len(bundles) == 1:
@@ -56,7 +76,7 @@ def scan_together(
     else:
         data = np.concatenate([bundle.data for bundle in bundles])
         messages = np.concatenate([bundle.table for bundle in bundles], axis=1)
-    encoded, columns = scan_side_by_side(
+    return scan_side_by_side(
         data,
         messages,
         parts,
@@ -64,7 +84,6 @@ def scan_together(
         forward_session_ids=forward_session_ids,
         catalogue=catalogue,
     )
-    return [Scanned(encoded, columns[:, first:end]) for first, end in pairwise(ends)]
 
 
 def parts_of(ends: Numbers, begins: Numbers, received_at: Sequence[float] | float) -> Ints:

@@ -83,8 +83,8 @@ class Gathered:
             self._free.append(slot.number)
             slot.number = NOTHING
 
-    def charge(self, slots: Ints, seconds: NDArray[np.floating[Any]]) -> None:
-        """Count processor time that was spent on what came into slots, each of which is named once."""
+    def charge(self, slots: Ints | int, seconds: NDArray[np.floating[Any]] | float) -> None:
+        """Count processor time that was spent on what came into a slot, or into several, each named once."""
         self.times[slots, SECONDS] += seconds
 
     def due(self, now: float, seconds: float) -> list[SourceKey]:

@@ -46,7 +46,7 @@ def gather(
     published_at: NDArray[np.float64],
     ends: Ints,
     slots: Ints,
-    received_at: float,
+    received_at: NDArray[np.float64],
     slot_bytes: NDArray[np.uint8],
     slot_fingerprints: Ints,
     heads: Ints,
@@ -80,7 +80,7 @@ def gather(
                 for i in range(size):
                     slot_bytes[slot, used + i] = encoded[start + i]
                 if count == 0:
-                    times[slot, SINCE] = received_at
+                    times[slot, SINCE] = received_at[part]
                 for i in range(first, end):
                     slot_fingerprints[slot, count + i - first] = columns[FINGERPRINT, i]
                     heads[slot, ENGINE_EVENTS] += columns[EVENTS, i]
@@ -89,7 +89,7 @@ def gather(
                 heads[slot, UNTIL_LOOK] -= payloads
                 heads[slot, COUNT] = count + payloads
                 heads[slot, USED] = used + size
-                times[slot, UNTIL] = received_at
+                times[slot, UNTIL] = received_at[part]
                 times[slot, PUBLISHED] = published_at[end - 1]
                 outcomes[part] = GATHERED
         first = end
@@ -105,7 +105,7 @@ def warm_up() -> None:
         np.empty(0, np.float64),
         nothing,
         nothing,
-        0.0,
+        np.empty(0, np.float64),
         gathered.encoded,
         gathered.fingerprints,
         gathered.heads,

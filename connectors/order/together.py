@@ -6,45 +6,72 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
 from connectors.normalise.columns import PUBLISHED_AT
 from connectors.normalise.scanned import Scanned
-from connectors.normalise.scanner.layout import Ints
+from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.order.gathered import NOTHING, Gathered
 from connectors.order.stream import SourceStream
 from connectors.sources import SourceKey
 from schemas.settings import Connector
 
 
+class DealtTogether(NamedTuple):
+    """What became of bundles whose turn it is."""
+
+    scanned: list[Scanned | None]
+    """What the scanner made of each; None where its stream may not take that, or where it is gathered."""
+    slots: dict[int, int]
+    """Numbers of the gathered ones, with the slot of each."""
+
+
 def scanned_together(
     streams: Sequence[SourceStream | None],
     bundles: Sequence[Bundle],
     received_at: Sequence[float],
+    gathered: Gathered,
     settings: Connector,
-) -> list[Scanned | None]:
-    """Return what the scanner makes of bundle i for stream i; None where a stream may not take that."""
+) -> DealtTogether:
+    """Scan bundle i for stream i, and gather it if it is simply the next of that stream."""
     # numba takes a second to import, and not everybody scans
-    from connectors.normalise.scan import scan_together
+    from connectors.normalise.scan import scan_joined
+    from connectors.order.gathering import GATHERED
 
     scanned: list[Scanned | None] = [None] * len(streams)
+    slots: dict[int, int] = {}
     chosen = [
-        number
+        (number, stream, bundle)
         for number, (stream, bundle) in enumerate(zip(streams, bundles, strict=True))
         if stream is not None and stream.scans and bundle
     ]
     if not chosen:
-        return scanned
-    together = scan_together(
-        [bundles[number] for number in chosen],
-        [received_at[number] for number in chosen],
+        return DealtTogether(scanned, slots)
+    times = [received_at[number] for number, _, _ in chosen]
+    encoded, columns = scan_joined(
+        [bundle for _, _, bundle in chosen],
+        times,
         max_frame_bytes=settings.max_frame_bytes,
         forward_session_ids=settings.forward_session_ids,
     )
-    for number, each in zip(chosen, together, strict=True):
-        scanned[number] = each
-    return scanned
+    ends: Ints = np.cumsum([len(bundle) for _, _, bundle in chosen], dtype=np.int64)
+    may_come = [
+        NOTHING if bundle.odd else gathered.numbers.get(stream.source.key, NOTHING)
+        for _, stream, bundle in chosen
+    ]
+    outcomes = _gathered(encoded, columns, ends, np.array(may_come, np.int64), np.array(times), gathered)
+    first = 0
+    for (number, _, _), end, slot, outcome in zip(
+        chosen, ends.tolist(), may_come, outcomes.tolist(), strict=True
+    ):
+        if outcome == GATHERED:
+            slots[number] = slot
+        else:
+            scanned[number] = Scanned(encoded, columns[:, first:end])
+        first = end
+    return DealtTogether(scanned, slots)
 
 
 class GatheredTogether(NamedTuple):
@@ -71,7 +98,7 @@ def gathered_together(
     """
     # numba takes a second to import, and not everybody scans
     from connectors.normalise.scan import parts_of, scan_side_by_side
-    from connectors.order.gathering import GATHERED, IN_ORDER, gather
+    from connectors.order.gathering import GATHERED, IN_ORDER
 
     encoded, columns = scan_side_by_side(
         bundles.data,
@@ -82,20 +109,8 @@ def gathered_together(
     )
     numbers = gathered.numbers
     slots: Ints = np.array([numbers.get(source, NOTHING) for source in sources], np.int64)
-    outcomes = np.empty(len(bundles), np.int64)
-    gather(
-        encoded,
-        columns,
-        columns[PUBLISHED_AT].view(np.float64),
-        bundles.ends,
-        slots,
-        received_at,
-        gathered.encoded,
-        gathered.fingerprints,
-        gathered.heads,
-        gathered.times,
-        outcomes,
-    )
+    times = np.full(len(bundles), received_at)
+    outcomes = _gathered(encoded, columns, bundles.ends, slots, times, gathered)
     others: list[tuple[int, Scanned | None]] = []
     for number in np.flatnonzero(outcomes != GATHERED).tolist():
         scanned = None
@@ -106,3 +121,31 @@ def gathered_together(
     is_gathered = outcomes == GATHERED
     sizes = np.diff(bundles.begins, append=bundles.data.size)
     return GatheredTogether(others, slots[is_gathered], sizes[is_gathered])
+
+
+def _gathered(
+    encoded: Bytes,
+    columns: Ints,
+    ends: Ints,
+    slots: Ints,
+    received_at: NDArray[np.float64],
+    gathered: Gathered,
+) -> Ints:
+    """Gather bundles that were scanned; return what became of each."""
+    from connectors.order.gathering import gather
+
+    outcomes = np.empty(len(ends), np.int64)
+    gather(
+        encoded,
+        columns,
+        columns[PUBLISHED_AT].view(np.float64),
+        ends,
+        slots,
+        received_at,
+        gathered.encoded,
+        gathered.fingerprints,
+        gathered.heads,
+        gathered.times,
+        outcomes,
+    )
+    return outcomes

@@ -18,7 +18,7 @@ from connectors.order import gathered as gathered_module
 from connectors.order.gathered import FIRST_SLOTS, SLOT_BATCHES, SLOT_BYTES, Gathered, Slot
 from connectors.order.gathering import gather, warm_up
 from connectors.order.stream import SourceStream
-from connectors.order.together import gathered_together
+from connectors.order.together import gathered_together, scanned_together
 from connectors.sources import Source, SourceKey
 from schemas.events import EventsRecord, SourceStatus
 from schemas.settings import Connector
@@ -128,6 +128,7 @@ def test_the_same_records_whatever_happens(seed: int, monkeypatch: pytest.Monkey
     while any(frames.values()):
         now += rng.random() * LINGER_SECONDS / 2
         parts: list[tuple[Both, Bundle]] = []
+        in_turn = rng.random() < 0.3
         for name in rng.sample(NAMES, rng.randrange(1, len(NAMES) + 1)):
             each = both[name]
             each.now = now
@@ -136,11 +137,30 @@ def test_the_same_records_whatever_happens(seed: int, monkeypatch: pytest.Monkey
             bundle = Bundle.of(frames[name][: rng.choice((1, 1, 1, 2, 3, 8))])
             frames[name] = frames[name][len(bundle) :]
             each.expected += each.alone.feed_all(bundle, now)
-            if bundle.odd:
+            if in_turn:
+                parts.append((each, bundle))
+            elif bundle.odd:
                 each.records += each.gathering.feed_all(bundle, now)
             elif bundle:
                 parts.append((each, bundle))
-        if parts:
+        if parts and in_turn:
+            dealt = scanned_together(
+                [each.gathering for each, _ in parts],
+                [bundle for _, bundle in parts],
+                [now] * len(parts),
+                gathered,
+                SETTINGS,
+            )
+            for number, (each, bundle) in enumerate(parts):
+                if number in dealt.slots:
+                    assert dealt.slots[number] == gathered.numbers[each.key]
+                    assert dealt.scanned[number] is None
+                    gathered.charge(dealt.slots[number], 1e-9)
+                else:
+                    each.records += each.gathering.feed_all(bundle, now, dealt.scanned[number])
+            came += len(parts)
+            were_gathered += len(dealt.slots)
+        elif parts:
             waits = rng.random() < 0.05
             others, slots, sizes = gathered_together(
                 [None if waits else each.key for each, _ in parts],

@@ -9,6 +9,7 @@ import pytest
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.framing import Frames
+from connectors.order.gathered import Gathered
 from connectors.order.records import PackedRecord, mention_of
 from connectors.order.runs import MAX_RUN_BYTES
 from connectors.order.stream import SourceStream
@@ -104,10 +105,11 @@ def test_streams_scanned_together_give_what_each_gives_alone() -> None:
             frames[name] = frames[name][count:]
         streams = [together[name] for name in names]
         at = NOW + rng.random()
-        scanned = scanned_together(
-            [*streams, None], [*bundles, bundles[0]], [at] * (len(names) + 1), settings
+        scanned, slots = scanned_together(
+            [*streams, None], [*bundles, bundles[0]], [at] * (len(names) + 1), Gathered(), settings
         )
         assert scanned.pop() is None
+        assert not slots
         for name, bundle, result in zip(names, bundles, scanned, strict=True):
             records[name] += together[name].feed_all(bundle, at, result)
             expected[name] += alone[name].feed_all(bundle, at)
