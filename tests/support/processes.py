@@ -114,6 +114,8 @@ def started(command: Sequence[str], log: Path, *, cwd: Path, given: bytes = b"",
             stdin=subprocess.PIPE if given else subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            # Tests that were started in the background of a shell ignore it, and what they start does, too.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     if process.stdin is not None:
         process.stdin.write(given)
