@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from errno import ENODEV
 from typing import Literal
 
 import zmq
 
+from connectors.process.binding import bound
 from pipeline.recordings.format import Frame
 
 BUFFER_STEPS = 10_000
@@ -39,7 +39,7 @@ class EngineSockets:
         self.pub.setsockopt(zmq.XPUB_NODROP, 1)
         self.pub.setsockopt(zmq.SNDHWM, SEND_HWM)
         self.pub.setsockopt(zmq.LINGER, _LINGER_MS)
-        self.endpoint = _listen(self.pub, endpoint)
+        self.endpoint = bound(self.pub, endpoint)
         self.router: zmq.Socket[bytes] | None = None
         self.replay_endpoint: str | None = None
         if replay_endpoint is not None:
@@ -48,7 +48,7 @@ class EngineSockets:
             self.router.setsockopt(zmq.SNDHWM, 0)
             self.router.setsockopt(zmq.LINGER, 0)
             try:
-                self.replay_endpoint = _listen(self.router, replay_endpoint)
+                self.replay_endpoint = bound(self.router, replay_endpoint)
             except OSError:
                 self.pub.close(0)
                 raise
@@ -153,14 +153,3 @@ class Player:
         for engine in self._engines:
             if engine.router in ready:
                 engine.answer_replay()
-
-
-def _listen(socket: zmq.Socket[bytes], endpoint: str) -> str:
-    try:
-        socket.bind(endpoint)
-    except zmq.ZMQError as error:
-        socket.close(0)
-        # What libzmq says of a name: it binds to numbers and interfaces.
-        reason = "no address of this machine" if error.errno == ENODEV else zmq.strerror(error.errno or 0)
-        raise OSError(error.errno, f"cannot listen on {endpoint}: {reason}") from error
-    return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()

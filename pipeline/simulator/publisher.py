@@ -7,8 +7,6 @@ A batch is three frames: topic, sequence number (8 bytes, big-endian, from 0), p
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import threading
 import time
 from collections import deque
@@ -18,6 +16,8 @@ from types import TracebackType
 from typing import Literal
 
 import zmq
+
+from connectors.process.binding import bound
 
 END_SEQUENCE = b"\xff" * 8
 SEND_HWM = 100_000
@@ -224,12 +224,4 @@ def _opened(socket: zmq.Socket[bytes], endpoint: str, bind: bool) -> str:
     if not bind:
         socket.connect(endpoint)
         return endpoint
-    try:
-        socket.bind(endpoint)
-    except zmq.ZMQError as error:
-        socket.close(0)
-        code = error.errno or 0
-        # What libzmq says of a name: it binds to numbers and interfaces.
-        reason = "no address of this machine" if code == errno.ENODEV else os.strerror(code)
-        raise OSError(code, f"cannot listen on {endpoint}: {reason}") from error
-    return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+    return bound(socket, endpoint)

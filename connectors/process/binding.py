@@ -1,0 +1,22 @@
+"""Binds sockets to addresses of this machine, and says why one cannot be."""
+
+from __future__ import annotations
+
+from errno import ENODEV
+
+import zmq
+
+
+def bound(socket: zmq.Socket[bytes], endpoint: str) -> str:
+    """Bind a socket and return its endpoint, with the port that it got.
+
+    Raises OSError, and closes the socket, where nobody can listen there.
+    """
+    try:
+        socket.bind(endpoint)
+    except zmq.ZMQError as error:
+        socket.close(0)
+        # What libzmq says of a name: it binds to numbers and interfaces.
+        reason = "no address of this machine" if error.errno == ENODEV else zmq.strerror(error.errno or 0)
+        raise OSError(error.errno, f"cannot listen on {endpoint}: {reason}") from error
+    return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
