@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 
@@ -30,33 +30,14 @@ def scan(
     catalogue: Catalogue = CATALOGUE,
 ) -> Scanned:
     """Transcode what is well-formed; the rest is marked as given up."""
-    return scan_together(
+    encoded, columns = scan_joined(
         [messages],
         [received_at],
         max_frame_bytes=max_frame_bytes,
         forward_session_ids=forward_session_ids,
         catalogue=catalogue,
-    )[0]
-
-
-def scan_together(
-    bundles: Sequence[Bundle],
-    received_at: Sequence[float],
-    *,
-    max_frame_bytes: int,
-    forward_session_ids: bool,
-    catalogue: Catalogue = CATALOGUE,
-) -> list[Scanned]:
-    """Do what `scan` does to each bundle, with its time of receipt, in one call of compiled code."""
-    ends = list(accumulate([len(bundle) for bundle in bundles], initial=0))
-    encoded, columns = scan_joined(
-        bundles,
-        received_at,
-        max_frame_bytes=max_frame_bytes,
-        forward_session_ids=forward_session_ids,
-        catalogue=catalogue,
     )
-    return [Scanned(encoded, columns[:, first:end]) for first, end in pairwise(ends)]
+    return Scanned(encoded, columns)
 
 
 def scan_joined(
@@ -67,7 +48,10 @@ def scan_joined(
     forward_session_ids: bool,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
-    """Do what `scan_together` does, and leave the columns of all in one piece: (encoded, columns)."""
+    """Do what `scan` does to each bundle, with its time of receipt, in one call of compiled code.
+
+    Returns (encoded, columns): the columns of a bundle behind those of the one before.
+    """
     ends = list(accumulate([len(bundle) for bundle in bundles], initial=0))
     data_ends = list(accumulate([bundle.size for bundle in bundles], initial=0))
     parts = parts_of(ends[1:], data_ends[:-1], received_at)

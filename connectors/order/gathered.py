@@ -60,7 +60,7 @@ class Gathered:
         self.head = self.heads.data
         """Single numbers are read and written faster this way."""
         self._sources: list[SourceKey | None] = [None] * FIRST_SLOTS
-        self.numbers: dict[SourceKey | None, int] = {}
+        self.numbers: dict[SourceKey, int] = {}
         """Which slot is whose."""
         self._free = list(range(FIRST_SLOTS))[::-1]
 

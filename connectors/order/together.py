@@ -107,8 +107,8 @@ def gathered_together(
         max_frame_bytes=settings.max_frame_bytes,
         forward_session_ids=settings.forward_session_ids,
     )
-    numbers = gathered.numbers
-    slots: Ints = np.array([numbers.get(source, NOTHING) for source in sources], np.int64)
+    numbers = [NOTHING if source is None else gathered.numbers.get(source, NOTHING) for source in sources]
+    slots: Ints = np.array(numbers, np.int64)
     times = np.full(len(bundles), received_at)
     outcomes = _gathered(encoded, columns, bundles.ends, slots, times, gathered)
     others: list[tuple[int, Scanned | None]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import accumulate, pairwise
 from typing import Any, get_args
 
 import msgspec
@@ -29,7 +30,7 @@ from connectors.normalise.columns import (
 )
 from connectors.normalise.errors import FrameError
 from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import scan, scan_together
+from connectors.normalise.scan import scan, scan_joined
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.payloads import transcode
@@ -411,7 +412,9 @@ def test_bundles_scanned_together_are_what_each_is_alone(
     bundles = [messages(payloads, rng.randrange(4)) for payloads in parts]
     bundles.append(Bundle.of([[b"odd"], (b"t", bytes(8), SEEDS[0])]))
     times = [RECEIVED_AT + rng.choice((0.0, -1e9, 0.125)) for _ in bundles]
-    together = scan_together(bundles, times, max_frame_bytes=MAX_FRAME_BYTES, forward_session_ids=False)
+    joined, columns = scan_joined(bundles, times, max_frame_bytes=MAX_FRAME_BYTES, forward_session_ids=False)
+    ends = accumulate(map(len, bundles), initial=0)
+    together = [Scanned(joined, columns[:, first:end]) for first, end in pairwise(ends)]
     for bundle, at, result in zip(bundles, times, together, strict=True):
         alone = scan(bundle, at, max_frame_bytes=MAX_FRAME_BYTES, forward_session_ids=False)
         shift = result.columns[[START, END]].min(initial=0 if not len(bundle) else 1 << 40)

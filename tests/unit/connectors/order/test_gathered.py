@@ -23,6 +23,7 @@ from connectors.sources import Source, SourceKey
 from schemas.events import EventsRecord, SourceStatus
 from schemas.settings import Connector
 from tests.support.inputs.captures import NAMES, captured_frames
+from tests.support.inputs.troubled_frames import troubled
 
 NOW = 1_800_000_000.0
 LINGER_SECONDS = 0.1
@@ -49,24 +50,14 @@ def decoded(records: list[EventsRecord]) -> list[EventsRecord]:
     return [msgspec.msgpack.decode(encode(record), type=EventsRecord) for record in records]
 
 
-def troubled(name: str, rng: random.Random) -> list[Frames]:
-    """Return what may come of an engine, mostly in order; what it says of lives and gaps comes back."""
-    messages: list[Frames] = []
-    for life in range(2):
-        for topic, seq, payload in captured_frames(name)[: 300 // (1 + life)]:
-            chance = rng.random()
-            if chance < 0.005:
-                continue
-            if chance < 0.01:
-                messages.append([topic, seq, b"\xc1"])
-            elif chance < 0.015:
-                messages.append([topic])
-            elif chance < 0.02 and messages:
-                messages.append(messages[-1])
-            elif chance < 0.025:
-                messages.append([topic, seq, encode([1.5, [["Novelty"], ["AllBlocksCleared"]], 0])])
-            messages.append([topic, seq, payload])
-    return messages
+def lives(name: str, rng: random.Random) -> list[Frames]:
+    """Return what may come of an engine, mostly in order, and then another life of it."""
+    frames = captured_frames(name)
+    return [
+        message
+        for count in (300, 150)
+        for message in troubled(frames[:count], rng, gaps=0.005, unreadable=0.005, others=0.005)
+    ]
 
 
 class Both:
@@ -122,7 +113,7 @@ def test_the_same_records_whatever_happens(seed: int, monkeypatch: pytest.Monkey
     rng = random.Random(seed)
     gathered = Gathered()
     both = {name: Both(name, gathered) for name in NAMES}
-    frames = {name: troubled(name, rng) for name in NAMES}
+    frames = {name: lives(name, rng) for name in NAMES}
     now = NOW
     came = were_gathered = 0
     while any(frames.values()):

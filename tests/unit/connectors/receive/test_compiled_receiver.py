@@ -11,7 +11,7 @@ import zmq
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.framing import MAX_SEQUENCE
-from connectors.normalise.scan import parts_of, scan, scan_side_by_side, scan_together
+from connectors.normalise.scan import parts_of, scan, scan_joined, scan_side_by_side
 from connectors.normalise.scanner.payloads import transcode
 from connectors.receive.compiled_receiver import Receiver
 
@@ -217,7 +217,7 @@ def test_the_scanner_is_compiled_once_whoever_received(sockets: tuple[Socket, So
     first, others = bundle.split(0, 1)
     for bundles in ([bundle, bundle], [first, others], [Bundle.of([]), first]):
         times = [1.0] * len(bundles)
-        scan_together(bundles, times, max_frame_bytes=1 << 20, forward_session_ids=False)
+        scan_joined(bundles, times, max_frame_bytes=1 << 20, forward_session_ids=False)
     sender.send_multipart([b"t", seq(1), b"\xc0"])
     _, bundles = receiver.take([socket], ROOM).bundles(0, 1)
     parts = parts_of(bundles.ends, bundles.begins, 1.0)
