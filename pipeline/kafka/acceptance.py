@@ -77,7 +77,7 @@ def residency_refusal(record: ResidencyRecord) -> SetAsideReason | None:
     """
     for source in record.sources:
         for changes in source.changes:
-            if not _even(changes):
+            if not is_even(changes):
                 return "uneven_columns"
             if changes.kinds.translate(None, KINDS) or not times_are_sane(changes.times):
                 return "bad_change"
@@ -87,7 +87,7 @@ def residency_refusal(record: ResidencyRecord) -> SetAsideReason | None:
     return None
 
 
-def _even(changes: ResidencyChanges) -> bool:
+def is_even(changes: ResidencyChanges) -> bool:
     """Return whether the columns have an entry for each change, or for each fill, where they have any."""
     count, odd = divmod(len(changes.hashes), HASH_BYTES)
     fills = changes.kinds.count(FILLED)

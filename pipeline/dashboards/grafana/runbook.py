@@ -20,7 +20,8 @@ _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 def pages(alerts: tuple[Alert, ...]) -> dict[str, int]:
     """Return {anchor in docs/alerts.md: number of the panel that shows its section}."""
-    return {anchor: number for number, anchor in enumerate(dict.fromkeys(map(_anchor, alerts)), start=1)}
+    anchors = dict.fromkeys(alert.runbook for alert in alerts)
+    return {anchor: number for number, anchor in enumerate(anchors, start=1)}
 
 
 def compiled(alerts: tuple[Alert, ...], text: str) -> Dashboard:
@@ -46,10 +47,6 @@ def compiled(alerts: tuple[Alert, ...], text: str) -> Dashboard:
         annotations=Annotations([]),
         refresh="",
     )
-
-
-def _anchor(alert: Alert) -> str:
-    return alert.runbook
 
 
 def _column(number: int) -> int:

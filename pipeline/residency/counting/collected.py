@@ -63,7 +63,7 @@ class Collected:
     def add_rows(self, events: Events) -> None:
         """Add events whose LoRAs have the codes of the source."""
         self._end_part()
-        self._parts.append(Events(_alone(events.rows), _alone(events.hashes)))
+        self._parts.append(Events(without_the_rest(events.rows), without_the_rest(events.hashes)))
 
     def take(self) -> Events:
         """Return what was collected, one event at least, and begin anew."""
@@ -95,7 +95,7 @@ class Collected:
         self._adapters.clear()
 
 
-def _alone(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a part of an array, without the rest where that is much."""
+def without_the_rest(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a part of an array, a copy where it would keep much else in memory."""
     whole = part.base
     return part if whole is None or whole.nbytes < max(_LITTLE, 2 * part.nbytes) else part.copy()

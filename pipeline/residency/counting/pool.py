@@ -16,7 +16,7 @@ from pipeline.residency.counting.block_table import (
     Entries,
     Hashes,
 )
-from pipeline.residency.counting.collected import NO_PARENT, Collected
+from pipeline.residency.counting.collected import NO_PARENT, Collected, without_the_rest
 from pipeline.residency.counting.count_copies import (
     FINISHED,
     FIRST,
@@ -63,12 +63,9 @@ class Pool:
         self._collect = self._collected.add
         self._early = None if head.removes else head.early_stores
         self._codes: dict[int, int] = {size: code for code, size in enumerate(head.block_sizes)}
-        self._codes_of_one = self._codes.copy()
-        """Block size to code, for sizes that stores of a single hash bring nothing new of."""
-        self._codes_of_several = {
-            size: code for size, code in self._codes.items() if head.several_hashes[code]
-        }
-        """The same for stores of several hashes."""
+        """Of block sizes: stores of a single hash bring nothing new of these."""
+        self._sizes_of_several = {size for size, code in self._codes.items() if head.several_hashes[code]}
+        """Block sizes that stores of several hashes bring nothing new of."""
         self._chained = head.medium == "gpu"
         """Whether stores say where in a chain they are; those of offload tiers never have a parent."""
 
@@ -83,9 +80,8 @@ class Pool:
                 column.append(0)
             head.several_hashes.append(False)
         head.several_hashes[code] |= several
-        self._codes_of_one[block_size] = code
         if head.several_hashes[code]:
-            self._codes_of_several[block_size] = code
+            self._sizes_of_several.add(block_size)
 
     def store(self, event: Stored, at: float, repeatable: bool = False) -> bool:
         """A copy of each block came; return False, and do nothing, if it must be announced first.
@@ -93,8 +89,7 @@ class Pool:
         With `repeatable`, the start of a chain counts only if one of its blocks was absent.
         """
         packed, parent = event.hashes, event.parent
-        codes = self._codes_of_several if len(packed) > HASH_BYTES else self._codes_of_one
-        if event.block_size not in codes:
+        if event.block_size not in (self._sizes_of_several if len(packed) > HASH_BYTES else self._codes):
             return False
         if (
             self._early is not None
@@ -115,7 +110,7 @@ class Pool:
         """
         if block_size == REMOVAL:
             return self._early is None
-        return block_size in (self._codes_of_several if several else self._codes_of_one)
+        return block_size in (self._sizes_of_several if several else self._codes)
 
     def add(self, events: Events, *, repeatable: bool) -> None:
         """Events came that it `knows`; `repeatable` as in `store`. Takes over their rows."""
@@ -206,7 +201,7 @@ class Pool:
         if reached["touched"]:
             self._touched.append(found.touched[: reached["touched"]].copy())
         self._count(tally)
-        self._record(_kept(found.changes, int(reached["changes"])))
+        self._record(without_the_rest(found.changes[: reached["changes"]]))
 
     def _count_of_several_sizes(self, block: int, size: int, tally: Tally) -> None:
         """Apply one operation on a resident block whose copies differ in size; its first copy stays.
@@ -299,8 +294,3 @@ class Pool:
                     loras=self._shared.adapters.names,
                 )
             )
-
-
-def _kept(rows: ChangeRows, used: int) -> ChangeRows:
-    """Return the rows used, without keeping much room that is not."""
-    return rows[:used] if 2 * used >= len(rows) else rows[:used].copy()

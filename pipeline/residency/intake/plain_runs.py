@@ -113,9 +113,8 @@ class PlainRun(NamedTuple):
 
     def decoded(self) -> EventsRecord:
         """Return the record as it is decoded otherwise."""
-        encoded = self.record
-        fields = {name: getattr(encoded, name) for name in encoded.__struct_fields__}
-        return EventsRecord(**{**fields, "batches": _decode_batches(encoded.batches)})
+        fields = msgspec.structs.asdict(self.record)
+        return EventsRecord(**{**fields, "batches": _decode_batches(self.record.batches)})
 
 
 def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRun | None]:
