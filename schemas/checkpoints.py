@@ -20,7 +20,18 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from schemas.events import LATEST, BlockSize, DpRank, GroupIdx, Incarnation, LongName, Name, PackedHash, Text
+from schemas.events import (
+    LATEST,
+    MOST_REMARKS,
+    BlockSize,
+    DpRank,
+    GroupIdx,
+    Incarnation,
+    LongName,
+    Name,
+    PackedHash,
+    Text,
+)
 from schemas.residency import LATEST_CHANGE
 from schemas.trust import Trust
 
@@ -335,6 +346,8 @@ class DriftState(msgspec.Struct, omit_defaults=True, gc=False):
     """Most GPU blocks that the engine reported in this life; 0 when unknown."""
     block_size: BlockSize = 0
     """Tokens per GPU block as the engine reported it in this life; 0 when unknown."""
+    unused_blocks: Natural = 1
+    """Of the capacity, blocks that are never cached."""
     since: WindowNumber | None = None
     """First of the closed windows in a row that ended with more blocks resident than the engine has."""
 
@@ -413,11 +426,15 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Offset of the last events record that changed what rows show."""
     capacity_blocks: Natural = 0
     """GPU blocks the engine reported; 0 when unknown."""
+    cpu_capacity_tokens: Natural = 0
+    """Tokens of the CPU tier, as the engine reported it; 0 when unknown."""
     pools: list[PoolHead] = []
     """One entry per medium and group."""
     loras: Annotated[list[Name], Meta(max_length=(1 << 16) - 1)] = []
     """Adapters of this life by code, from 1."""
     limited: bool = False
     """Whether something of this life was left out because of a limit."""
+    remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
+    """What is odd about the stream of this life."""
     silence: SilenceState | None = None
     """When its last record came; None in formats 1 and 2."""

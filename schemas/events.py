@@ -19,6 +19,9 @@ from msgspec import Meta
 LATEST = 4_102_444_800
 """The year 2100, in seconds since the epoch: no clock is there, and tables hold a few years more."""
 
+MOST_REMARKS = 8
+"""Of one life of a source; further ones are not told."""
+
 BlockSize = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 GroupIdx = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 DpRank = Annotated[int, Meta(ge=0, le=2**16 - 1)]
@@ -35,6 +38,7 @@ Name = Annotated[str, Meta(max_length=256)]
 LongName = Annotated[str, Meta(max_length=1024)]
 Text = Annotated[str, Meta(max_length=2**17)]
 """A word of the engine's own."""
+EventType = Annotated[str, Meta(max_length=64, pattern="^[A-Za-z][A-Za-z0-9_]*$")]
 PackedHash = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
@@ -82,7 +86,12 @@ class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=Tru
 
 
 class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=True, gc=False):
-    """The engine dropped its prefix cache; which media that means is the reader's setting."""
+    """The engine dropped its prefix cache."""
+
+    medium: Text | None = None
+    """Canonical, if the engine says which; empty: every one; None: that is the reader's setting."""
+    group_idx: GroupIdx | None = None
+    """The group that was dropped, of all if None."""
 
 
 class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True, gc=False):
@@ -116,6 +125,10 @@ class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defa
     """None when the frame did not even give a sequence number."""
     count: Count = 1
     """Events, or 1 for a whole frame."""
+    event_type: EventType | None = None
+    """With `unknown_type`: the type, if it is a plain name."""
+    medium: Text | None = None
+    """With `unknown_type`: the medium that the event names, canonical; None: it names none."""
 
 
 class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", omit_defaults=True, gc=False):
@@ -138,6 +151,14 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
     """Tokens per GPU block."""
     kv_cache_usage: Finite | None = None
     """Share of GPU blocks in use by running requests, 0 to 1."""
+    prefill_seconds: Finite | None = None
+    """Time of prefill since the engine started, as the engine counts it (docs/figures.md)."""
+    prefill_tokens: Total | None = None
+    """Tokens of prompts computed in that time: those of no cache."""
+    cpu_capacity_tokens: Total | None = None
+    """Tokens that the CPU tier has room for."""
+    unused_blocks: Annotated[int, Meta(ge=0, le=2**16)] | None = None
+    """Of `capacity_blocks`, those that are never cached; None: one, as in vLLM."""
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
@@ -213,6 +234,9 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     tells its kind."""
     duplicates: Count = 0
     """Batches of this source that the connector dropped as already published, since the previous record."""
+    remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
+    """What is odd about the stream, as far as seen: `schemas.reasons.Remark`s, some with a colon and what
+    it is about."""
     last_fingerprint: int = 0
     """Fingerprint of the engine's payload of `last_seq`: it tells a later connector whether the engine still
     lives the same life."""

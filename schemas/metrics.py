@@ -1,4 +1,4 @@
-"""What kvlens tells Prometheus about itself: every metric of both processes.
+"""What kvlens tells Prometheus: every metric of both processes, and the fleet's figures.
 
 The registries of the processes, docs/metrics.md and the checks of other pages are made from this.
 """
@@ -111,6 +111,24 @@ class Connector:
         "kvlens_connector_dns_failures_total",
         "Resolutions of a configured name that failed or took too long.",
     )
+    pod_lists = Counter(
+        "kvlens_connector_pod_lists_total", "Lists of pods that the Kubernetes API gave; each is a whole one."
+    )
+    kubernetes_failures = Counter(
+        "kvlens_connector_kubernetes_failures_total",
+        "Times that the Kubernetes API gave no pods, or a watch broke; the replicas stay as they were.",
+        ("reason",),
+    )
+    refused_pods = Counter(
+        "kvlens_connector_refused_pods_total",
+        "Pods found by their labels that are not read, or of which a part is left out.",
+        ("reason",),
+    )
+    description_failures = Counter(
+        "kvlens_connector_description_failures_total",
+        "Times that an engine in a pod could not be asked where it publishes; it is asked again.",
+        ("reason",),
+    )
     replica_clashes = Counter(
         "kvlens_connector_replica_clashes_total", "Replicas left out because two origins claim them."
     )
@@ -138,6 +156,11 @@ class Connector:
     engine_events = Counter(
         "kvlens_connector_engine_events_total",
         "Events in the batches, as the engine counts them.",
+        ("replica",),
+    )
+    skipped_events = Counter(
+        "kvlens_connector_skipped_events_total",
+        "Events of types that change nothing of what is resident; they are left out.",
         ("replica",),
     )
     payload_bytes = Counter(
@@ -255,7 +278,92 @@ class Worker:
     rollup_seconds = Histogram("kvlens_worker_rollup_seconds", "One rollup run.", buckets=_SECONDS)
 
 
-def metrics_of(process: type[Connector] | type[Worker]) -> list[Metric]:
+class Fleet:
+    """The fleet's figures, as `kvlens serve` tells them: of the range that ended at `range_end`."""
+
+    range_end = Gauge(
+        "kvlens_fleet_range_end_timestamp_seconds",
+        "End of the range that all figures are of: a whole minute, by the engines' clocks.",
+    )
+    range_length = Gauge("kvlens_fleet_range_seconds", "Length of the range.")
+    newest = Gauge(
+        "kvlens_fleet_newest_window_timestamp_seconds",
+        "Start of the newest window in the tables. What is an hour old or older is not told.",
+        ("model",),
+    )
+    answered = Gauge(
+        "kvlens_fleet_family_answered",
+        "1 if ClickHouse answered for these figures; 0: they are missing on this page, and not zero.",
+        ("family",),
+    )
+    folded = Gauge(
+        "kvlens_fleet_folded_series",
+        "Models or replicas that are added up as `others`: those beyond 50 models, and beyond 200 replicas.",
+        ("label",),
+    )
+    streams = Gauge(
+        "kvlens_fleet_streams",
+        "Event streams by the trust that they ended the range with: complete, partial or degraded.",
+        ("model", "trust"),
+    )
+    prefill = Gauge(
+        "kvlens_fleet_prefill_tokens_per_second",
+        "Tokens filled into GPU caches, by cause. Avoidable are peer, peer_and_evicted, evicted, "
+        "evicted_elsewhere and cleared (docs/figures.md).",
+        ("model", "cause"),
+    )
+    replica_avoidable = Gauge(
+        "kvlens_fleet_replica_avoidable_prefill_tokens_per_second",
+        "The avoidable part of it for the 200 replicas that lose most; `others` of each model together.",
+        ("model", "replica"),
+    )
+    hit_ratio = Gauge(
+        "kvlens_fleet_hit_ratio",
+        "Tokens found of those looked up: actual (by the engines' counters), own_ideal (at most, with more "
+        "cache) and ideal (at most, with better routing as well). Engines that are scraped only.",
+        ("model", "kind"),
+    )
+    cached = Gauge(
+        "kvlens_fleet_cached_tokens",
+        "Distinct tokens that replicas hold, each replica for itself, at the end of the range.",
+        ("model", "medium"),
+    )
+    gpu_blocks = Gauge(
+        "kvlens_fleet_gpu_cache_blocks",
+        "Physical GPU blocks that replicas hold whose capacity is known, at the end of the range.",
+        ("model",),
+    )
+    gpu_capacity = Gauge("kvlens_fleet_gpu_cache_capacity_blocks", "GPU blocks that they have.", ("model",))
+    gpus = Gauge(
+        "kvlens_fleet_prefill_gpus",
+        "GPUs busy with prefill that was avoidable (kind lost), or that caches saved (kind saved), by cause; "
+        "rate_basis says whether the time of a token is measured or assumed.",
+        ("model", "kind", "cause", "rate_basis"),
+    )
+    cost = Gauge(
+        "kvlens_fleet_prefill_cost_per_hour",
+        "What they cost in an hour, in the currency of the settings.",
+        ("model", "kind", "cause", "rate_basis", "currency"),
+    )
+    without_rate = Gauge(
+        "kvlens_fleet_tokens_without_rate_per_second",
+        "Tokens that are lost or saved and missing in the GPUs, because nothing tells what one takes.",
+        ("model", "kind"),
+    )
+    advice = Gauge(
+        "kvlens_fleet_advice_tokens_per_hour",
+        "What the seven findings that are worth most would save, by kind (docs/advice.md). `hashes` and "
+        "`streams` save nothing by themselves: their tokens have no known cause.",
+        ("model", "kind"),
+    )
+    advice_gpus = Gauge(
+        "kvlens_fleet_advice_gpu_seconds_per_hour",
+        "What they are worth in GPU-seconds; missing where nothing tells what a token takes.",
+        ("model", "kind", "rate_basis"),
+    )
+
+
+def metrics_of(process: type[Connector] | type[Worker] | type[Fleet]) -> list[Metric]:
     """Return the metrics of a process, by name."""
     metrics = [value for value in vars(process).values() if isinstance(value, Metric)]
     return sorted(metrics, key=lambda metric: metric.name)

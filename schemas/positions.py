@@ -39,5 +39,8 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """Fingerprint of the payload of `seq`, as `last_fingerprint` of the events record."""
     closed: bool = False
     """The incarnation is closed: the next one is greater and starts over."""
+    life: str = ""
+    """What the engine's life is called that the incarnation belongs to, such as the UID of its pod; empty
+    where nobody tells."""
     connector: str = ""
     """Name of the connector process that wrote this, random for each process."""

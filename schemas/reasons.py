@@ -24,6 +24,7 @@ UndecodableReason = Literal[
     "bad_group",  # negative, or no integer
     "bad_field_type",  # any other field of a wrong type, or a text of more than 1,024 characters
     "invalid_utf8",  # a text that is not UTF-8
+    "no_identity",  # neither hashes nor a key say which block an event is of
 ]
 
 GapReason = Literal[
@@ -32,6 +33,15 @@ GapReason = Literal[
     "replay_holes",  # the replay itself lacked batches
     "replay_timeout",  # the engine did not answer in time
 ]
+
+Remark = Literal[
+    "unknown_type",  # events of a type that nobody knows; behind the colon its name
+    "other_rank",  # batches say another data-parallel rank than the settings; behind the colon that rank
+    "mixed_ranks",  # batches of one stream say different ranks
+    "no_identity",  # stores do not say which blocks they are of
+    "no_sequence",  # messages have no sequence number, so nobody can see a loss
+]
+"""What is odd about a stream, whether or not it costs trust."""
 
 ClosedReason = Literal[
     "restarted",  # the engine began a new life
@@ -66,6 +76,39 @@ FigureRefusal = Literal[
     "too_large",  # beyond what the records' field holds
     "bad_rank",  # of a data-parallel rank that is no number, or beyond all ranks
 ]
+
+KubernetesFailure = Literal[
+    "no_credentials",  # no address, token, certificates or namespace to use
+    "unreachable",  # no connection, or it broke
+    "timeout",  # no whole answer in time
+    "unauthorised",  # HTTP 401: the token is none of a ServiceAccount, or has expired
+    "forbidden",  # HTTP 403: the ServiceAccount may not list or watch pods there
+    "expired",  # the watch asked for a state that the server no longer has
+    "http_status",  # another answer that is no list and no watch
+    "malformed",  # not what the API promises
+    "too_large",  # an answer, or a line of a watch, beyond its bound
+]
+"""Why pods could not be listed or watched; it is tried again."""
+
+PodRefusal = Literal[
+    "no_model",  # nothing tells its model
+    "bad_model",  # longer than 200 characters, or unprintable
+    "bad_annotation",  # one of ours, or the label of `index_label`, that is no number or out of bounds
+    "bad_port",  # ports beyond 65535
+    "publishes_elsewhere",  # its engine connects to another host instead of binding a port
+    "replay_port_taken",  # only its replay is left out: the port is one of its event ports
+    "too_many_replicas",  # beyond `max_replicas` of its entry
+]
+"""Why a pod is not read, or only in part."""
+
+DescriptionFailure = Literal[
+    "unreachable",  # no connection, or it broke
+    "timeout",  # no whole answer in time
+    "http_status",  # HTTP 408, 429 or a failure of the server
+    "too_large",  # more bytes than a description has
+    "malformed",  # no description
+]
+"""Why an engine could not be asked where it publishes."""
 
 LimitReason = Literal[
     "too_many_sizes",  # of media, groups and block sizes: `worker.max_pool_sizes`

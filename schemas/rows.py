@@ -42,7 +42,8 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     covered_blocks: int
     """Fine-grained blocks not counted above because a resident coarse block covers them."""
     capacity_blocks: int
-    """Capacity that the engine reports (gpu only); 0 when unknown."""
+    """Capacity that the engine reports, on the GPU in its blocks, on the CPU in blocks of this size; 0 when
+    unknown."""
     store_only: bool
     """The engine never announces removals on this medium: the figures are upper bounds."""
     trust: Trust
@@ -161,6 +162,12 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
     block_size: int | None
     kv_cache_usage: float | None
     """Share of GPU blocks in use by running requests, 0 to 1."""
+    prefill_seconds: float | None
+    """Time of prefill since the engine started, as the engine counts it (docs/figures.md)."""
+    prefill_tokens: int | None
+    """Tokens of prompts computed in that time: those of no cache."""
+    cpu_capacity_tokens: int | None
+    """Tokens that the CPU tier has room for."""
     version: int
 
 
@@ -192,6 +199,8 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     """First sequence number that we have of this life."""
     last_seq: int
     """Last sequence number applied or given up; -1 before the first batch."""
+    remarks: list[str]
+    """What is odd about the stream of this life, e.g. `unknown_type:BlockMoved` or `mixed_ranks`."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -378,6 +387,39 @@ class ModelRow(msgspec.Struct, frozen=True, gc=False):
     """When the worker that wrote it started (ms since the epoch)."""
 
 
+class PrefillSettingsRow(msgspec.Struct, frozen=True, gc=False):
+    """What the settings say of a model's prefill, from a time on. Unchanged settings add no row."""
+
+    TABLE: ClassVar[str] = "prefill_settings"
+
+    model: str
+    since: datetime
+    """When the first worker with these settings started."""
+    prefill_tokens_per_second: float | None
+    """Prompt tokens that a replica computes in a second; NULL when not configured."""
+    gpus_per_replica: float | None
+    """GPUs of a replica, all its ranks together; NULL when not configured."""
+    gpu_hour_price: float | None
+    """Price of an hour of one GPU; NULL when not configured."""
+    currency: str
+    """Of the price."""
+    version: int
+    """When the worker that wrote it started (ms since the epoch)."""
+
+
+class PrefixNameRow(msgspec.Struct, frozen=True, gc=False):
+    """What the settings call a hot prefix."""
+
+    TABLE: ClassVar[str] = "prefix_names"
+
+    first_block: str
+    """Hash of its first block, 16 hexadecimal digits; empty in the row that every version has."""
+    name: str
+    """Empty in the row that every version has."""
+    version: int
+    """When the worker that wrote it started (ms since the epoch)."""
+
+
 Row = (
     OccupancyRow
     | FlowRow
@@ -390,4 +432,6 @@ Row = (
     | HotPrefixRow
     | HashGroupRow
     | ModelRow
+    | PrefillSettingsRow
+    | PrefixNameRow
 )

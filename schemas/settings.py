@@ -10,6 +10,7 @@ from msgspec import Meta
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Namespace = Annotated[str, Meta(pattern=r"^(\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$")]
 
 
 class Kafka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,7 +103,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which agents run in the process; run them apart to scale them apart."""
     checkpoint_seconds: Seconds = 1.0
     """Interval of writing tables and committing state; it decides how fresh the tables are. Where that takes
-    longer than half of it, the interval is twice as long."""
+    longer than half of it, the interval is twice as long, and four times while records are read that have
+    been in Kafka for 30 s."""
     state_directory: str = ""
     """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"
@@ -132,7 +134,7 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Interval of computing the minute and hour tables again, where their input changed."""
     stall_seconds: Seconds = 60.0
     """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
-    stop_seconds: Seconds = 4.0
+    stop_seconds: Seconds = 2.5
     """Time that a graceful stop may take to save and to compute minutes; the next start does what is left."""
     metrics_host: Name = "127.0.0.1"
     """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
@@ -161,8 +163,27 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     """As in the replicas' `model`."""
-    kv_bytes_per_token: Annotated[int, Meta(ge=1)]
+    kv_bytes_per_token: Annotated[int, Meta(ge=1)] | None = None
     """KV-cache bytes of one token, all layers and groups; turns tokens into bytes in `capacity_gain`."""
+    prefill_tokens_per_second: Annotated[float, Meta(gt=0)] | None = None
+    """Prompt tokens that a replica computes in a second, all its GPUs together; used where the engine's own
+    counters do not tell."""
+    gpus_per_replica: Annotated[float, Meta(gt=0)] | None = None
+    """GPUs of a replica, all its ranks together; without it there are no GPU-seconds and no costs."""
+    gpu_hour_price: Annotated[float, Meta(ge=0)] | None = None
+    """Price of an hour of one GPU; without it there are no costs. A model whose block is taken out keeps its
+    last price (docs/figures.md)."""
+    currency: Annotated[str, Meta(min_length=1, max_length=16)] = "USD"
+    """Of `gpu_hour_price`; a label, nothing is converted."""
+
+
+class Prefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A name for prompts that begin alike, such as a system prompt."""
+
+    first_block: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+    """Hash of their first block, as the table of hot prefixes shows it: 16 hexadecimal digits."""
+    name: Name
+    """What the boards call them."""
 
 
 class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,15 +198,22 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replay_endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")] | None = None
     """The engine's ZMQ replay socket, rank 0."""
     metrics_url: Annotated[str, Meta(pattern="^https?://")] | None = None
-    """The engine's Prometheus page; gives capacity and the engine's own hit counters."""
+    """The engine's Prometheus page; gives capacity, the engine's own hit counters and its prefill time."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Data-parallel ranks, each an event stream of its own."""
+    first_rank: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """The first of them; TensorRT-LLM counts ranks over all hosts, and publishes on port + that number."""
     tenant: Name = "default"
     """Goes into every record; part of the hash domain."""
     hash_scheme: Name = "vllm-sha256-int64"
     """How the engine hashes blocks; part of the hash domain. Hashes compare only inside one."""
     topic: str = ""
     """ZMQ subscription prefix; empty takes every topic."""
+
+    @property
+    def ranks(self) -> range:
+        """Data-parallel ranks that it has."""
+        return range(self.first_rank, self.first_rank + self.dp_ranks)
 
 
 class DnsName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -211,6 +239,51 @@ class DnsName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Like that of a replica."""
     topic: str = ""
     """Like that of a replica."""
+
+
+class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pods that the Kubernetes API lists by their labels. Each pod is a replica; its name is the id."""
+
+    preset: Literal["vllm", "llm-d", "kserve", "aibrix", "production-stack", "dynamo"] = "vllm"
+    """Stack that runs the engines. It knows their selector, labels and ports, as far as they are not set."""
+    namespaces: tuple[Namespace, ...] = ()
+    """Empty: that of the connector. `["*"]`: all. With `*` or more than one, ids are `namespace/pod`."""
+    selector: str = ""
+    """Labels of the pods, as `kubectl get pods --selector` takes them; empty: those of the preset."""
+    model: Name | None = None
+    """Model of pods of which neither annotation, label nor topic tells it."""
+    model_label: str = ""
+    """Label that holds the model; empty: that of the preset."""
+    port: Port = 5557
+    """Port of a pod's first rank, where neither annotation, engine nor a port named `kv-events` tells it."""
+    port_base: Port | None = None
+    """Port of rank 0, where ranks are counted over several pods and rank r is on this port + r."""
+    replay_port: Port | None = None
+    """Port of the replay socket, counted on like the event ports, where nothing else tells it."""
+    http_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
+    """Port of the engines' HTTP servers; not set: that of the preset; 0: they are never asked anything."""
+    metrics_port: Port | None = None
+    """Port of their Prometheus pages, `http://address:port/metrics`; not set: `http_port`."""
+    dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
+    """Data-parallel ranks of each pod, where neither annotation nor engine tells them."""
+    index_label: str = ""
+    """Label with a pod's number among those of one engine; its first rank is that times its ranks."""
+    describe_seconds: Annotated[float, Meta(ge=0, le=600)] = 10.0
+    """Longest wait for what an engine says of itself, before a pod is read without; 0: no engine is asked."""
+    max_replicas: Annotated[int, Meta(ge=1)] = 1000
+    """Most pods at a time, the oldest first; the connector leaves out and counts others."""
+    tenant: Name = "default"
+    """Like that of a replica."""
+    hash_scheme: Name = "vllm-sha256-int64"
+    """Like that of a replica."""
+    topic: str = ""
+    """Like that of a replica."""
+    api_url: Annotated[str, Meta(pattern="^(https?://[^/?#@]+)?$")] = ""
+    """API server; empty: that of the cluster that the connector runs in."""
+    token_file: str = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    """Token to log in with, read anew for every request; empty: none."""
+    ca_file: str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+    """Certificates (PEM) that the API server's is checked against; empty: the system's own."""
 
 
 class BoundEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -247,17 +320,21 @@ class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Answers in a row that lack an address before its replica is removed."""
     dns: tuple[DnsName, ...] = ()
     """Names to resolve."""
+    kubernetes: tuple[Kubernetes, ...] = ()
+    """Pods to read, by their labels."""
     bind: tuple[BoundEndpoint, ...] = ()
     """Endpoints that engines connect to."""
 
 
 class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The built-in page of `kvlens serve`, `up` and `demo`. It has no login: put it behind one."""
+    """The built-in page of `kvlens serve`, `up` and `demo`."""
 
     host: Name = "127.0.0.1"
-    """Address that the page listens on."""
+    """Address that the page listens on; one that other machines reach needs a token."""
     port: Port = 8080
     """Port that the page listens on; if it is taken, `up` and `demo` use another one."""
+    token: str = ""
+    """Who wants to see the page has to know it: at least 16 characters, better in a file. Empty: no login."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -271,10 +348,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page: Page = msgspec.field(default_factory=Page)
     discovery: Discovery = msgspec.field(default_factory=Discovery)
     models: tuple[Model, ...] = ()
+    prefixes: tuple[Prefix, ...] = ()
     replicas: tuple[Replica, ...] = ()
 
 
-SECRET_KEYS = frozenset({("kafka", "sasl_password"), ("clickhouse", "password")})
+SECRET_KEYS = frozenset({("kafka", "sasl_password"), ("clickhouse", "password"), ("page", "token")})
 """Values that `config show` hides and that can come from a file named by `…_FILE`."""
 
 
@@ -292,8 +370,10 @@ def shard_numbers(shard: str) -> tuple[int, int]:
 
 
 def rank_endpoint(endpoint: str, rank: int) -> str:
-    """Return the endpoint of a rank, given that of rank 0: rank r is on port + r."""
+    """Return the endpoint of a rank, given that of rank 0: port + r, or with ipc the suffix `_dp` r."""
     if rank == 0:
         return endpoint
+    if endpoint.startswith("ipc://"):
+        return f"{endpoint}_dp{rank}"
     host, _, port = endpoint.rpartition(":")
     return f"{host}:{int(port) + rank}"

@@ -21,17 +21,21 @@ kvlens_connector_abandoned_records_total counter
 kvlens_connector_backlog_bytes gauge
 kvlens_connector_batches_total counter replica
 kvlens_connector_contested_sources_total counter
+kvlens_connector_description_failures_total counter reason
 kvlens_connector_dns_failures_total counter
 kvlens_connector_duplicate_batches_total counter replica
 kvlens_connector_engine_events_total counter replica
+kvlens_connector_skipped_events_total counter replica
 kvlens_connector_failed_additions_total counter
 kvlens_connector_gaps_total counter replica,reason
 kvlens_connector_hand_over_bytes gauge
 kvlens_connector_inexact_positions_total counter
+kvlens_connector_kubernetes_failures_total counter reason
 kvlens_connector_last_batch_timestamp_seconds gauge replica
 kvlens_connector_left_out_batches_total counter replica,reason
 kvlens_connector_lost_batches_total counter replica
 kvlens_connector_payload_bytes_total counter replica
+kvlens_connector_pod_lists_total counter
 kvlens_connector_position_write_failures_total counter
 kvlens_connector_publish_delays_total counter
 kvlens_connector_publish_failures_total counter
@@ -41,6 +45,7 @@ kvlens_connector_recovered_positions_total counter
 kvlens_connector_refused_endpoints_total counter
 kvlens_connector_refused_figures_total counter reason
 kvlens_connector_refused_messages_total counter reason
+kvlens_connector_refused_pods_total counter reason
 kvlens_connector_replay_requests_total counter replica,outcome
 kvlens_connector_replayed_batches_total counter replica
 kvlens_connector_replica_clashes_total counter
@@ -58,6 +63,23 @@ kvlens_connector_source_seconds_total counter replica
 kvlens_connector_source_pauses_total counter replica
 kvlens_connector_undecodable_total counter replica,reason
 kvlens_connector_unusable_positions_total counter
+kvlens_fleet_advice_gpu_seconds_per_hour gauge model,kind,rate_basis
+kvlens_fleet_advice_tokens_per_hour gauge model,kind
+kvlens_fleet_cached_tokens gauge model,medium
+kvlens_fleet_family_answered gauge family
+kvlens_fleet_folded_series gauge label
+kvlens_fleet_gpu_cache_blocks gauge model
+kvlens_fleet_gpu_cache_capacity_blocks gauge model
+kvlens_fleet_hit_ratio gauge model,kind
+kvlens_fleet_newest_window_timestamp_seconds gauge model
+kvlens_fleet_prefill_cost_per_hour gauge model,kind,cause,rate_basis,currency
+kvlens_fleet_prefill_gpus gauge model,kind,cause,rate_basis
+kvlens_fleet_prefill_tokens_per_second gauge model,cause
+kvlens_fleet_range_end_timestamp_seconds gauge
+kvlens_fleet_range_seconds gauge
+kvlens_fleet_replica_avoidable_prefill_tokens_per_second gauge model,replica
+kvlens_fleet_streams gauge model,trust
+kvlens_fleet_tokens_without_rate_per_second gauge model,kind
 kvlens_worker_checkpoint_seconds histogram stage
 kvlens_worker_checkpoint_timestamp_seconds gauge
 kvlens_worker_checkpoints_total counter agent
@@ -88,12 +110,15 @@ def promised() -> dict[str, tuple[str, set[str]]]:
 
 
 def test_the_catalogue_is_what_was_promised() -> None:
-    catalogue = (*metrics.metrics_of(metrics.Connector), *metrics.metrics_of(metrics.Worker))
+    processes = (metrics.Connector, metrics.Worker, metrics.Fleet)
+    catalogue = [metric for process in processes for metric in metrics.metrics_of(process)]
     assert {metric.name: (metric.kind, set(metric.labels)) for metric in catalogue} == promised()
 
 
 def test_what_the_processes_expose_is_what_was_promised() -> None:
-    assert dict((*exposed(_connector()), *exposed(_worker()))) == promised()
+    found = dict((*exposed(_connector()), *exposed(_worker())))
+    # tests/integration/pipeline/dashboards/test_fleet_metrics.py looks at the fleet's.
+    assert found == {name: how for name, how in promised().items() if not name.startswith("kvlens_fleet_")}
 
 
 def test_a_counter_must_be_named_as_it_is_exposed() -> None:
@@ -126,6 +151,9 @@ def _connector() -> CollectorRegistry:
     )
     telemetry.watch({("r", 0): stream}, {gauge: lambda: 1.0 for gauge in gauges}, lambda _: True)
     telemetry.topic_refused(b"topic", "bad_pod", 1)
+    telemetry.pods_unknown("discovery.kubernetes[0]", "ml", "forbidden", "no")
+    telemetry.pod_refused("r", "no_model", "no")
+    telemetry.description_failed("r", "http://r", "timeout", "late")
     telemetry.scrape_failed("r", "http://r/metrics", "timeout", "no whole page in time")
     telemetry.figures_refused("r", "http://r/metrics", {"negative": 1})
     return telemetry.registry
