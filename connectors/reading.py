@@ -32,6 +32,7 @@ from connectors.scrape.scraper import Scraper
 from connectors.sources import Peer, Source, SourceKey
 from connectors.telemetry.events import Telemetry
 from schemas.events import EngineCounters, EventsRecord, SourceStatus
+from schemas.reasons import ClosedReason
 from schemas.settings import Settings
 
 MIN_TICK_SECONDS = 0.005
@@ -97,7 +98,7 @@ class Reading:
         )
         self._follower = Follower(settings, file, self, telemetry)
         self._pending = PendingPeers()
-        self._ending: dict[SourceKey, asyncio.Future[None]] = {}
+        self._ending: dict[SourceKey, tuple[asyncio.Future[None], ClosedReason]] = {}
         self._following: asyncio.Task[None] | None = None
         self._pumping: asyncio.Task[None] | None = None
         self._ticker: asyncio.Task[None] | None = None
@@ -167,9 +168,11 @@ class Reading:
             self._add(
                 source,
                 StoredPosition(position.incarnation, position.seq, position.fingerprint, position.closed),
+                restarted=bool(source.life and position.life) and source.life != position.life,
             )
 
-    def _add(self, source: Source, position: StoredPosition) -> None:
+    def _add(self, source: Source, position: StoredPosition, *, restarted: bool) -> None:
+        """`restarted` tells that the position is of a former life of the engine."""
         slot = self._slots[source.key] = self._gathered.add(source.key)
         self.streams[source.key] = SourceStream(
             source,
@@ -181,6 +184,8 @@ class Reading:
             opened=partial(self._open_runs.opened, source.key),
             slot=slot,
         )
+        if restarted:
+            self._publish(self.streams[source.key].close("restarted"))
         if self._follower.peer(source.key) is None:
             self.subscriber.add(source.key, source.endpoint, source.topic)
         if source.metrics_url is not None:
@@ -190,27 +195,33 @@ class Reading:
             self._feed(stream, received)
         stream.counts.seconds += time.thread_time() - began
 
-    async def remove(self, sources: Collection[SourceKey]) -> None:
+    async def remove(self, sources: Collection[SourceKey], reason: ClosedReason) -> None:
         """Stop reading sources; returns when all that was received of them is in their closed streams."""
         ending = []
         for key in sources:
             if self._follower.peer(key) is None:
-                self._ending[key] = asyncio.get_running_loop().create_future()
-                ending.append(self._ending[key])
+                done = asyncio.get_running_loop().create_future()
+                self._ending[key] = (done, reason)
+                ending.append(done)
                 self.subscriber.remove(key)
             else:
-                self._end(key)
+                self._end(key, reason)
         await asyncio.gather(*ending)
 
-    def _end(self, key: SourceKey) -> None:
+    def _end(self, key: SourceKey, reason: ClosedReason) -> None:
         stream = self.streams.pop(key)
-        self._publish(stream.close("removed"))
+        self._publish(stream.close(reason))
         self._gathered.remove(self._slots.pop(key))
         self._positions.forget(key)
         if not any(replica == key[0] for replica, _ in self.streams):
             self._scraper.remove(key[0])
-        if (ended := self._ending.pop(key, None)) is not None and not ended.done():
-            ended.set_result(None)
+
+    def _ended(self, key: SourceKey) -> None:
+        """End a source of which the subscriber has handed over the last message."""
+        done, reason = self._ending.pop(key)
+        self._end(key, reason)
+        if not done.done():
+            done.set_result(None)
 
     def readdress(self, source: Source) -> None:
         """Go on reading a source whose replay endpoint or metrics page has another address."""
@@ -259,7 +270,7 @@ class Reading:
             elif stream is not None:
                 self._feed(stream, received, scanned[number])
             elif received.last and not isinstance(received.source, Peer):
-                self._end(received.source)
+                self._ended(received.source)
             now = time.thread_time()
             seconds = now - worked + seconds_a_byte * received.size
             worked = now

@@ -23,6 +23,8 @@ class Source:
     replay_endpoint: str | None = None
     topic: str = ""
     metrics_url: str | None = None
+    life: str = ""
+    """What the engine's life is called, such as the UID of its pod; empty where nobody tells."""
 
     @property
     def key(self) -> SourceKey:

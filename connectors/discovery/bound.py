@@ -122,6 +122,11 @@ def _source(key: SourceKey, model: str, endpoint: BoundEndpoint, peer: Peer) -> 
     )
 
 
+def is_model_name(text: str) -> bool:
+    """Tell whether a text that somebody else calls a model by can be its name."""
+    return 0 < len(text) <= MAX_NAME and text.isprintable()
+
+
 def _parsed(topic: bytes, configured_model: str | None) -> tuple[str, str]:
     """Return (pod, model); a model may itself contain @."""
     try:
@@ -134,7 +139,7 @@ def _parsed(topic: bytes, configured_model: str | None) -> tuple[str, str]:
     if len(pod) > MAX_NAME or not _POD.fullmatch(host) or (port and not _PORT.fullmatch(port)):
         raise TopicRefused(topic, "bad_pod")
     model = configured_model or model
-    if not 0 < len(model) <= MAX_NAME or not model.isprintable():
+    if not is_model_name(model):
         raise TopicRefused(topic, "bad_model")
     return pod, model
 

@@ -13,6 +13,7 @@ from connectors.discovery.origin import Origin, OriginTelemetry, origins
 from connectors.discovery.plan import Clash, merge, plan
 from connectors.discovery.shards import Shard
 from connectors.sources import Listening, Peer, Source, SourceKey, SourcesNotAdded
+from schemas.reasons import ClosedReason
 from schemas.settings import Settings
 
 GATHER_SECONDS = 0.05
@@ -28,7 +29,7 @@ class Reader(Protocol):
     async def add(self, sources: Sequence[Source]) -> None:
         """Raises SourcesNotAdded, and then adds none."""
 
-    async def remove(self, sources: Collection[SourceKey]) -> None: ...
+    async def remove(self, sources: Collection[SourceKey], reason: ClosedReason) -> None: ...
     def readdress(self, source: Source) -> None: ...
     def release_pending(self, expected: Collection[SourceKey]) -> None: ...
     def silent(self, source: SourceKey) -> bool: ...
@@ -45,8 +46,8 @@ class FollowTelemetry(OriginTelemetry, BoundTelemetry, Protocol):
 class Follower:
     """Knows what each origin wants and makes the reader follow.
 
-    Where two origins claim a replica, the settings come before names, and names before engines that
-    connect.
+    Where two origins claim a replica, the settings come before names, names before pods, and
+    these before engines that connect.
     """
 
     def __init__(
@@ -133,7 +134,8 @@ class Follower:
             self._telemetry.replica_clashed(clash)
         self._clashes = set(clashes)
         changes = plan(self._reader.sources, wanted)
-        await self._reader.remove([source.key for source in changes.removed])
+        await self._reader.remove([source.key for source in changes.removed], "removed")
+        await self._reader.remove([source.key for source in changes.restarted], "restarted")
         for source in changes.readdressed:
             self._reader.readdress(source)
         if changes.added:
@@ -143,5 +145,7 @@ class Follower:
             self._reader.release_pending(wanted)
         if changes:
             self._telemetry.sources_changed(
-                len(changes.added), len(changes.removed), len(changes.readdressed)
+                len(changes.added),
+                len(changes.removed) + len(changes.restarted),
+                len(changes.readdressed),
             )

@@ -8,6 +8,8 @@ from typing import Protocol
 from connectors.discovery.bound_origin import BoundOrigin
 from connectors.discovery.dns import DnsTelemetry, NameWatch
 from connectors.discovery.file import FileTelemetry, FileWatch, SettingsFile
+from connectors.discovery.kubernetes.origin import PodOrigin, PodTelemetry
+from connectors.discovery.shards import Shard
 from connectors.discovery.static import ListedReplicas
 from connectors.sources import Source
 from schemas.settings import Settings
@@ -32,7 +34,7 @@ class Origin(Protocol):
         """Keep `sources` up to date and call `changed` after each change; return if there can be none."""
 
 
-class OriginTelemetry(FileTelemetry, DnsTelemetry, Protocol):
+class OriginTelemetry(FileTelemetry, DnsTelemetry, PodTelemetry, Protocol):
     """Where origins tell what happens."""
 
 
@@ -41,8 +43,10 @@ def origins(
 ) -> list[Origin]:
     """Return all origins; where two of them claim a replica, the earlier one has it."""
     discovery = settings.discovery
+    owns = Shard.of(settings.connector.shard).owns
     return [
         ListedReplicas(settings.replicas) if file is None else FileWatch(file, settings, telemetry),
         *(NameWatch(number, name, discovery, telemetry) for number, name in enumerate(discovery.dns)),
+        *(PodOrigin(number, entry, owns, telemetry) for number, entry in enumerate(discovery.kubernetes)),
         bound,
     ]

@@ -27,15 +27,17 @@ class Clash:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Applied in this order; a source to be reopened is in `removed` and in `added`."""
+    """Applied in this order; a source to be reopened is in `removed` or `restarted`, and in `added`."""
 
     removed: tuple[Source, ...]
+    restarted: tuple[Source, ...]
+    """Their engines began a new life, as whoever runs them says."""
     added: tuple[Source, ...]
     readdressed: tuple[Source, ...]
     """Go on as they are; only their replay endpoint or metrics page is another."""
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.readdressed)
+        return bool(self.removed or self.restarted or self.added or self.readdressed)
 
 
 def merge(origins: Mapping[str, Sequence[Source]]) -> tuple[dict[SourceKey, Source], list[Clash]]:
@@ -68,8 +70,14 @@ def plan(present: Mapping[SourceKey, Source], wanted: Mapping[SourceKey, Source]
     anew = {
         key for key, source in wanted.items() if key in present and not _same_stream(present[key], source)
     }
+    reborn = {key for key in anew if wanted[key].life != present[key].life}
     return Plan(
-        removed=tuple(source for key, source in present.items() if key not in wanted or key in anew),
+        removed=tuple(
+            source
+            for key, source in present.items()
+            if key not in wanted or (key in anew and key not in reborn)
+        ),
+        restarted=tuple(source for key, source in present.items() if key in reborn),
         added=tuple(source for key, source in wanted.items() if key not in present or key in anew),
         readdressed=tuple(
             source

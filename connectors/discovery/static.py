@@ -43,14 +43,14 @@ class ListedReplicas:
 
 
 def list_sources(replicas: Sequence[Replica]) -> list[Source]:
-    """Return the sources of all replicas, rank r on port + r.
+    """Return the sources of all replicas, rank r on port + r, or on a path with a suffix.
 
-    Raises ReplicaInvalid for a repeated id, ranks of an endpoint without a port, and ports beyond 65535.
+    Raises ReplicaInvalid for a repeated id, a tcp endpoint without a port, and ports beyond 65535.
     """
     for replica, times in Counter(replica.id for replica in replicas).items():
         if times > 1:
             raise ReplicaInvalid(replica, f"listed {times} times; ids must be unique")
-    return [_source(replica, rank) for replica in replicas for rank in range(replica.dp_ranks)]
+    return [_source(replica, rank) for replica in replicas for rank in replica.ranks]
 
 
 def _source(replica: Replica, rank: int) -> Source:
@@ -70,11 +70,7 @@ def _source(replica: Replica, rank: int) -> Source:
 
 def _endpoint(replica: Replica, endpoint: str, rank: int) -> str:
     if not endpoint.startswith("tcp://"):
-        if replica.dp_ranks > 1:
-            raise ReplicaInvalid(
-                replica.id, f"{endpoint} has no port for {replica.dp_ranks} ranks; use tcp or dp_ranks = 1"
-            )
-        return endpoint
+        return rank_endpoint(endpoint, rank)
     host, _, port = endpoint.rpartition(":")
     if not (port.isascii() and port.isdigit()) or not host.removeprefix("tcp:"):
         raise ReplicaInvalid(replica.id, f"{endpoint} is not tcp://host:port")

@@ -6,23 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from connectors.engines.atom import ATOM
 from connectors.engines.description import Engine, EventType, Medium
+from connectors.engines.llmd import LLMD
 from connectors.engines.media import Media
+from connectors.engines.mooncake import MOONCAKE
 from connectors.engines.sglang import SGLANG
 from connectors.engines.sighting import Kind, Meaning
+from connectors.engines.trtllm import TRTLLM
 from connectors.engines.vllm import VLLM
 
 _Where = TypeVar("_Where", str, int)
 
-ENGINES = (VLLM, SGLANG)
+ENGINES = (VLLM, SGLANG, TRTLLM, MOONCAKE, LLMD, ATOM)
 """If an event fits several engines, the last one here counts."""
 
 TYPE_KEY = "type"
 """Key that holds the type of a map event: msgspec's default, which the engines use."""
+OTHER_TYPE_KEY = "event_type"
+"""Key that holds it where there is no such key."""
 ESSENTIAL: Mapping[Kind, frozenset[Meaning]] = {
     "stored": frozenset({"hashes", "block_size"}),
     "removed": frozenset({"hashes"}),
     "cleared": frozenset(),
+    "moved": frozenset({"hashes", "from_medium", "medium"}),
+    "skipped": frozenset(),
 }
 """Fields that a record needs."""
 
@@ -54,7 +62,16 @@ class EventForm:
     required: frozenset[Meaning]
     foreign_maps: frozenset[int]
     """Positions in arrays whose element says nothing if it is a map."""
+    rare: bool
+    """Whether every engine says so."""
+    marks: frozenset[str]
+    """Keys of maps that engines are told by."""
     engines: tuple[Engine, ...]
+
+    @property
+    def everyday(self) -> bool:
+        """Tell whether whole batches are decoded with events like this; the others go event by event."""
+        return not (self.rare or self.kind == "moved" or (self.kind == "cleared" and self.required))
 
     @property
     def least(self) -> int:
@@ -112,6 +129,8 @@ def _joined(before: EventForm | None, event: EventType, engine: Engine) -> Event
         positions,
         required,
         event.foreign_maps | (before.foreign_maps if before else frozenset()),
+        event.rare and (before is None or before.rare),
+        event.marks | (before.marks if before else frozenset()),
         (*(before.engines if before else ()), engine),
     )
 

@@ -40,6 +40,10 @@ class EventType:
     """In the order in which the engine writes maps, which is what makes decoding them fast."""
     foreign_maps: frozenset[int] = frozenset()
     """Positions where this engine may have a map that says nothing to us, whatever others have there."""
+    rare: bool = False
+    """Whether batches with it may take the slow way."""
+    marks: frozenset[str] = frozenset()
+    """Keys of maps that tell the engine by being there. Their values are not decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,24 @@ class Medium:
 
 
 @dataclass(frozen=True, slots=True)
+class Sum:
+    """Samples of a metric that make one figure together; if a page has none, it is not known."""
+
+    metric: str
+    """Without `_total`."""
+    label: str = ""
+    values: frozenset[str] | None = None
+    """Of the label, of samples that count; a label that a sample lacks is empty. None: all of them count."""
+    but: frozenset[str] = frozenset()
+    """Values of those that do not."""
+
+    def counts(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether a sample with these labels counts."""
+        value = labels.get(self.label, "")
+        return value not in self.but and (self.values is None or value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """Where the engine's Prometheus page has what `schemas.events.EngineCounters` holds."""
 
@@ -63,6 +85,14 @@ class Metrics:
     for a while."""
     labels: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Field of EngineCounters to (metric, label whose value it is)."""
+    only: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
+    """Metric to label to the values of those samples that count; a label that a sample lacks is empty."""
+    sums: Mapping[str, Sum] = field(default_factory=dict)
+    """Field of EngineCounters to what is added up to it."""
+    capacity_tokens: str = ""
+    """Metric with the GPU's capacity where that is told in tokens; the block size makes blocks of it."""
+    unused_blocks: int | None = None
+    """`EngineCounters.unused_blocks`, where the engine has a capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +106,12 @@ class Engine:
     """By spelling. In another case it means the same, and is store-only if every known spelling is."""
     recognised: Callable[[Sighting], bool]
     """Tells whether one event can only be of this engine. It is asked about events of its types."""
+    suspected: Callable[[Sighting], bool] = lambda seen: False
+    """Tells whether it is probably of this engine: asked as long as nothing else tells any."""
     metrics: Metrics | None = None
     may_reannounce: frozenset[Encoding] = frozenset()
     """Encodings of those versions that may announce again what is resident, without a second copy."""
+    unnumbered: bool = False
+    """Whether its messages have no sequence number, which no other engine's lack."""
     era_prefix: str = ""
     """Stands in `wire_era` before the encoding."""

@@ -6,6 +6,8 @@ leaves the engine as it was. The latest evidence wins.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from connectors.engines.catalogue import EventForm
 from connectors.engines.description import Encoding, Engine
 from connectors.engines.sighting import Sighting
@@ -16,6 +18,8 @@ class StreamEra:
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
+        self._certain = False
+        """Whether more than events tells the engine."""
         self._encoding: Encoding | None = None
         self._length = 0
         """Elements of the last BlockStored, or what the engine calls it, in array form."""
@@ -50,6 +54,14 @@ class StreamEra:
             self._encoding = "map"
         elif seen.kind == "stored":
             self._encoding, self._length = "array", len(seen.elements)
+        if self._certain:
+            return
         for engine in form.engines:
-            if engine.recognised(seen):
+            if engine.recognised(seen) or (self._engine is None and engine.suspected(seen)):
                 self._engine = engine
+
+    def unnumbered(self, engines: Iterable[Engine]) -> None:
+        """Take the engine for the one whose messages have no sequence number."""
+        for engine in engines:
+            if engine.unnumbered:
+                self._engine, self._certain = engine, True

@@ -6,7 +6,7 @@ maps since 0.5.20.
 
 from __future__ import annotations
 
-from connectors.engines.description import Engine, EventType, Field, Medium
+from connectors.engines.description import Engine, EventType, Field, Medium, Metrics, Sum
 from connectors.engines.sighting import Sighting, is_map
 
 _UNSIGNED_SINCE_LENGTH = 7
@@ -37,18 +37,18 @@ _REMOVED = EventType(
         Field("medium", "medium", 2),  # since 0.5.9
     ),
 )
-_CLEARED = EventType("AllBlocksCleared", "cleared")
+_CLEARED = EventType("AllBlocksCleared", "cleared", (Field("medium", "medium", 1),))
 
 
 def _recognised(seen: Sighting) -> bool:
     """Tell SGLang's events by its host tier, its metadata, signed hashes, and removals of whole radix nodes.
 
     vLLM's block pool removes one block per event, and its hashes of GPU blocks are unsigned since the medium
-    is announced.
+    is announced. So are TensorRT-LLM's, in maps that remove several.
     """
     if (seen.raw_medium or "").upper() == "CPU_PINNED":
         return True
-    if seen.kind == "removed":
+    if seen.kind == "removed" and seen.elements is not None:
         return seen.medium == "gpu" and len(seen.hashes) > 1
     elements = seen.elements
     if elements is not None:
@@ -58,6 +58,21 @@ def _recognised(seen: Sighting) -> bool:
             return False
     return seen.medium == "gpu" and any(isinstance(value, int) and value < 0 for value in seen.hashes)
 
+
+def _suspected(seen: Sighting) -> bool:
+    """Take removals of several blocks in maps for SGLang's; TensorRT-LLM's are alike, and rarer."""
+    return seen.kind == "removed" and seen.medium == "gpu" and len(seen.hashes) > 1
+
+
+_FIRST_RANK = {
+    "tp_rank": frozenset({"", "0"}),  # all of them count the same, if they are told to count
+    "pp_rank": frozenset({"", "0"}),
+    "priority": frozenset({""}),  # others are parts of it
+}
+_WHOLE = {"priority": frozenset({""})}
+_ON_GPU = frozenset({"device", "total", ""})
+"""Sources of cached tokens: `total`, or none at all, is said where nothing but the GPU has a cache."""
+_PREFILL = {**_FIRST_RANK, "category": frozenset({"forward_extend", "forward_prefill"})}
 
 SGLANG = Engine(
     name="sglang",
@@ -71,5 +86,35 @@ SGLANG = Engine(
         "EXTERNAL": Medium("external"),
     },
     recognised=_recognised,
+    suspected=_suspected,
+    # srt/observability/metrics_collector.py (0.5.15 to 0.5.23), srt/metrics/collector.py (before)
+    metrics=Metrics(
+        rank_label="dp_rank",
+        samples={
+            # Time of the GPU in passes of prefill alone, not in those that --enable-mixed-chunk mixes.
+            "prefill_seconds": ("sglang:forward_execution_seconds", "sglang:gpu_execution_seconds"),
+            "prefill_tokens": ("sglang:realtime_tokens",),
+            "block_size": ("sglang:page_size",),  # since 0.5.15
+            # Of full attention, where an engine has several pools; token_usage is that of the fullest one.
+            "kv_cache_usage": ("sglang:full_token_usage", "sglang:token_usage"),
+            "cpu_capacity_tokens": ("sglang:hicache_host_total_tokens",),
+        },
+        labels={"block_size": ("sglang:cache_config_info", "page_size")},  # of 0.5.9
+        # The tokenizer counts these when a request ends, for all ranks together; it says of none which.
+        sums={
+            "prefix_cache_queries": Sum("sglang:prompt_tokens"),
+            "prefix_cache_hits": Sum("sglang:cached_tokens", "cache_source", _ON_GPU),
+            "external_hits": Sum("sglang:cached_tokens", "cache_source", but=_ON_GPU),
+        },
+        capacity_tokens="sglang:max_total_num_tokens",
+        unused_blocks=0,  # what is padding is not in it
+        only={
+            "sglang:forward_execution_seconds": _PREFILL,
+            "sglang:gpu_execution_seconds": _PREFILL,
+            "sglang:realtime_tokens": {**_FIRST_RANK, "mode": frozenset({"prefill_compute"})},
+            "sglang:full_token_usage": _WHOLE,
+            "sglang:token_usage": _WHOLE,
+        },
+    ),
     era_prefix="sglang-",
 )

@@ -8,20 +8,25 @@ from typing import Literal
 
 from msgspec import Raw
 
-Kind = Literal["stored", "removed", "cleared"]
+Kind = Literal["stored", "removed", "cleared", "moved", "skipped"]
+"""What an event is to us; `skipped` changes nothing of what is resident."""
 Meaning = Literal[
     "hashes",
     "parent",
     "block_size",
     "lora_id",
     "medium",
+    "from_medium",
     "lora_name",
+    "object_key",
+    "tenant",
     "group_idx",
     "spec_kind",
     "sliding_window",
     "session",
 ]
-"""What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number."""
+"""What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number. `from_medium` is where
+blocks leave that come to `medium`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Sighting:
     """Canonical."""
     raw_medium: str | None
     """The spelling, where it is not simply the canonical name in capitals."""
+    marks: frozenset[str] = frozenset()
+    """Keys of the map, of those that engines are told by."""
 
 
 def is_map(raw: Raw) -> bool:

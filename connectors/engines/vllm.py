@@ -38,7 +38,11 @@ _REMOVED = EventType(
         Field("group_idx", "group_idx", 3),  # since 0.20
     ),
 )
-_CLEARED = EventType("AllBlocksCleared", "cleared")
+_CLEARED = EventType("AllBlocksCleared", "cleared", (Field("medium", "medium", 1),))  # ATOM's have a medium
+_TIER_CLEARED = EventType(  # proposed upstream (#57296)
+    "TierBlocksCleared", "cleared", (Field("medium", "medium", 1, required=True),)
+)
+_INACTIVE = EventType("BlockInactive", "skipped")  # proposed (#50732): no request uses a block that stays
 
 
 def _recognised(seen: Sighting) -> bool:
@@ -59,7 +63,7 @@ def _recognised(seen: Sighting) -> bool:
 
 VLLM = Engine(
     name="vllm",
-    events=(_STORED, _REMOVED, _CLEARED),
+    events=(_STORED, _REMOVED, _CLEARED, _TIER_CLEARED, _INACTIVE),
     media={
         "GPU": Medium("gpu"),  # v1/core/block_pool.py
         "CPU": Medium("cpu"),  # OffloadingConnector
@@ -80,6 +84,9 @@ VLLM = Engine(
             "external_queries": ("vllm:external_prefix_cache_queries",),
             "external_hits": ("vllm:external_prefix_cache_hits",),
             "kv_cache_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+            # From the first time that a request is scheduled to its first token; both count when it ends.
+            "prefill_seconds": ("vllm:request_prefill_time_seconds_sum",),
+            "prefill_tokens": ("vllm:request_prefill_kv_computed_tokens_sum",),
         },
         labels={
             "capacity_blocks": ("vllm:cache_config_info", "num_gpu_blocks"),

@@ -8,6 +8,7 @@ from msgspec import DecodeError, Raw, ValidationError
 from msgspec.msgpack import Decoder
 
 from connectors.normalise.bounds import array_length
+from connectors.normalise.columns import MAX_RANK, NO_RANK
 from connectors.normalise.errors import FrameError
 from connectors.normalise.wire import EnvelopeArray, EnvelopeMap
 from schemas.reasons import UndecodableReason
@@ -15,20 +16,25 @@ from schemas.reasons import UndecodableReason
 MAX_EVENTS = 1 << 20
 """Events in one batch; more are no batch of an engine, whose events have tens of bytes each."""
 
+MILLISECONDS = 1e11
+"""Whole numbers from here on are milliseconds, which Mooncake counts: as seconds they are the year 5138."""
+_FLOATS = frozenset({0xCA, 0xCB})
+"""What numbers with a fraction begin with."""
 _ENVELOPE_ARRAY = Decoder(EnvelopeArray)
 _ENVELOPE_MAP = Decoder(EnvelopeMap)
 _EVENTS = Decoder(list[Raw])
 _NUMBER = Decoder(float)
 _ANYTHING = Decoder(Raw)
+_INTEGER = Decoder(int)
 
 
-def open_envelope(payload: bytes) -> tuple[float | None, list[Raw]]:
-    """Return the timestamp, None where it is no finite number, and the events.
+def open_envelope(payload: bytes) -> tuple[float | None, list[Raw], int]:
+    """Return the timestamp, None where it is no finite number, the events, and the rank or NO_RANK.
 
     Raises FrameError when the payload is not one MessagePack value or not an envelope.
     """
     envelope = _envelope(payload)
-    return _timestamp(envelope.ts), _events(envelope.events)
+    return _timestamp(envelope.ts), _events(envelope.events), rank_of(envelope.rank)
 
 
 def _envelope(payload: bytes) -> EnvelopeArray | EnvelopeMap:
@@ -63,9 +69,20 @@ def _events(raw: Raw) -> list[Raw]:
         raise FrameError("not_msgpack") from None
 
 
+def rank_of(raw: Raw) -> int:
+    """Return the data-parallel rank that a batch says, NO_RANK for what is no such number."""
+    try:
+        rank = _INTEGER.decode(raw)
+    except (DecodeError, RecursionError):
+        return NO_RANK
+    return rank if 0 <= rank <= MAX_RANK else NO_RANK
+
+
 def _timestamp(raw: Raw) -> float | None:
     try:
         ts = _NUMBER.decode(raw)
     except DecodeError:
         return None
-    return ts if isfinite(ts) else None
+    if not isfinite(ts):
+        return None
+    return ts / 1000 if ts >= MILLISECONDS and memoryview(raw)[0] not in _FLOATS else ts

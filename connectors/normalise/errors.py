@@ -19,3 +19,13 @@ class FrameError(InputError):
 
 class EventError(InputError):
     """One event of a batch is not usable; its neighbours are."""
+
+
+class UnknownType(EventError):
+    """An event is of a type that we do not know, so nobody knows what it changes."""
+
+    def __init__(self, name: str, medium: str | None) -> None:
+        """`medium` is the canonical name of the medium that the event names, if it names one."""
+        super().__init__("unknown_type")
+        self.name = name
+        self.medium = medium

@@ -16,9 +16,11 @@ from msgspec.msgpack import Decoder
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.media import Location
 from connectors.normalise.bounds import MAX_BATCH_HASHES
+from connectors.normalise.columns import NO_RANK
+from connectors.normalise.envelope import MILLISECONDS, rank_of
 from connectors.normalise.errors import EventError
 from connectors.normalise.hashes import HashPacker
-from connectors.normalise.wire import Hash
+from connectors.normalise.wire import ABSENT, Hash
 from connectors.normalise.wire_structs import WireBatch, WireEvent, batch_types
 from schemas.events import Batch, Cleared, Event, Removed, Stored
 
@@ -36,6 +38,11 @@ class FastDecoder:
         self._decode_other: Callable[[bytes], WireBatch] = Decoder(maps).decode
         self._packer = HashPacker()
         self._locate = catalogue.media.locate
+        self._raw_rank = ABSENT
+        self.rank = NO_RANK
+        """Data-parallel rank that the last batch said."""
+        self.skipped = 0
+        """Events, so far, that change nothing of what is resident."""
 
     def decode_batch(self, payload: bytes, seq: int, received_at: float, replayed: bool) -> Batch | None:
         """Return the batch, or None when anything in it is not well-formed or both encodings are mixed."""
@@ -45,13 +52,16 @@ class FastDecoder:
             except DecodeError:
                 wire = self._decode_other(payload)
                 self._decode, self._decode_other = self._decode_other, self._decode
-            if not isfinite(wire.ts):
+            if not wire.ts < MILLISECONDS or not isfinite(wire.ts):
                 return None
             if len(payload) > MAX_BATCH_HASHES and _count_hashes(wire.events) > MAX_BATCH_HASHES:
                 return None
-            events = _normalised(wire.events, self._packer, self._locate)
+            events, skipped = _normalised(wire.events, self._packer, self._locate)
         except (DecodeError, UnicodeDecodeError, RecursionError, EventError):
             return None
+        self.skipped += skipped
+        if wire.rank != self._raw_rank:
+            self._raw_rank, self.rank = wire.rank, rank_of(wire.rank)
         return Batch(seq, wire.ts, received_at, events, len(wire.events), replayed)
 
     def decode_events(self, raw_events: Sequence[Raw]) -> Sequence[Event] | None:
@@ -62,12 +72,15 @@ class FastDecoder:
 
 
 def _count_hashes(wire_events: Sequence[WireEvent]) -> int:
-    return sum(len(event.hashes) for event in wire_events if event.kind != "cleared")
+    return sum(len(event.hashes) for event in wire_events if event.kind in ("stored", "removed"))
 
 
-def _normalised(wire_events: Sequence[WireEvent], packer: HashPacker, locate: Locate) -> list[Event]:
-    """Return the events in order, adjacent removals of one medium and group merged."""
+def _normalised(
+    wire_events: Sequence[WireEvent], packer: HashPacker, locate: Locate
+) -> tuple[list[Event], int]:
+    """Return the events in order, adjacent removals of one place merged, and how many were skipped."""
     events: list[Event] = []
+    skipped = 0
     run: WireEvent | None = None  # takes the hashes of the removals that follow it
     hashes: list[Hash] = []
     for event in wire_events:
@@ -82,13 +95,19 @@ def _normalised(wire_events: Sequence[WireEvent], packer: HashPacker, locate: Lo
             run = event
             hashes = event.hashes
             continue
+        if kind == "skipped":
+            skipped += 1
+            continue
         if run is not None:
             events.append(_removed(run, packer, locate))
             run = None
-        events.append(_stored(event, packer, locate) if kind == "stored" else Cleared())
+        if kind == "stored":
+            events.append(_stored(event, packer, locate))
+        elif kind == "cleared":
+            events.append(Cleared(locate(event.medium)[0] if event.medium else None))
     if run is not None:
         events.append(_removed(run, packer, locate))
-    return events
+    return events, skipped
 
 
 def _at_one_location(one: WireEvent, other: WireEvent, locate: Locate) -> bool:

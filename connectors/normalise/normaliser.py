@@ -5,6 +5,7 @@ from __future__ import annotations
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.recognition import StreamEra
 from connectors.frames.bundle import Bundle
+from connectors.normalise.columns import NO_RANK
 from connectors.normalise.errors import FrameError
 from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.reference_decoder import ReferenceDecoder
@@ -37,6 +38,10 @@ class Normaliser:
         )
         self._until_look = 0
         self._first_looks = FIRST_LOOKS
+        self.rank = NO_RANK
+        """Data-parallel rank that the last batch said, NO_RANK if none."""
+        self.skipped = 0
+        """Events of the last batch that change nothing of what is resident, and are not in it."""
 
     @property
     def engine(self) -> str:
@@ -60,28 +65,42 @@ class Normaliser:
         frame is a batch of one Undecodable at `received_at`, as is a long batch
         with bad events all over.
         """
+        self.skipped, self.rank = 0, NO_RANK
         if len(payload) > self._max_frame_bytes:
             return self._rejected("frame_too_large", seq, received_at, replayed)
+        before = self._reference.skipped + self._fast.skipped
+        batch = self._decoded(payload, seq, received_at, replayed)
+        self.skipped = self._reference.skipped + self._fast.skipped - before
+        return batch
+
+    def _decoded(self, payload: bytes, seq: int, received_at: float, replayed: bool) -> Batch:
         large = len(payload) > MAX_LOOK_BYTES
         if self._until_look or large:
             self._until_look -= not large
             batch = self._fast.decode_batch(payload, seq, received_at, replayed)
             if batch is not None:
+                self.rank = self._fast.rank
                 return batch
         elif self._first_looks and not self._era.known:
             self._first_looks -= 1
         else:
             self._until_look = LOOK_EVERY - 1
         try:
-            return self._reference.decode_batch(
+            batch = self._reference.decode_batch(
                 payload,
                 seq=seq,
                 received_at=received_at,
                 replayed=replayed,
                 together=self._fast.decode_events,
             )
+            self.rank = self._reference.rank
+            return batch
         except FrameError as error:
             return self._rejected(error.reason, seq, received_at, replayed)
+
+    def unnumbered(self) -> None:
+        """The source's messages have no sequence number."""
+        self._era.unnumbered(self._catalogue.engines)
 
     def scan(self, messages: Bundle, received_at: float, scanned: Scanned | None = None) -> Scanned:
         """Return the well-formed batches encoded; those given up are for `normalise`.

@@ -6,14 +6,16 @@ batch at once, which `connectors.normalise.normaliser` tries first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeVar
 
 from msgspec import DecodeError, Raw, defstruct
 from msgspec.msgpack import Decoder
 
-from connectors.engines.catalogue import CATALOGUE, TYPE_KEY, Catalogue, EventForm
+from connectors.engines.catalogue import CATALOGUE, OTHER_TYPE_KEY, TYPE_KEY, Catalogue, EventForm
 from connectors.engines.recognition import StreamEra
 from connectors.engines.sighting import Meaning, Sighting, is_map
 from connectors.normalise.bounds import (
@@ -23,9 +25,11 @@ from connectors.normalise.bounds import (
     STRETCH_EVENTS,
     array_length,
 )
+from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import open_envelope
-from connectors.normalise.errors import EventError, FrameError
+from connectors.normalise.errors import EventError, FrameError, UnknownType
 from connectors.normalise.hashes import pack_hash, pack_hashes
+from connectors.normalise.objects import object_hash, tenant_group
 from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.hashes import HASH_BYTES
@@ -41,7 +45,10 @@ _FIRST_ELEMENTS: Decoder[Any] = Decoder(
     defstruct("FirstElements", [(name, Raw) for name in _POSITIONS], array_like=True, gc=False)
 )
 """What is behind them is skipped, without an object for each."""
+_BYTES = Decoder(bytes)
+_ANYTHING = Decoder(Raw)
 _TEXT = Decoder(str)
+_SHORT_TEXT = Decoder(Text)
 _OPTIONAL_TEXT = Decoder(Text | None)
 _INTEGER = Decoder(int)
 _OPTIONAL_INTEGER = Decoder(int | None)
@@ -50,6 +57,11 @@ _PARENT = Decoder(int | bytes | None)
 _LORA_ID = Decoder(int | Text | None)
 
 _NIL = Raw(b"\xc0")
+_NO_HASHES = Raw(b"\x90")
+_BINS = frozenset({0xC4, 0xC5, 0xC6})
+"""What bytes begin with."""
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+"""Of a type of events; no other text of an event that nobody understands is kept."""
 
 
 class ReferenceDecoder:
@@ -63,6 +75,10 @@ class ReferenceDecoder:
         self._forms = catalogue.forms
         self._locate = catalogue.media.locate
         self._event_map, self._attributes = _event_map(catalogue)
+        self.rank = NO_RANK
+        """Data-parallel rank that the last batch said."""
+        self.skipped = 0
+        """Events, so far, that were understood and change nothing of what is resident."""
 
     def decode_batch(
         self,
@@ -81,7 +97,7 @@ class ReferenceDecoder:
         Raises FrameError when there are no events to be found, or more hashes than a batch may have, or with
         `together` more than MAX_ONE_BY_ONE events that have to be decoded one by one.
         """
-        ts, raw_events = open_envelope(payload)
+        ts, raw_events, self.rank = open_envelope(payload)
         events: list[Event] = []
         if ts is None:
             ts = received_at
@@ -93,11 +109,7 @@ class ReferenceDecoder:
                 if isinstance(last, Removed) and _at_one_location(last, event):
                     run.append(event.hashes)
                     continue
-            elif (
-                isinstance(event, Undecodable)
-                and isinstance(last, Undecodable)
-                and last.reason == event.reason
-            ):
+            elif isinstance(event, Undecodable) and isinstance(last, Undecodable) and _alike(last, event):
                 last.count += 1
                 continue
             _complete(last, run)
@@ -120,7 +132,7 @@ class ReferenceDecoder:
                 one_by_one -= len(stretch)
                 if one_by_one < 0:
                     raise FrameError("frame_too_large")
-                events = (self._event_or_why_not(raw, seq, room) for raw in stretch)
+                events = chain.from_iterable(self._events_or_why_not(raw, seq, room) for raw in stretch)
             for event in events:
                 if isinstance(event, Stored | Removed):
                     room -= len(event.hashes) // HASH_BYTES
@@ -128,38 +140,63 @@ class ReferenceDecoder:
                         raise FrameError("frame_too_large")
                 yield event
 
-    def _event_or_why_not(self, raw: Raw, seq: int, room: int) -> Event:
+    def _events_or_why_not(self, raw: Raw, seq: int, room: int) -> tuple[Event, ...]:
         try:
-            return self._event(raw, room)
+            return self._understood_as(raw, room)
+        except UnknownType as unknown:
+            name = unknown.name if _PLAIN_NAME.fullmatch(unknown.name) else None
+            return (Undecodable(unknown.reason, seq, event_type=name, medium=unknown.medium),)
         except EventError as rejected:
-            return Undecodable(rejected.reason, seq)
+            return (Undecodable(rejected.reason, seq),)
 
-    def _event(self, raw: Raw, room: int) -> Event:
+    def _understood_as(self, raw: Raw, room: int) -> tuple[Event, ...]:
+        """Return what an event says: nothing of one that changes nothing, two of one that moves blocks."""
         first = memoryview(raw)[0]
+        if first in _BINS:  # llm-d packs each event by itself
+            raw = _unpacked(raw)
+            first = memoryview(raw)[0]
         if first & 0xF0 == 0x90 or first in (0xDC, 0xDD):
             elements = _elements(raw)
-            form = self._form(elements[0] if elements else ABSENT)
+            form = self._form(elements[0] if elements else ABSENT, ABSENT)
             return self._understood(form, _of_array(elements, form), elements, room)
         if is_map(raw):
             event = _decode(self._event_map, raw, "bad_field_type")
-            form = self._form(event.type)
+            medium = self._attributes.get("medium")
+            named = event.type if event.type != ABSENT else event.other_type
+            form = self._form(named, ABSENT if medium is None else getattr(event, medium))
             values = {meaning: getattr(event, self._attributes[key]) for meaning, key in form.keys.items()}
-            return self._understood(form, _present(values), None, room)
+            marks = {key for key in form.marks if getattr(event, self._attributes[key]) != ABSENT}
+            return self._understood(form, _present(values), None, room, frozenset(marks))
         raise EventError("missing_type")
 
-    def _form(self, raw: Raw) -> EventForm:
+    def _form(self, raw: Raw, raw_medium: Raw) -> EventForm:
         if raw == ABSENT:
             raise EventError("missing_type")
-        form = self._forms.get(_decode(_TEXT, raw, "type_not_string"))
+        name = _decode(_TEXT, raw, "type_not_string")
+        form = self._forms.get(name)
         if form is None:
-            raise EventError("unknown_type")
+            raise UnknownType(name, self._medium_if_any(raw_medium))
         return form
 
+    def _medium_if_any(self, raw: Raw) -> str | None:
+        """Return the canonical medium that an event names where others have it, None if it names none."""
+        try:
+            spelling = None if raw == ABSENT else _OPTIONAL_TEXT.decode(raw)
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return self._locate(spelling)[0] if spelling else None
+
     def _understood(
-        self, form: EventForm, fields: Mapping[Meaning, Raw], elements: list[Raw] | None, room: int
-    ) -> Event:
-        if form.kind == "cleared":
-            return Cleared()
+        self,
+        form: EventForm,
+        fields: Mapping[Meaning, Raw],
+        elements: list[Raw] | None,
+        room: int,
+        marks: frozenset[str] = frozenset(),
+    ) -> tuple[Event, ...]:
+        if form.kind == "skipped":
+            self.skipped += 1
+            return ()
 
         def value(meaning: Meaning) -> Raw:
             raw = fields.get(meaning)
@@ -169,6 +206,13 @@ class ReferenceDecoder:
                 raise EventError("missing_field")
             return _NIL
 
+        if value("tenant") != _NIL:
+            return (self._of_object(form, fields),)
+        if form.kind == "cleared":
+            medium = self._medium_if_any(value("medium"))
+            if medium is None and "medium" in form.required:
+                raise EventError("bad_medium")
+            return (Cleared(medium),)
         raw_hashes = value("hashes")
         if array_length(raw_hashes) > room:
             raise FrameError("frame_too_large")
@@ -177,6 +221,14 @@ class ReferenceDecoder:
         medium, raw_medium, store_only = self._locate(_decode(_OPTIONAL_TEXT, value("medium"), "bad_medium"))
         group_idx = _group_idx(value("group_idx"))
         event: Event
+        seen = Sighting(form.name, form.kind, elements, fields, hashes, medium, raw_medium, marks)
+        if form.kind == "moved":
+            self._era.saw(seen, form)
+            left, raw_left, _ = self._locate(_decode(_OPTIONAL_TEXT, value("from_medium"), "bad_medium"))
+            return (
+                Removed(packed, left, raw_left, group_idx),
+                Stored(packed, 0, 0, None, medium, raw_medium, group_idx, store_only=store_only),
+            )
         if form.kind == "removed":
             event = Removed(packed, medium, raw_medium, group_idx)
         else:
@@ -197,8 +249,30 @@ class ReferenceDecoder:
                 else None,
                 store_only,
             )
-        self._era.saw(Sighting(form.name, form.kind, elements, fields, hashes, medium, raw_medium), form)
-        return event
+        self._era.saw(seen, form)
+        return (event,)
+
+    def _of_object(self, form: EventForm, fields: Mapping[Meaning, Raw]) -> Event:
+        """Return what an event says of objects of a tenant, each of which is a block."""
+        group = tenant_group(_decode(_SHORT_TEXT, fields["tenant"], "bad_field_type"))
+        if form.kind == "cleared":
+            return Cleared("", group)
+        key = fields.get("object_key", _NIL)
+        hashes = _hashes(fields.get("hashes", _NO_HASHES))
+        if key != _NIL:
+            packed = object_hash(_decode(_SHORT_TEXT, key, "bad_field_type"))
+        elif hashes:
+            packed = pack_hashes(hashes)
+        else:
+            raise EventError("no_identity")
+        spelling = _decode(_OPTIONAL_TEXT, fields.get("medium", _NIL), "bad_medium")
+        medium, raw_medium, _ = self._locate(spelling)
+        self._era.saw(Sighting(form.name, form.kind, None, fields, hashes, medium, raw_medium), form)
+        if form.kind == "removed":
+            return Removed(packed, medium, raw_medium, group)
+        raw_size = fields.get("block_size", _NIL)
+        size = 0 if raw_size == _NIL else _block_size(raw_size)
+        return Stored(packed, size, size * (len(packed) // HASH_BYTES), None, medium, raw_medium, group)
 
 
 @lru_cache(maxsize=8)
@@ -207,15 +281,28 @@ def _event_map(catalogue: Catalogue) -> tuple[Decoder[Any], Mapping[str, str]]:
 
     A struct and not a dict, so that names and values that nobody asks for are not decoded.
     """
-    keys = sorted({key for form in catalogue.forms.values() for key in form.keys.values()})
+    forms = catalogue.forms.values()
+    keys = sorted({key for form in forms for key in (*form.keys.values(), *form.marks)})
     attributes = {key: f"key_{number}" for number, key in enumerate(keys)}
     event_map = defstruct(
         "EventMap",
-        [(name, Raw, ABSENT) for name in ("type", *attributes.values())],
-        rename={"type": TYPE_KEY, **{name: key for key, name in attributes.items()}},
+        [(name, Raw, ABSENT) for name in ("type", "other_type", *attributes.values())],
+        rename={
+            "type": TYPE_KEY,
+            "other_type": OTHER_TYPE_KEY,
+            **{name: key for key, name in attributes.items()},
+        },
         gc=False,
     )
     return Decoder(event_map), attributes
+
+
+def _unpacked(raw: Raw) -> Raw:
+    """Return the value that is encoded in bytes."""
+    try:
+        return _ANYTHING.decode(_BYTES.decode(raw))
+    except (DecodeError, RecursionError):
+        raise EventError("missing_type") from None
 
 
 def _elements(raw: Raw) -> list[Raw]:
@@ -246,6 +333,10 @@ def _at_one_location(one: Removed, other: Removed) -> bool:
     return (
         one.group_idx == other.group_idx and one.medium == other.medium and one.raw_medium == other.raw_medium
     )
+
+
+def _alike(one: Undecodable, other: Undecodable) -> bool:
+    return one.reason == other.reason and one.event_type == other.event_type and one.medium == other.medium
 
 
 def _complete(last: Event | None, run: list[bytes]) -> None:

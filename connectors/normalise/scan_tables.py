@@ -27,6 +27,7 @@ from connectors.normalise.scanner.forms import (
     F_PARENT,
     F_SESSION,
     F_SIZE,
+    F_TENANT,
     F_TYPE,
     F_WINDOW,
     FOREIGN,
@@ -45,6 +46,7 @@ from connectors.normalise.scanner.forms import (
     POSITIONS,
     REMOVED,
     REQUIRED,
+    SKIPPED,
     STORED,
     TAG,
 )
@@ -73,11 +75,14 @@ _FIELDS: dict[Meaning, int] = {
     "spec_kind": F_KIND,
     "sliding_window": F_WINDOW,
     "session": F_SESSION,
+    "object_key": F_TENANT,
+    "tenant": F_TENANT,
 }
 _KINDS: dict[Kind, int] = {
     "stored": STORED,
     "removed": REMOVED,
     "cleared": CLEARED,
+    "skipped": SKIPPED,
 }
 
 
@@ -107,7 +112,9 @@ class ScanTables:
 @lru_cache(maxsize=8)
 def scan_tables(catalogue: Catalogue) -> ScanTables:
     """Return the tables of all engines. Raises TableTooSmall."""
-    return ScanTables(_forms(list(catalogue.forms.values())), _media(catalogue.media))
+    return ScanTables(
+        _forms([form for form in catalogue.forms.values() if form.everyday]), _media(catalogue.media)
+    )
 
 
 def _forms(forms: list[EventForm]) -> Bytes:

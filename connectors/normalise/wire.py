@@ -6,7 +6,7 @@ position must be kept.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Raw, Struct
 
@@ -29,10 +29,12 @@ class EnvelopeArray(Struct, array_like=True, gc=False):
 
     ts: Raw
     events: Raw
+    rank: Raw = ABSENT
 
 
 class EnvelopeMap(Struct, gc=False):
-    """`{"ts": ..., "events": ..., ...}`."""
+    """`{"ts": ..., "events": ..., ...}`, whose rank nobody asks for."""
 
     ts: Raw
     events: Raw
+    rank: ClassVar[Raw] = ABSENT

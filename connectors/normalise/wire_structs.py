@@ -39,18 +39,25 @@ class WireBatch(Protocol):
 
     ts: float
     events: list[WireEvent]
+    rank: Raw
+    """ABSENT where the batch says none."""
 
 
 class ForeignMap(Struct, gc=False):
     """A map that says nothing to us; nothing in it is decoded."""
 
 
+_NOTHING = Annotated[int, Meta(gt=0, lt=0)]
+"""What nothing is: an event where no engine uses the encoding, a field of events that go one by one."""
 _TYPES: dict[Meaning, Any] = {
     "hashes": Annotated[list[Hash], Meta(max_length=MAX_BATCH_HASHES)],
     "parent": Hash | None,
     "block_size": BlockSize,
     "lora_id": int | Text | None,
     "medium": Text | None,
+    "from_medium": Text | None,
+    "object_key": _NOTHING | None,
+    "tenant": _NOTHING | None,
     "lora_name": Text | None,
     "group_idx": GroupIdx | None,
     "spec_kind": Text | None,
@@ -59,8 +66,6 @@ _TYPES: dict[Meaning, Any] = {
 }
 _MAY_BE_FOREIGN: frozenset[Meaning] = frozenset({"lora_name"})
 """Fields for which the fast decoder takes a map; it gives up a payload that has one elsewhere."""
-_NOTHING = Annotated[int, Meta(gt=0, lt=0)]
-"""The event of an encoding that no engine uses."""
 
 
 @lru_cache(maxsize=8)
@@ -70,7 +75,7 @@ def batch_types(catalogue: Catalogue, *, sessions: bool) -> tuple[type[WireBatch
     Without `sessions` these fields are not decoded.
     """
     left_out: frozenset[Meaning] = frozenset() if sessions else frozenset({"session"})
-    forms = catalogue.forms.values()
+    forms = [form for form in catalogue.forms.values() if form.everyday]
     return (
         _batch([_array(form, left_out) for form in forms if form.required <= form.positions.keys()]),
         _batch([_map(form, left_out) for form in forms]),
@@ -79,7 +84,8 @@ def batch_types(catalogue: Catalogue, *, sessions: bool) -> tuple[type[WireBatch
 
 def _batch(events: list[type[Struct]]) -> Any:
     event: Any = Union[tuple(events) or (_NOTHING,)]  # noqa: UP007 # of types that are not known before
-    return defstruct("WireBatch", [("ts", float), ("events", list[event])], array_like=True, gc=False)
+    fields: list[Any] = [("ts", float), ("events", list[event]), ("rank", Raw, ABSENT)]
+    return defstruct("WireBatch", fields, array_like=True, gc=False)
 
 
 def _array(form: EventForm, left_out: frozenset[Meaning]) -> type[Struct]:

@@ -18,16 +18,18 @@ SLOT_BYTES = 4 << 10
 """Encoded batches that a source may have here; with more its stream takes them."""
 SLOT_BATCHES = 16
 FIRST_SLOTS = 64
-DUE, UNTIL_LOOK, ROOM, COUNT, USED, ENGINE_EVENTS, SIZE = range(7)
+DUE, UNTIL_LOOK, ROOM, COUNT, USED, ENGINE_EVENTS, SIZE, SKIPPED, RANK = range(9)
 """Of a slot: the number that is due, -1 where no batch may come here; batches until one has to be looked at;
-bytes that would be too much; then of what is here batches, their bytes, engine events, bytes of payload."""
-HEADS = 7
+bytes that would be too much; then of what is here batches, their bytes, engine events, bytes of payload, and
+events that were skipped; last the rank that batches have to say."""
+HEADS = 9
 SINCE, UNTIL, PUBLISHED, SECONDS = range(4)
 """Of a slot: when its first and last batch were received, when the engine published the last, all in seconds
 since the epoch, and what processor time they took."""
 TIMES = 4
 NOTHING = -1
 """Number of no batch, and of no slot."""
+_NO_HEAD = (NOTHING, *[0] * (HEADS - 1))
 
 
 class Waiting(NamedTuple):
@@ -38,6 +40,8 @@ class Waiting(NamedTuple):
     seqs: range
     fingerprints: list[int]
     engine_events: int
+    skipped: int
+    """Of these, events that change nothing."""
     payload_bytes: int
     since: float
     """When the first was received, seconds since the epoch."""
@@ -71,13 +75,13 @@ class Gathered:
         number = self._free.pop()
         self._sources[number] = source
         self.numbers[source] = number
-        self.heads[number] = NOTHING, 0, 0, 0, 0, 0, 0
+        self.heads[number] = _NO_HEAD
         return Slot(self, number)
 
     def remove(self, slot: Slot) -> None:
         """Take the slot of a source back, and what is in it."""
         if slot.number != NOTHING:
-            self.heads[slot.number] = NOTHING, 0, 0, 0, 0, 0, 0
+            self.heads[slot.number] = _NO_HEAD
             del self.numbers[cast(SourceKey, self._sources[slot.number])]
             self._sources[slot.number] = None
             self._free.append(slot.number)
@@ -114,10 +118,10 @@ class Slot:
         self.number = number
         """NOTHING when it was taken back."""
 
-    def admit(self, due: int, until_look: int, room: int) -> None:
+    def admit(self, due: int, until_look: int, room: int, rank: int) -> None:
         """Let batches come from now on: the first is number `due`, and they are fewer than `until_look`.
 
-        They take less than `room` bytes. Nothing may be here.
+        They take less than `room` bytes, and say the data-parallel rank `rank`. Nothing may be here.
         """
         number = self.number
         if number != NOTHING:
@@ -125,23 +129,26 @@ class Slot:
             head[number, DUE] = due
             head[number, UNTIL_LOOK] = until_look
             head[number, ROOM] = min(room, SLOT_BYTES)
+            head[number, RANK] = rank
 
     def take(self) -> Waiting | None:
         """Remove and return what is here; None where nothing is."""
         number, gathered = self.number, self._gathered
         if number == NOTHING or not (count := gathered.head[number, COUNT]):
             return None
-        due, _, _, _, used, engine_events, payload_bytes = gathered.heads[number].tolist()
+        due, _, _, _, used, engine_events, payload_bytes, skipped, _ = gathered.heads[number].tolist()
         since, until, published_at, seconds = gathered.times[number].tolist()
         head = gathered.head
         head[number, ROOM] -= used
         head[number, COUNT] = head[number, USED] = head[number, ENGINE_EVENTS] = head[number, SIZE] = 0
+        head[number, SKIPPED] = 0
         gathered.times[number, SECONDS] = 0.0
         return Waiting(
             gathered.encoded[number, :used].tobytes(),
             range(due - count, due),
             gathered.fingerprints[number, :count].tolist(),
             engine_events,
+            skipped,
             payload_bytes,
             since,
             until,

@@ -17,6 +17,8 @@ from connectors.normalise.columns import (
     STATUS,
     STRETCH_END,
 )
+from connectors.normalise.columns import RANK as ANNOUNCED_RANK
+from connectors.normalise.columns import SKIPPED as SKIPPED_EVENTS
 from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.order.gathered import (
     COUNT,
@@ -24,19 +26,29 @@ from connectors.order.gathered import (
     ENGINE_EVENTS,
     NOTHING,
     PUBLISHED,
+    RANK,
     ROOM,
     SINCE,
     SIZE,
+    SKIPPED,
     SLOT_BATCHES,
     UNTIL,
     UNTIL_LOOK,
     USED,
     Gathered,
 )
-from connectors.process.compiled import compiled
+from connectors.process.compiled import compiled, inner
 
 ODD, IN_ORDER, GATHERED = range(3)
 """What became of a bundle: it is not simply next; it is, but there is no room; it is in its slot."""
+
+
+@inner
+def _of_rank(columns: Ints, first: int, end: int, rank: int) -> bool:
+    same = True
+    for i in range(first, end):
+        same = same and columns[ANNOUNCED_RANK, i] == rank
+    return same
 
 
 @compiled
@@ -70,6 +82,7 @@ def gather(
             and columns[SEQ, first] == heads[slot, DUE]
             and columns[STRETCH_END, first] == payloads
             and heads[slot, UNTIL_LOOK] > payloads
+            and _of_rank(columns, first, end, heads[slot, RANK])
         ):
             count, used = heads[slot, COUNT], heads[slot, USED]
             start = columns[START, first]
@@ -84,6 +97,7 @@ def gather(
                 for i in range(first, end):
                     slot_fingerprints[slot, count + i - first] = columns[FINGERPRINT, i]
                     heads[slot, ENGINE_EVENTS] += columns[EVENTS, i]
+                    heads[slot, SKIPPED] += columns[SKIPPED_EVENTS, i]
                     heads[slot, SIZE] += columns[PAYLOAD_BYTES, i]
                 heads[slot, DUE] += payloads
                 heads[slot, UNTIL_LOOK] -= payloads

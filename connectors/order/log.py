@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from connectors.normalise.bounds import MAX_BATCH_BYTES
-from connectors.normalise.columns import EVENTS, FINGERPRINT, PAYLOAD_BYTES, SEQ
+from connectors.normalise.columns import EVENTS, FINGERPRINT, NO_RANK, PAYLOAD_BYTES, RANK, SEQ, SKIPPED
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scanned import Scanned
 from connectors.order.gathered import Waiting
@@ -17,8 +17,19 @@ from connectors.order.message import Message
 from connectors.order.runs import RunBuilder
 from connectors.order.sequence import SequencePosition, StoredPosition
 from connectors.sources import Source
-from schemas.events import Batch, Closed, Event, EventsRecord, Gap, Opened, Removed, Stored, Undecodable
-from schemas.reasons import ClosedReason, GapReason
+from schemas.events import (
+    MOST_REMARKS,
+    Batch,
+    Closed,
+    Event,
+    EventsRecord,
+    Gap,
+    Opened,
+    Removed,
+    Stored,
+    Undecodable,
+)
+from schemas.reasons import ClosedReason, GapReason, Remark
 from schemas.settings import Connector
 
 _LARGE_PAYLOAD_BYTES = 128 << 10
@@ -42,6 +53,8 @@ class StreamCounts:
     replayed: int = 0
     """Of the batches, those that came by replay."""
     engine_events: int = 0
+    skipped_events: int = 0
+    """Of these, events that change nothing of what is resident."""
     payload_bytes: int = 0
     duplicates: int = 0
     lost_batches: int = 0
@@ -99,6 +112,10 @@ class SourceLog:
         self.newest_at = float("-inf")
         """Engine time of the last batch taken, seconds since the epoch."""
         self._observe = observe
+        self.rank = NO_RANK
+        """Data-parallel rank that batches of this incarnation said last; NO_RANK before one did."""
+        self._remarks: list[str] = []
+        """Of this incarnation, as records have them."""
         self.begun = False
         """Whether the log has something of the present incarnation."""
         if resume is not None and resume.incarnation:
@@ -118,6 +135,7 @@ class SourceLog:
         """
         seq, payload, received_at = message.seq, message.payload, message.received_at
         batch = self.normaliser.normalise(payload, seq=seq, received_at=received_at, replayed=replayed)
+        skipped = self.normaliser.skipped
         position = self.position
         if not understood(batch):
             if not replayed or position is None or seq >= position.due:
@@ -135,7 +153,8 @@ class SourceLog:
         self.counts.replayed += replayed
         # It may have waited, and others that came after it were taken before.
         received_at = max(self.counts.last_received_at, received_at)
-        self.took(1, batch.engine_events, len(payload), received_at, batch.ts)
+        self.ranked(self.normaliser.rank)
+        self.took(1, batch.engine_events, skipped, len(payload), received_at, batch.ts)
         self.runs.add(batch, self.size(batch, len(payload)), now, message.fingerprint)
 
     def take_scanned(
@@ -144,9 +163,12 @@ class SourceLog:
         """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation."""
         rows = scanned.rows
         position.advance_all(rows[SEQ][first:end], rows[FINGERPRINT][first:end])
+        for rank in {*rows[RANK][first:end]}:
+            self.ranked(rank)
         self.took(
             end - first,
             sum(rows[EVENTS][first:end]),
+            sum(rows[SKIPPED][first:end]),
             sum(rows[PAYLOAD_BYTES][first:end]),
             received_at,
             scanned.published_at(end - 1),
@@ -159,7 +181,12 @@ class SourceLog:
         self.normaliser.passed(len(seqs))
         position.advance_all(seqs, fingerprints)
         self.took(
-            len(seqs), waiting.engine_events, waiting.payload_bytes, waiting.until, waiting.published_at
+            len(seqs),
+            waiting.engine_events,
+            waiting.skipped,
+            waiting.payload_bytes,
+            waiting.until,
+            waiting.published_at,
         )
         self.counts.seconds += waiting.seconds
         self.runs.add_encoded(waiting.encoded, seqs, fingerprints[-1], waiting.since, looked_at)
@@ -168,6 +195,7 @@ class SourceLog:
         self,
         batches: int,
         engine_events: int,
+        skipped: int,
         payload_bytes: int,
         received_at: float,
         published_at: float,
@@ -176,9 +204,26 @@ class SourceLog:
         counts = self.counts
         counts.batches += batches
         counts.engine_events += engine_events
+        counts.skipped_events += skipped
         counts.payload_bytes += payload_bytes
         counts.last_received_at = received_at
         self.newest_at = published_at
+
+    def ranked(self, rank: int) -> None:
+        """Compare the data-parallel rank that a batch says with the settings and with batches before."""
+        if rank in (NO_RANK, self.rank):
+            return
+        if rank != self.source.dp_rank:
+            self.remark("other_rank", str(rank))
+        if self.rank != NO_RANK:
+            self.remark("mixed_ranks")
+        self.rank = rank
+
+    def remark(self, reason: Remark, about: str = "") -> None:
+        """Note what is odd about the stream; `about` has at most 64 characters."""
+        remark = f"{reason}:{about}" if about else reason
+        if remark not in self._remarks and len(self._remarks) < MOST_REMARKS:
+            self._remarks.append(remark)
 
     def repeated(self) -> None:
         """Count a batch that was taken before."""
@@ -193,6 +238,8 @@ class SourceLog:
             # Greater, even if the clock was set back.
             self.runs.incarnation = max(int(now * 1e6), self.runs.incarnation + 1)
         self.begun = False
+        self.rank = NO_RANK
+        self._remarks = []
         self.position = None
         self.newest_at = float("-inf")
 
@@ -221,6 +268,10 @@ class SourceLog:
                 size += _NOTICE_BYTES
                 if isinstance(event, Undecodable):
                     self.counts.undecodable[event.reason] += event.count
+                    if event.reason == "unknown_type":
+                        self.remark("unknown_type", event.event_type or "")
+                    elif event.reason == "no_identity":
+                        self.remark("no_identity")
                     if self._observe is not None:
                         self._observe(self.source, event)
         return size
@@ -241,6 +292,7 @@ class SourceLog:
             record.engine = self.normaliser.engine
             record.wire_era = self.normaliser.wire_era
             record.may_reannounce = self.normaliser.may_reannounce
+            record.remarks = [*self._remarks]
         return closed
 
     def _look(self, message: Message) -> Batch:

@@ -20,6 +20,9 @@ from schemas.events import Event, EventsRecord, Undecodable
 from schemas.reasons import ClosedReason
 from schemas.settings import Connector
 
+FIRST_UNNUMBERED = 1
+"""Number of the first batch of a publisher that numbers none: 0 would say that nothing came before."""
+
 
 class SourceStream:
     """Turns the messages of one source, in the order they came, and the replays it asks for into records.
@@ -56,6 +59,8 @@ class SourceStream:
             clock=clock,
         )
         self._slot = slot
+        self._next_number: int | None = None
+        """That the next message gets, if messages have none; None as long as they have."""
         self._began_at = clock()
         self._live_at = 0.0
         self._connected_at = 0.0
@@ -154,7 +159,7 @@ class SourceStream:
         if self._slot is not None:
             position = log.position
             due = NOTHING if position is None or self._recovery.holding else position.due
-            self._slot.admit(due, log.normaliser.until_look, log.runs.room)
+            self._slot.admit(due, log.normaliser.until_look, log.runs.room, log.rank)
         return log.taken()
 
     def _take_bundle(self, messages: Bundle, received_at: float, together: Scanned | None) -> None:
@@ -192,13 +197,16 @@ class SourceStream:
         normalise, add = log.normaliser.normalise, log.runs.add
         position = log.position
         due = -1 if position is None else position.due
-        batches = engine_events = payload_bytes = 0
+        batches = engine_events = skipped = payload_bytes = 0
         published_at = log.newest_at
         other: Frames | None = None
         for frames in messages:
             if len(frames) != 3 or len(frames[1]) != SEQUENCE_BYTES:
-                self._refuse(frames, received_at)
-                continue
+                numbered = self._with_number(frames)
+                if numbered is None:
+                    self._refuse(frames, received_at)
+                    continue
+                frames = numbered
             payload = frames[2]
             seq = int.from_bytes(frames[1], "big")
             if position is None or seq != due:
@@ -215,11 +223,13 @@ class SourceStream:
             due = seq + 1
             batches += 1
             engine_events += batch.engine_events
+            skipped += log.normaliser.skipped
+            log.ranked(log.normaliser.rank)
             payload_bytes += len(payload)
             published_at = batch.ts
             add(batch, log.size(batch, len(payload)), received_at, fingerprint)
         if batches:
-            log.took(batches, engine_events, payload_bytes, received_at, published_at)
+            log.took(batches, engine_events, skipped, payload_bytes, received_at, published_at)
         return other
 
     def asked(self) -> None:
@@ -284,8 +294,11 @@ class SourceStream:
     def _checked(self, messages: Iterator[Frames], received_at: float) -> Iterator[Message]:
         for frames in messages:
             if len(frames) != 3 or len(frames[1]) != SEQUENCE_BYTES:
-                self._refuse(frames, received_at)
-                continue
+                numbered = self._with_number(frames)
+                if numbered is None:
+                    self._refuse(frames, received_at)
+                    continue
+                frames = numbered
             seq = int.from_bytes(frames[1], "big")
             if seq >= MAX_SEQUENCE:
                 self._refuse(frames, received_at)
@@ -294,3 +307,23 @@ class SourceStream:
 
     def _refuse(self, frames: Frames, received_at: float) -> None:
         self._log.notice(Undecodable("frame_count" if len(frames) != 3 else "bad_seq"), received_at)
+
+    def _with_number(self, frames: Frames) -> Frames | None:
+        """Return a message without number with one, None if it is not of a publisher that has none.
+
+        What such a publisher loses nobody sees. What it published before a connector that goes on counts as
+        one lost batch.
+        """
+        log = self._log
+        if len(frames) not in (1, 2):
+            return None
+        number = self._next_number
+        if number is None:
+            message = Message(FIRST_UNNUMBERED, 0, frames[-1], self._clock())
+            if log.counts.batches or not log.understands(message):
+                return None
+            number = FIRST_UNNUMBERED if log.position is None else log.position.due + 1
+            log.normaliser.unnumbered()
+        log.remark("no_sequence")
+        self._next_number = number + 1
+        return b"", number.to_bytes(SEQUENCE_BYTES, "big"), frames[-1]

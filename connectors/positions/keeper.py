@@ -33,6 +33,9 @@ REFRESH_EVERY = 10
 """Every so many rounds all positions are written, so that none points far back, even of an idle source."""
 OWNERS_EVERY = 6
 """Every so many refreshes, look for other connectors that wrote positions of our sources since the last."""
+END_SECONDS = 5.0
+"""A source that comes back waits so long until its end is acknowledged; then it is tried again."""
+END_LOOK_SECONDS = 0.01
 WRITE_TIMEOUT_SECONDS = 30.0
 
 
@@ -115,6 +118,7 @@ class Positions:
         wanted = list(sources)
         if self._reader is None:
             raise RuntimeError("resume before the start")
+        await self._ended(source.key for source in wanted)
         # What was acknowledged before, of sources that come back, has to be found.
         await self._write(self._ledger.take())
         async with self._reading:
@@ -134,11 +138,23 @@ class Positions:
                 position.partition = partition
             position.offset = ends[partition] - 1
             positions[source.key] = position
-        self._ledger.begin(msgspec.structs.replace(position) for position in positions.values())
+        self._ledger.begin(
+            (msgspec.structs.replace(position) for position in positions.values()),
+            {source.key: source.life for source in wanted},
+        )
         # Whatever is published of these sources from here on is where a successor looks for it.
         await self._send_surely(self._ledger.take())
         self._telemetry.positions_loaded(len(wanted), len(usable))
         return positions
+
+    async def _ended(self, sources: Iterable[SourceKey]) -> None:
+        """Return when the ends of sources that come back are in the log. Raises PositionsUnwritable."""
+        coming = list(sources)
+        deadline = time.monotonic() + END_SECONDS
+        while self._ledger.ending(coming):
+            if time.monotonic() > deadline:
+                raise PositionsUnwritable(self.topic, "the ends of sources that come back are not in the log")
+            await asyncio.sleep(END_LOOK_SECONDS)
 
     def acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
         """Records are in the events topic: see `connectors.publish.publisher.Acknowledged`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ def advance(position: PositionRecord, mention: Mention) -> None:
         return
     if mention.incarnation > position.incarnation:
         position.incarnation, position.closed = mention.incarnation, False
-        position.seq, position.fingerprint = None, 0
+        position.seq, position.fingerprint, position.life = None, 0, ""
     if mention.seq is not None and (position.seq is None or mention.seq > position.seq):
         position.seq, position.fingerprint = mention.seq, mention.fingerprint
     position.closed = position.closed or mention.closed
@@ -33,6 +33,7 @@ class Ledger:
         """`connector` is the name that the positions are signed with."""
         self.connector = connector
         self._positions: dict[SourceKey, PositionRecord] = {}
+        self._lives: dict[SourceKey, str] = {}
         self._accounted: dict[int, int] = {}
         self._changed: set[SourceKey] = set()
         self._leaving: set[SourceKey] = set()
@@ -45,11 +46,20 @@ class Ledger:
         """Partitions of the events topic that hold a source."""
         return {position.partition for position in self._positions.values()}
 
-    def begin(self, positions: Iterable[PositionRecord]) -> None:
-        """Take over sources where they stand; each is due to be written."""
+    def begin(
+        self, positions: Iterable[PositionRecord], lives: Mapping[SourceKey, str] | None = None
+    ) -> None:
+        """Take over sources where they stand; each is due to be written.
+
+        `lives` tells what the present lives of engines are called. An open incarnation of which nobody said
+        so is taken to be of the present one.
+        """
         for position in positions:
             source = (position.replica, position.dp_rank)
             self._positions[source] = position
+            self._lives[source] = (lives or {}).get(source, "")
+            if position.incarnation and not position.closed:
+                position.life = position.life or self._lives[source]
             self._leaving.discard(source)
             self._changed.add(source)
 
@@ -59,6 +69,11 @@ class Ledger:
             self._leaving.add(source)
             self._changed.add(source)
 
+    def ending(self, sources: Iterable[SourceKey]) -> bool:
+        """Tell whether one of these was forgotten, and the end of its incarnation is not in the log yet."""
+        leaving = (self._positions[source] for source in sources if source in self._leaving)
+        return any(position.incarnation and not position.closed for position in leaving)
+
     def acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
         """Records are in the log, the last one at `offset`; a negative one is unknown.
 
@@ -67,7 +82,10 @@ class Ledger:
         for mention in mentions:
             position = self._positions.get(mention.source)
             if position is not None:
+                anew = mention.incarnation > position.incarnation
                 advance(position, mention)
+                if anew:
+                    position.life = self._lives[mention.source]
                 self._changed.add(mention.source)
         self.account(partition, offset)
 
@@ -94,7 +112,7 @@ class Ledger:
             source = (position.replica, position.dp_rank)
             if source in self._leaving and (position.closed or not position.incarnation):
                 self._leaving.discard(source)
-                del self._positions[source]
+                del self._positions[source], self._lives[source]
 
     def unwritten(self, positions: Iterable[PositionRecord]) -> None:
         """These could not be written; they are due again."""

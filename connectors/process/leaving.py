@@ -42,8 +42,13 @@ async def aside(work: Callable[[], Result]) -> Result:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(tell, result, failure)
 
-    threading.Thread(target=run, name=_THREAD_NAME, daemon=True).start()
+    start_aside(run)
     return await outcome
+
+
+def start_aside(work: Callable[[], None]) -> None:
+    """Run `work`, which tells itself what comes of it, in such a thread."""
+    threading.Thread(target=work, name=_THREAD_NAME, daemon=True).start()
 
 
 def busy_aside() -> bool:

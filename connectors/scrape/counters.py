@@ -24,7 +24,7 @@ from schemas.reasons import FigureRefusal, ScrapeFailure
 MAX_LINES = 200_000
 """Of a page. An engine of eight ranks has some thousand."""
 MAX_SAMPLES = 4_096
-"""Of the metrics that are read; a rank has seven."""
+"""Of the metrics that are read; a rank has a dozen."""
 MAX_LINE_CHARACTERS = 16 << 10
 """Of one of them. The parser takes the square of the labels of a line."""
 MAX_SAMPLES_CHARACTERS = 512 << 10
@@ -94,9 +94,10 @@ def _of_engine(
     """Return an engine's counters by rank; ranks without any are left out."""
     ours = _names(metrics)
     values: dict[int, dict[str, float]] = {}
+    sums: dict[int, dict[str, float]] = {}
     labels: dict[int, dict[tuple[str, str], str]] = {}
     for name, of_sample, value in samples:
-        if name not in ours:
+        if name not in ours or not _counts(metrics, name, of_sample):
             continue
         try:
             rank = RANKS.of_label(of_sample.get(metrics.rank_label, "0"))
@@ -105,23 +106,31 @@ def _of_engine(
             continue
         labels.setdefault(rank, {}).update({(name, label): text for label, text in of_sample.items()})
         values.setdefault(rank, {})[name] = value
-    counters = {rank: _counters(metrics, values[rank], labels[rank], refused) for rank in labels}
+        of_rank = sums.setdefault(rank, {})
+        for figure, parts in metrics.sums.items():
+            if parts.metric == name:
+                of_rank[figure] = of_rank.get(figure, 0.0) + (value if parts.counts(of_sample) else 0.0)
+    counters = {rank: _counters(metrics, values[rank], sums[rank], labels[rank], refused) for rank in labels}
     return {rank: one for rank, one in counters.items() if one != EngineCounters()}
 
 
 def _counters(
     metrics: Metrics,
     values: Mapping[str, float],
+    sums: Mapping[str, float],
     labels: Mapping[tuple[str, str], str],
     refused: Counter[FigureRefusal],
 ) -> EngineCounters:
-    found: dict[str, float | str] = {}
-    for name, names in metrics.samples.items():
-        # Under its newest name: in between, engines export both.
-        found.update([(name, values[known]) for known in names if known in values][:1])
+    found: dict[str, float | str] = {**sums}
     for name, where in metrics.labels.items():
         if (text := labels.get(where, "")) not in _ABSENT:
             found[name] = text
+    for name, names in metrics.samples.items():
+        # Under its newest name: in between, engines export both.
+        found.update([(name, values[known]) for known in names if known in values][:1])
+    tokens = values.get(metrics.capacity_tokens)
+    if tokens is not None and (size := _whole(found.get("block_size"))):
+        found["capacity_blocks"] = tokens // size
     fields: dict[str, Any] = {}
     for name, figure in found.items():
         bound = BOUNDS[name]
@@ -129,13 +138,31 @@ def _counters(
             fields[name] = bound.of_label(figure) if isinstance(figure, str) else bound.of_value(figure)
         except FigureRefused as error:
             refused[error.reason] += 1
+    if "capacity_blocks" in fields:
+        fields["unused_blocks"] = metrics.unused_blocks
     return EngineCounters(**fields)
+
+
+def _whole(figure: float | str | None) -> int:
+    """Return a block size as a page has it, 0 for none that can be one."""
+    bound = BOUNDS["block_size"]
+    try:
+        if figure is None:
+            return 0
+        return bound.of_label(figure) if isinstance(figure, str) else int(bound.of_value(figure))
+    except FigureRefused:
+        return 0
+
+
+def _counts(metrics: Metrics, name: str, labels: Mapping[str, str]) -> bool:
+    return all(labels.get(label, "") in values for label, values in metrics.only.get(name, {}).items())
 
 
 def _names(metrics: Metrics) -> set[str]:
     """Return the names, without `_total`, of all metrics that an engine's description mentions."""
     samples = {name for names in metrics.samples.values() for name in names}
-    return samples | {name for name, _ in metrics.labels.values()}
+    others = {name for name, _ in metrics.labels.values()} | {parts.metric for parts in metrics.sums.values()}
+    return (samples | others | {metrics.capacity_tokens}) - {""}
 
 
 @lru_cache(maxsize=8)

@@ -6,20 +6,10 @@ import asyncio
 
 import aiohttp
 
+from connectors.process.pages import PageTooLarge, body_within
 from connectors.scrape.counters import PageUnreadable
 
 MAX_PAGE_BYTES = 8 << 20
-
-
-def new_session(timeout_seconds: float) -> aiohttp.ClientSession:
-    """Return a session that keeps no cookies, and unpacks nothing: few bytes may stand for very many."""
-    return aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=timeout_seconds),
-        connector=aiohttp.TCPConnector(limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"Accept-Encoding": "identity"},
-        auto_decompress=False,
-    )
 
 
 async def fetched(session: aiohttp.ClientSession, url: str) -> str:
@@ -30,7 +20,9 @@ async def fetched(session: aiohttp.ClientSession, url: str) -> str:
                 raise PageUnreadable("http_status", f"HTTP status {response.status}")
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise PageUnreadable("not_prometheus", "compressed, which nobody asked for")
-            return await _text(response)
+            return (await body_within(MAX_PAGE_BYTES, response)).decode(errors="replace")
+    except PageTooLarge as error:
+        raise PageUnreadable("too_large", str(error)) from error
     except asyncio.TimeoutError as error:
         raise PageUnreadable("timeout", "no whole page in time") from error
     except aiohttp.ClientConnectorError as error:
@@ -39,12 +31,3 @@ async def fetched(session: aiohttp.ClientSession, url: str) -> str:
     except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: of some addresses that are none
         # Their texts repeat the address, with what is secret in it.
         raise PageUnreadable("unreachable", type(error).__name__) from error
-
-
-async def _text(response: aiohttp.ClientResponse) -> str:
-    page = bytearray()
-    async for piece in response.content.iter_any():
-        page += piece
-        if len(page) > MAX_PAGE_BYTES:
-            raise PageUnreadable("too_large", f"more than {MAX_PAGE_BYTES} bytes")
-    return page.decode(errors="replace")

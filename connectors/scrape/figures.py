@@ -56,6 +56,10 @@ BOUNDS = {
     "capacity_blocks": Bound(2**32 - 1, whole=True),
     "block_size": Bound(2**32 - 1, whole=True),
     "kv_cache_usage": Bound(1, whole=False),
+    "prefill_seconds": Bound(2**53, whole=False),
+    "prefill_tokens": _TOKENS,
+    "cpu_capacity_tokens": _TOKENS,
+    "unused_blocks": Bound(2**16, whole=True),
 }
 """By field of `EngineCounters`. All of them fit the columns of the tables, and sums of thousands do."""
 RANKS = Bound(2**16 - 1, whole=True)

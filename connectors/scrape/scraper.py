@@ -10,9 +10,10 @@ from typing import Protocol
 import aiohttp
 
 from connectors.process.addresses import shown
+from connectors.process.pages import page_session
 from connectors.process.stopping import ended
 from connectors.scrape.counters import PageUnreadable, parse_engine_metrics
-from connectors.scrape.fetch import fetched, new_session
+from connectors.scrape.fetch import fetched
 from schemas.events import EngineCounters
 from schemas.reasons import FigureRefusal, ScrapeFailure
 
@@ -66,7 +67,7 @@ class Scraper:
         pages do not come all at the same time.
         """
         if self._session is None:
-            self._session = new_session(self._timeout_seconds)
+            self._session = page_session(self._timeout_seconds)
         if replica in self._tasks:
             if self._tasks[replica][0] == url:
                 return

@@ -19,7 +19,13 @@ from connectors.sources import Source, SourceKey
 from connectors.telemetry.streams import StreamCollector
 from schemas.events import Closed, Event, Gap, Opened, Undecodable
 from schemas.metrics import Connector, Counter, Gauge, metrics_of
-from schemas.reasons import FigureRefusal, ScrapeFailure
+from schemas.reasons import (
+    DescriptionFailure,
+    FigureRefusal,
+    KubernetesFailure,
+    PodRefusal,
+    ScrapeFailure,
+)
 
 SHOWN_TOPIC_BYTES = 100
 
@@ -69,6 +75,8 @@ class Telemetry:
                 reason=event.reason,
                 seq=event.seq,
                 count=event.count,
+                **({} if event.event_type is None else {"type": event.event_type}),
+                **({} if event.medium is None else {"medium": event.medium}),
                 **stream,
             )
         elif isinstance(event, Closed):
@@ -104,6 +112,29 @@ class Telemetry:
     def name_unresolved(self, name: str, reason: str) -> None:
         self._count(Connector.dns_failures)
         self._warn("name_unresolved", name, name=name, reason=reason)
+
+    def pods_listed(self, origin: str, namespace: str, pods: int) -> None:
+        self._count(Connector.pod_lists)
+        self._say("pods_listed", f"{origin} {namespace}", origin=origin, namespace=namespace, pods=pods)
+
+    def pods_unknown(self, origin: str, namespace: str, reason: KubernetesFailure, text: str) -> None:
+        self._counters[Connector.kubernetes_failures].labels(reason).inc()
+        self._warn(
+            "pods_unknown",
+            f"{origin} {namespace} {reason}",
+            origin=origin,
+            namespace=namespace,
+            reason=reason,
+            message=f"{text}; the replicas stay as they were",
+        )
+
+    def pod_refused(self, replica: str, reason: PodRefusal, text: str) -> None:
+        self._counters[Connector.refused_pods].labels(reason).inc()
+        self._warn("pod_refused", replica, replica=replica, reason=reason, message=text)
+
+    def description_failed(self, replica: str, url: str, reason: DescriptionFailure, text: str) -> None:
+        self._counters[Connector.description_failures].labels(reason).inc()
+        self._warn("description_failed", replica, replica=replica, url=url, reason=reason, message=text)
 
     def replica_clashed(self, clash: Clash) -> None:
         self._count(Connector.replica_clashes)

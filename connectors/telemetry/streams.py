@@ -16,6 +16,7 @@ from schemas.metrics import Connector, Counter, Gauge
 _COUNTS: dict[Counter, Callable[[StreamCounts], float]] = {
     Connector.batches: lambda counts: counts.batches,
     Connector.engine_events: lambda counts: counts.engine_events,
+    Connector.skipped_events: lambda counts: counts.skipped_events,
     Connector.payload_bytes: lambda counts: counts.payload_bytes,
     Connector.duplicate_batches: lambda counts: counts.duplicates,
     Connector.lost_batches: lambda counts: counts.lost_batches,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from connectors.normalise.columns import MAX_RANK, NO_RANK
 from connectors.normalise.scanner.events import put_events
 from connectors.normalise.scanner.layout import MAX_EVENTS, MAX_SCANNED_BYTES, ROOM, Bytes, Ints
 from connectors.normalise.scanner.msgpack_keys import K_EVENTS, K_TS, is_text
 from connectors.normalise.scanner.skipping import skip
 from connectors.normalise.scanner.writing import put_integer
 from connectors.process.compiled import inner
-from connectors.process.msgpack import length_at, text_at
+from connectors.process.msgpack import integer_at, length_at, text_at
 
 
 @inner
@@ -65,19 +66,19 @@ def put_batch(
     out: Bytes,
     limit: int,
     o: int,
-) -> tuple[int, int, int]:
-    """Write one batch; return (where it ends in `out`, engine events, where its time begins), or (-1, 0, 0).
+) -> tuple[int, int, int, int, int]:
+    """Write one batch; return (where it ends in `out`, events, skipped ones, rank, where its time begins).
 
-    `received_at` is the bits of a float.
+    The first is -1 where it is given up. `received_at` is the bits of a float.
     """
     if end - p > MAX_SCANNED_BYTES or limit - o < ROOM:
-        return -1, 0, 0
+        return -1, 0, 0, 0, 0
     ts, p, rest = _envelope(data, p, end, stack)
     if ts < 0:
-        return -1, 0, 0
+        return -1, 0, 0, 0, 0
     count, p = length_at(data, p, end, 0x90, 0xDC)
     if count < 0 or count > MAX_EVENTS:
-        return -1, 0, 0
+        return -1, 0, 0, 0, 0
     out[o] = 0x96
     o = put_integer(seq, out, o + 1)
     for i in range(9):
@@ -87,18 +88,25 @@ def put_batch(
         out[o + 10 + i] = (received_at >> (56 - 8 * i)) & 0xFF
     o += 18
     head = o
-    p, o, written = put_events(data, p, end, count, sessions, forms, media, fields, stack, out, limit, o + 3)
+    p, o, written, skipped = put_events(
+        data, p, end, count, sessions, forms, media, fields, stack, out, limit, o + 3
+    )
     if p < 0 or limit - o < ROOM:
-        return -1, 0, 0
-    for _ in range(rest):
+        return -1, 0, 0, 0, 0
+    rank = NO_RANK
+    for i in range(rest):
+        if i == 0:
+            rank = integer_at(data, p, end)
+            if not 0 <= rank <= MAX_RANK:
+                rank = NO_RANK
         p = skip(data, p, end, stack)
         if p < 0:
-            return -1, 0, 0
+            return -1, 0, 0, 0, 0
     if rest >= 0 and p != end:
-        return -1, 0, 0
+        return -1, 0, 0, 0, 0
     out[head] = 0xDC
     out[head + 1] = written >> 8
     out[head + 2] = written & 0xFF
     o = put_integer(count, out, o)
     out[o] = 0xC2
-    return o + 1, count, ts
+    return o + 1, count, skipped, rank, ts

@@ -8,9 +8,11 @@ from connectors.normalise.scanner.forms import (
     F_GROUP,
     F_HASHES,
     F_MEDIUM,
+    F_TENANT,
     FIELDS,
     KIND,
     REMOVED,
+    SKIPPED,
     STORED,
     find_in_array,
     find_in_map,
@@ -31,7 +33,7 @@ from connectors.normalise.scanner.location import (
 from connectors.normalise.scanner.msgpack_keys import W_CLEARED, W_REMOVED, put
 from connectors.normalise.scanner.stored import put_stored
 from connectors.process.compiled import inner
-from connectors.process.msgpack import length_at
+from connectors.process.msgpack import length_at, text_at
 
 
 @inner
@@ -60,13 +62,13 @@ def put_events(
     out: Bytes,
     limit: int,
     o: int,
-) -> tuple[int, int, int]:
+) -> tuple[int, int, int, int]:
     """Write the events that begin at `p`, adjacent removals of one medium and group merged.
 
-    Returns (position behind them, where they end in `out`, how many were written); a negative position
-    gives up.
+    Returns (position behind them, where they end in `out`, how many were written, how many were skipped); a
+    negative position gives up.
     """
-    written = 0
+    written = skipped = 0
     run = -1  # where the hashes of an open run of removals begin
     run_location = run_row = run_group = 0
     for _ in range(count):
@@ -76,51 +78,56 @@ def put_events(
         if entries >= 1:
             form = form_at(data, behind, end, forms)
             if form < 0:
-                return -1, o, 0
+                return -1, o, 0, 0
             p = find_in_array(data, behind, end, entries, forms, form, fields, stack)
         else:
             entries, behind = length_at(data, p, end, 0x80, 0xDE)
             form = form_of_map(data, behind, end, entries, forms, stack)
             if form < 0:
-                return -1, o, 0
+                return -1, o, 0, 0
             p = find_in_map(data, behind, end, entries, forms, form, fields, stack)
-        if p < 0 or not has_required(forms, form, fields):
-            return -1, o, 0
+        if p < 0 or not has_required(forms, form, fields) or fields[F_TENANT] >= 0:
+            return -1, o, 0, 0
         kind = forms[form + KIND]
         if kind == REMOVED:
             row = medium_row(data, fields[F_MEDIUM], end, media)
             group = group_at(data, fields[F_GROUP], end)
             if row < 0 or group < 0:
-                return -1, o, 0
+                return -1, o, 0, 0
             location = np.int64(media[row * MEDIUM_ROW + MEDIUM_LOCATION])
             if run < 0 or location != run_location or group != run_group:
                 if run >= 0:
                     o = close_run(run, run_row, run_group, media, out, limit, o)
                 if o < 0 or limit - o < ROOM:
-                    return -1, o, 0
+                    return -1, o, 0, 0
                 out[o] = 0x82 + np.int64(media[row * MEDIUM_ROW + MEDIUM_FIELDS]) + (1 if group > 0 else 0)
                 o = put(out, o + 1, W_REMOVED) + 3
                 run, run_location, run_row, run_group = o, location, row, group
                 written += 1
             o = put_hashes(data, fields[F_HASHES], end, out, limit, o)
             if o < 0:
-                return -1, o, 0
+                return -1, o, 0, 0
+            continue
+        if kind == SKIPPED:
+            skipped += 1
             continue
         if run >= 0:
             o = close_run(run, run_row, run_group, media, out, limit, o)
             run = -1
         if o < 0 or limit - o < ROOM:
-            return -1, o, 0
+            return -1, o, 0, 0
         if kind == STORED:
             o = put_stored(data, end, fields, sessions, media, out, limit, o)
             if o < 0:
-                return -1, o, 0
+                return -1, o, 0, 0
         else:
+            if fields[F_MEDIUM] >= 0 and text_at(data, fields[F_MEDIUM], end)[1] > 0:
+                return -1, o, 0, 0  # of one medium, which is rare
             out[o] = 0x81
             o = put(out, o + 1, W_CLEARED)
         written += 1
     if run >= 0:
         o = close_run(run, run_row, run_group, media, out, limit, o)
         if o < 0:
-            return -1, o, 0
-    return p, o, written
+            return -1, o, 0, 0
+    return p, o, written, skipped

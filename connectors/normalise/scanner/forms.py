@@ -28,14 +28,15 @@ from connectors.process.msgpack import same_bytes, text_at
     F_KIND,
     F_WINDOW,
     F_SESSION,
+    F_TENANT,
     F_TYPE,
     F_OTHER,
-) = range(12)
-FIELDS: Final = 12
+) = range(13)
+FIELDS: Final = 13
 FOREIGN: Final = 0x80
 """Added to a field: it is another one if its value is a map."""
 
-NO_MORE, STORED, REMOVED, CLEARED = range(4)
+NO_MORE, STORED, REMOVED, CLEARED, SKIPPED = range(5)
 """Kinds. A row of NO_MORE ends the table."""
 MAX_POSITIONS: Final = 32
 """Elements of an array that may be fields, its type included."""

@@ -12,9 +12,12 @@ from connectors.normalise.columns import (
     EVENTS,
     FINGERPRINT,
     GAVE_UP,
+    NO_RANK,
     PAYLOAD_BYTES,
     PUBLISHED_AT,
+    RANK,
     SEQ,
+    SKIPPED,
     START,
     STATUS,
     STRETCH_END,
@@ -95,9 +98,11 @@ def transcode(
             result[PAYLOAD_BYTES, i] = end - start
             result[FINGERPRINT, i] = _fingerprint(source, start, end)
             result[EVENTS, i] = 0
+            result[SKIPPED, i] = 0
+            result[RANK, i] = NO_RANK
             result[PUBLISHED_AT, i] = 0
             if seqs[i] >= 0 and seqs[i] < _MAX_SEQUENCE and end - start <= max_bytes:
-                behind, events, ts = put_batch(
+                behind, events, skipped, rank, ts = put_batch(
                     source,
                     start,
                     end,
@@ -116,6 +121,8 @@ def transcode(
                     o = behind
                     result[STATUS, i] = DONE
                     result[EVENTS, i] = events
+                    result[SKIPPED, i] = skipped
+                    result[RANK, i] = rank
                     for k in range(ts + 1, ts + 9):
                         result[PUBLISHED_AT, i] = result[PUBLISHED_AT, i] << 8 | np.int64(source[k])
             result[END, i] = o

@@ -44,6 +44,15 @@ def test_another_stream_under_the_same_id_is_read_anew() -> None:
         assert (changes.removed, changes.added) == ((_source("a"),), (other,))
 
 
+def test_another_life_under_the_same_id_ends_the_one_before_as_restarted() -> None:
+    before, after = replace(_source("a"), life="u1"), replace(_source("a"), life="u2")
+    moved = replace(_source("b", port=2), life="u1")
+    changes = plan(_by_key(before, replace(_source("b"), life="u1")), _by_key(after, moved))
+    assert changes.restarted == (before,)
+    assert changes.removed == (replace(_source("b"), life="u1"),)
+    assert changes.added == (after, moved)
+
+
 def test_another_replay_or_metrics_address_leaves_the_stream_alone() -> None:
     for other in (_source("a", replay=9), replace(_source("a"), metrics_url="http://a")):
         changes = plan(_by_key(_source("a")), _by_key(other))

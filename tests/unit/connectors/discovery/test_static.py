@@ -29,22 +29,38 @@ def test_rank_r_is_on_port_plus_r() -> None:
     }
 
 
-def test_one_rank_may_be_on_ipc_and_on_ipv6() -> None:
+def test_ranks_may_be_on_ipc_and_on_ipv6() -> None:
     replicas = [
-        Replica(id="a", model="m", endpoint="ipc:///run/kv.sock"),
+        Replica(id="a", model="m", endpoint="ipc:///run/kv.sock", dp_ranks=2),
         Replica(id="b", model="m", endpoint="tcp://[::1]:5557", dp_ranks=2),
     ]
     assert [s.endpoint for s in list_sources(replicas)] == [
         "ipc:///run/kv.sock",
+        "ipc:///run/kv.sock_dp1",
         "tcp://[::1]:5557",
         "tcp://[::1]:5558",
+    ]
+
+
+def test_ranks_of_other_hosts_come_before() -> None:
+    replica = Replica(
+        id="a",
+        model="m",
+        endpoint="tcp://host:5557",
+        replay_endpoint="ipc:///run/replay",
+        dp_ranks=2,
+        first_rank=8,
+    )
+    assert [(s.dp_rank, s.endpoint, s.replay_endpoint) for s in list_sources([replica])] == [
+        (8, "tcp://host:5565", "ipc:///run/replay_dp8"),
+        (9, "tcp://host:5566", "ipc:///run/replay_dp9"),
     ]
 
 
 @pytest.mark.parametrize(
     ("replicas", "words"),
     [
-        ([Replica(id="a", model="m", endpoint="ipc:///x", dp_ranks=2)], "ipc:///x has no port for 2 ranks"),
+        ([Replica(id="a", model="m", endpoint="tcp://host:65530", first_rank=8)], "rank 8 .* port 65538"),
         ([Replica(id="a", model="m", endpoint="tcp://host")], "not tcp://host:port"),
         ([Replica(id="a", model="m", endpoint="tcp://host:http")], "not tcp://host:port"),
         ([Replica(id="a", model="m", endpoint="tcp://host:65535", dp_ranks=2)], "port 65536"),

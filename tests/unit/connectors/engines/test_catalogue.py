@@ -20,9 +20,10 @@ OTHER = Engine("other", (), {}, lambda seen: False)
 
 def test_a_type_of_several_engines_has_the_fields_of_all() -> None:
     form = CATALOGUE.forms["BlockStored"]
-    assert [engine.name for engine in form.engines] == ["vllm", "sglang"]
+    names = ["vllm", "sglang", "trtllm", "mooncake", "llm-d"]
+    assert [engine.name for engine in form.engines] == names
     assert (form.positions["lora_name"], form.foreign_maps) == (7, {7})
-    assert list(form.keys)[-1] == "session"
+    assert list(form.keys)[-3:] == ["session", "object_key", "tenant"]
     assert (form.least, CATALOGUE.forms["BlockRemoved"].least) == (5, 2)
     assert CATALOGUE.forms["AllBlocksCleared"].least == 1
 
@@ -78,4 +79,4 @@ def test_what_the_scanner_has_no_room_for_is_refused(event: EventType) -> None:
 def test_metrics_are_of_counters_that_there_are(engine: Engine) -> None:
     fields = {field.name for field in msgspec.structs.fields(EngineCounters)}
     if engine.metrics is not None:
-        assert {*engine.metrics.samples, *engine.metrics.labels} <= fields
+        assert {*engine.metrics.samples, *engine.metrics.labels, *engine.metrics.sums} <= fields

@@ -158,11 +158,14 @@ def test_a_bad_event_costs_itself_only(event: Any, reason: UndecodableReason) ->
     good = ["BlockRemoved", [1, 2], "GPU"]
     also_good = {"type": "BlockStored", "block_hashes": [3], "block_size": 16}
     batch = normalise(encode([1.5, [good, event, also_good, event, event, ["AllBlocksCleared"]], 0]))
+    named = None
+    if reason == "unknown_type":
+        named = (event["type"] if isinstance(event, dict) else event[0]) or None
     assert batch.events == [
         Removed(bytes(7) + b"\1" + bytes(7) + b"\2"),
-        Undecodable(reason, 3),
+        Undecodable(reason, 3, event_type=named),
         Stored(bytes(7) + b"\3", 16, 16),
-        Undecodable(reason, 3, 2),
+        Undecodable(reason, 3, 2, named),
         Cleared(),
     ]
     assert (batch.ts, batch.engine_events) == (1.5, 6)

@@ -291,6 +291,6 @@ def test_observer_is_told_what_happens() -> None:
     assert told == [
         Opened(0, True, SOURCE.endpoint),
         Gap(1, 1, "replay_not_configured"),
-        Undecodable("unknown_type", 3),
+        Undecodable("unknown_type", 3, event_type="Novelty"),
         Undecodable("frame_count"),
     ]

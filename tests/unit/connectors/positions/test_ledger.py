@@ -204,3 +204,49 @@ def test_what_a_record_says_of_its_source() -> None:
     assert mention_of(record(stored, closed, last_seq=7)) == Mention(("r", 2), 77, 7, 9, True)
     assert mention_of(record(closed)) == Mention(("r", 2), 77, None, 0, True)
     assert mention_of(record(empty, last_seq=7)) == Mention(("r", 2), 77, 7, 9, False)
+
+
+def test_a_position_tells_of_which_life_its_incarnation_is() -> None:
+    ledger = Ledger("c")
+    ledger.begin(
+        [PositionRecord("a", 0, 3, -1), PositionRecord("b", 0, 5, 7, incarnation=4)], {("a", 0): "u1"}
+    )
+    ledger.acknowledged(3, 1, [Mention(("a", 0), 7, 0, 1, False)])
+    assert {(each.replica, each.incarnation, each.life) for each in ledger.take()} == {
+        ("a", 7, "u1"),
+        ("b", 4, ""),
+    }
+    # Taken over by somebody who finds the engine in its next life, which then begins.
+    ledger.begin([PositionRecord("a", 0, 3, 1, incarnation=7, life="u1")], {("a", 0): "u2"})
+    assert [each.life for each in ledger.take()] == ["u1"]
+    ledger.acknowledged(3, 2, [Mention(("a", 0), 8, 0, 1, False)])
+    assert [each.life for each in ledger.take()] == ["u2"]
+
+
+def test_an_open_incarnation_of_unknown_life_is_taken_to_be_of_the_present_one() -> None:
+    ledger = Ledger("c")
+    ledger.begin([PositionRecord("a", 0, 3, 1, incarnation=7)], {("a", 0): "u1"})
+    assert [each.life for each in ledger.take()] == ["u1"]
+    ledger.begin([PositionRecord("a", 0, 3, 1, incarnation=7, closed=True)], {("a", 0): "u1"})
+    assert [each.life for each in ledger.take()] == [""]
+
+
+def test_the_log_behind_a_position_does_not_tell_lives() -> None:
+    position = PositionRecord("a", 0, 3, 1, incarnation=7, life="u1")
+    advance(position, Mention(("a", 0), 7, 5, 1, False))
+    assert position.life == "u1"
+    advance(position, Mention(("a", 0), 8, 0, 1, False))
+    assert position.life == ""
+
+
+def test_a_forgotten_source_is_ending_until_its_end_is_acknowledged() -> None:
+    ledger = Ledger("c")
+    ledger.begin([PositionRecord("a", 0, 3, -1), PositionRecord("b", 0, 5, -1)])
+    ledger.acknowledged(3, 1, [Mention(("a", 0), 7, 0, 1, False)])
+    assert not ledger.ending([("a", 0), ("b", 0)])
+    ledger.forget(("a", 0))
+    ledger.forget(("b", 0))
+    assert ledger.ending([("a", 0)])
+    assert not ledger.ending([("b", 0), ("c", 0)])
+    ledger.acknowledged(3, 2, [Mention(("a", 0), 7, None, 0, True)])
+    assert not ledger.ending([("a", 0)])

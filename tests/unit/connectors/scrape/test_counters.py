@@ -57,6 +57,116 @@ def test_each_rank_gets_its_own_figures() -> None:
     }
 
 
+SGLANG = """\
+# TYPE sglang:prompt_tokens_total counter
+sglang:prompt_tokens_total{is_streaming="false",model_name="qwen"} 1000.0
+sglang:prompt_tokens_total{is_streaming="true",model_name="qwen"} 500.0
+# TYPE sglang:cached_tokens_total counter
+sglang:cached_tokens_total{cache_source="device",model_name="qwen"} 600.0
+sglang:cached_tokens_total{cache_source="host",model_name="qwen"} 30.0
+sglang:cached_tokens_total{cache_source="storage_mooncake",model_name="qwen"} 7.0
+# TYPE sglang:max_total_num_tokens gauge
+sglang:max_total_num_tokens{dp_rank="0",engine_type="unified",model_name="qwen",tp_rank="0"} 1030.0
+sglang:max_total_num_tokens{dp_rank="1",engine_type="unified",model_name="qwen",tp_rank="4"} 2000.0
+# TYPE sglang:page_size gauge
+sglang:page_size{dp_rank="0",engine_type="unified",model_name="qwen",tp_rank="0"} 64.0
+sglang:page_size{dp_rank="1",engine_type="unified",model_name="qwen",tp_rank="4"} 64.0
+# TYPE sglang:token_usage gauge
+sglang:token_usage{dp_rank="0",model_name="qwen",priority="",tp_rank="0"} 0.5
+sglang:token_usage{dp_rank="0",model_name="qwen",priority="3",tp_rank="0"} 0.125
+# TYPE sglang:hicache_host_total_tokens gauge
+sglang:hicache_host_total_tokens{dp_rank="0",model_name="qwen",tp_rank="0"} 40960.0
+"""
+"""Written after the publisher's own code (`metrics_collector.py` of 0.5.23)."""
+
+
+def test_sglang_says_capacities_by_rank_and_hits_for_all() -> None:
+    assert parse_engine_metrics(SGLANG).ranks == {
+        0: EngineCounters(
+            prefix_cache_queries=1500,
+            prefix_cache_hits=600,
+            external_hits=37,
+            capacity_blocks=16,
+            block_size=64,
+            kv_cache_usage=0.5,
+            cpu_capacity_tokens=40960,
+            unused_blocks=0,
+        ),
+        1: EngineCounters(capacity_blocks=31, block_size=64, unused_blocks=0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        # 0.5.3: one counter without a source
+        (
+            'sglang:prompt_tokens_total{m="q"} 9.0\nsglang:cached_tokens_total{m="q"} 4.0\n',
+            EngineCounters(prefix_cache_queries=9, prefix_cache_hits=4, external_hits=0),
+        ),
+        # 0.5.9: the page size is a label
+        (
+            'sglang:cache_config_info{num_pages="5",page_size="16"} 1.0\nsglang:max_total_num_tokens 95.0\n',
+            EngineCounters(capacity_blocks=5, block_size=16, unused_blocks=0),
+        ),
+        # no page size: nobody knows how many blocks these tokens are
+        ("sglang:max_total_num_tokens 95.0\n", None),
+        ("sglang:max_total_num_tokens 95.0\nsglang:page_size 0.0\n", EngineCounters(block_size=0)),
+        # hits of a tier alone
+        (
+            'sglang:cached_tokens_total{cache_source="host"} 4.0\n',
+            EngineCounters(prefix_cache_hits=0, external_hits=4),
+        ),
+        ('sglang:cached_tokens_total{cache_source="total"} 4.0\n', EngineCounters(None, 4, None, 0)),
+    ],
+)
+def test_pages_of_other_sglangs(lines: str, expected: EngineCounters | None) -> None:
+    assert parse_engine_metrics(lines).ranks == ({} if expected is None else {0: expected})
+
+
+VLLM_PREFILL = """\
+# TYPE vllm:request_prefill_time_seconds histogram
+vllm:request_prefill_time_seconds_bucket{engine="0",le="0.3",model_name="qwen"} 3.0
+vllm:request_prefill_time_seconds_bucket{engine="0",le="+Inf",model_name="qwen"} 5.0
+vllm:request_prefill_time_seconds_count{engine="0",model_name="qwen"} 5.0
+vllm:request_prefill_time_seconds_sum{engine="0",model_name="qwen"} 1.75
+vllm:request_prefill_kv_computed_tokens_bucket{engine="0",le="+Inf",model_name="qwen"} 5.0
+vllm:request_prefill_kv_computed_tokens_count{engine="0",model_name="qwen"} 5.0
+vllm:request_prefill_kv_computed_tokens_sum{engine="0",model_name="qwen"} 4096.0
+"""
+SGLANG_PREFILL = """\
+# TYPE sglang:realtime_tokens_total counter
+sglang:realtime_tokens_total{dp_rank="1",mode="prefill_compute",model_name="q",pp_rank="0",tp_rank="0"} 900.0
+sglang:realtime_tokens_total{dp_rank="1",mode="prefill_cache",model_name="q",pp_rank="0",tp_rank="0"} 70.0
+sglang:realtime_tokens_total{dp_rank="1",mode="decode",model_name="q",pp_rank="0",tp_rank="0"} 8.0
+sglang:realtime_tokens_total{dp_rank="1",mode="prefill_compute",model_name="q",pp_rank="0",tp_rank="1"} 899.0
+# TYPE sglang:%s counter
+sglang:%s_total{category="%s",dp_rank="1",model_name="q",pp_rank="0",tp_rank="0"} 2.5
+sglang:%s_total{category="forward_decode",dp_rank="1",model_name="q",pp_rank="0",tp_rank="0"} 99.0
+sglang:%s_total{category="%s",dp_rank="1",model_name="q",pp_rank="0",tp_rank="1"} 2.4
+sglang:%s_total{category="%s",dp_rank="1",model_name="q",pp_rank="0",priority="7",tp_rank="0"} 1.1
+"""
+
+
+def test_prefill_of_vllm_is_the_sum_of_its_histograms() -> None:
+    assert parse_engine_metrics(VLLM_PREFILL).ranks == {
+        0: EngineCounters(prefill_seconds=1.75, prefill_tokens=4096)
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("forward_execution_seconds", "forward_extend"),
+        ("gpu_execution_seconds", "forward_extend"),
+        ("gpu_execution_seconds", "forward_prefill"),
+    ],
+)
+def test_prefill_of_sglang_is_that_of_the_first_rank_of_its_passes(name: str, category: str) -> None:
+    page = SGLANG_PREFILL % (name, name, category, name, name, category, name, category)
+    assert parse_engine_metrics(page).ranks == {1: EngineCounters(prefill_seconds=2.5, prefill_tokens=900)}
+
+
 def test_older_names_without_rank_belong_to_rank_0() -> None:
     page = """\
 vllm:gpu_prefix_cache_queries{model_name="m"} 100.0

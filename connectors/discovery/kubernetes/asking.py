@@ -1,0 +1,166 @@
+"""Engines asked where they publish: once for each start of a pod's containers, until they answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+
+from connectors.discovery.kubernetes.described import (
+    SGLANG_PATH,
+    VLLM_PATH,
+    Description,
+    DescriptionMalformed,
+    described,
+)
+from connectors.process.backoff import Backoff
+from connectors.process.pages import PageTooLarge, body_within, page_session
+from schemas.reasons import DescriptionFailure
+
+PATHS = (VLLM_PATH, SGLANG_PATH)
+MAX_BYTES = 1 << 20
+AT_A_TIME = 256
+ASK_SECONDS = 3.0
+AGAIN = Backoff(first=0.5, longest=60.0)
+NOTHING: Description = ()
+_LATER = (408, 429)
+
+
+class AskingTelemetry(Protocol):
+    """Where failed questions are counted."""
+
+    def description_failed(self, replica: str, url: str, reason: DescriptionFailure, text: str) -> None: ...
+
+
+class _Unanswered(Exception):
+    def __init__(self, reason: DescriptionFailure, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an engine has said; `final` unless it is only what to do meanwhile."""
+
+    description: Description
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Whom to ask: the same pod, started again, is another one."""
+
+    replica: str
+    uid: str
+    starts: int
+    url: str
+
+
+class Descriptions:
+    """What engines say of themselves.
+
+    An engine that has no such page says nothing, once and for all. One that cannot be asked is asked again
+    and again; after `patience` seconds it counts as saying nothing meanwhile.
+    """
+
+    def __init__(self, patience: float, telemetry: AskingTelemetry) -> None:
+        self._patience = patience
+        self._telemetry = telemetry
+        self._tasks: dict[Engine, asyncio.Task[None]] = {}
+        self._answers: dict[Engine, Answer] = {}
+        self._turns = asyncio.Semaphore(AT_A_TIME)
+        self._session: aiohttp.ClientSession | None = None
+        self._answered: Callable[[], None] = lambda: None
+        self._settled = asyncio.Event()
+
+    def on_answer(self, answered: Callable[[], None]) -> None:
+        """Have `answered` called after each new answer."""
+        self._answered = answered
+
+    def ask(self, engines: Iterable[Engine]) -> Mapping[Engine, Answer]:
+        """Ask all of these and nobody else; return what they have said so far."""
+        wanted = set(engines)
+        for engine in self._tasks.keys() - wanted:
+            self._tasks.pop(engine).cancel()
+            self._answers.pop(engine, None)
+        for engine in wanted - self._tasks.keys():
+            self._tasks[engine] = asyncio.create_task(self._ask(engine), name="description")
+        return self._answers
+
+    async def settled(self) -> None:
+        """Return when each engine has answered, or patience with it has ended."""
+        while self._tasks.keys() - self._answers.keys():
+            self._settled.clear()
+            await self._settled.wait()
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        self.ask(())
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _ask(self, engine: Engine) -> None:
+        """Ask until there is an answer."""
+        giving_up = asyncio.get_running_loop().call_later(
+            self._patience, self._note, engine, Answer(NOTHING, False)
+        )
+        failures = 0
+        try:
+            while True:
+                try:
+                    async with self._turns:
+                        answer = await self._answer(engine)
+                except _Unanswered as failure:
+                    failures += 1
+                    self._failed(engine, failure.reason, str(failure))
+                else:
+                    self._note(engine, Answer(answer, True))
+                    return
+                await asyncio.sleep(AGAIN.pause(failures))
+        finally:
+            giving_up.cancel()
+
+    def _failed(self, engine: Engine, reason: DescriptionFailure, text: str) -> None:
+        self._telemetry.description_failed(engine.replica, engine.url, reason, text)
+
+    def _note(self, engine: Engine, answer: Answer) -> None:
+        if self._answers.get(engine) == answer:
+            return
+        self._answers[engine] = answer
+        self._settled.set()
+        self._answered()
+
+    async def _answer(self, engine: Engine) -> Description:
+        """Return what the first page that makes sense says. Raises _Unanswered."""
+        for path in PATHS:
+            page = await self._page(engine.url + path)
+            if page is None:
+                continue
+            try:
+                return described(path, page)
+            except DescriptionMalformed as error:
+                # It would say the same again.
+                self._failed(engine, "malformed", str(error))
+        return NOTHING
+
+    async def _page(self, url: str) -> bytes | None:
+        """Return a page; None where there is none. Raises _Unanswered."""
+        if self._session is None:
+            self._session = page_session(ASK_SECONDS, reuse=False)
+        try:
+            async with self._session.get(url, allow_redirects=False) as response:
+                if response.status >= 500 or response.status in _LATER:
+                    raise _Unanswered("http_status", f"HTTP status {response.status}")
+                if response.status != 200:
+                    return None
+                return await body_within(MAX_BYTES, response)
+        except PageTooLarge as error:
+            raise _Unanswered("too_large", str(error)) from error
+        except asyncio.TimeoutError as error:
+            raise _Unanswered("timeout", f"no whole answer in {ASK_SECONDS:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _Unanswered("unreachable", type(error).__name__) from error

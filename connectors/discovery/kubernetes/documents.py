@@ -1,0 +1,167 @@
+"""What the Kubernetes API says of pods, as far as it matters here. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+_Decoded = TypeVar("_Decoded")
+
+
+class DocumentMalformed(Exception):
+    """An answer is not what the API promises."""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
+
+
+class _Port(msgspec.Struct, rename="camel"):
+    container_port: int
+    name: str = ""
+
+
+class _Container(msgspec.Struct):
+    ports: list[_Port] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _Address(msgspec.Struct):
+    ip: str = ""
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    restart_count: int = 0
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: list[_Address] | None = msgspec.field(default=None, name="podIPs")
+    container_statuses: list[_ContainerStatus] | None = None
+
+
+class Document(msgspec.Struct):
+    """A pod as the API writes it."""
+
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class PodPage(msgspec.Struct):
+    """One page of a list."""
+
+    metadata: _ListMetadata
+    items: list[Document] | None = None
+
+
+class WatchEvent(msgspec.Struct):
+    """A line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Failure(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod that lives, or may yet begin to."""
+
+    namespace: str
+    name: str
+    uid: str
+    addresses: tuple[str, ...] = ()
+    """Its own, the primary one first; none before its network is there."""
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    ports: tuple[tuple[str, int], ...] = ()
+    """(name, number) of the ports that its containers declare."""
+    starts: int = 0
+    """How often its containers were started again."""
+    created: str = ""
+    """When it was made, in the order of time."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+
+_ENDED = ("Failed", "Succeeded")
+
+
+def pod_of(document: Document) -> Pod | None:
+    """Return the pod; None if it has ended."""
+    metadata, spec, status = document.metadata, document.spec, document.status
+    if status.phase in _ENDED:
+        return None
+    addresses = dict.fromkeys([status.pod_ip, *(address.ip for address in status.pod_ips or ())])
+    containers = [*(spec.containers or ()), *(spec.init_containers or ())]
+    return Pod(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        addresses=tuple(address for address in addresses if address),
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        ports=tuple((port.name, port.container_port) for each in containers for port in each.ports or ()),
+        starts=sum(each.restart_count for each in status.container_statuses or ()),
+        created=metadata.creation_timestamp or "",
+    )
+
+
+_pages = msgspec.json.Decoder(PodPage)
+_events = msgspec.json.Decoder(WatchEvent)
+_documents = msgspec.json.Decoder(Document)
+_failures = msgspec.json.Decoder(_Failure)
+
+
+def decoded_page(data: bytes) -> PodPage:
+    """Raises DocumentMalformed."""
+    return _decoded(_pages, data)
+
+
+def decoded_event(line: bytes) -> WatchEvent:
+    """Raises DocumentMalformed."""
+    return _decoded(_events, line)
+
+
+def decoded_pod(event: WatchEvent) -> Document:
+    """Return the pod of an ADDED, MODIFIED or DELETED event. Raises DocumentMalformed."""
+    return _decoded(_documents, event.object)
+
+
+def decoded_failure(data: bytes | msgspec.Raw) -> tuple[int, str]:
+    """Return (code, message) of an ERROR event or of an answer that refuses; (0, "") if it says neither."""
+    try:
+        failure = _decoded(_failures, data)
+    except DocumentMalformed:
+        return 0, ""
+    return failure.code, failure.message
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Decoded], data: bytes | msgspec.Raw) -> _Decoded:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentMalformed(str(error)) from error

@@ -1,0 +1,156 @@
+"""Pods as an origin of sources: found by labels, read by what they and their engines say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from connectors.discovery.kubernetes.annotations import PodRefused
+from connectors.discovery.kubernetes.asking import (
+    NOTHING,
+    Answer,
+    AskingTelemetry,
+    Descriptions,
+    Engine,
+)
+from connectors.discovery.kubernetes.credentials import namespaces_of
+from connectors.discovery.kubernetes.described import Description
+from connectors.discovery.kubernetes.documents import Pod
+from connectors.discovery.kubernetes.failures import ApiFailure
+from connectors.discovery.kubernetes.pod_sources import asked_at, replica_of, sources_of
+from connectors.discovery.kubernetes.pod_watch import AGAIN, PodWatch, PodWatchTelemetry
+from connectors.sources import Source
+from schemas.reasons import PodRefusal
+from schemas.settings import Kubernetes
+
+BEGIN_SECONDS = 10.0
+"""The start waits so long for a first list; without one it goes on with nothing to read."""
+
+
+class PodTelemetry(PodWatchTelemetry, AskingTelemetry, Protocol):
+    """Where pods tell what becomes of them."""
+
+    def pod_refused(self, replica: str, reason: PodRefusal, text: str) -> None: ...
+
+
+class PodOrigin:
+    """The replicas of a `[[discovery.kubernetes]]`: a replica is a pod name, a life of it a UID."""
+
+    sharded = True
+
+    def __init__(
+        self, number: int, entry: Kubernetes, owns: Callable[[str], bool], telemetry: PodTelemetry
+    ) -> None:
+        """`number` counts the entries of the settings, from 0; `owns` tells whose engines to ask."""
+        self.name = f"discovery.kubernetes[{number}]"
+        self.sources: list[Source] = []
+        self._entry = entry
+        self._owns = owns
+        self._telemetry = telemetry
+        self._watches: list[PodWatch] | None = None
+        self._descriptions = Descriptions(entry.describe_seconds, telemetry)
+        self._made: dict[tuple[str, str], tuple[Pod, Description, list[Source]]] = {}
+        self._left_out: set[str] = set()
+
+    async def begin(self) -> None:
+        """List the pods and ask their engines; without an answer there are no sources yet."""
+        try:
+            watches = self._watching()
+        except ApiFailure as failure:
+            self._telemetry.pods_unknown(self.name, "", failure.reason, str(failure))
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(watch.list_once() for watch in watches)), BEGIN_SECONDS)
+        self._refresh()
+        await self._descriptions.settled()
+        self._refresh()
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Watch the pods and ask new engines, for ever."""
+
+        def refresh() -> None:
+            if self._refresh():
+                changed()
+
+        self._descriptions.on_answer(refresh)
+        try:
+            watches = await self._surely_watching()
+            await asyncio.gather(*(watch.follow(refresh) for watch in watches))
+        finally:
+            await self._descriptions.close()
+
+    def _watching(self) -> list[PodWatch]:
+        """Raises ApiFailure."""
+        if self._watches is None:
+            namespaces = dict.fromkeys(namespaces_of(self._entry))
+            self._watches = [
+                PodWatch(self.name, namespace, self._entry, self._telemetry) for namespace in namespaces
+            ]
+        return self._watches
+
+    async def _surely_watching(self) -> list[PodWatch]:
+        while True:
+            try:
+                return self._watching()
+            except ApiFailure as failure:
+                self._telemetry.pods_unknown(self.name, "", failure.reason, str(failure))
+                await asyncio.sleep(AGAIN.longest)
+
+    def _refresh(self) -> bool:
+        """Make the sources anew; tell whether they are others than before."""
+        pods = self._admitted(pod for watch in self._watches or () for pod in watch.pods)
+        engines = {pod.key: self._engine(pod) for pod in pods}
+        answers = self._descriptions.ask(engine for engine in engines.values() if engine is not None)
+        made: dict[tuple[str, str], tuple[Pod, Description, list[Source]]] = {}
+        for pod in pods:
+            engine = engines[pod.key]
+            answer = Answer(NOTHING, True) if engine is None else answers.get(engine)
+            before = self._made.get(pod.key)
+            if before is not None and before[0].uid != pod.uid:
+                before = None
+            if before is not None and (answer is None or not answer.final):
+                # What an engine said before counts until it says something else.
+                description = before[1]
+            elif answer is not None:
+                description = answer.description
+            else:
+                continue
+            if before is not None and before[0] is pod and before[1] == description:
+                made[pod.key] = before
+            else:
+                made[pod.key] = (pod, description, self._sources(pod, description))
+        self._made = made
+        sources = [source for _, _, each in made.values() for source in each]
+        if sources == self.sources:
+            return False
+        self.sources = sources
+        return True
+
+    def _admitted(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Return the pods of this connector's share, the oldest ones first as far as there is room."""
+        ordered = sorted(pods, key=lambda pod: (pod.created, pod.key))
+        over = {replica_of(pod, self._entry) for pod in ordered[self._entry.max_replicas :]}
+        for replica in over - self._left_out:
+            text = f"more than {self._entry.max_replicas} pods match; raise max_replicas of {self.name}"
+            self._telemetry.pod_refused(replica, "too_many_replicas", text)
+        self._left_out = over
+        return [
+            pod for pod in ordered[: self._entry.max_replicas] if self._owns(replica_of(pod, self._entry))
+        ]
+
+    def _engine(self, pod: Pod) -> Engine | None:
+        """Return whom to ask about a pod; None if there is nothing to ask."""
+        url = asked_at(pod, self._entry)
+        return None if url is None else Engine(replica_of(pod, self._entry), pod.uid, pod.starts, url)
+
+    def _sources(self, pod: Pod, description: Description) -> list[Source]:
+        def note(refusal: PodRefused) -> None:
+            self._telemetry.pod_refused(replica_of(pod, self._entry), refusal.reason, str(refusal))
+
+        try:
+            return sources_of(pod, self._entry, description, note)
+        except PodRefused as refusal:
+            note(refusal)
+            return []

@@ -1,0 +1,55 @@
+"""The pods of a namespace as lists and events leave them. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from connectors.discovery.kubernetes.documents import Document, Pod, pod_of
+
+
+class PodSet:
+    """Pods that match a selector, by namespace and name.
+
+    A pod is there from its first mention until it is deleted, ends (Failed, Succeeded) or no longer
+    matches. Nothing else takes it away, being not ready least of all. Another UID under a name is another
+    pod.
+    """
+
+    def __init__(self) -> None:
+        self._pods: dict[tuple[str, str], Pod] = {}
+
+    @property
+    def pods(self) -> list[Pod]:
+        return list(self._pods.values())
+
+    def listed(self, documents: Iterable[Document]) -> None:
+        """Take a whole list: what is not in it has gone."""
+        known, self._pods = self._pods, {}
+        for document in documents:
+            self._put(document, known)
+
+    def changed(self, kind: str, document: Document) -> None:
+        """Take an event: ADDED, MODIFIED, or DELETED, which also says that the labels no longer match."""
+        if kind != "DELETED":
+            self._put(document, self._pods)
+            return
+        key = (document.metadata.namespace, document.metadata.name)
+        known = self._pods.get(key)
+        if known is not None and known.uid == document.metadata.uid:
+            del self._pods[key]
+
+    def _put(self, document: Document, known: dict[tuple[str, str], Pod]) -> None:
+        pod = pod_of(document)
+        key = (document.metadata.namespace, document.metadata.name)
+        before = known.get(key)
+        same_life = before is not None and before.uid == document.metadata.uid
+        if pod is None:
+            if same_life:
+                self._pods.pop(key, None)
+            return
+        if before is not None and same_life and not pod.addresses:
+            # Its node does not report; the engine may well go on.
+            pod = replace(pod, addresses=before.addresses)
+        # An equal pod stays the same object: what was made of it need not be made anew.
+        self._pods[key] = before if before == pod and before is not None else pod

@@ -1,0 +1,96 @@
+"""The pods of one namespace, kept up to date: list, watch, and list again whenever the watch ends."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from connectors.discovery.kubernetes.api import Api, connected
+from connectors.discovery.kubernetes.documents import DocumentMalformed, Pod, decoded_pod
+from connectors.discovery.kubernetes.failures import ApiFailure
+from connectors.discovery.kubernetes.pod_set import PodSet
+from connectors.process.backoff import Backoff
+from schemas.reasons import KubernetesFailure
+from schemas.settings import Kubernetes
+
+AGAIN = Backoff(first=0.5, longest=10.0)
+LEAST_SECONDS = 1.0
+"""Between two lists, so that a server that ends every watch at once is not asked without pause."""
+_OF_PODS = ("ADDED", "MODIFIED", "DELETED")
+
+
+class PodWatchTelemetry(Protocol):
+    """Where lists and their failures are counted."""
+
+    def pods_listed(self, origin: str, namespace: str, pods: int) -> None: ...
+    def pods_unknown(self, origin: str, namespace: str, reason: KubernetesFailure, text: str) -> None: ...
+
+
+class PodWatch:
+    """The pods of a namespace that match a selector. No failure takes one of them away."""
+
+    def __init__(self, origin: str, namespace: str, entry: Kubernetes, telemetry: PodWatchTelemetry) -> None:
+        """`origin` is what the settings call the entry; `namespace` may be "" for all."""
+        self._origin = origin
+        self._namespace = namespace
+        self._entry = entry
+        self._telemetry = telemetry
+        self._set = PodSet()
+        self._version: str | None = None
+        self._failures = 0
+
+    @property
+    def pods(self) -> list[Pod]:
+        return self._set.pods
+
+    async def list_once(self) -> None:
+        """List the pods, if the server lets us; a failure is told."""
+        try:
+            async with connected(self._entry) as api:
+                await self._list(api)
+        except ApiFailure as failure:
+            self._tell(failure)
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """List and watch for ever; call `changed` after each list and each change."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                async with connected(self._entry) as api:
+                    if self._version is None:
+                        await self._list(api)
+                        changed()
+                    await self._watch(api, changed)
+            except ApiFailure as failure:
+                self._failures += 1
+                self._tell(failure)
+            pause = max(AGAIN.pause(self._failures), began + LEAST_SECONDS - loop.time())
+            # Connectors that lost the same server do not come back at the same moment.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0) if self._failures else max(pause, 0.0))
+
+    async def _list(self, api: Api) -> None:
+        documents, self._version = await api.pods(self._namespace)
+        self._set.listed(documents)
+        self._telemetry.pods_listed(self._origin, self._namespace, len(documents))
+
+    async def _watch(self, api: Api, changed: Callable[[], None]) -> None:
+        """Follow the events behind the last list. However it ends, the next thing is a list."""
+        version, self._version = self._version or "", None
+        async for events in api.events(self._namespace, version):
+            of_pods = [event for event in events if event.type in _OF_PODS]
+            for event in of_pods:
+                try:
+                    self._set.changed(event.type, decoded_pod(event))
+                except DocumentMalformed as error:
+                    raise ApiFailure("malformed", f"an event: {error}") from error
+            if of_pods:
+                changed()
+            if events:
+                self._failures = 0
+        self._failures = 0
+
+    def _tell(self, failure: ApiFailure) -> None:
+        self._telemetry.pods_unknown(self._origin, self._namespace, failure.reason, str(failure))

@@ -1,0 +1,36 @@
+"""Pages of others over HTTP: no cookies, nothing unpacked, no more bytes than are asked for."""
+
+from __future__ import annotations
+
+import aiohttp
+
+
+class PageTooLarge(Exception):
+    """A page has more bytes than it may have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"more than {limit} bytes")
+
+
+def page_session(timeout_seconds: float, *, reuse: bool = True) -> aiohttp.ClientSession:
+    """Return a session that keeps no cookies, and unpacks nothing: few bytes may stand for very many.
+
+    `reuse` its connections where the same server is asked again and again.
+    """
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=timeout_seconds),
+        connector=aiohttp.TCPConnector(limit=0, force_close=not reuse),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Accept-Encoding": "identity"},
+        auto_decompress=False,
+    )
+
+
+async def body_within(limit: int, response: aiohttp.ClientResponse) -> bytes:
+    """Return the body. Raises PageTooLarge as soon as it is."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > limit:
+            raise PageTooLarge(limit)
+    return bytes(body)

@@ -1,0 +1,43 @@
+"""A control plane for a pytest worker, and engines behind pods."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from tests.fleet.cluster import Cluster
+from tests.fleet.control_plane import ControlPlane
+from tests.fleet.real_parts import PartsMissing, built, found
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[..., int]) -> Iterator[ControlPlane]:
+    """A running API server; a test that kills it starts it again."""
+    try:
+        parts = found() or built()
+    except PartsMissing as error:
+        pytest.exit(f"make test-fleet: {error}", returncode=1)
+    running = ControlPlane(parts, tmp_path_factory.mktemp("plane"), free_port)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+async def cluster(plane: ControlPlane) -> AsyncIterator[Cluster]:
+    async with Cluster(plane) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """A function that shows a figure, whether the test passes or not."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def shown(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            sys.stdout.write(f"\n  {text}")
+
+    return shown

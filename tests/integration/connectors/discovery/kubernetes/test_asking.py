@@ -1,0 +1,187 @@
+"""Engines asked over real HTTP where they publish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from connectors.discovery.kubernetes import asking, pod_watch
+from connectors.discovery.kubernetes.origin import PodOrigin
+from schemas.settings import Kubernetes
+from tests.support.kube_api import KubeApi
+from tests.support.pods import Told, pod_document
+
+LABELS = {"app": "vllm"}
+SOURCES = [{"data_parallel_rank": 0, "endpoint": "tcp://*:40001", "replay_endpoint": None, "topic": "kv"}]
+
+
+class Engine:
+    """The HTTP server of an engine."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Any] = {}
+        """path -> what it answers, a status, or bytes."""
+        self.asked: list[str] = []
+        self.delay = 0.0
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Engine]:
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self._answer)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        self.port = runner.addresses[0][1]
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.asked.append(request.path)
+        await asyncio.sleep(self.delay)
+        page = self.pages.get(request.path, 404)
+        if isinstance(page, int):
+            return web.Response(status=page, headers={"Location": "/elsewhere"})
+        if isinstance(page, bytes):
+            return web.Response(body=page)
+        return web.json_response(page)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_watch, "LEAST_SECONDS", 0.05)
+    monkeypatch.setattr(asking, "ASK_SECONDS", 0.5)
+
+
+@contextlib.asynccontextmanager
+async def following(
+    engine: Engine, patience: float = 5.0, **pod: Any
+) -> AsyncIterator[tuple[PodOrigin, Told, KubeApi]]:
+    kube = KubeApi()
+    await kube.start()
+    kube.put(pod_document("a", ip="127.0.0.1", labels=LABELS, **pod))
+    entry = Kubernetes(
+        selector="app=vllm",
+        namespaces=("ml",),
+        model="m",
+        token_file="",
+        api_url=kube.url,
+        http_port=engine.port,
+        describe_seconds=patience,
+    )
+    told = Told()
+    origin = PodOrigin(0, entry, lambda replica: True, told)
+    await origin.begin()
+    task = asyncio.create_task(origin.follow(lambda: None))
+    try:
+        yield origin, told, kube
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await kube.stop()
+
+
+def endpoints(origin: PodOrigin) -> list[str]:
+    return [source.endpoint for source in origin.sources]
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not reached():
+        assert time.monotonic() < deadline, "not reached"
+        await asyncio.sleep(0.02)
+
+
+async def test_an_engine_is_asked_once_a_life() -> None:
+    engine = Engine()
+    engine.pages["/kv_event_sources"] = SOURCES
+    async with engine.running(), following(engine) as (origin, told, kube):
+        assert endpoints(origin) == ["tcp://127.0.0.1:40001"]
+        await until(lambda: kube.watching == 1)
+        kube.put(pod_document("a", ip="127.0.0.1", labels={**LABELS, "b": "c"}, ready=False))
+        kube.end_watches()
+        await until(lambda: kube.lists == 2 and kube.watching == 1)
+        assert engine.asked == ["/kv_event_sources"]
+        engine.pages["/kv_event_sources"] = [{**SOURCES[0], "endpoint": "tcp://*:40009"}]
+        kube.put(pod_document("a", ip="127.0.0.1", labels=LABELS, starts=1))
+        await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40009"])
+        kube.put(pod_document("a", uid="u2", ip="127.0.0.1", labels=LABELS))
+        await until(lambda: origin.sources[0].life == "u2")
+        assert engine.asked == ["/kv_event_sources"] * 3
+        assert told.unanswered == []
+
+
+async def test_sglang_is_asked_where_vllm_has_no_page() -> None:
+    engine = Engine()
+    engine.pages["/server_info"] = {
+        "kv_events": {"publisher": "zmq", "endpoint_host": "*", "endpoint_port_base": 6000, "dp_size": 2}
+    }
+    async with engine.running(), following(engine) as (origin, _, _):
+        assert endpoints(origin) == ["tcp://127.0.0.1:6000", "tcp://127.0.0.1:6001"]
+        assert engine.asked == ["/kv_event_sources", "/server_info"]
+
+
+@pytest.mark.parametrize("status", [302, 401, 404])
+async def test_an_engine_without_the_page_is_read_by_the_rest_and_redirects_lead_nowhere(status: int) -> None:
+    engine = Engine()
+    engine.pages = {"/kv_event_sources": status, "/server_info": status, "/elsewhere": SOURCES}
+    async with engine.running(), following(engine, ports={"kv-events": 5556}) as (origin, told, _):
+        assert endpoints(origin) == ["tcp://127.0.0.1:5556"]
+        assert engine.asked == ["/kv_event_sources", "/server_info"]
+        assert told.unanswered == []
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [(503, "http_status"), (429, "http_status"), (b"x" * (2 << 20), "too_large"), (b"{", "malformed")],
+)
+async def test_a_failure_is_counted_by_its_reason(page: Any, reason: str) -> None:
+    engine = Engine()
+    engine.pages["/kv_event_sources"] = page
+    async with engine.running(), following(engine, patience=0.2) as (origin, told, _):
+        assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
+        assert told.unanswered[0] == ("a", reason)
+
+
+async def test_an_engine_that_begins_to_answer_is_read_where_it_says() -> None:
+    engine = Engine()
+    engine.pages["/kv_event_sources"] = SOURCES
+    async with engine.running():
+        pass  # so that its port is known
+    async with following(engine, patience=0.3) as (origin, told, kube):
+        assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
+        assert ("a", "unreachable") in told.unanswered
+        async with engine.running():
+            await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40001"])
+        # Started again and silent: what it said before counts.
+        kube.put(pod_document("a", ip="127.0.0.1", labels=LABELS, starts=1))
+        before = len(told.unanswered)
+        await until(lambda: len(told.unanswered) > before + 1)
+        assert endpoints(origin) == ["tcp://127.0.0.1:40001"]
+
+
+async def test_a_slow_engine_is_waited_for_at_the_start() -> None:
+    engine = Engine()
+    engine.pages["/kv_event_sources"] = SOURCES
+    engine.delay = 0.3
+    async with engine.running(), following(engine) as (origin, _, _):
+        assert endpoints(origin) == ["tcp://127.0.0.1:40001"]
+
+
+async def test_a_hanging_engine_is_not_waited_for_longer_than_patience() -> None:
+    engine = Engine()
+    engine.delay = 30.0
+    began = time.monotonic()
+    async with engine.running(), following(engine, patience=0.7) as (origin, told, _):
+        assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
+        assert time.monotonic() - began < 3
+        assert told.unanswered[0] == ("a", "timeout")
