@@ -121,10 +121,19 @@ class Pools:
                     pool.remove(event.hashes, at)
                 collected += len(event.hashes)
             elif type(event) is Cleared:
-                self.clear(at, gpu_only=self._settings.clear_scope == "gpu")
+                if event.medium and not self._has(event.medium):
+                    others.append(LeftOut("too_many_sizes", 1))
+                    continue
+                medium = event.medium
+                if medium is None:
+                    medium = "gpu" if self._settings.clear_scope == "gpu" else ""
+                self.clear(at, medium, event.group_idx)
                 others.append(event)
             elif type(event) is Undecodable:
-                others.append(event)
+                if event.medium is None or self._has(event.medium):
+                    others.append(event)
+                else:
+                    others.append(LeftOut("too_many_sizes", event.count))
         for granular in self._granular:
             granular.batch_ended(at)
         self._unsettled += collected
@@ -204,11 +213,11 @@ class Pools:
                 gone += pool.shed(excess - gone, at)
         return gone > 0
 
-    def clear(self, at: float, *, gpu_only: bool = False) -> None:
-        """Everything left, or everything on GPUs."""
+    def clear(self, at: float, medium: str = "", group: int | None = None) -> None:
+        """Everything left, or everything on one medium, or of one group."""
         self._settled = False
-        for pool in self._by_key.values():
-            if not gpu_only or pool.head.medium == "gpu":
+        for (of_medium, of_group), pool in self._by_key.items():
+            if medium in ("", of_medium) and group in (None, of_group):
                 pool.clear(at)
 
     def settle(self) -> None:
@@ -252,6 +261,11 @@ class Pools:
             key: flow.added(self._flow_before.get(key, FlowState()), pool.head.flow)
             for key, pool in self._by_key.items()
         }
+
+    def _has(self, medium: str) -> bool:
+        """Tell whether there is a pool of a medium; if not, make one, for which there may be no room."""
+        known = any(pool.head.medium == medium for pool in self._by_key.values())
+        return known or self._begin(Removed(b"", medium)) is not None
 
     def _begin(self, event: Stored | Removed) -> Pool | None:
         """Return the new pool that an event is the first of, None if there are too many."""

@@ -63,7 +63,7 @@ def _occupancy_rows(view: View) -> list[Row]:
                 blocks=part.blocks,
                 tokens=part.tokens,
                 covered_blocks=part.covered_blocks,
-                capacity_blocks=head.capacity_blocks if part.medium == "gpu" else 0,
+                capacity_blocks=_capacity(head, part),
                 store_only=part.store_only,
                 trust=since.trust,
                 trust_since=timestamp(since.since),
@@ -71,6 +71,13 @@ def _occupancy_rows(view: View) -> list[Row]:
             )
         )
     return found
+
+
+def _capacity(head: SourceHead, part: Occupancy) -> int:
+    """Return for how many blocks of a size there is room, as the engine says; 0 where it does not."""
+    if part.medium == "cpu" and part.block_size:
+        return head.cpu_capacity_tokens // part.block_size
+    return head.capacity_blocks if part.medium == "gpu" else 0
 
 
 def _flow_rows(view: View) -> list[Row]:
@@ -163,6 +170,7 @@ def source_rows(head: SourceHead) -> list[Row]:
             tenant=head.tenant,
             first_seq=head.first_seq,
             last_seq=head.last_seq,
+            remarks=head.remarks,
             trust=since.trust,
             trust_since=timestamp(since.since),
             version=head.version,
@@ -184,5 +192,8 @@ def counters_row(head: SourceHead, event: EngineCounters, at: float) -> Row:
         capacity_blocks=event.capacity_blocks,
         block_size=event.block_size,
         kv_cache_usage=event.kv_cache_usage,
+        prefill_seconds=event.prefill_seconds,
+        prefill_tokens=event.prefill_tokens,
+        cpu_capacity_tokens=event.cpu_capacity_tokens,
         version=head.version,
     )

@@ -24,6 +24,7 @@ from schemas.checkpoints import (
     TrustState,
 )
 from schemas.events import (
+    MOST_REMARKS,
     Batch,
     Cleared,
     Closed,
@@ -35,10 +36,12 @@ from schemas.events import (
     SourceStatus,
     Undecodable,
 )
-from schemas.reasons import LimitReason
+from schemas.reasons import LimitReason, Remark
 from schemas.settings import Worker
 from schemas.trust import Trust
 
+NEVER_COMPLETE: frozenset[Remark] = frozenset({"no_identity", "no_sequence"})
+"""Remarks of streams that no clear makes complete."""
 NEVER = -1
 """Sequence number before the first batch."""
 
@@ -129,9 +132,9 @@ class SourceResidency:
                 health.live(head.health, batch.engine_events, batch.received_at - batch.ts)
             for found in self.pools.apply(batch.events, at):
                 if isinstance(found, Cleared):
-                    trust.cleared(head.trust, {"gpu"} if self.settings.clear_scope == "gpu" else None, at)
+                    self._cleared(found, at)
                 elif isinstance(found, Undecodable):
-                    self._undecodable(found.count, at)
+                    self._undecodable(found.count, at, found.medium)
                 else:
                     self._limited(found, at)
         head.last_seq = last_seq
@@ -172,6 +175,8 @@ class SourceResidency:
         head.wire_era = record.wire_era or head.wire_era
         if record.may_reannounce is not None:
             head.may_reannounce = record.may_reannounce
+        if record.remarks:
+            head.remarks = [*dict.fromkeys([*head.remarks, *record.remarks])][:MOST_REMARKS]
         head.health.duplicate_batches += record.duplicates
         self.pools.repeatable = (
             self.settings.reannounced == "auto" and head.may_reannounce is True and len(self.pools) <= 1
@@ -211,10 +216,12 @@ class SourceResidency:
         return (
             len(events) == len(record.batches)
             and not record.duplicates
+            and {*record.remarks} <= {*head.remarks}
             and all(
                 (
                     isinstance(event, EngineCounters)
                     and event.capacity_blocks in (None, head.capacity_blocks)
+                    and event.cpu_capacity_tokens in (None, head.cpu_capacity_tokens)
                     and not drift.differs(head.drift, event)
                 )
                 or (
@@ -226,9 +233,18 @@ class SourceResidency:
             )
         )
 
-    def _undecodable(self, count: int, at: float) -> None:
+    def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
+        """Nobody understood events that may have changed what is on `medium` (None: on any)."""
         self.head.health.undecodable_events += count
-        trust.degraded(self.head.trust, at)
+        trust.degraded(self.head.trust, at, medium)
+
+    def _cleared(self, event: Cleared, at: float) -> None:
+        """Something is known to be empty, unless nobody can know what there is."""
+        if event.group_idx is None and NEVER_COMPLETE.isdisjoint(self.head.remarks):
+            medium = event.medium
+            if medium is None:
+                medium = "gpu" if self.settings.clear_scope == "gpu" else ""
+            trust.cleared(self.head.trust, {medium} if medium else None, at)
 
     def _limited(self, left_out: LeftOut, at: float) -> None:
         self.head.limited = True
@@ -251,6 +267,8 @@ class SourceResidency:
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
                 head.capacity_blocks = event.capacity_blocks
+            if event.cpu_capacity_tokens is not None:
+                head.cpu_capacity_tokens = event.cpu_capacity_tokens
             drift.counted(head.drift, event)
             self.windows.counted(event, at)
         elif isinstance(event, SourceStatus):
@@ -319,6 +337,7 @@ class SourceResidency:
         head.passed_over = 0
         head.engine = head.wire_era = ""
         head.may_reannounce = None
+        head.remarks = []
         head.limited = False
         head.loras = []
         self.pools.life_began(head.loras)

@@ -20,8 +20,9 @@ from yarl import URL
 from pipeline.errors import CheckpointAhead, CheckpointFailed
 from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_before, load
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
-from pipeline.worker.checkpoint.schedule import Schedule
+from pipeline.worker.checkpoint.schedule import FAR_BEHIND_SECONDS, Schedule
 from pipeline.worker.consumer.credentials import faust_credentials
+from pipeline.worker.consumer.no_tables import NoTables
 from pipeline.worker.consumer.transport import FAUST_LOG, Transport
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.set_aside import Offered
@@ -79,6 +80,8 @@ class Agent:
         self.role = role
         self.owned: dict[int, OwnedPartition] = {}
         self.ready = False
+        self.far_behind = False
+        """Whether what was applied last had been in the log for long."""
         self.group = group_name(settings.kafka, role.name)
         self._kafka = settings.kafka
         self._rounds = rounds
@@ -90,11 +93,21 @@ class Agent:
         self._stopping = False
         self.app = self._faust_app(settings)
 
-    async def checkpoint_every(self, seconds: float, after: float = 0.0) -> None:
-        """Save all owned partitions at a fixed rate, from `after` seconds on; a failure is fatal."""
+    async def checkpoint_every(
+        self, seconds: float, after: float = 0.0, *, far_behind: Callable[[], bool]
+    ) -> None:
+        """Save all owned partitions at a fixed rate, from `after` seconds on; a failure is fatal.
+
+        `far_behind` says whether any agent of this worker is, since what one commits is read by the other.
+        """
         schedule = Schedule(seconds, time.monotonic() + after)
         while True:
             await asyncio.sleep(schedule.pause(time.monotonic()))
+            newest = max((owned.newest for owned in self.owned.values()), default=0.0)
+            if newest:
+                self.far_behind = newest < time.time() - FAR_BEHIND_SECONDS
+            if not schedule.due(far_behind=far_behind()):
+                continue
             try:
                 await self._rounds.save([*self.owned.values()])
             except Exception as error:
@@ -333,7 +346,7 @@ def faust_app(settings: Settings, group: str) -> Any:
         stream_buffer_maxsize=_BUFFERED_CHUNKS,
         stream_recovery_delay=0,
         consumer_auto_offset_reset="earliest",
-        consumer_max_fetch_size=4 << 20,
+        consumer_max_fetch_size=1 << 20,
         broker_session_timeout=SESSION_SECONDS,
         broker_heartbeat_interval=SESSION_SECONDS / 4,
         broker_rebalance_timeout=REBALANCE_SECONDS,
@@ -349,6 +362,7 @@ def faust_app(settings: Settings, group: str) -> Any:
         processing_guarantee="at_least_once",
         cython_optimizations=True,
         Monitor=NullMonitor,
+        TableManager=NoTables,
     )
 
 

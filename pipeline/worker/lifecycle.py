@@ -7,6 +7,7 @@ import gc
 import signal
 import time
 from collections.abc import Awaitable, Coroutine, Sequence
+from datetime import datetime, timezone
 from typing import Any, NoReturn
 
 import structlog
@@ -22,21 +23,21 @@ from connectors.process.leaving import leave
 from connectors.process.limited_log import LogLimiter
 from connectors.process.stopping import done_before
 from connectors.process.waiting import Waiting
-from pipeline.clickhouse.client import without_pandas
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
-from pipeline.errors import KafkaUnavailable, StoreUnavailable
+from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.rights import AGENTS
 from pipeline.worker.agent import Agent, group_name, state_directory
 from pipeline.worker.checkpoint.log import without_verification_retries
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.exits import ExitCode, fatal
+from pipeline.worker.model_settings import write_models
+from pipeline.worker.prefix_names import write_prefix_names
 from pipeline.worker.preparation import prepare
 from pipeline.worker.roles import fleet_agent, replica_agent
 from pipeline.worker.telemetry import WorkerMetrics
 from pipeline.worker.watchdog import Standing, Watchdog
-from schemas.rows import ModelRow
 from schemas.settings import Settings, Worker
 
 _SAVING_SHARE = 0.75
@@ -49,7 +50,6 @@ _MIN_ROLLUP_SECONDS = 1.0
 _MIN_STALL_SECONDS = 5.0
 _WATCH_SECONDS = 5.0
 _HOLD_CHECKPOINTS = 2.0
-_RETRY_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -63,7 +63,6 @@ def run(settings: Settings) -> None:
     """
     # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
     uvloop.install()
-    without_pandas()
     without_verification_retries()
     asyncio.run(_run(settings))
 
@@ -112,11 +111,18 @@ async def _run(settings: Settings) -> None:
     every = max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS)
     # In turns, so that their pauses do not add up, and what one commits is soon in the other's round.
     rounds = [
-        _watched(agent.checkpoint_every(every, every * number / len(agents)))
+        _watched(
+            agent.checkpoint_every(
+                every,
+                every * number / len(agents),
+                far_behind=lambda: any(agent.far_behind for agent in agents),
+            )
+        )
         for number, agent in enumerate(agents)
     ]
     tasks = [
-        _watched(_write_models(settings, tables)),
+        _watched(write_models(settings, tables, datetime.now(timezone.utc))),
+        _watched(write_prefix_names(settings, tables)),
         _watched(rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS))),
     ]
     limiter = LogLimiter()
@@ -167,18 +173,6 @@ def _groups(settings: Settings) -> list[str]:
 def _rounds(worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> CheckpointRounds:
     hold_seconds = max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
     return CheckpointRounds(tables, rollups, metrics, hold_seconds=hold_seconds)
-
-
-async def _write_models(settings: Settings, tables: Tables) -> None:
-    """Write what the settings say about models as soon as ClickHouse takes it."""
-    version = int(time.time() * 1000)
-    rows = [ModelRow(model.name, model.kv_bytes_per_token, version) for model in settings.models]
-    while rows:
-        try:
-            await tables.insert(rows)
-            return
-        except StoreUnavailable:
-            await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _stop_signal() -> asyncio.Event:

@@ -103,6 +103,8 @@ class OwnedPartition:
         self.log = log
         self.state = state
         self.partition = log.partition
+        self.newest = 0.0
+        """Time in the log of the newest record offered since the last cut, 0 if none was."""
         self._metrics = metrics
         self._applied = 0
         self._left_out = LeftOutEvents(metrics)
@@ -110,6 +112,7 @@ class OwnedPartition:
 
     def offer_all(self, several: Sequence[Offered]) -> None:
         """Offer records that came together. Raises OffsetGap, RecordFatal."""
+        self.newest = max(self.newest, several[-1].written_at)
         for offered, read in zip(several, self.role.read_ahead(several), strict=True):
             self.offer(offered, read)
 
@@ -150,6 +153,7 @@ class OwnedPartition:
     def cut(self, now: float) -> tuple[Any, list[Record]]:
         """Cut the state; return the cut and the records its transaction holds."""
         cut = self.state.cut(now)
+        self.newest = 0.0
         labels = (self.role.name, str(self.partition))
         self._metrics.records.labels(*labels).inc(self._applied)
         self._applied = 0

@@ -1,8 +1,8 @@
 """Compare what events say is resident with what the engine says it has.
 
 An engine cannot hold more physical blocks than it has. If it seems to, removals are missing, or stores were
-counted that were none. One pool of blocks serves all groups of an engine, one of its blocks is never used
-(vLLM's null block), and a block may carry entries of smaller sizes besides its own (partial tails, fine
+counted that were none. One pool of blocks serves all groups of an engine, vLLM never uses one of its blocks
+(the null block), and a block may carry entries of smaller sizes besides its own (partial tails, fine
 blocks). So only entries of each group's largest size count, and only from the engine's own block size on:
 a lower bound of the blocks in use, which a healthy stream cannot push beyond the capacity.
 """
@@ -16,19 +16,21 @@ from schemas.checkpoints import DriftState
 from schemas.events import EngineCounters
 
 UNUSED_BLOCKS = 1
-"""vLLM's null block, which is in the capacity and never cached."""
+"""What engines that do not say otherwise never use: vLLM's null block."""
 
 
 def life_began(drift: DriftState) -> None:
     """Another life may have another capacity, which the engine will say."""
     drift.capacity_blocks = drift.block_size = 0
+    drift.unused_blocks = UNUSED_BLOCKS
 
 
 def differs(drift: DriftState, counters: EngineCounters) -> bool:
     """Tell whether these counters say something new."""
-    return (counters.capacity_blocks or 0) > drift.capacity_blocks or counters.block_size not in (
-        None,
-        drift.block_size,
+    return (
+        (counters.capacity_blocks or 0) > drift.capacity_blocks
+        or counters.block_size not in (None, drift.block_size)
+        or counters.unused_blocks not in (None, drift.unused_blocks)
     )
 
 
@@ -41,6 +43,8 @@ def counted(drift: DriftState, counters: EngineCounters) -> None:
     drift.capacity_blocks = max(drift.capacity_blocks, counters.capacity_blocks or 0)
     if counters.block_size is not None:
         drift.block_size = counters.block_size
+    if counters.unused_blocks is not None:
+        drift.unused_blocks = counters.unused_blocks
 
 
 def blocks(drift: DriftState, occupancy: Iterable[Occupancy]) -> int:
@@ -53,7 +57,7 @@ def blocks(drift: DriftState, occupancy: Iterable[Occupancy]) -> int:
             known = largest.get(part.group_idx, (0, 0))
             largest[part.group_idx] = max(known, (part.block_size, part.entries))
     resident = sum(entries for _, entries in largest.values())
-    return max(0, resident - (drift.capacity_blocks - UNUSED_BLOCKS))
+    return max(0, resident - (drift.capacity_blocks - drift.unused_blocks))
 
 
 def since_window(drift: DriftState, window: int, blocks: int) -> int | None:

@@ -47,8 +47,11 @@ def first_batch(trust: TrustState, at: float) -> None:
     trust.general = TrustSince(general.trust, min(general.since, at))
 
 
-def degraded(trust: TrustState, at: float) -> None:
-    """Something is missing: no medium can be complete, those already degraded stay so."""
+def degraded(trust: TrustState, at: float, medium: str | None = None) -> None:
+    """Something is missing: no medium, or not `medium`, can be complete; those already degraded stay so."""
+    if medium is not None:
+        trust.by_medium[medium] = _worse(of(trust, medium), at)
+        return
     trust.general = _worse(trust.general, at)
     trust.by_medium = {medium: _worse(since, at) for medium, since in trust.by_medium.items()}
 

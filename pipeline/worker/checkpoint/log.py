@@ -28,6 +28,7 @@ _REQUEST_TIMEOUT_MS = 10_000
 _COMMIT_SECONDS = 30.0
 _MAX_RECORD_BYTES = 8 << 20
 _FETCH_BYTES = 8 << 20
+_FETCH_WAIT_MS = 20
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,8 @@ async def load(
         isolation_level="read_committed",
         enable_auto_commit=False,
         max_partition_fetch_bytes=_FETCH_BYTES,
+        # A partition waits for the fetch that is still out at the end of the one before.
+        fetch_max_wait_ms=_FETCH_WAIT_MS,
         request_timeout_ms=_REQUEST_TIMEOUT_MS,
         **client_options(kafka),
     )

@@ -66,6 +66,13 @@ class _Consumer(driver.Consumer):
         """What the group calls this consumer."""
         return str(self._thread._ensure_consumer()._coordinator.member_id)
 
+    def on_buffer_full(self, tp: TP) -> None:
+        """Go on asking for the partition.
+
+        Upstream leaves it out until its buffer has room, and sleeps for a second when that leaves none. Here
+        `_deliver` waits for room, and what comes next is decoded meanwhile.
+        """
+
     def _new_consumer_thread(self) -> _ConsumerThread:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 

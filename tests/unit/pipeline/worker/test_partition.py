@@ -47,6 +47,18 @@ def test_both_encodings_are_applied() -> None:
     assert (occupancy.blocks, occupancy.version) == (3, 2)
 
 
+def test_the_log_times_of_what_was_offered_are_known_until_the_cut() -> None:
+    partition, _ = owned()
+    assert partition.newest == 0
+    values = [msgspec.msgpack.encode(record(seq)) for seq in range(3)]
+    partition.offer_all([Offered(seq, values[seq], written_at=1e9 + seq) for seq in range(2)])
+    assert partition.newest == 1e9 + 1
+    partition.cut(2e9)
+    assert partition.newest == 0
+    partition.offer_all([Offered(2, values[2], written_at=1e9 + 2)])
+    assert partition.newest == 1e9 + 2
+
+
 @pytest.mark.parametrize(
     ("records", "reason"),
     [

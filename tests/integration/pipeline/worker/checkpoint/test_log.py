@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -130,3 +131,25 @@ async def test_oldest_offset_of_the_source_is_told(partition: Partition) -> None
         for number in range(4):
             await producer.send_and_wait(partition.source, b"%d" % number, partition=partition.number)
     assert (await partition.loaded()).beginning == 0
+
+
+async def test_partitions_with_checkpoints_are_loaded_without_waiting_for_one_another(
+    partition: Partition,
+) -> None:
+    numbers = range(8)
+    for number in numbers:
+        log = CheckpointLog(partition.kafka, group="g", topic=partition.source, partition=number)
+        await log.open()
+        for value in range(3):
+            await log.commit(0, [Record(partition.checkpoints, number, b"k", b"%d" % value)])
+        await log.close()
+    begun = time.monotonic()
+    latest = {}
+    async for number, loaded in load(
+        partition.kafka, topic=partition.source, checkpoints=partition.checkpoints, partitions=numbers
+    ):
+        latest[number] = loaded.latest
+        await asyncio.sleep(0.02)  # the state is restored: the consumer asks for more, and there is none
+    assert latest == {number: {b"k": b"2"} for number in numbers}
+    # Brokers hold such a fetch for half a second by default, and these took four.
+    assert time.monotonic() - begun < 2.5

@@ -15,6 +15,7 @@ from connectors.kafka.topics import topic_name
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.worker.agent import faust_app
+from pipeline.worker.consumer.no_tables import NoTables
 from pipeline.worker.consumer.transport import Transport
 from schemas.settings import Kafka, Settings, Worker
 
@@ -93,16 +94,18 @@ async def test_a_slow_agent_gets_all_records_in_order_many_at_a_time(
     positions = {(topic, partition): 0 for partition in range(8)}
     app.transport = Transport(app.conf.broker_consumer, app, positions=lambda: positions, committed=False)
     values: dict[int, list[bytes]] = {}
-    chunks, handled, most_waiting = 0, 0, 0
+    chunks, handled, most_waiting, fewest_asked_for = 0, 0, 0, 8
     ended = asyncio.Event()
 
     async def collect(stream: Any) -> None:
-        nonlocal chunks, handled, most_waiting
+        nonlocal chunks, handled, most_waiting, fewest_asked_for
         async for event in stream.noack().events():
             chunk = event.message
             values.setdefault(chunk.partition, []).extend(record.value for record in chunk.records)
             chunks, handled = chunks + 1, handled + len(chunk.records)
             most_waiting = max(most_waiting, stream.channel.queue.qsize())
+            # Where a full buffer leaves none to ask for, Faust sleeps for a second.
+            fewest_asked_for = min(fewest_asked_for, len(app.consumer._get_active_partitions()))
             await asyncio.sleep(0.01)
             if handled >= sum(counts.values()):
                 ended.set()
@@ -119,4 +122,21 @@ async def test_a_slow_agent_gets_all_records_in_order_many_at_a_time(
     }
     assert chunks < handled / 10
     assert most_waiting <= app.conf.stream_buffer_maxsize
+    assert fewest_asked_for == 8
     assert newest == {(topic, partition): count - 1 for partition, count in counts.items()}
+
+
+async def test_nothing_sleeps_before_the_consumer_joins_its_group(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(_: NoTables, seconds: float) -> None:
+        slept.append(float(seconds))
+
+    monkeypatch.setattr(NoTables, "sleep", sleep)
+    topic = topic_name(settings.kafka, "events")
+    async with AIOKafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers) as producer:
+        await producer.send_and_wait(topic, b"end", partition=0)
+    assert await received(settings, topic, {}, committed=False) == []
+    assert slept == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.worker.checkpoint.schedule import Schedule
+from pipeline.worker.checkpoint.schedule import FAR_BEHIND_PERIODS, Schedule
 
 
 def _beginnings(seconds: float, rounds: Iterable[float], *, early: float = 0.0) -> list[float]:
@@ -48,3 +48,25 @@ def test_one_at_a_time_with_a_rest_of_half_a_period_to_one_and_a_half(
         assert abs(after / seconds - round(after / seconds)) < 1e-6
         if length < seconds * 0.49:
             assert after - before == pytest.approx(seconds, abs=1e-6)
+
+
+def _made(far_behind: Iterable[bool]) -> list[bool]:
+    schedule = Schedule(1.0, 100.0)
+    return [schedule.due(far_behind=one) for one in far_behind]
+
+
+def test_an_agent_that_is_far_behind_makes_every_fourth_round() -> None:
+    assert FAR_BEHIND_PERIODS == 4
+    assert _made([True] * 9) == [False, False, False, True, False, False, False, True, False]
+
+
+def test_an_agent_that_has_caught_up_makes_the_next_round() -> None:
+    assert _made([True, True, False, False, True, False]) == [False, False, True, True, False, True]
+
+
+@given(st.lists(st.booleans(), max_size=60))
+def test_no_round_is_later_than_four_periods_and_none_is_left_out_at_the_head(far_behind: list[bool]) -> None:
+    made = _made(far_behind)
+    for at, behind in enumerate(far_behind):
+        assert made[at] or behind
+        assert any(made[max(0, at - 3) : at + 1]) or at < 3

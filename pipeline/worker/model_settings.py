@@ -1,0 +1,65 @@
+"""Writes what the settings say about models, with the time from which prices and rates hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from pipeline.clickhouse.client import connect, store_unavailable
+from pipeline.clickhouse.writer import Tables
+from pipeline.worker.until_taken import until_taken
+from schemas.rows import ModelRow, PrefillSettingsRow, Row
+from schemas.settings import ClickHouse, Model, Settings
+
+Figures = tuple[float | None, float | None, float | None, str]
+"""Prompt tokens a second, GPUs of a replica, price of a GPU's hour, currency."""
+
+
+async def write_models(settings: Settings, tables: Tables, started_at: datetime) -> None:
+    """Write the rows as soon as ClickHouse takes them; `started_at`: when the worker did, UTC.
+
+    A price holds from the start of the first worker that has it: earlier figures keep the earlier price. That
+    of a model which these settings lack stays: another worker's may have it.
+    """
+    version = int(started_at.timestamp() * 1000)
+    models: list[Row] = [
+        ModelRow(model.name, model.kv_bytes_per_token or 0, version) for model in settings.models
+    ]
+
+    async def write() -> None:
+        latest = await asyncio.to_thread(_latest, settings.clickhouse)
+        await tables.insert([*models, *changed(settings.models, latest, started_at)])
+
+    if models:
+        await until_taken(write)
+
+
+def changed(
+    models: tuple[Model, ...], latest: Mapping[str, Figures], started_at: datetime
+) -> Iterator[PrefillSettingsRow]:
+    """Give a row for each model whose settings are not the latest ones in the table."""
+    nothing: Figures = (None, None, None, "")
+    for model in models:
+        figures = (
+            model.prefill_tokens_per_second,
+            model.gpus_per_replica,
+            model.gpu_hour_price,
+            "" if model.gpu_hour_price is None else model.currency,
+        )
+        if figures != latest.get(model.name, nothing):
+            yield PrefillSettingsRow(model.name, started_at, *figures, int(started_at.timestamp() * 1000))
+
+
+def _latest(store: ClickHouse) -> dict[str, Figures]:
+    """Return the settings in force by model. Raises StoreUnavailable."""
+    statement = (
+        "SELECT model, prefill_tokens_per_second, gpus_per_replica, gpu_hour_price, currency "
+        f"FROM {store.database}.prefill_settings FINAL ORDER BY since DESC LIMIT 1 BY model"
+    )
+    client = connect(store)
+    try:
+        with store_unavailable(store):
+            return {model: tuple(figures) for model, *figures in client.query(statement).result_rows}
+    finally:
+        client.close()
