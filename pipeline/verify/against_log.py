@@ -30,6 +30,7 @@ from pipeline.verify.fleet.beginning.undoing import (
 )
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.fleet.topic_check import TopicCheck
+from pipeline.verify.money.check import check_money
 from pipeline.verify.progress import Progress
 from pipeline.verify.replica.expected import ReplicaRow
 from pipeline.verify.replica.partition import PartitionCheck
@@ -87,6 +88,10 @@ async def check_log(
         progress.step("comparing minutes and hours")
         await asyncio.to_thread(
             check_rollups, tables, findings, oldest=now - RECOMPUTED_FOR, patience=patience
+        )
+        progress.step("comparing costs")
+        await asyncio.to_thread(
+            check_money, tables, findings, oldest=now - RECOMPUTED_FOR, now=now, patience=patience
         )
     finally:
         progress.end()

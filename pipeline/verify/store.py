@@ -84,6 +84,13 @@ class StoredTables:
             for row in result.named_results():
                 yield {name: _aware(value) for name, value in row.items()}
 
+    def asked(self, statement: str, parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Give the rows of a statement, in which `{database}` is the database."""
+        statement = statement.replace("{database}", self._store.database)
+        with store_unavailable(self._store):
+            for row in self._client.query(statement, parameters=parameters).named_results():
+                yield {name: _aware(value) for name, value in row.items()}
+
     def minutes_due(self) -> Iterator[tuple[str, datetime]]:
         """Give family and start of the minutes that some worker noted and did not recompute since."""
         statement = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline.verify.replica.copies import Held
 
 UNUSED = 1
-"""The block that vLLM never uses."""
+"""Blocks never used, unless the engine says otherwise."""
 
 
 @dataclass
@@ -17,6 +17,7 @@ class EngineSays:
 
     capacity_blocks: int = 0
     block_size: int = 0
+    unused: int = UNUSED
 
     def too_many(self, on_gpu: Iterable[tuple[int, Held]]) -> int:
         """Return drift_blocks for what is held on the GPU, as (group, held)."""
@@ -27,4 +28,4 @@ class EngineSays:
             if group not in largest or held.block_size > largest[group].block_size:
                 largest[group] = held
         counted = [held.entries for held in largest.values() if held.block_size >= self.block_size]
-        return max(0, sum(counted) - (self.capacity_blocks - UNUSED))
+        return max(0, sum(counted) - (self.capacity_blocks - self.unused))

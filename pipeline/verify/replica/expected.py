@@ -44,12 +44,18 @@ def occupancy(source: SourceRecount, window: int) -> Iterator[OccupancyRow]:
             blocks=held.blocks,
             tokens=held.tokens,
             covered_blocks=held.covered_blocks,
-            capacity_blocks=source.capacity_blocks if medium == "gpu" else 0,
+            capacity_blocks=_room(source, medium, held.block_size),
             store_only=source.pools[medium, group].shown_store_only,
             trust=trust.trust,
             trust_since=times.moment(trust.at),
             version=source.version,
         )
+
+
+def _room(source: SourceRecount, medium: str, block_size: int) -> int:
+    if medium == "gpu":
+        return source.capacity_blocks
+    return source.cpu_capacity_tokens // block_size if medium == "cpu" and block_size else 0
 
 
 def flow(source: SourceRecount, window: int) -> Iterator[FlowRow]:
@@ -109,6 +115,9 @@ def counters(source: SourceRecount, said: EngineCounters, at: float) -> EngineCo
         capacity_blocks=said.capacity_blocks,
         block_size=said.block_size,
         kv_cache_usage=said.kv_cache_usage,
+        prefill_seconds=said.prefill_seconds,
+        prefill_tokens=said.prefill_tokens,
+        cpu_capacity_tokens=said.cpu_capacity_tokens,
         version=source.version,
     )
 
@@ -132,6 +141,7 @@ def life(source: SourceRecount) -> Iterator[SourceRow]:
         tenant=source.tenant,
         first_seq=source.first_seq,
         last_seq=source.last_seq,
+        remarks=source.remarks,
         trust=trust.trust,
         trust_since=times.moment(trust.at),
         version=source.version,

@@ -14,6 +14,7 @@ from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
 from pipeline.verify.replica.trust import SourceTrust
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import (
+    MOST_REMARKS,
     Batch,
     Cleared,
     Closed,
@@ -62,6 +63,7 @@ class SourceRecount:
         self.worker = worker
         self.model = self.hash_domain = self.tenant = self.engine = self.wire_era = ""
         self.may_reannounce: bool | None = None
+        self.remarks: list[str] = []
         self.version = 0
         """Offset of the last record that changed a row."""
         self.pools: dict[tuple[str, int], Copies | TwoSizes] = {}
@@ -69,6 +71,8 @@ class SourceRecount:
         self.trust = SourceTrust()
         self.capacity_blocks = 0
         """What any life of the engine said last."""
+        self.cpu_capacity_tokens = 0
+        """The same of the CPU tier."""
         # Of the present life
         self.incarnation = 0
         self.opened_at = 0.0
@@ -122,6 +126,9 @@ class SourceRecount:
         self.wire_era = record.wire_era or self.wire_era
         if record.may_reannounce is not None:
             self.may_reannounce = record.may_reannounce
+        for remark in record.remarks:
+            if remark not in self.remarks and len(self.remarks) < MOST_REMARKS:
+                self.remarks.append(remark)
         self.health.duplicate_batches += record.duplicates
         for batch in record.batches:
             if batch.seq is None:
@@ -145,6 +152,8 @@ class SourceRecount:
 
     def _says_nothing_new(self, record: EventsRecord) -> bool:
         """Return whether a record only has counters that are known and reports of a known disconnection."""
+        if any(remark not in self.remarks for remark in record.remarks):
+            return False
         if record.duplicates or any(batch.seq is not None for batch in record.batches):
             return False
         for event in (event for batch in record.batches for event in batch.events):
@@ -156,6 +165,13 @@ class SourceRecount:
                 ):
                     return False
                 if event.block_size is not None and event.block_size != says.block_size:
+                    return False
+                if event.unused_blocks is not None and event.unused_blocks != says.unused:
+                    return False
+                if (
+                    event.cpu_capacity_tokens is not None
+                    and event.cpu_capacity_tokens != self.cpu_capacity_tokens
+                ):
                     return False
             elif isinstance(event, SourceStatus):
                 if event.connected or self.disconnected_from is None:
@@ -188,6 +204,7 @@ class SourceRecount:
         self.model, self.hash_domain, self.tenant = record.model, record.hash_domain, record.tenant
         self.engine = self.wire_era = ""
         self.may_reannounce = None
+        self.remarks = []
         self.opened_at = self._time_of(record.batches[0]) if record.batches else 0.0
         self.closed_at, self.closed_reason = None, ""
         self.first_seq, self.last_seq = None, -1
@@ -286,13 +303,33 @@ class SourceRecount:
                 self.pools[where] = Copies(store_only=False)
             self.pools[where].remove(unpack_hashes(event.hashes), at)
         elif isinstance(event, Cleared):
-            everything = self.worker.clear_scope == "all"
-            for (medium, _), pool in self.pools.items():
-                if everything or medium == "gpu":
-                    pool.clear(at)
-            self.trust.cleared(None if everything else "gpu", at)
+            self._cleared(event, at)
         elif isinstance(event, Undecodable):
-            self._undecodable(event.count, at)
+            named = event.medium
+            if named is not None and not self._room_for_medium(named):
+                named = None
+            self._undecodable(event.count, at, named)
+
+    def _cleared(self, event: Cleared, at: float) -> None:
+        scope = event.medium or None
+        if event.medium is None:
+            scope = None if self.worker.clear_scope == "all" else "gpu"
+        elif scope is not None and not self._room_for_medium(scope):
+            self._undecodable(1, at)
+            return
+        for (medium, group), pool in self.pools.items():
+            if scope in (None, medium) and event.group_idx in (None, group):
+                pool.clear(at)
+        if event.group_idx is None and not {"no_identity", "no_sequence"} & {*self.remarks}:
+            self.trust.cleared(scope, at)
+
+    def _room_for_medium(self, medium: str) -> bool:
+        """Tell whether a medium that an event names is known, or becomes so, by its group 0."""
+        if medium not in self.media():
+            if limits.no_room_for(Removed(b"", medium), self.pools, self.worker):
+                return False
+            self.pools[medium, 0] = Copies(store_only=False)
+        return True
 
     def _left_out(self, event: Stored | Removed) -> bool:
         return bool(len(event.hashes) % HASH_BYTES) or limits.no_room_for(event, self.pools, self.worker)
@@ -321,9 +358,9 @@ class SourceRecount:
             pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
             pool.store(hashes, event.block_size, at, may_repeat=may_repeat)
 
-    def _undecodable(self, count: int, at: float) -> None:
+    def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
         self.health.undecodable_events += count
-        self.trust.degraded(at)
+        self.trust.degraded(at, medium)
 
     # Notices
 
@@ -349,6 +386,10 @@ class SourceRecount:
                 says.capacity_blocks = max(says.capacity_blocks, event.capacity_blocks)
             if event.block_size is not None:
                 says.block_size = event.block_size
+            if event.unused_blocks is not None:
+                says.unused = event.unused_blocks
+            if event.cpu_capacity_tokens is not None:
+                self.cpu_capacity_tokens = event.cpu_capacity_tokens
             self.on_counters(event, batch.ts)
         elif isinstance(event, SourceStatus):
             self._status(event, times.window_of(batch.ts + self.clock_offset))

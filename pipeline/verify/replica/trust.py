@@ -71,8 +71,11 @@ class SourceTrust:
         """Know the life from its first batch on, if that is before the notice that announced it."""
         self.general = Since(self.general.trust, min(self.general.at, at))
 
-    def degraded(self, at: float) -> None:
-        """Degrade every medium from then on, unless it is degraded already: something is missing."""
+    def degraded(self, at: float, medium: str | None = None) -> None:
+        """Degrade every medium, or one, from then on, unless it is degraded already: something is missing."""
+        if medium is not None:
+            self.special[medium] = _degraded(self.of(medium), at)
+            return
         self.general = _degraded(self.general, at)
         self.special = {medium: _degraded(since, at) for medium, since in self.special.items()}
 

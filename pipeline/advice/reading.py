@@ -1,0 +1,97 @@
+"""Reads the answer and the findings of a range; the views have every word and figure of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+from clickhouse_connect.driver.client import Client
+
+_WINDOW = 10
+_LATE_SECONDS = 3
+"""Rows of a window come so long after its end at most, usually."""
+
+_BRIEFING = """
+SELECT *
+FROM {database}.briefing(from = {{from:DateTime}}, to = {{to:DateTime}}, models = {{model:Array(String)}})
+ORDER BY part, place
+"""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A line of the answer: what was avoidable, the hit rate, the biggest lever, the data."""
+
+    place: int
+    title: str
+    figure: str
+    detail: str
+    change: str
+    """Against the range of equal length before."""
+    value: float | None
+    """The share behind the figure, 0 to 1."""
+    before: float | None
+    """The same in the range before."""
+
+
+class AdviceFinding(msgspec.Struct, frozen=True):
+    """One thing to do, and what it is worth; figures are tokens an hour unless they say otherwise."""
+
+    place: int
+    kind: str
+    model: str
+    hash_domain: str
+    replicas: list[str]
+    subject: str
+    """What tells findings of a kind apart in a hash domain: a replica, or the hash of a first block."""
+    finding: str
+    action: str
+    figure: str
+    caveat: str
+    """Why the figure may be wrong; empty where it rests on complete data."""
+    tokens_per_hour: float
+    at_least_per_hour: float
+    at_most_per_hour: float
+    gpu_seconds_per_hour: float | None
+    rate_basis: str
+    ranked_by: str
+    board: str
+    """The board that shows it."""
+    evidence: str
+    """The query that has the figures behind it."""
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """Answer and findings of a range, in seconds since the epoch, both ends included."""
+
+    start: int
+    end: int
+    answer: list[Answer]
+    findings: list[AdviceFinding]
+
+
+def latest_range(now: float, seconds: int) -> tuple[int, int]:
+    """Return a range of so many seconds that ends with the newest window whose rows have come."""
+    end = int((now - _LATE_SECONDS) // _WINDOW * _WINDOW)
+    return end - seconds, end - 1
+
+
+def read_advice(client: Client, database: str, start: int, end: int, models: Sequence[str] = ()) -> Advice:
+    """Ask for both; `models` empty for all."""
+    parameters: dict[str, Any] = {
+        "from": datetime.fromtimestamp(start, timezone.utc),
+        "to": datetime.fromtimestamp(end, timezone.utc),
+        "model": list(models),
+    }
+    rows = list(client.query(_BRIEFING.format(database=database), parameters=parameters).named_results())
+    return Advice(
+        start,
+        end,
+        [msgspec.convert(row, Answer) for row in rows if row["part"] == "answer"],
+        [
+            msgspec.convert({**row, "finding": row["title"], "action": row["detail"]}, AdviceFinding)
+            for row in rows
+            if row["part"] == "finding"
+        ],
+    )

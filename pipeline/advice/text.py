@@ -1,0 +1,80 @@
+"""The advice as lines for a terminal. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode
+
+from pipeline.advice.reading import Advice, AdviceFinding, Answer
+from pipeline.text_table import text_table
+
+_INDENT = "   "
+NOTHING_YET = "no rows yet in this range: does the worker run? `kvlens doctor` tells"
+NO_FINDING = "no finding: nothing known would save a hundredth of the prefill, and the data are complete"
+
+
+def as_text(advice: Advice, width: int | None = None, page: str | None = None) -> Iterator[str]:
+    """Yield the answer and, under it, the findings, in lines of at most `width`.
+
+    With the address of the `page`, each finding has a link to its board; without, the query behind it.
+    """
+    if not advice.answer:
+        yield NOTHING_YET
+        return
+    yield from answer_lines(advice.answer, width)
+    yield ""
+    if not advice.findings:
+        yield NO_FINDING
+    for finding in advice.findings:
+        yield from _finding_lines(finding, width)
+        where = finding.evidence if page is None else page + link(advice, finding)
+        # Not wrapped: it is there to be copied.
+        yield f"{_INDENT}see: {where}"
+    if any(finding.ranked_by == "tokens" for finding in advice.findings):
+        yield ""
+        yield from _wrapped("ranked by tokens: what a token of prefill costs is not known for all", width, "")
+
+
+def answer_lines(answer: Sequence[Answer], width: int | None = None) -> Iterator[str]:
+    """Yield a line for each part of the answer, and what it means below it where both do not fit."""
+    rows = [(line.title, line.figure, line.detail, line.change) for line in answer]
+    heads = max(len(title) for title, *_ in rows), max(len(figure) for _, figure, *_ in rows)
+    indent = " " * (sum(heads) + 4)
+    if width is None:
+        yield from text_table(rows)
+        return
+    for title, figure, detail, change in rows:
+        begins = f"{title.ljust(heads[0])}  {figure.ljust(heads[1])}  "
+        text = f"{detail} ({change})" if change else detail
+        yield from textwrap.wrap(text, width, initial_indent=begins, subsequent_indent=indent)
+
+
+def finding_line(finding: AdviceFinding) -> str:
+    """Return a finding and what to do, as one line."""
+    return f"{finding.place}. {finding.finding}. {finding.action}: {finding.figure}"
+
+
+def link(advice: Advice, finding: AdviceFinding) -> str:
+    """Return the query string of the page that shows what a finding rests on."""
+    fields = [("board", finding.board), ("from", str(advice.start)), ("to", str(advice.end))]
+    fields.append(("model", finding.model))
+    if finding.board == "replica":
+        fields += [("replica", replica) for replica in finding.replicas]
+    return "?" + urlencode(fields)
+
+
+def _finding_lines(finding: AdviceFinding, width: int | None) -> Iterator[str]:
+    yield from _wrapped(f"{finding.place}. {finding.finding}", width, "")
+    yield from _wrapped(f"do: {finding.action}", width, _INDENT)
+    yield from _wrapped(finding.figure, width, _INDENT)
+    if finding.caveat:
+        yield from _wrapped(f"but: {finding.caveat}", width, _INDENT)
+
+
+def _wrapped(text: str, width: int | None, indent: str) -> Sequence[str]:
+    if width is None:
+        return [indent + text]
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=_INDENT, break_on_hyphens=False
+    )

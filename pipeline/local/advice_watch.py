@@ -1,0 +1,47 @@
+"""The newest advice, asked for now and then by a thread of its own: an answer takes a second or two."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from pipeline.advice.reading import Advice, latest_range, read_advice
+from pipeline.clickhouse.client import connect, store_unavailable
+from pipeline.errors import StoreUnavailable
+from schemas.settings import ClickHouse
+
+_LEAVING_SECONDS = 1.0
+
+
+class AdviceWatch:
+    """`latest` is None until the store has answered, and what it answered last while it does not."""
+
+    def __init__(self, store: ClickHouse, range_seconds: int, every_seconds: float) -> None:
+        self.latest: Advice | None = None
+        self._store = store
+        self._range = range_seconds
+        self._every = every_seconds
+        self._stopping = threading.Event()
+        # A daemon: a store that does not answer must not keep the process from ending.
+        self._thread = threading.Thread(target=self._watch, name="advice", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more; returns soon, whatever the store does."""
+        self._stopping.set()
+        self._thread.join(_LEAVING_SECONDS)
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(self._every):
+            try:
+                self.latest = self._asked()
+            except StoreUnavailable:
+                continue  # a store that was killed is started again
+
+    def _asked(self) -> Advice:
+        client = connect(self._store)
+        try:
+            with store_unavailable(self._store):
+                return read_advice(client, self._store.database, *latest_range(time.time(), self._range))
+        finally:
+            client.close()

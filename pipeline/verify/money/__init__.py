@@ -1,0 +1,1 @@
+"""What prefill cost and what caches saved, counted again from the rows behind the views."""

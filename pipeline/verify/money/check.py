@@ -1,0 +1,99 @@
+"""Compares the view of costs with a recount, while a worker may be writing the rows behind both."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.money.recount import Cost, Key, costs
+from pipeline.verify.money.rows import LENGTH, costs_in_view, half_hours, inputs_of, read_from
+from pipeline.verify.store import StoredTables
+
+VIEW = "prefill_costs"
+MOST = 4
+"""Half hours that are compared, the last ones."""
+FROM_MINUTES = "hits of half hours that the view reads from minutes"
+CHANGING = "rows of that half hour were written during the comparison"
+_LOOK_AGAIN_SECONDS = 0.5
+_CLOSE = 1e-9
+"""Relative: both add up floats, in orders of their own."""
+
+_Costs = dict[Key, Cost]
+
+
+def check_money(
+    tables: StoredTables,
+    findings: Findings,
+    *,
+    oldest: datetime,
+    now: datetime,
+    patience: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Compare the last half hours that are over at `now` and have fills, from `oldest` on.
+
+    What differs is looked at again for `patience` seconds. It is late, and not different, if the rows behind
+    it changed meanwhile.
+    """
+    over = [start for start in half_hours(tables, oldest, MOST + 1) if start + LENGTH <= now][:MOST]
+    for start in over:
+        until = clock() + patience
+        wanted, has = _looked(tables, findings, start)
+        first = wanted
+        while _differing(wanted, has) and clock() < until:
+            sleep(_LOOK_AGAIN_SECONDS)
+            wanted, has = _looked(tables, findings, start)
+        findings.compared[VIEW] += len(wanted)
+        for key in _differing(wanted, has):
+            if wanted != first:
+                findings.late[VIEW, CHANGING] += 1
+            else:
+                findings.differ(_difference(start, key, wanted.get(key), has.get(key)))
+
+
+def _looked(tables: StoredTables, findings: Findings, start: datetime) -> tuple[_Costs, _Costs]:
+    """Return what the rows make and what the view says."""
+    has, wanted = costs_in_view(tables, start), costs(inputs_of(tables, start))
+    if read_from(tables, start) == 10:
+        return wanted, has
+    findings.left_out[FROM_MINUTES] += sum(key.cause == "gpu" for key in wanted)
+    return _without_hits(wanted), _without_hits(has)
+
+
+def _without_hits(found: _Costs) -> _Costs:
+    return {key: cost for key, cost in found.items() if key.cause != "gpu"}
+
+
+def _differing(wanted: _Costs, has: _Costs) -> list[Key]:
+    return [key for key in sorted({**wanted, **has}) if not _equal(wanted.get(key), has.get(key))]
+
+
+def _equal(one: Cost | None, other: Cost | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return all(_same(value, asdict(other)[name]) for name, value in asdict(one).items())
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_CLOSE)
+    return bool(one == other)
+
+
+def _difference(start: datetime, key: Key, wanted: Cost | None, has: Cost | None) -> Difference:
+    kind: Kind = "missing" if has is None else "unexpected" if wanted is None else "differs"
+    one, other = (asdict(cost) if cost else {} for cost in (wanted, has))
+    columns = [name for name in {**one, **other} if not _same(one.get(name), other.get(name))]
+    return Difference(
+        VIEW,
+        {"from": start, **key._asdict()},
+        kind,
+        {name: one[name] for name in columns} if one else {},
+        {name: other[name] for name in columns} if other else {},
+    )
