@@ -43,7 +43,7 @@ DEGRADED = Alert(
 UNREACHABLE = Alert(
     id="stream-unreachable",
     title="An engine's event stream cannot be reached",
-    description="The connector has no connection to the engine's publisher: its figures stand still.",
+    description="The connector has no connection to the engine's publisher: its figures no longer change.",
     sql=of_each_stream("toFloat64(NOT argMax(connected, window))"),
     above=0,
     for_minutes=2,
@@ -72,7 +72,7 @@ FROM stream_health({RANGE})""",
 
 STALE = Alert(
     id="tables-stale",
-    title="The tables stand still",
+    title="No new rows in the tables",
     description="The newest window of any source is more than a minute old: the worker, Kafka or "
     "ClickHouse is not keeping up.",
     sql=f"""

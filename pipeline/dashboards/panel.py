@@ -8,13 +8,29 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-Kind = Literal["stat", "timeseries", "stacked", "heatmap", "bar", "table", "state_timeline"]
+Kind = Literal[
+    "stat",
+    "timeseries",
+    "stacked",
+    "heatmap",
+    "bar",
+    "table",
+    "state_timeline",
+    "curve",
+    "answer",
+    "findings",
+]
 """How to read the rows of a panel:
 
 `stat`: one row, each column a figure. `timeseries`, `stacked`: `time`, at most one text column that names
 the series, figures. `heatmap`: `time`, `bucket` (upper bound, in the panel's unit), `value`. `bar`: a text
 column, figures: parts of a whole, so they are stacked, unless the unit is `share`. `table`: as it is.
-`state_timeline`: `time`, the row's name, `state`, which is a key of `colours`.
+`state_timeline`: `time`, the row's name, `state`, which is a key of `colours`. `curve`: a text column that
+names it, an amount, the same in bytes (0 where unknown), what this saves at least, the same in percent, and
+whether this is the knee; amounts ascend.
+`state_timeline`: `time`, the row's name, `state`, which is a key of `colours`. `answer`: a card for each row
+of texts `title`, `figure`, `detail`, `change`. `findings`: `#`, texts `finding`, `what to do`, `worth`,
+`but`, then `model`, `replica` and the board that it is `shown on`.
 """
 Unit = Literal[
     "blocks",
@@ -27,10 +43,14 @@ Unit = Literal[
     "events/s",
     "seconds",
     "share",
+    "GPUs",
+    "GPU-hours",
 ]
 """`share` is 0 to 1 and shown as percent."""
 Choice = Literal["model", "replica"]
 """What a viewer may choose on a board; each is a parameter of type Array(String), empty for all."""
+Named = Literal["", "model", "replica", "source"]
+"""What a name stands for, which leads to its board; a source is called `replica/rank`."""
 Severity = Literal["warning", "critical"]
 
 COLUMNS = 24
@@ -54,6 +74,14 @@ class Threshold(msgspec.Struct, frozen=True):
     colour: Literal["green", "yellow", "orange", "red"]
 
 
+class Shared(msgspec.Struct, frozen=True):
+    """A dear statement that answers several panels at once; each shows its part of the rows."""
+
+    id: str
+    sql: str
+    """Its column `part` says for which panel a row is."""
+
+
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """One question, the SQL that answers it and how the answer is drawn."""
 
@@ -74,8 +102,15 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """Series name to CSS colour, where a series has one meaning on every board."""
     named_by: str = ""
     """The text column whose values are the names of series or lanes; empty where columns name them."""
+    names: Named = ""
+    """What the names of its series, bars or lanes stand for."""
     empty: str = ""
     """What it means if there is no row, unless data are missing."""
+    shared: Shared | None = None
+    """Whoever shows all its panels asks this once: `sql` gives the columns `shows` of its rows of `part`."""
+    part: str = ""
+    shows: dict[str, str] = {}
+    """Columns of the panel, and those of the shared statement that have their values."""
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):

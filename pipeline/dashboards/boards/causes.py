@@ -1,4 +1,4 @@
-"""Prefill work by what would have saved it: the pictures of it that boards share."""
+"""Prefill by what would have avoided it: the charts of it that boards share."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ CAUSE_TOKENS = {
     "unknown": ("unknown_tokens",),
 }
 """{what would have saved a fill: the columns of fills that count it}."""
+AVOIDABLE = " + ".join(
+    f"sum({tokens})"
+    for cause in ("routing", "routing or capacity", "capacity", "warm-up")
+    for tokens in CAUSE_TOKENS[cause]
+)
+"""Tokens that were filled again although some replica has or had them."""
 CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "
     "horizon; routing "
@@ -45,7 +51,7 @@ def filled_by_cause(id: str, chosen: str, *, width: int = 12, height: int = 8) -
     """Return the picture of the fills of the replicas that the condition `chosen` selects."""
     return Panel(
         id=id,
-        title="Prefill work by what would have saved it",
+        title="Prefill by avoidable cause",
         description=f"Tokens filled into the GPU cache per second. {CAUSES_EXPLAINED}",
         unit="tokens/s",
         kind="stacked",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pipeline.dashboards.boards.causes import CAUSE_COLOURS, filled_by_cause
+from pipeline.dashboards.boards.advice import ANSWER, FINDINGS
+from pipeline.dashboards.boards.causes import AVOIDABLE, CAUSE_COLOURS, filled_by_cause
+from pipeline.dashboards.boards.money import COSTS, GPUS_LOST
+from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section, Threshold
 from pipeline.dashboards.queries import (
     LATEST,
@@ -87,9 +90,9 @@ WHERE medium = 'gpu' AND {MODELS}""",
 
 FRESHNESS = Panel(
     id="fleet-freshness",
-    title="Age of the newest rows",
+    title="Data freshness",
     description="How far the newest window of any source is behind the end of the range. More than half a "
-    "minute means that engines, connector, Kafka or worker stand still: see the board Pipeline health.",
+    "minute means that engines, connector, Kafka or worker have stopped: see the board Pipeline health.",
     unit="seconds",
     kind="stat",
     width=6,
@@ -124,6 +127,7 @@ EVICTION = Panel(
     unit="tokens/s",
     kind="timeseries",
     named_by="series",
+    names="model",
     sql=rates_by_model("flow_series", "evicted_tokens", "evicted", MODELS),
 )
 
@@ -169,6 +173,7 @@ HIT_RATES = Panel(
     unit="share",
     kind="bar",
     width=8,
+    names="model",
     height=9,
     sql=f"""
 SELECT
@@ -217,11 +222,13 @@ ORDER BY time""",
     colours=OWNER_COLOURS,
 )
 
+MOST_REPLICAS = 5000
 REPLICAS = Panel(
     id="fleet-replicas",
-    title="Replicas that lose most",
-    description=f"The {TOP} replicas with most avoidable prefill tokens in the range, and what would have "
-    "saved those tokens.",
+    title="Replicas",
+    description="Every replica of the range, those with most avoidable prefill tokens first, and what would "
+    "have avoided them. Routing and capacity both count what either of them would have avoided: the shares "
+    "may add up to more than 100 %. A replica without figures filled nothing in the range.",
     unit="tokens",
     kind="table",
     width=24,
@@ -238,23 +245,30 @@ SELECT
     round(100 * cold_share, 1) AS `cold %`,
     round(100 * unknown_share, 1) AS `unknown %`,
     round(100 * actual_hit_rate, 1) AS `hit rate %`,
-    toString(trust) AS trust
-FROM hit_potential_series({RANGE})
+    if(filled_tokens = 0, known_trust, toString(potential.trust)) AS trust
+FROM
+(
+    SELECT model, replica, toString(max(sources.trust)) AS known_trust
+    FROM sources FINAL
+    WHERE opened_at <= {{to:DateTime}} AND (closed_at IS NULL OR closed_at >= {{from:DateTime}})
+    GROUP BY model, replica
+) AS known
+FULL OUTER JOIN hit_potential_series({RANGE}) AS potential USING (model, replica)
 WHERE {MODELS}
 ORDER BY avoidable DESC, model, replica
-LIMIT {TOP}""",
+LIMIT {MOST_REPLICAS}""",
 )
 
 HOT_PREFIXES = Panel(
     id="fleet-hot-prefixes",
     title="Hot prefixes",
-    description=f"Prompts that begin alike, by the hash of their first block: the {TOP} with most "
-    "copies beyond "
-    f"the first at a time, and the {TOP} with most tokens filled again although some replica "
-    "has or had them. "
-    "Route duplicated prefixes to fewer replicas. Keep refilled ones, or send their requests where they are. "
-    "Deepest: blocks up to the last one that is shared or came again. Lower bounds; for a long range or a "
-    "large fleet the panel reads minutes or hours, which keep the 100 with most of each.",
+    description=f"Prompts that begin alike, by the hash of their first block: the {TOP} with most copies "
+    f"beyond the first at a time, and the {TOP} with most tokens filled again although some replica has or "
+    "had them. % of refills: of all tokens that were filled again in the hash domain. Names come from "
+    "`[[prefixes]]` in the settings. Route duplicated prefixes to fewer replicas. Keep refilled ones, or "
+    "send their requests where they are. Deepest: blocks up to the last one that is shared or came again. "
+    "Lower bounds; for a long range or a large fleet the panel reads minutes or hours, which keep the 100 "
+    "with most of each.",
     unit="tokens",
     kind="table",
     width=24,
@@ -263,10 +277,12 @@ HOT_PREFIXES = Panel(
 SELECT
     model,
     first_block AS `first block`,
+    names.name AS name,
     lora AS LoRA,
     duplicated_tokens AS duplicated,
     shared_tokens AS shared,
     refilled_tokens AS refilled,
+    round(100 * refilled_tokens / nullIf(avoidable_tokens, 0), 1) AS `% of refills`,
     owners AS `most owners`,
     depth_blocks AS `deepest`,
     toString(trust) AS trust
@@ -278,7 +294,15 @@ FROM
         row_number() OVER (ORDER BY refilled_tokens DESC, first_block) AS by_refilled
     FROM hot_prefixes_series({RANGE})
     WHERE {MODELS}
-)
+) AS prefixes
+LEFT JOIN
+(
+    SELECT hash_domain, group_idx, {AVOIDABLE} AS avoidable_tokens
+    FROM fills_series({SERIES})
+    WHERE {MODELS}
+    GROUP BY hash_domain, group_idx
+) AS fills USING (hash_domain, group_idx)
+LEFT JOIN named_prefixes AS names USING (first_block)
 WHERE by_duplicated <= {TOP} OR by_refilled <= {TOP}
 ORDER BY duplicated_tokens DESC, refilled_tokens DESC, first_block""",
 )
@@ -289,8 +313,11 @@ BOARD = Board(
     description="What is cached, what gets lost and what could be saved, for all replicas.",
     choices=("model",),
     sections=(
+        Section("Answer", (ANSWER, FINDINGS)),
         Section("Now", (SOURCES_NOW, GPU_FULL, EVICTED_NOW, FRESHNESS)),
         Section("Hit potential", (FILLS, HIT_RATES, REPLICAS)),
+        Section("Cost", (GPUS_LOST, COSTS)),
         Section("Cache", (OCCUPANCY, REDUNDANCY, HOT_PREFIXES, EVICTION, TRUST)),
     ),
+    annotations=(restarts("fleet-restarts", MODELS),),
 )

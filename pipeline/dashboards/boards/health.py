@@ -16,6 +16,7 @@ TIMELINE = Panel(
     width=24,
     empty="Every stream was complete throughout this range.",
     named_by="source",
+    names="source",
     sql=f"""
 WITH worst AS
 (
@@ -62,12 +63,13 @@ THROUGHPUT = Panel(
     unit="events/s",
     kind="timeseries",
     named_by="series",
+    names="model",
     sql=rates_by_model("stream_health_series", "events", "events", CHOSEN),
 )
 
 LAG = Panel(
     id="health-lag",
-    title="Delay from engine to connector",
+    title="Ingest latency",
     description="Largest time from publication of a live batch to its receipt, over all streams: the "
     "network plus the difference between the clocks.",
     unit="seconds",
@@ -82,19 +84,20 @@ ORDER BY time""",
 
 UNDECODABLE = Panel(
     id="health-undecodable",
-    title="Events that nobody could read",
-    description="Events, or whole frames, skipped because nobody understood them. Their "
+    title="Undecodable events",
+    description="Events, or whole frames, skipped because kvlens could not decode them. Their "
     f"streams are degraded from then on. The {TOP} models with most, all others together.",
     unit="events/s",
     kind="timeseries",
     named_by="series",
+    names="model",
     sql=rates_by_model("stream_health_series", "undecodable_events", "undecodable", CHOSEN),
 )
 
 STREAMS = Panel(
     id="health-streams",
-    empty="Nothing is wrong with any stream in this range.",
-    title="Streams with something wrong",
+    empty="No stream has a problem in this range.",
+    title="Streams with problems",
     description="Streams that lost batches or events in the range, or are not complete at its end; the worst "
     "first.",
     unit="batches",
@@ -122,7 +125,7 @@ LIMIT 100""",
 
 HASHES = Panel(
     id="health-hashes",
-    title="Hashes that do not compare",
+    title="Incompatible block hashes",
     description="Streams that share no first block with any other of their hash domain, though the traffic "
     "of both keeps coming back to first blocks. Their fills count as unknown, and nobody can "
     "see what routing "

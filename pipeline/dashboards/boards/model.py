@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.dashboards.boards.causes import CAUSE_COLOURS, causes, filled_by_cause
-from pipeline.dashboards.boards.replica import RESTARTS
+from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section
 from pipeline.dashboards.queries import (
     CHOSEN,
@@ -20,12 +20,13 @@ FILLS = filled_by_cause("model-fills", CHOSEN)
 
 BY_REPLICA = Panel(
     id="model-replicas",
-    title="The same by replica",
+    title="Prefill by replica and cause",
     description=f"Tokens filled in the range by cause, for the {TOP} replicas that filled most "
     "and all others together.",
     unit="tokens",
     kind="bar",
     width=12,
+    names="replica",
     sql=f"""
 {with_top("replica", f"fills_series({SERIES})", f"{CHOSEN} AND {MAIN_GROUPS}", "sum(filled_tokens)")}
 SELECT {or_others("replica")} AS series,{causes()}
@@ -40,30 +41,31 @@ CURVE_STEPS = 40
 """A replica's curve ends where it saves all it can, and says the same from there on."""
 CAPACITY_GAIN = Panel(
     id="model-capacity-gain",
-    title="What more cache would buy",
-    description="At least this share of the fills would have been hits if every replica had this many more "
-    "tokens of cache: a lower bound, because an evicted block may survive with less. Bytes if the model's "
-    "`kv_bytes_per_token` is set, otherwise 0. Leaves out steps that save less than 1 %.",
+    title="What more cache would save",
+    description="At least this share of the prefill would have been hits if every replica had this many more "
+    "tokens of cache: a lower bound, because an evicted block may survive with less. Beyond the knee more "
+    "cache saves less than before: it is the point furthest above the straight line from nothing to all that "
+    "more cache can save. Bytes need the model's `kv_bytes_per_token`. Leaves out what saves less than 1 %. "
+    f"The {TOP} models that filled most.",
     unit="share",
-    kind="table",
+    kind="curve",
     width=12,
+    height=9,
+    names="model",
     empty="As far as the figures tell, more cache would have saved less than one fill in a hundred here.",
     sql=f"""
-SELECT
-    toUInt64(exp2(step - 1)) AS `more tokens a replica`,
-    toUInt64(`more tokens a replica` * token_bytes) AS `in bytes`,
-    saved AS `tokens saved`,
-    round(100 * saved / nullIf(total, 0), 1) AS `% of the fills`
-FROM
+WITH curves AS
 (
     SELECT
-        token_bytes,
+        model,
+        max(token_bytes) AS bytes,
         sum(filled) AS total,
         max(length(curve)) AS longest,
-        sumForEach(arrayResize(curve, {CURVE_STEPS}, curve[-1])) AS curves
+        sumForEach(arrayResize(curve, {CURVE_STEPS}, curve[-1])) AS whole
     FROM
     (
         SELECT
+            model,
             any(filled_tokens) AS filled,
             max(extra_bytes / extra_tokens) AS token_bytes,
             arrayMap(point -> point.2, arraySort(groupArray((extra_tokens, saved_tokens)))) AS curve
@@ -71,12 +73,26 @@ FROM
         WHERE {CHOSEN}
         GROUP BY hash_domain, model, replica
     )
-    GROUP BY token_bytes
+    GROUP BY model
+    ORDER BY total DESC, model
+    LIMIT {TOP}
 )
-ARRAY JOIN arraySlice(curves, 1, longest) AS saved, range(1, longest + 1) AS step
-WHERE `% of the fills` >= 1
-ORDER BY `more tokens a replica`, `in bytes`
-LIMIT 100""",
+SELECT
+    model,
+    toUInt64(exp2(step - 1)) AS `more tokens a replica`,
+    toUInt64(`more tokens a replica` * bytes) AS `in bytes`,
+    saved AS `tokens saved`,
+    round(100 * saved / total, 1) AS `% of the prefill`,
+    row_number() OVER
+    (
+        PARTITION BY model
+        ORDER BY saved / whole[longest] - exp2(step - longest) DESC, step
+    ) = 1 AS knee
+FROM curves
+ARRAY JOIN arraySlice(whole, 1, longest) AS saved, range(1, longest + 1) AS step
+WHERE saved >= 0.01 * total AND total > 0
+ORDER BY model, `more tokens a replica`
+LIMIT {TOP * CURVE_STEPS}""",
 )
 
 HEAT = """
@@ -105,7 +121,7 @@ LIFETIMES = Panel(
 
 REGRET = Panel(
     id="model-regret",
-    title="Regret: evicted and wanted again after",
+    title="Time from eviction to re-use",
     description="Blocks that were filled again after an eviction, here or on another replica, by the time "
     "between. Slightly more cache would have kept the blocks that are low on this panel.",
     unit="seconds",
@@ -125,6 +141,7 @@ FULLNESS = Panel(
     kind="timeseries",
     width=12,
     named_by="series",
+    names="replica",
     sql=f"""
 WITH per_source AS
 ({gpu_pools(f"occupancy_series({SERIES})", CHOSEN, "time")}
@@ -154,5 +171,5 @@ BOARD = Board(
         Section("Hit potential", (FILLS, BY_REPLICA, CAPACITY_GAIN, REGRET)),
         Section("Cache", (FULLNESS, LIFETIMES)),
     ),
-    annotations=(RESTARTS,),
+    annotations=(restarts("restarts", CHOSEN),),
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pipeline.dashboards.boards.fleet import MEDIUM_COLOURS
-from pipeline.dashboards.panel import Annotation, Board, Panel, Section
+from pipeline.dashboards.boards.restarts import restarts
+from pipeline.dashboards.panel import Board, Panel, Section
 from pipeline.dashboards.queries import CHOSEN, SERIES, gpu_pools, tokens_by_medium
 
 OCCUPANCY = Panel(
@@ -83,8 +84,8 @@ ORDER BY time""",
 
 LIVES = Panel(
     id="replica-lives",
-    title="Lives of the engines",
-    description="Every life of an engine process that kvlens saw, newest first, and how it ended.",
+    title="Engine sessions",
+    description="Every session of an engine process that kvlens saw, newest first, and how it ended.",
     unit="sources",
     kind="table",
     width=24,
@@ -100,41 +101,14 @@ ORDER BY opened DESC
 LIMIT 100""",
 )
 
-NAMED = """concat(
-        arrayStringConcat(
-            arraySlice(arraySort(groupUniqArray(concat(replica, '/', toString(dp_rank)))), 1, 3), ', '
-        ),
-        if(
-            uniqExact(replica, dp_rank) > 3,
-            concat(' and ', toString(uniqExact(replica, dp_rank) - 3), ' more'),
-            ''
-        )
-    )"""
-"""The streams of a point of time, the first three by name."""
-
-RESTARTS = Annotation(
-    id="restarts",
-    title="Restarts and clears",
-    sql=f"""
-SELECT min(window) AS time, concat({NAMED}, ' restarted') AS text
-FROM stream_health_series({SERIES})
-WHERE restarts > 0 AND {CHOSEN}
-GROUP BY stream_health_series.time
-UNION ALL
-SELECT min(window) AS time, concat({NAMED}, ' lost ', toString(sum(cleared_blocks)), ' blocks') AS text
-FROM flow_series({SERIES})
-WHERE cleared_blocks > 0 AND {CHOSEN}
-GROUP BY flow_series.time""",
-)
-
 BOARD = Board(
     id="replica",
     title="Replica",
-    description="The history of single replicas: media, groups, stores and losses, restarts and clears.",
+    description="The history of single replicas: what is cached, stored and lost, restarts and clears.",
     choices=("model", "replica"),
     sections=(
         Section("Cache", (OCCUPANCY, GPU_BLOCKS, FLOW, GROUPS)),
         Section("Engine", (LIVES,)),
     ),
-    annotations=(RESTARTS,),
+    annotations=(restarts("restarts", CHOSEN),),
 )

@@ -35,7 +35,11 @@ _TYPES: dict[Kind, PanelType] = {
     "bar": "barchart",
     "table": "table",
     "state_timeline": "state-timeline",
+    "curve": "table",
+    "answer": "table",
+    "findings": "table",
 }
+_TEXTS = ("table", "curve", "answer", "findings")
 _UNITS: dict[Unit, str] = {
     "blocks": "short",
     "tokens": "short",
@@ -47,6 +51,8 @@ _UNITS: dict[Unit, str] = {
     "share": "percentunit",
     "seconds": "s",
     "bytes": "bytes",
+    "GPUs": "count:GPUs",
+    "GPU-hours": "short",
 }
 """`count:` scales like `short` and keeps the name: 4.56K tokens/s. `si:` would say 500 mtokens/s for half a
 token, and 4.56 datokens/s where Grafana counts deca among its thousands."""
@@ -221,7 +227,7 @@ def _field_config(panel: Panel) -> dict[str, Any]:
     steps: list[dict[str, Any]] = [{"color": "text", "value": None}]
     steps += [{"color": threshold.colour, "value": threshold.at} for threshold in panel.thresholds]
     defaults: dict[str, Any] = {
-        "unit": "string" if panel.kind == "table" else _UNITS[panel.unit],
+        "unit": "string" if panel.kind in _TEXTS else _UNITS[panel.unit],
         "custom": _custom(panel),
         "color": {"mode": "thresholds" if panel.thresholds else "palette-classic-by-name"},
         "thresholds": {"mode": "absolute", "steps": steps},
@@ -235,7 +241,7 @@ def _field_config(panel: Panel) -> dict[str, Any]:
         defaults |= {"mappings": [_states(panel)], "noValue": panel.empty}
         return {"defaults": defaults, "overrides": []}
     overrides = [_coloured(*each) for each in panel.colours.items()]
-    if panel.kind == "table":
+    if panel.kind in _TEXTS:
         overrides += [_linked(*each) for each in _BOARD_OF.items()]
     return {"defaults": defaults, "overrides": overrides}
 

@@ -1,4 +1,7 @@
-"""Runs the statements of panels: bounded, a few at a time, each at most once in a few seconds."""
+"""Runs the statements of panels: bounded, a few at a time, each at most once in a few seconds.
+
+What nobody waits for any more is not begun: who leaves a board takes its questions along.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -15,16 +19,22 @@ from clickhouse_connect.driver.client import Client
 
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.dashboards.page.question import Question
-from pipeline.dashboards.panel import used_parameters
+from pipeline.dashboards.panel import Panel, used_parameters
+from pipeline.dashboards.queries import RANGE
 from schemas.settings import ClickHouse
 
 AT_ONCE = 4
 """Statements that run at the same time; the others wait."""
 FRESH_SECONDS = 3.0
 """An answer serves everybody who asks the same within this time."""
+SHARED_PARTS = 60
+SHARED_SECONDS = 60
+"""A dear answer serves ranges of its length that end later: by a part of it, and so many seconds at most."""
 KEPT = 256
 MAX_SECONDS = 20
 MAX_ROWS = 50_000
+WINDOWS = f"SELECT seconds FROM finest({RANGE})"
+"""Length of the windows from which the views `*_series` read a range."""
 LIMITS = {"max_execution_time": MAX_SECONDS, "max_result_rows": MAX_ROWS, "result_overflow_mode": "throw"}
 
 
@@ -33,8 +43,29 @@ class Answer(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     columns: list[list[Any]]
+    times: tuple[str, ...]
+    """The columns that are times."""
     step: int
-    """Seconds that a point of time stands for."""
+    """Seconds that a point of time stands for: whole windows of the table that the rows were read from."""
+
+
+@dataclass
+class _Asked:
+    """A statement that was asked, and how many wait for its answer."""
+
+    question: Question
+    begun: float
+    task: asyncio.Task[Answer] = field(init=False)
+    waiting: int = 0
+    running: bool = False
+
+    def serves(self, question: Question, seconds: float) -> bool:
+        """Tell whether its answer serves `question`, which may be asked, and end, so many seconds later."""
+        if not 0 <= question.end - self.question.end < seconds:
+            return False
+        if not self.task.done():
+            return True
+        return time.monotonic() - self.begun < seconds and _failure(self.task) is None
 
 
 class Answers:
@@ -44,34 +75,74 @@ class Answers:
         self._store = store
         self._client: Client | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._kept: OrderedDict[tuple[str, Question], tuple[float, asyncio.Task[Answer]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, Question], _Asked] = OrderedDict()
+
+    @property
+    def database(self) -> str:
+        return self._store.database
 
     async def of(self, owner: str, sql: str, question: Question) -> Answer:
         """Return the answer of `sql`, which belongs to `owner`."""
-        key = (owner, question)
-        now = time.monotonic()
-        if key in self._kept:
-            begun, task = self._kept[key]
-            if now - begun < FRESH_SECONDS and not (task.done() and task.exception() is not None):
-                return await asyncio.shield(task)
-        task = asyncio.ensure_future(self._ask(owner, sql, question))
-        self._kept[key] = (now, task)
-        self._kept.move_to_end(key)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return await asyncio.shield(task)
+        return await self._shown((owner, question), sql, question, FRESH_SECONDS)
+
+    async def of_panel(self, panel: Panel, question: Question) -> Answer:
+        """Return the rows of a panel, which may be a part of an answer that it shares."""
+        if panel.shared is None:
+            return await self.of(panel.id, panel.sql, question)
+        length = question.end - question.start
+        whole = await self._shown(
+            (panel.shared.id, question._replace(start=0, end=length)),
+            panel.shared.sql,
+            question,
+            max(FRESH_SECONDS, min(SHARED_SECONDS, length / SHARED_PARTS)),
+        )
+        return _part_of(whole, panel)
+
+    async def _shown(self, key: tuple[str, Question], sql: str, question: Question, seconds: float) -> Answer:
+        asked = self._kept.get(key)
+        if asked is None or not asked.serves(question, seconds):
+            asked = self._kept[key] = _Asked(question, time.monotonic())
+            asked.task = asyncio.ensure_future(self._ask(key[0], sql, asked))
+            # Nobody may be left to hear of it.
+            asked.task.add_done_callback(_failure)
+            self._kept.move_to_end(key)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        asked.waiting += 1
+        try:
+            return await asyncio.shield(asked.task)
+        finally:
+            asked.waiting -= 1
+            if (
+                not asked.waiting
+                and not asked.running
+                and asked.task.cancel()
+                and self._kept.get(key) is asked
+            ):
+                del self._kept[key]
 
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
             self._client = None
 
-    async def _ask(self, owner: str, sql: str, question: Question) -> Answer:
+    async def _ask(self, owner: str, sql: str, asked: _Asked) -> Answer:
+        question = asked.question
         parameters = question.parameters(used_parameters(owner, sql))
+        step = question.step
+        if "step" in parameters:
+            # Before the turn is taken: it takes one itself.
+            windows = await self.of("windows", WINDOWS, Question(question.start, question.end))
+            seconds = windows.columns[0][0]
+            step = -(-step // seconds) * seconds
         async with self._turns:
+            asked.running = True
             names, rows = await asyncio.to_thread(self._run, sql, parameters)
         columns = [[_plain(row[index]) for row in rows] for index in range(len(names))]
-        return Answer(names, columns, question.step)
+        times = tuple(
+            name for index, name in enumerate(names) if any(isinstance(row[index], datetime) for row in rows)
+        )
+        return Answer(names, columns, times, step)
 
     def _run(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         with store_unavailable(self._store):
@@ -81,6 +152,19 @@ class Answers:
                 sql, parameters=dict(parameters), settings={**LIMITS, "database": self._store.database}
             )
         return tuple(result.column_names), [tuple(row) for row in result.result_rows]
+
+
+def _failure(task: asyncio.Task[Answer]) -> BaseException | None:
+    """Return why a task that is done has no answer."""
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+def _part_of(whole: Answer, panel: Panel) -> Answer:
+    """Return the columns of a panel, of the rows that are its own."""
+    of_name = dict(zip(whole.names, whole.columns, strict=True))
+    own = [row for row, part in enumerate(of_name.get("part", ())) if part == panel.part]
+    columns = [[of_name[column][row] for row in own] for column in panel.shows.values()] if own else []
+    return Answer(tuple(panel.shows), columns, (), whole.step)
 
 
 def _plain(value: Any) -> Any:

@@ -10,19 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import prometheus_client
 from aiohttp import web
 
 from pipeline.dashboards.boards import BOARDS
+from pipeline.dashboards.fleet_metrics.collection import FleetMetrics
 from pipeline.dashboards.page.answers import Answers
+from pipeline.dashboards.page.findings import Findings
+from pipeline.dashboards.page.login import Login
 from pipeline.dashboards.page.question import BadQuestion, Question, parse
-from pipeline.dashboards.panel import Board, Panel
+from pipeline.dashboards.page.written_out import as_csv, with_values
+from pipeline.dashboards.panel import Board, Panel, used_parameters
 from pipeline.errors import PipelineError, StoreUnavailable
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+NOT_KEPT = {"Cache-Control": "no-store"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
-    "form-action 'none'",
+    "form-action 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -36,6 +42,14 @@ CHOICES = {
 _PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
 _ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+MAX_LINE_BYTES = 256 * 1024
+"""Of a request: the names of many replicas stand in its address."""
+COMPRESSED_FROM = 1024
+OPEN = ("/livez", "/static/")
+"""What is served without a login."""
+FINDINGS_BOARD = "health"
+"""The board that shows the doctor's findings above its panels."""
 
 
 class PageUnavailable(PipelineError):
@@ -57,8 +71,13 @@ class PageUnavailable(PipelineError):
 class Page:
     """Serves the boards until stopped."""
 
-    def __init__(self, answers: Answers, host: str, port: int) -> None:
+    def __init__(
+        self, answers: Answers, host: str, port: int, *, findings: Findings, token: str = ""
+    ) -> None:
         self._answers = answers
+        self._metrics = FleetMetrics(answers)
+        self._findings = findings
+        self._login = Login(token)
         self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
@@ -70,19 +89,31 @@ class Page:
 
     async def start(self) -> None:
         """Raises PageUnavailable."""
-        application = web.Application(middlewares=[_with_headers])
+        application = web.Application(middlewares=[_with_headers, self._logged_in])
         application.add_routes(
             [
                 web.get("/", self._index),
+                web.post("/", self._enter),
                 web.get("/livez", self._livez),
+                web.get("/fleet/metrics", self._fleet_metrics),
                 web.get("/static/{name:.+}", self._file),
                 web.get("/api/boards", self._boards),
                 web.get("/api/choices", self._choices),
+                web.get("/api/findings", self._found),
                 web.get("/api/panels/{id}", self._panel),
+                web.get("/api/panels/{id}/csv", self._csv),
+                web.get("/api/panels/{id}/sql", self._sql),
                 web.get("/api/annotations/{id}", self._annotation),
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=1.0,
+            max_line_size=MAX_LINE_BYTES,
+            # Who has left waits for nothing: see Answers.
+            handler_cancellation=True,
+        )
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._host, self._port).start()
@@ -96,8 +127,24 @@ class Page:
             self._runner = None
         self._answers.close()
 
+    @web.middleware
+    async def _logged_in(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let nobody else see figures; who asks for the page may log in."""
+        if request.path.startswith(OPEN) or self._login.allows(request):
+            return await handler(request)
+        if request.path != "/":
+            return _problem(401, "log in first")
+        return await handler(request) if request.method == "POST" else _login_page()
+
+    async def _enter(self, request: web.Request) -> web.Response:
+        return await self._login.enter(request) or _login_page("This is not the token.", status=401)
+
     async def _livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
+
+    async def _fleet_metrics(self, _request: web.Request) -> web.Response:
+        body = await self._metrics.page()
+        return web.Response(body=body, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
 
     async def _index(self, _request: web.Request) -> web.Response:
         return _static("index.html")
@@ -114,11 +161,28 @@ class Page:
         found = {name: await self._answers.of(name, sql, question) for name, sql in CHOICES.items()}
         return _json({name: answer.columns[0] if answer.columns else [] for name, answer in found.items()})
 
+    async def _found(self, _request: web.Request) -> web.Response:
+        return _json(await self._findings.newest())
+
     async def _panel(self, request: web.Request) -> web.Response:
-        panel = _PANELS.get(request.match_info["id"])
-        if panel is None:
-            return _problem(404, "no such panel")
-        return _json(await self._answers.of(panel.id, panel.sql, _question(request)))
+        panel = _asked_panel(request)
+        return _json(await self._answers.of_panel(panel, _question(request)))
+
+    async def _csv(self, request: web.Request) -> web.Response:
+        panel = _asked_panel(request)
+        answer = await self._answers.of_panel(panel, _question(request))
+        return web.Response(
+            text=as_csv(answer),
+            content_type="text/csv",
+            headers={"Content-Disposition": f'attachment; filename="{panel.id}.csv"', **NOT_KEPT},
+        )
+
+    async def _sql(self, request: web.Request) -> web.Response:
+        panel = _asked_panel(request)
+        types = used_parameters(panel.id, panel.sql)
+        values = _question(request).parameters(types)
+        head = f"-- {panel.title}. Database: {self._answers.database}\n"
+        return web.Response(text=head + with_values(panel.sql, types, values), headers=NOT_KEPT)
 
     async def _annotation(self, request: web.Request) -> web.Response:
         annotation = _ANNOTATIONS.get(request.match_info["id"])
@@ -147,6 +211,13 @@ def _question(request: web.Request) -> Question:
     return parse({name: request.query.getall(name) for name in set(request.query)})
 
 
+def _asked_panel(request: web.Request) -> Panel:
+    panel = _PANELS.get(request.match_info["id"])
+    if panel is None:
+        raise web.HTTPNotFound(reason="no such panel")
+    return panel
+
+
 def _static(name: str) -> web.Response:
     path = (STATIC / name).resolve()
     if STATIC not in path.parents or path.suffix not in TYPES or not path.is_file():
@@ -160,10 +231,18 @@ def _static(name: str) -> web.Response:
 
 
 def _json(value: Any) -> web.Response:
+    body = msgspec.json.encode(value)
+    response = web.Response(body=body, content_type="application/json", headers=NOT_KEPT)
+    if len(body) >= COMPRESSED_FROM:
+        response.enable_compression()
+    return response
+
+
+def _login_page(problem: str = "", status: int = 200) -> web.Response:
+    text = (STATIC / "login.html").read_text()
+    told = f'<p class="problem" role="alert">{problem}</p>' if problem else ""
     return web.Response(
-        body=msgspec.json.encode(value),
-        content_type="application/json",
-        headers={"Cache-Control": "no-store"},
+        text=text.replace("<!-- problem -->", told), content_type="text/html", status=status, headers=NOT_KEPT
     )
 
 
@@ -179,6 +258,7 @@ def _board(board: Board) -> dict[str, Any]:
         "title": board.title,
         "description": board.description,
         "choices": board.choices,
+        "findings": board.id == FINDINGS_BOARD,
         "annotations": [{"id": each.id, "title": each.title} for each in board.annotations],
         "sections": [
             {"title": section.title, "panels": [_described(panel) for panel in section.panels]}
@@ -190,5 +270,6 @@ def _board(board: Board) -> dict[str, Any]:
 def _described(panel: Panel) -> dict[str, Any]:
     """What the browser needs to draw a panel: everything but the SQL."""
     described: dict[str, Any] = msgspec.to_builtins(panel)
-    del described["sql"]
+    for name in ("sql", "shared", "part", "shows"):
+        del described[name]
     return described

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,10 +22,12 @@ from pipeline.local.demo.story import STORY
 IMAGES = Path("docs/images")
 MAX_BYTES = 150_000
 SIZE: ViewportSize = {"width": 1440, "height": 900}
-QUALITY = 82
+QUALITY = 76
 AFTER_SECONDS = 30
 """So much of the last chapter's consequences is to be seen."""
 BEFORE_SECONDS = 10
+ON_TOP = ("fleet-answer", "fleet-findings", "fleet-fills", "fleet-hit-rates")
+"""Panels of the first picture of the README, which is wide and low."""
 
 
 @contextmanager
@@ -53,11 +55,18 @@ def told_demo(data: Path) -> Iterator[tuple[str, int, int]]:
             demo.terminate()
 
 
-def take(browser: Browser, url: str, name: str) -> None:
-    """Write one board as WebP, which Playwright itself does not offer."""
+def take(browser: Browser, url: str, name: str, only: Sequence[str] = ()) -> None:
+    """Write one board, or some panels of it, as WebP, which Playwright itself does not offer."""
     page = browser.new_page(viewport=SIZE)
     page.goto(url)
-    page.wait_for_selector("body[data-ready=true]", timeout=30_000)
+    page.wait_for_selector("body[data-ready=true]", timeout=120_000)
+    if only:
+        # The page takes no style sheet from elsewhere.
+        page.evaluate(
+            "(kept) => document.querySelectorAll('#board .panel, #board h2')"
+            ".forEach((each) => { each.hidden = !kept.includes(each.id); })",
+            list(only),
+        )
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size({"width": SIZE["width"], "height": height})
     page.wait_for_timeout(500)
@@ -83,7 +92,8 @@ def main() -> None:
     ):
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for board in BOARDS:
-            take(browser, f"{url}?board={board.id}&from={start}&to={end}&refresh=0", board.id)
+            only = ON_TOP if board is BOARDS[0] else ()
+            take(browser, f"{url}?board={board.id}&from={start}&to={end}&refresh=0", board.id, only)
         browser.close()
 
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,12 @@ from deploy.bootstrap.browser import ADVICE, found
 from pipeline.local.processes.command import page_answers
 from schemas.settings import Settings
 
+READY_MILLISECONDS = 90_000
+"""For all panels of a board, on a machine that runs four tests at a time."""
+expect.set_options(timeout=30_000)
+
 SCREENSHOTS = Path("build/screenshots")
+NO_BROKER = "127.0.0.1:1"
 START_SECONDS = 30
 SIZE: ViewportSize = {"width": 1440, "height": 1400}
 
@@ -48,7 +53,7 @@ class Visit:
         self.settled()
 
     def settled(self) -> None:
-        self.page.wait_for_selector("body[data-ready=true]", timeout=20_000)
+        self.page.wait_for_selector("body[data-ready=true]", timeout=READY_MILLISECONDS)
 
     def value(self, panel: str, name: str) -> float:
         """A figure of a panel as it is, before it was rounded for the eye."""
@@ -60,7 +65,7 @@ class Visit:
         body = self.page.locator("body")
         before = body.get_attribute("data-round") or ""
         self.page.click("#now")
-        expect(body).not_to_have_attribute("data-round", before, timeout=20_000)
+        expect(body).not_to_have_attribute("data-round", before, timeout=READY_MILLISECONDS)
 
     def fits(self, width: int) -> bool:
         """Tell whether the page is no wider than such a window, once its pictures have followed."""
@@ -84,8 +89,8 @@ def visit(chromium: Browser) -> Iterator[Open]:
     """Open a tab on an origin; at the end nothing may have gone wrong in it nor out of it."""
     visits: list[Visit] = []
 
-    def opened(origin: str, *, dark: bool = False, quiet: bool = True) -> Visit:
-        page = chromium.new_page(viewport=SIZE, color_scheme="dark" if dark else "light")
+    def opened(origin: str, *, dark: bool = False, quiet: bool = True, zone: str | None = None) -> Visit:
+        page = chromium.new_page(viewport=SIZE, color_scheme="dark" if dark else "light", timezone_id=zone)
         visit = Visit(page, origin)
         if quiet:
             page.on(
@@ -122,13 +127,15 @@ class Served:
         assert self.process.wait(10) == 0
 
 
-def serve(settings: Settings, port: int, directory: Path) -> Served:
+def serve(settings: Settings, port: int, directory: Path, more: Mapping[str, str] | None = None) -> Served:
     environment = {
         **os.environ,
         "KVLENS_CLICKHOUSE__URL": settings.clickhouse.url,
         "KVLENS_CLICKHOUSE__DATABASE": settings.clickhouse.database,
         "KVLENS_PAGE__PORT": str(port),
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": NO_BROKER,
         "PYTHONPATH": str(Path.cwd()),
+        **(more or {}),
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "pipeline.cli.main", "serve"], cwd=directory, env=environment

@@ -42,7 +42,7 @@ def test_a_boards_figures_are_those_of_sql(
         result = client.query(panel.sql, parameters=parameters)
         expected = EXPECTED[panel.kind](panel, result.column_names, result.result_rows)
         section = tab.page.locator(f"#{panel.id}")
-        found = cells(section) if panel.kind == "table" else figures(section)
+        found = SHOWN.get(panel.kind, figures)(section)
         if panel.kind in ("heatmap", "state_timeline"):
             continue
         assert found == expected, panel.id
@@ -63,6 +63,19 @@ def figures(section: Locator) -> dict[str, float]:
 def cells(section: Locator) -> dict[str, str]:
     texts = section.locator("tbody td").all_text_contents()
     return {str(number): text for number, text in enumerate(texts)}
+
+
+def cards(section: Locator) -> dict[str, str]:
+    texts = section.locator(".card > *").all_text_contents()
+    return {str(number): text for number, text in enumerate(texts)}
+
+
+def listed(section: Locator) -> dict[str, str]:
+    texts = section.locator("li > *").all_text_contents()
+    return {str(number): text for number, text in enumerate(texts)}
+
+
+SHOWN: dict[str, Any] = {"table": cells, "answer": cards, "findings": listed}
 
 
 def of_stat(_: Panel, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, float]:
@@ -100,6 +113,16 @@ def of_table(_: Panel, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> d
     }
 
 
+def of_answer(_: Panel, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    """A card has every text that says something."""
+    return {str(number): text for number, text in enumerate(text for row in rows for text in row if text)}
+
+
+def of_findings(_: Panel, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    texts = (text for row in rows for text in row[1:5] if text)
+    return {str(number): text for number, text in enumerate(texts)}
+
+
 def text_of(name: str, value: Any) -> str:
     if value is None:
         return "\N{EN DASH}"
@@ -116,6 +139,12 @@ def text_of(name: str, value: Any) -> str:
     return str(value)
 
 
+def of_curve(_: Panel, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, float]:
+    """Below the curves stand their knees."""
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return {f"{row['model']}: knee": row["% of the prefill"] / 100 for row in found if row["knee"]}
+
+
 def nothing(*_: object) -> dict[str, float]:
     return {}
 
@@ -126,6 +155,9 @@ EXPECTED: dict[str, Any] = {
     "stacked": of_series,
     "bar": of_bars,
     "table": of_table,
+    "answer": of_answer,
+    "findings": of_findings,
     "heatmap": nothing,
     "state_timeline": nothing,
+    "curve": of_curve,
 }

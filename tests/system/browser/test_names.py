@@ -42,7 +42,7 @@ def test_markup_in_names_is_shown_and_not_run(hostile: Served, visit: Open) -> N
         tab.open(f"board={board.id}&{RANGE}")
         assert tab.page.evaluate("window.ran") is None
         assert tab.page.locator("section img, section script, section svg[onload]").count() == 0
-    tab.open(f"board=fleet&{RANGE}")
-    cells = tab.page.locator("#fleet-replicas tbody td").all_text_contents()
-    assert MODEL in cells
-    assert set(REPLICAS.values()) <= {*cells}
+        if board.id == "fleet":
+            cells = tab.page.locator("#fleet-replicas tbody td").all_text_contents()
+            assert MODEL in cells
+            assert set(REPLICAS.values()) <= {*cells}

@@ -1,120 +1,78 @@
 // The page: boards, controls, and the panels' answers fetched and drawn again and again.
 
-import { drawHeat, drawSeries } from "./charts.js";
-import { moment } from "./format.js";
-import { rangeOf, read, write } from "./state.js";
-import { drawBars, drawStat, drawStrips, drawTable } from "./tables.js";
+import { json } from "./ask.js";
+import { listen, offerChoices, updateHead } from "./controls/head.js";
+import { byId, make, note } from "./dom.js";
+import { drawAnswer, drawFindings } from "./panels/advice.js";
+import { drawBars } from "./panels/bars.js";
+import { drawCurve } from "./panels/curve.js";
+import { doctor } from "./panels/doctor.js";
+import { frame, showFull } from "./panels/frame.js";
+import { drawHeat } from "./panels/heat.js";
+import { drawSeries } from "./panels/lines.js";
+import { drawStat } from "./panels/stat.js";
+import { drawStrips } from "./panels/strips.js";
+import { drawTable } from "./panels/table.js";
+import { adopt, current, follow, rangeOf, read, show } from "./state.js";
+import { moment, useUtc, zoneName } from "./time.js";
 
-const DRAW = { stat: drawStat, timeseries: drawSeries, stacked: drawSeries, heatmap: drawHeat, bar: drawBars, table: drawTable, state_timeline: drawStrips };
-const EMPTY = "Nothing in this range yet. Rows come about two seconds after an engine publishes: choose a longer range, fewer filters, or run “kvlens doctor”.";
-const TIMEOUT_MILLISECONDS = 30_000;
+const DRAW = { stat: drawStat, timeseries: drawSeries, stacked: drawSeries, heatmap: drawHeat, bar: drawBars, table: drawTable, state_timeline: drawStrips, curve: drawCurve, answer: drawAnswer, findings: drawFindings };
+const EMPTY = "No data for this range and these filters. Rows come about two seconds after an engine publishes: choose a longer range, fewer filters, or run “kvlens doctor”.";
 const RETRY_MILLISECONDS = 5_000;
 
-const byId = (id) => document.getElementById(id);
 let boards = [];
-let state = read(location.search);
-let drawn = new Map();
+let undo = new Map();
+let answers = new Map();
 let round = 0;
 let timer = null;
+// Ends the questions of a round that another one has overtaken.
+let leave = new AbortController();
 let marks = [];
 
-async function fetched(path, fields) {
-  const answer = await fetch(path + "?" + fields, { signal: AbortSignal.timeout(TIMEOUT_MILLISECONDS) });
-  const content = await answer.json();
-  if (!answer.ok) throw new Error(content.problem ?? answer.statusText);
-  return content;
-}
+const board = () => boards.find((each) => each.id === current().board) ?? boards[0];
 
-function chosen() {
-  const fields = new URLSearchParams();
-  const board = current();
-  if (board.choices.includes("model")) for (const model of state.models) fields.append("model", model);
-  if (board.choices.includes("replica")) for (const replica of state.replicas) fields.append("replica", replica);
+// The fields of a question about what is shown now.
+function asked() {
+  const state = current(), { from, to } = rangeOf(state, Date.now() / 1000);
+  const fields = new URLSearchParams({ from, to });
+  if (board().choices.includes("model")) for (const model of state.models) fields.append("model", model);
+  if (board().choices.includes("replica")) for (const replica of state.replicas) fields.append("replica", replica);
   return fields;
 }
 
-const current = () => boards.find((board) => board.id === state.board) ?? boards[0];
-
-function show(changes) {
-  const before = state.board;
-  state = { ...state, ...changes };
-  history.pushState(null, "", write(state));
-  if (state.board !== before) build();
-  controls();
-  refresh();
-}
-
 function build() {
-  for (const undo of drawn.values()) undo();
-  drawn = new Map();
-  const board = current();
-  document.title = `${board.title} · kvlens`;
-  const about = document.createElement("p");
-  about.className = "about";
-  about.textContent = board.description;
-  byId("board").replaceChildren(about, ...board.sections.flatMap((section) => {
-    const title = document.createElement("h2");
-    title.textContent = section.title;
-    const grid = document.createElement("div");
-    grid.className = "grid";
-    grid.append(...section.panels.map(frame));
-    return [title, grid];
-  }));
-}
-
-function frame(panel) {
-  const element = document.createElement("section");
-  element.className = "panel";
-  element.id = panel.id;
-  element.dataset.kind = panel.kind;
-  element.style.setProperty("--w", panel.width);
-  element.style.setProperty("--h", panel.height);
-  element.setAttribute("aria-labelledby", panel.id + "-title");
-  const title = document.createElement("h3");
-  const text = document.createElement("span");
-  text.id = panel.id + "-title";
-  text.textContent = panel.title;
-  const details = document.createElement("details");
-  const summary = document.createElement("summary");
-  summary.textContent = "?";
-  summary.ariaLabel = `What ${panel.title} means`;
-  const meaning = document.createElement("p");
-  meaning.textContent = panel.description;
-  details.append(summary, meaning);
-  title.append(text, details);
-  const body = document.createElement("div");
-  body.className = "body";
-  body.append(note("Loading…"));
-  element.append(title, body);
-  return element;
-}
-
-function note(text, problem) {
-  const element = document.createElement("p");
-  element.className = problem ? "note problem" : "note";
-  element.textContent = text;
-  return element;
+  for (const end of undo.values()) end();
+  undo = new Map();
+  answers = new Map();
+  document.title = `${board().title} · kvlens`;
+  const diagnosis = board().findings ? doctor() : null;
+  if (diagnosis) undo.set("doctor", diagnosis.end);
+  byId("board").replaceChildren(make("p", { className: "about", textContent: board().description }), ...(diagnosis ? [diagnosis.element] : []), ...board().sections.flatMap((section) => [
+    make("h2", { textContent: section.title }),
+    make("div", { className: "grid" }, ...section.panels.map((panel) => frame(panel, asked))),
+  ]));
 }
 
 async function refresh() {
   clearTimeout(timer);
+  leave.abort();
+  leave = new AbortController();
+  const left = leave.signal;
   const mine = ++round;
-  const board = current();
-  const { from, to } = rangeOf(state, Date.now() / 1000);
-  const fields = chosen();
-  fields.set("from", from);
-  fields.set("to", to);
+  const fields = asked();
   const view = {
-    from, to, get marks() { return marks; },
+    from: Number(fields.get("from")), to: Number(fields.get("to")), get marks() { return marks; },
     narrow: (start, end) => show({ from: start, to: Math.max(end, start + 20) }),
     widen: () => show({ from: null, to: null }),
+    redraw,
   };
   const problems = new Set();
-  marks = await annotations(board, fields, problems);
-  await Promise.all(board.sections.flatMap((section) => section.panels).map(async (panel) => {
+  marks = await annotations(fields, problems, left);
+  if (mine !== round) return;
+  await Promise.all(board().sections.flatMap((section) => section.panels).map(async (panel) => {
     const body = byId(panel.id)?.querySelector(".body");
     try {
-      const answer = await fetched(`/api/panels/${panel.id}`, fields);
+      const answer = await json(`api/panels/${panel.id}`, fields, left);
       if (mine === round) draw(panel, body, answer, view);
     } catch (error) {
       problems.add(error.message);
@@ -122,14 +80,18 @@ async function refresh() {
     }
   }));
   if (mine !== round) return;
-  const banner = byId("banner");
-  banner.hidden = problems.size === 0;
-  if (problems.size) banner.textContent = [...problems].join(" · ");
+  tell([...problems].join(" · "));
   byId("status").textContent = problems.size ? "Some figures could not be read; trying again." : `As of ${moment(Date.now() / 1000, true)}`;
   document.body.dataset.ready = String(problems.size === 0);
   document.body.dataset.round = mine;
+  const state = current();
   if (state.refresh && state.from === null) timer = setTimeout(again, state.refresh * 1000);
   else if (problems.size) timer = setTimeout(again, RETRY_MILLISECONDS);
+}
+
+function tell(problem) {
+  byId("banner").hidden = !problem;
+  byId("banner").textContent = problem;
 }
 
 // A page that nobody sees asks nothing until it is seen.
@@ -138,11 +100,11 @@ function again() {
   else refresh();
 }
 
-async function annotations(board, fields, problems) {
+async function annotations(fields, problems, left) {
   const found = [];
-  for (const annotation of board.annotations) {
+  for (const annotation of board().annotations) {
     try {
-      const answer = await fetched(`/api/annotations/${annotation.id}`, fields);
+      const answer = await json(`api/annotations/${annotation.id}`, fields, left);
       if (answer.columns.length) answer.columns[0].forEach((time, row) => found.push({ time, text: answer.columns[1][row] }));
     } catch (error) {
       problems.add(error.message);
@@ -152,103 +114,84 @@ async function annotations(board, fields, problems) {
 }
 
 function draw(panel, body, answer, view) {
-  drawn.get(panel.id)?.();
-  drawn.delete(panel.id);
+  answers.set(panel.id, { panel, answer, view });
+  undo.get(panel.id)?.();
+  undo.delete(panel.id);
   const reading = reader(body);
-  body.classList.remove("stale");
+  body.classList.remove("stale", "loading");
   body.replaceChildren();
   const nothing = answer.columns.length === 0 || answer.columns[0].length === 0;
-  const undo = nothing ? null : DRAW[panel.kind](body, panel, answer, view);
-  if (undo) drawn.set(panel.id, undo);
+  const end = nothing ? null : DRAW[panel.kind](body, panel, answer, view);
+  if (end) undo.set(panel.id, end);
   else body.append(note(panel.empty || EMPTY));
   reading();
 }
 
-// Who scrolled through a table, or stands in it with the keyboard, still does after it was drawn again.
+// Draw one panel, or all, once more from the answers that are there.
+function redraw(id) {
+  for (const [each, { panel, answer, view }] of answers) {
+    if (id === undefined || id === each) draw(panel, byId(each).querySelector(".body"), answer, view);
+  }
+}
+
+// Who scrolled through a panel, or stands in it with the keyboard, still does after it was drawn again.
 function reader(body) {
   const before = body.querySelector(".scroll");
-  if (!before) return () => {};
-  const { scrollTop, scrollLeft } = before, focused = before === document.activeElement;
+  const focusable = () => [...body.querySelectorAll("button, a, [tabindex]")];
+  const place = focusable().indexOf(document.activeElement);
+  const { scrollTop, scrollLeft } = before ?? {};
   return () => {
-    const after = body.querySelector(".scroll");
-    after?.scrollTo(scrollLeft, scrollTop);
-    if (focused) after?.focus({ preventScroll: true });
+    if (before) body.querySelector(".scroll")?.scrollTo(scrollLeft, scrollTop);
+    if (place >= 0) focusable()[place]?.focus({ preventScroll: true });
   };
 }
 
 // Figures that were there stay, dimmed: old ones say more than none.
 function failed(panel, body) {
-  if (drawn.has(panel.id)) body.classList.add("stale");
-  else body.replaceChildren(note("ClickHouse did not answer; trying again. The top of the page says what is wrong.", true));
+  body.classList.remove("loading");
+  if (undo.has(panel.id)) body.classList.add("stale");
+  else body.replaceChildren(note("ClickHouse did not answer; trying again. See the error above.", true));
 }
 
-function controls() {
-  const board = current();
-  byId("boards").replaceChildren(...boards.map((each) => {
-    const link = document.createElement("a");
-    link.href = write({ ...state, board: each.id });
-    link.textContent = each.title;
-    if (each === board) link.setAttribute("aria-current", "page");
-    link.addEventListener("click", (event) => {
-      if (event.metaKey || event.ctrlKey) return;
-      event.preventDefault();
-      show({ board: each.id });
-      byId("board").focus();
-    });
-    return link;
-  }));
-  for (const label of document.querySelectorAll("[data-choice]")) label.hidden = !board.choices.includes(label.dataset.choice);
-  const range = byId("range");
-  range.querySelector("[value=custom]").hidden = state.from === null;
-  range.value = state.from !== null ? "custom" : String(state.range);
-  byId("refresh").value = String(state.refresh);
-  byId("model").value = state.models[0] ?? "";
-  byId("replica").value = state.replicas.join(", ");
+function changed(before) {
+  const state = current();
+  useUtc(state.utc);
+  if (state.board !== before.board) build();
+  updateHead(boards, board());
+  showFull(state.full);
+  byId("hint").textContent = `Drag across a chart to zoom, double-click to reset. Times in ${zoneName()}.`;
+  document.body.dataset.ready = "false";
+  // Until its answer is there, a panel shows what was asked before.
+  for (const body of document.querySelectorAll("section.panel > .body")) body.classList.add("loading");
+  return refresh();
 }
 
-async function choices() {
-  const fields = new URLSearchParams(state.models.map((model) => ["model", model]));
-  try {
-    const found = await fetched("/api/choices", fields);
-    const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text ?? value });
-    byId("model").replaceChildren(option("", "All"), ...[...new Set([...found.model, ...state.models])].map((name) => option(name)));
-    byId("replicas").replaceChildren(...found.replica.map((name) => option(name)));
-    byId("model").value = state.models[0] ?? "";
-  } catch {
-    // The panels say what is wrong; the next look asks again.
-  }
-}
-
-function listen() {
-  byId("controls").addEventListener("submit", (event) => event.preventDefault());
-  byId("model").addEventListener("change", (event) => { show({ models: event.target.value ? [event.target.value] : [] }); choices(); });
-  byId("replica").addEventListener("change", (event) => {
-    show({ replicas: event.target.value.split(",").map((name) => name.trim()).filter(Boolean) });
-  });
-  byId("range").addEventListener("change", (event) => show({ range: Number(event.target.value), from: null, to: null }));
-  byId("refresh").addEventListener("change", (event) => show({ refresh: Number(event.target.value) }));
-  byId("now").addEventListener("click", () => { choices(); refresh(); });
-  addEventListener("popstate", () => { state = read(location.search); build(); controls(); refresh(); });
+// Links to another board, or to what a name names, change the page in place.
+function follows(event) {
+  const link = event.target.closest('a[href^="?"]');
+  if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  event.preventDefault();
+  adopt(read(link.search), true);
+  byId("board").focus();
 }
 
 async function start() {
-  listen();
   for (;;) {
     try {
-      boards = await fetched("/api/boards", "");
+      boards = await json("api/boards");
       break;
     } catch (error) {
-      byId("banner").hidden = false;
-      byId("banner").textContent = `The page's server does not answer (${error.message}); trying again.`;
+      tell(`The page's server does not answer (${error.message}); trying again.`);
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }
   }
+  listen(refresh);
+  document.addEventListener("click", follows);
+  addEventListener("theme", () => redraw());
+  follow(changed);
   build();
-  controls();
-  await choices();
-  controls();
-  await refresh();
-  setInterval(choices, 60_000);
+  await offerChoices();
+  await changed(current());
 }
 
 start();

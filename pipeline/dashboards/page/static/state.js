@@ -14,6 +14,8 @@ export function read(search) {
     refresh: whole("refresh", DEFAULTS.refresh),
     models: fields.getAll("model"),
     replicas: fields.getAll("replica"),
+    utc: fields.get("zone") === "utc",
+    full: fields.get("full"),
   };
 }
 
@@ -29,16 +31,39 @@ export function write(state) {
   fields.set("refresh", state.refresh);
   for (const model of state.models) fields.append("model", model);
   for (const replica of state.replicas) fields.append("replica", replica);
+  if (state.utc) fields.set("zone", "utc");
+  if (state.full) fields.set("full", state.full);
   return "?" + fields;
 }
+
+let now = read(location.search);
+const followers = [];
+
+export const current = () => now;
+
+// Calls `changed(before)` whenever something else is to be shown.
+export const follow = (changed) => followers.push(changed);
+
+export function show(changes) {
+  adopt({ ...now, ...changes }, true);
+}
+
+export function adopt(next, written = false) {
+  const before = now;
+  now = next;
+  if (written) history.pushState(null, "", write(now));
+  for (const changed of followers) changed(before);
+}
+
+addEventListener("popstate", () => adopt(read(location.search)));
 
 const WINDOW = 10;
 const LATE = 3;
 
 // The range in whole seconds. One that ends now moves on with the clock, window by window: the newest one
 // is that whose rows have come, as a half-filled window would look like a fall.
-export function rangeOf(state, now) {
+export function rangeOf(state, clock) {
   if (state.from !== null) return { from: state.from, to: state.to };
-  const end = Math.floor((now - LATE) / WINDOW) * WINDOW;
+  const end = Math.floor((clock - LATE) / WINDOW) * WINDOW;
   return { from: end - state.range, to: end - 1 };
 }

@@ -43,6 +43,15 @@ def check_shape(panel: Panel, names: tuple[str, ...], rows: list[tuple[Any, ...]
     elif panel.kind == "bar":
         assert all(isinstance(row[0], str) for row in rows)
         assert all(value is None or isinstance(value, int | float) for row in rows for value in row[1:])
+    elif panel.kind == "curve":
+        for name in {row[0] for row in rows}:
+            curve = [row for row in rows if row[0] == name]
+            assert [row[1] for row in curve] == sorted({row[1] for row in curve})
+            assert [row[3] for row in curve] == sorted(row[3] for row in curve)
+            assert sum(row[-1] for row in curve) == 1
+    elif panel.kind in ("answer", "findings"):
+        texts = [value for row in rows for value in row if not isinstance(value, int)]
+        assert all(isinstance(value, str) for value in texts)
     elif panel.kind != "table" and rows:
         assert names[0] == "time"
         assert all(isinstance(row[0], datetime) for row in rows)
@@ -90,11 +99,16 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("fleet-hit-rates") == [
         ("m", 0.9, pytest.approx(0.93, abs=1e-3), pytest.approx(0.99, abs=1e-3))
     ]
+    assert {row[1:] for row in rows("fleet-gpus-lost")} == {(0.75, 0.0, 0.25, 0.125)}
+    # 90 of the 100 tokens of a window are lost, 900 found, at 1/16 GPU-seconds each.
+    assert rows("fleet-costs") == [
+        ("m", "default", 1.12, 11.22, 0.0, 4.05, 40.39, "EUR", "measured", 0.0, "degraded")
+    ]
     assert rows("fleet-hot-prefixes") == [
-        ("m", f"{0xABC:016x}", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 3, 40, "complete")
+        ("m", f"{0xABC:016x}", "", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 17.8, 3, 40, "complete")
     ]
     assert rows("model-replicas") == [(name, 21600, 0, 7200, 3600, 0, 3600, 0) for name in ("a", "b")]
-    assert rows("model-capacity-gain") == [(16, 0, 14400, 20.0)]
+    assert rows("model-capacity-gain") == [("m", 16, 0, 14400, 20.0, True)]
     assert {row[1:] for row in rows("replica-gpu-blocks")} == {(100.0, 80.0, 200.0)}
     assert {row[1:] for row in rows("model-fullness")} == {("a", 0.5), ("b", 0.5)}
     assert {row[1:] for row in rows("model-lifetimes") if row[2]} == {(2**-8, 48.0), (2**-7, 72.0)}
@@ -143,7 +157,7 @@ def test_hot_prefixes_are_the_same_in_every_range(filled: RunSql) -> None:
     sql = PANELS["fleet-hot-prefixes"].sql
     for name, (start, end) in RANGES.items():
         assert filled("x", sql, **{"from": start, "to": end}).result_rows == [
-            ("m", f"{0xABC:016x}", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 3, 40, "complete")
+            ("m", f"{0xABC:016x}", "", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 17.8, 3, 40, "complete")
         ], name
 
 
@@ -155,7 +169,14 @@ def test_hits_are_those_of_all_scrapes_though_nothing_was_merged_yet(store: Embe
     for number in range(6):
         at = HOUR + timedelta(seconds=10 * number)
         queries, hits = 1000 * number, 900 * number
-        write_rows(settings, [EngineCountersRow(at, "m", "a", 0, queries, hits, None, None, 100, 16, 0.5, 1)])
+        write_rows(
+            settings,
+            [
+                EngineCountersRow(
+                    at, "m", "a", 0, queries, hits, None, None, 100, 16, 0.5, None, None, None, 1
+                )
+            ],
+        )
     sql = "SELECT sum(queried), sum(hit) FROM engine_hits_series(from = {from:DateTime}, to = {to:DateTime})"
     for name, (start, end) in RANGES.items():
         assert run("x", sql, **{"from": start, "to": end}).result_rows == [(5000, 4500)], name
@@ -249,8 +270,8 @@ def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedSt
     )
     found = runner(store, settings)("model-capacity-gain", PANELS["model-capacity-gain"].sql).result_rows
     assert found == [
-        (16, 0, 20, 10.0),
-        (32, 0, 20, 10.0),
-        (64, 0, 20, 10.0),
-        (128, 0, 50, 25.0),
+        ("m", 16, 0, 20, 10.0, True),
+        ("m", 32, 0, 20, 10.0, False),
+        ("m", 64, 0, 20, 10.0, False),
+        ("m", 128, 0, 50, 25.0, False),
     ]

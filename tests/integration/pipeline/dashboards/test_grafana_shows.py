@@ -48,7 +48,11 @@ CAUSES = {
 }
 TRUST = {"complete": {1, 2}, "degraded": {None, 1}}
 SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
-    "fleet: Prefill work by what would have saved it": (CAUSES, CAUSE_COLOURS),
+    "fleet: GPUs busy with avoidable prefill": (
+        {"routing": 0.75, "routing or capacity": 0.0, "capacity": 0.25, "warm-up": 0.125},
+        {cause: CAUSE_COLOURS[cause] for cause in ("routing", "routing or capacity", "capacity", "warm-up")},
+    ),
+    "fleet: Prefill by avoidable cause": (CAUSES, CAUSE_COLOURS),
     "fleet: Cached tokens by medium": ({"cpu": 320.0, "gpu": 1280.0}, MEDIUM_COLOURS),
     "fleet: Blocks by number of replicas that hold them": (
         {"1": 20.0, "2": 20.0, "3": 0.0, "4 to 7": 0.0, "8 and more": 0.0},
@@ -60,10 +64,10 @@ SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"missing": 24, "replayed": 12, "lost": {0, 1}, "repeated": 0},
         {"missing": "#d9a514", "replayed": "#2f9e6e", "lost": "#d1495b", "repeated": "#9aa5b1"},
     ),
-    "health: Events that nobody could read": ({"m": 0.0}, {}),
+    "health: Undecodable events": ({"m": 0.0}, {}),
     "health: Events": ({"m": 6.0}, {}),
-    "health: Delay from engine to connector": ({"largest": 0.25, "median": 0.25}, {}),
-    "model: Prefill work by what would have saved it": (CAUSES, CAUSE_COLOURS),
+    "health: Ingest latency": ({"largest": 0.25, "median": 0.25}, {}),
+    "model: Prefill by avoidable cause": (CAUSES, CAUSE_COLOURS),
     "model: GPU cache in use by replica": ({"a": 0.5, "b": 0.5}, {}),
     "replica: Cached tokens by medium": ({"cpu": 320.0, "gpu": 1280.0}, MEDIUM_COLOURS),
     "replica: GPU blocks against capacity": ({"entries": 100.0, "distinct": 80.0, "capacity": 200.0}, {}),
@@ -75,24 +79,25 @@ SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 }
 """{panel: {name of a series: its value, or values}, {name: colour}}."""
 STACKED = {
-    "fleet: Prefill work by what would have saved it",
+    "fleet: GPUs busy with avoidable prefill",
+    "fleet: Prefill by avoidable cause",
     "fleet: Cached tokens by medium",
     "fleet: Blocks by number of replicas that hold them",
     "fleet: Completeness of the data",
-    "model: Prefill work by what would have saved it",
+    "model: Prefill by avoidable cause",
     "replica: Cached tokens by medium",
 }
 HEAT = {
-    "model: Regret: evicted and wanted again after": {"7.81 ms": 24},
+    "model: Time from eviction to re-use": {"7.81 ms": 24},
     "model: Lifetime of evicted blocks": {"3.91 ms": 48, "7.81 ms": 72},
 }
 STATS = {
     "fleet: Event streams": {"complete": "1", "partial": "0", "degraded": "1"},
     "fleet: GPU cache in use": {"full": "50%"},
     "fleet: Evicted": {"evicted": "32 tokens/s"},
-    "fleet: Age of the newest rows": {"age": "0 s"},
+    "fleet: Data freshness": {"age": "0 s"},
     "health: Event streams": {"complete": "1", "partial": "0", "degraded": "1"},
-    "health: Age of the newest rows": {"age": "0 s"},
+    "health: Data freshness": {"age": "0 s"},
 }
 BARS: dict[str, tuple[str, dict[str, dict[str, Any]], dict[str, str]]] = {
     "fleet: Hit rate: actual and possible": (
@@ -106,30 +111,44 @@ BARS: dict[str, tuple[str, dict[str, dict[str, Any]], dict[str, str]]] = {
         },
         HIT_COLOURS,
     ),
-    "model: The same by replica": (
+    "model: Prefill by replica and cause": (
         "normal",
         {name: {cause: rate * 1800 for cause, rate in CAUSES.items()} for name in ("a", "b")},
         CAUSE_COLOURS,
     ),
 }
 TABLES = {
-    "fleet: Replicas that lose most": [
+    "fleet: Replicas": [
         {"replica": name, "filled": "36000", "avoidable": "32400", "routing %": "60", "trust": trust}
         for name, trust in (("a", "complete"), ("b", "degraded"))
     ],
     "fleet: Hot prefixes": [
         {"first block": "0000000000000abc", "LoRA": "sql", "duplicated": "80", "refilled": "11520"}
     ],
-    "health: Streams with something wrong": [
+    "fleet: What prefill cost, and what caches saved": [
+        {
+            "model": "m",
+            "tenant": "default",
+            "GPU-hours lost": "1.12",
+            "saved by hits": "11.22",
+            "cost of the lost": "4.05",
+            "cost saved": "40.39",
+            "currency": "EUR",
+            "rate": "measured",
+            "% without a cost": "0",
+            "trust": "degraded",
+        }
+    ],
+    "health: Streams with problems": [
         {"model": "m", "replica": "b", "rank": "0", "trust": "degraded", "lost": "1", "restarts": "1"}
     ],
-    "health: Hashes that do not compare": [
+    "health: Incompatible block hashes": [
         {"model": "m", "replica": "b", "rank": "0", "hash domain": "d", "shards without a match": "2"}
     ],
-    "model: What more cache would buy": [
-        {"more tokens a replica": "16", "in bytes": "0", "tokens saved": "14400", "% of the fills": "20"}
+    "model: What more cache would save": [
+        {"more tokens a replica": "16", "in bytes": "0", "tokens saved": "14400", "% of the prefill": "20"}
     ],
-    "replica: Lives of the engines": [
+    "replica: Engine sessions": [
         {"replica": name, "closed": "", "engine": "vllm", "last_seq": "360"} for name in ("a", "b")
     ],
 }  # fmt: skip
@@ -161,7 +180,7 @@ def picture(panel: Panel, run: RunSql) -> Any:
     match panel.kind:
         case "stat":
             return list(names)
-        case "table":
+        case "table" | "curve" | "answer" | "findings":
             return [list(names)] * len(rows)
         case "bar":
             return {
@@ -400,7 +419,7 @@ def test_the_choices_are_the_models_and_their_replicas(filled: RunSql) -> None:
 
 def test_marks_have_a_time_and_a_text(filled: RunSql) -> None:
     marked = [name for name, board in FILES.items() if board["annotations"]["list"]]
-    assert marked == ["model", "replica"]
+    assert marked == ["fleet", "model", "replica"]
     for name in marked:
         (annotation,) = FILES[name]["annotations"]["list"]
         (frame,) = asked(filled, FILES[name], annotation["target"])

@@ -1,0 +1,78 @@
+"""The first thing on the board Fleet: the answer in four cards, and below it what to do."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.panel import Panel, Shared
+from pipeline.dashboards.queries import RANGE
+
+BRIEFING = Shared(
+    "briefing",
+    f"""
+SELECT
+    part, place, title, figure, detail, change, caveat, model,
+    if(length(replicas) = 1, replicas[1], '') AS replica, board
+FROM briefing({RANGE}, models = {{model:Array(String)}})
+ORDER BY part, place""",
+)
+
+
+def _part(part: str, shows: dict[str, str]) -> str:
+    columns = ", ".join(
+        column if column == name else f"{column} AS `{name}`" for name, column in shows.items()
+    )
+    return f"""
+SELECT {columns}
+FROM
+({BRIEFING.sql}
+)
+WHERE part = '{part}'
+ORDER BY place"""
+
+
+_ANSWER = {name: name for name in ("title", "figure", "detail", "change")}
+_FINDINGS = {
+    "#": "place",
+    "finding": "title",
+    "what to do": "detail",
+    "worth": "figure",
+    "but": "caveat",
+    "model": "model",
+    "replica": "replica",
+    "shown on": "board",
+}
+
+ANSWER = Panel(
+    id="fleet-answer",
+    title="The answer",
+    description="Prefill you could avoid: tokens that some replica held, or had filled before; an upper "
+    "bound. Hit rate: as the engines count it, and what it could be at most. Biggest lever: the first "
+    "finding below that saves prefill; its change is that of the prefill with the cause which it removes. "
+    "Data: streams known from their first batch on, and how old the newest rows are. Changes are against the "
+    "range of equal length before.",
+    unit="tokens",
+    kind="answer",
+    width=24,
+    height=4,
+    sql=_part("answer", _ANSWER),
+    shared=BRIEFING,
+    part="answer",
+    shows=_ANSWER,
+)
+
+FINDINGS = Panel(
+    id="fleet-findings",
+    title="What to do first",
+    description="At most seven findings, by the GPU-seconds an hour that they save, or by tokens an hour "
+    "where a rate is unknown. About: an estimate; at least: a bound that holds for caches that evict the "
+    "least recently used block; at most: what was lost for that cause. Two findings may count the same "
+    "tokens: either remedy saves them. docs/advice.md says how far they hold.",
+    unit="tokens",
+    kind="findings",
+    width=24,
+    height=9,
+    sql=_part("finding", _FINDINGS),
+    shared=BRIEFING,
+    part="finding",
+    shows=_FINDINGS,
+    empty="Nothing known would save a hundredth of the prefill, and the data are complete.",
+)

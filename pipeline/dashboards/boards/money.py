@@ -1,0 +1,82 @@
+"""What avoidable prefill takes and costs, and what caches save."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.boards.causes import CAUSE_COLOURS
+from pipeline.dashboards.panel import Panel
+from pipeline.dashboards.queries import MODELS, RANGE, SERIES, TOP
+
+LOST_CAUSES = {
+    "routing": ("peer",),
+    "routing or capacity": ("peer_and_evicted",),
+    "capacity": ("evicted", "evicted_elsewhere"),
+    "warm-up": ("cleared",),
+}
+"""{what would have saved it: causes of `prefill_costs`}."""
+RATES = (
+    "GPU-seconds a token are measured by the engines' own counters where kvlens scrapes them, else assumed "
+    "from `[[models]]`. Estimates that lean upwards: docs/figures.md says by what."
+)
+NO_RATE = (
+    "No rate is known: give `gpus_per_replica` in `[[models]]`, and `metrics_url` of the replicas or "
+    "`prefill_tokens_per_second`."
+)
+
+
+def _of(figure: str, causes: tuple[str, ...]) -> str:
+    named = ", ".join(f"'{cause}'" for cause in causes)
+    return f"sumIf(part.{figure}, cause IN ({named}))"
+
+
+GPUS_LOST = Panel(
+    id="fleet-gpus-lost",
+    title="GPUs busy with avoidable prefill",
+    description="GPU-seconds a second, so GPUs, that computed what some replica had computed before, by what "
+    f"would have saved it. {RATES} Replicas without a rate are left out.",
+    unit="GPUs",
+    kind="stacked",
+    empty=NO_RATE,
+    sql=f"""
+SELECT time,{
+        ",".join(
+            f'''
+    {_of("gpu_seconds", causes)} / any(width) AS {f"`{cause}`" if not cause.isalpha() else cause}'''
+            for cause, causes in LOST_CAUSES.items()
+        )
+    }
+FROM prefill_costs_series({SERIES}) AS part
+WHERE kind = 'lost' AND isNotNull(gpu_seconds) AND {MODELS}
+GROUP BY time
+ORDER BY time""",
+    colours={cause: CAUSE_COLOURS[cause] for cause in LOST_CAUSES},
+)
+
+COSTS = Panel(
+    id="fleet-costs",
+    title="What prefill cost, and what caches saved",
+    description=f"GPU-hours and money of the range, by model and tenant: the {TOP} that lost most. Lost: "
+    "computed although some replica had computed it before. Saved: found on the GPU, by the engines' own "
+    f"counters, or fetched from a lower tier. {RATES} Left out: tokens of replicas without a rate or a "
+    "price, whose share is the last but one column.",
+    unit="GPU-hours",
+    kind="table",
+    sql=f"""
+SELECT
+    model,
+    tenant,
+    round(sumIf(part.gpu_seconds, kind = 'lost') / 3600, 2) AS `GPU-hours lost`,
+    round(sumIf(part.gpu_seconds, cause = 'gpu') / 3600, 2) AS `saved by hits`,
+    round(sumIf(part.gpu_seconds, cause = 'lower_tier') / 3600, 2) AS `saved by lower tiers`,
+    round(sumIf(part.cost, kind = 'lost'), 2) AS `cost of the lost`,
+    round(sumIf(part.cost, kind = 'saved'), 2) AS `cost saved`,
+    currency,
+    toString(max(part.rate_basis)) AS rate,
+    round(100 * sum(part.unpriced_tokens) / nullIf(sum(part.tokens), 0), 1) AS `% without a cost`,
+    toString(max(part.trust)) AS trust
+FROM prefill_costs({RANGE}) AS part
+WHERE {MODELS}
+GROUP BY model, tenant, currency
+HAVING sum(part.tokens) > 0
+ORDER BY sumIf(part.tokens, kind = 'lost') DESC, model, tenant, currency
+LIMIT {TOP}""",
+)

@@ -1,0 +1,36 @@
+"""Restarts and clears, which boards mark on their charts."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.panel import Annotation
+from pipeline.dashboards.queries import SERIES
+
+NAMED = """concat(
+        arrayStringConcat(
+            arraySlice(arraySort(groupUniqArray(concat(replica, '/', toString(dp_rank)))), 1, 3), ', '
+        ),
+        if(
+            uniqExact(replica, dp_rank) > 3,
+            concat(' and ', toString(uniqExact(replica, dp_rank) - 3), ' more'),
+            ''
+        )
+    )"""
+"""The streams of a point of time, the first three by name."""
+
+
+def restarts(id: str, chosen: str) -> Annotation:
+    """Return the restarts and clears of the streams that the condition `chosen` selects."""
+    return Annotation(
+        id=id,
+        title="Restarts and clears",
+        sql=f"""
+SELECT min(window) AS time, concat({NAMED}, ' restarted') AS text
+FROM stream_health_series({SERIES})
+WHERE restarts > 0 AND {chosen}
+GROUP BY stream_health_series.time
+UNION ALL
+SELECT min(window) AS time, concat({NAMED}, ' lost ', toString(sum(cleared_blocks)), ' blocks') AS text
+FROM flow_series({SERIES})
+WHERE cleared_blocks > 0 AND {chosen}
+GROUP BY flow_series.time""",
+    )

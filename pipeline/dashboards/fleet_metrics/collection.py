@@ -1,0 +1,212 @@
+"""Asks for the figures of the last minutes and gives them in Prometheus' text format."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import prometheus_client
+
+from connectors.process.registry import Registry
+from pipeline.dashboards.fleet_metrics.families import (
+    ADVICE,
+    BLOCKS,
+    CAUSES,
+    COSTS,
+    FAMILIES,
+    FILLS,
+    HITS,
+    NEWEST,
+    REPLICAS,
+    STREAMS,
+    TOKENS,
+    Family,
+)
+from pipeline.dashboards.fleet_metrics.folding import Sums, kept_models, kept_replicas, summed
+from pipeline.dashboards.page.answers import Answers
+from pipeline.dashboards.page.question import Question
+from pipeline.errors import StoreUnavailable
+from schemas.metrics import Fleet, Gauge
+
+RANGE_SECONDS = 300
+"""Whole minutes, so that it is the same from rows of ten seconds and of minutes."""
+SETTLED_SECONDS = 30
+"""How much younger than the range the newest window is at least: minutes are computed by then."""
+LOOKED_BACK_SECONDS = 3600
+"""Rows older than that are no news, and not told."""
+FRESH_SECONDS = 10.0
+"""A page serves everybody who asks within this time."""
+ADVICE_SECONDS = 60.0
+"""Advice is the dearest answer, and its range moves once a minute: what was answered is kept so long."""
+MODELS = 50
+REPLICA_SERIES = 200
+MEDIA = frozenset({"gpu", "cpu", "disk", "storage", "fs", "obj", "external"})
+HIT_KINDS = ("actual", "own_ideal", "ideal")
+
+
+class FleetMetrics:
+    """Raises StoreUnavailable when the store answers nothing."""
+
+    def __init__(self, answers: Answers, clock: Callable[[], float] = time.time) -> None:
+        self._answers = answers
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._made_at = float("-inf")
+        self._page = b""
+        self._advice: tuple[Question, float, list[tuple[object, ...]] | None] | None = None
+
+    async def page(self) -> bytes:
+        """Return the metrics page, made anew at most once in FRESH_SECONDS."""
+        async with self._turn:
+            if self._clock() - self._made_at >= FRESH_SECONDS:
+                self._page = await self._collected()
+                self._made_at = self._clock()
+            return self._page
+
+    async def _collected(self) -> bytes:
+        now = int(self._clock())
+        newest = await self._asked(NEWEST, Question(now - LOOKED_BACK_SECONDS, now))
+        tables: dict[Family, list[tuple[object, ...]] | None] = {}
+        end = 0
+        if newest:
+            end = (max(int(str(at)) for _, at in newest) - SETTLED_SECONDS) // 60 * 60
+            # The end is a window's start, and included. Findings count seconds.
+            question = Question(end - RANGE_SECONDS, end - 10)
+            seconds = question._replace(end=end - 1)
+            answers = await asyncio.gather(
+                *(self._tried(family, seconds if family is ADVICE else question) for family in FAMILIES)
+            )
+            tables = dict(zip(FAMILIES, answers, strict=True))
+        return _exposed(newest, tables, end)
+
+    async def _asked(self, family: Family, question: Question) -> list[tuple[object, ...]]:
+        answer = await self._answers.of(f"fleet-metrics-{family.name}", family.sql, question)
+        return list(zip(*answer.columns, strict=True))
+
+    async def _tried(self, family: Family, question: Question) -> list[tuple[object, ...]] | None:
+        if family is ADVICE and self._advice is not None:
+            of, made_at, kept = self._advice
+            if of == question and self._clock() - made_at < ADVICE_SECONDS:
+                return kept
+        try:
+            rows = await self._asked(family, question)
+        except StoreUnavailable:
+            rows = None
+        if family is ADVICE:
+            self._advice = (question, self._clock(), rows)
+        return rows
+
+
+def _exposed(
+    newest: list[tuple[object, ...]], tables: dict[Family, list[tuple[object, ...]] | None], end: int
+) -> bytes:
+    registry = _Gauges()
+    streams = tables.get(STREAMS) or []
+    # Where the streams are not known, those that have rows are.
+    counted = [(str(model), int(str(count))) for model, _, count in streams]
+    kept = kept_models(counted or [(str(model), 1) for model, _ in newest], MODELS)
+    named = {str(row[0]) for rows in (newest, streams) for row in rows}
+    registry.set(Fleet.folded, len(named - set(kept)), "model")
+    for model, at in newest:
+        if str(model) in kept:
+            registry.set(Fleet.newest, float(str(at)), str(model))
+    if tables:
+        registry.set(Fleet.range_end, end)
+        registry.set(Fleet.range_length, RANGE_SECONDS)
+    for family, rows in tables.items():
+        registry.set(Fleet.answered, 0 if rows is None else 1, family.name)
+        if rows is not None:
+            _TELL[family](registry, summed(rows, family.labels, kept))
+    return prometheus_client.generate_latest(registry.registry)
+
+
+class _Gauges:
+    """Gauges of one page, made when they are first set."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self._made: dict[Gauge, prometheus_client.Gauge] = {}
+
+    def set(self, gauge: Gauge, value: float, *labels: str) -> None:
+        if gauge not in self._made:
+            self._made[gauge] = self.registry.gauge(gauge)
+        made = self._made[gauge]
+        (made.labels(*labels) if labels else made).set(value)
+
+
+def _streams(gauges: _Gauges, sums: Sums) -> None:
+    for (model, trust), (count,) in sums.items():
+        gauges.set(Fleet.streams, count or 0.0, model, trust)
+
+
+def _fills(gauges: _Gauges, sums: Sums) -> None:
+    for (model,), tokens in sums.items():
+        for cause, count in zip(CAUSES, tokens, strict=True):
+            gauges.set(Fleet.prefill, (count or 0.0) / RANGE_SECONDS, model, cause)
+
+
+def _hits(gauges: _Gauges, sums: Sums) -> None:
+    for (model,), (*found, queried) in sums.items():
+        for kind, tokens in zip(HIT_KINDS, found, strict=True):
+            if queried and tokens is not None:
+                gauges.set(Fleet.hit_ratio, tokens / queried, model, kind)
+
+
+def _replicas(gauges: _Gauges, sums: Sums) -> None:
+    gauges.set(Fleet.folded, max(0, len(sums) - REPLICA_SERIES), "replica")
+    for (model, replica), (tokens,) in kept_replicas(sums, REPLICA_SERIES).items():
+        gauges.set(Fleet.replica_avoidable, (tokens or 0.0) / RANGE_SECONDS, model, replica)
+
+
+def _tokens(gauges: _Gauges, sums: Sums) -> None:
+    held: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for (model, medium), (tokens,) in sums.items():
+        held[model, medium if medium in MEDIA else "other"] += tokens or 0.0
+    for labels, tokens in held.items():
+        gauges.set(Fleet.cached, tokens, *labels)
+
+
+def _blocks(gauges: _Gauges, sums: Sums) -> None:
+    for (model,), (entries, capacity) in sums.items():
+        gauges.set(Fleet.gpu_blocks, entries or 0.0, model)
+        gauges.set(Fleet.gpu_capacity, capacity or 0.0, model)
+
+
+def _costs(gauges: _Gauges, sums: Sums) -> None:
+    without: defaultdict[tuple[str, str], float] = defaultdict(float)
+    gpus: defaultdict[tuple[str, str, str, str], float] = defaultdict(float)
+    for (model, kind, cause, currency, basis), (gpu_seconds, cost, unrated) in sums.items():
+        without[model, kind] += unrated or 0.0
+        if gpu_seconds is not None:
+            gpus[model, kind, cause, basis] += gpu_seconds
+        if cost is not None:
+            hourly = cost / RANGE_SECONDS * 3600
+            gauges.set(Fleet.cost, hourly, model, kind, cause, basis, currency)
+    for each, seconds in gpus.items():
+        gauges.set(Fleet.gpus, seconds / RANGE_SECONDS, *each)
+    for (model, kind), tokens in without.items():
+        gauges.set(Fleet.without_rate, tokens / RANGE_SECONDS, model, kind)
+
+
+def _advice(gauges: _Gauges, sums: Sums) -> None:
+    hourly: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for (model, kind, basis), (tokens, gpu_seconds) in sums.items():
+        hourly[model, kind] += tokens or 0.0
+        if gpu_seconds is not None:
+            gauges.set(Fleet.advice_gpus, gpu_seconds, model, kind, basis)
+    for labels, tokens in hourly.items():
+        gauges.set(Fleet.advice, tokens, *labels)
+
+
+_TELL: dict[Family, Callable[[_Gauges, Sums], None]] = {
+    STREAMS: _streams,
+    FILLS: _fills,
+    HITS: _hits,
+    REPLICAS: _replicas,
+    TOKENS: _tokens,
+    BLOCKS: _blocks,
+    COSTS: _costs,
+    ADVICE: _advice,
+}

@@ -1,0 +1,139 @@
+"""What is asked of the tables for each family of metrics: sums by model, which can be added up further."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pipeline.dashboards.queries import MAIN_GROUPS, RANGE, SERIES
+from pipeline.fleet import causes
+
+CAUSES = causes.CAUSES[: causes.REANNOUNCED]
+"""Of prefill work: what is announced again was not computed."""
+
+
+class Family(NamedTuple):
+    """One statement."""
+
+    name: str
+    sql: str
+    labels: int
+    """So many columns name what the others say: the first is the model."""
+
+
+NEWEST = Family(
+    "newest",
+    """
+SELECT model, toUnixTimestamp(max(window)) AS newest
+FROM stream_health_10s
+WHERE window >= {from:DateTime} AND window <= {to:DateTime}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime})
+    AND toStartOfHour(window) <= {to:DateTime}
+GROUP BY model""",
+    1,
+)
+STREAMS = Family(
+    "streams",
+    f"""
+SELECT model, toString(last) AS trust, count() AS streams
+FROM
+(
+    SELECT model, replica, dp_rank, argMax(trust, window) AS last
+    FROM stream_health_series({SERIES})
+    GROUP BY model, replica, dp_rank
+)
+GROUP BY model, trust""",
+    2,
+)
+FILLS = Family(
+    "fills",
+    f"""
+SELECT model, {", ".join(f"sum({cause}_tokens) AS {cause}" for cause in CAUSES)}
+FROM fills_series({SERIES})
+WHERE {MAIN_GROUPS}
+GROUP BY model""",
+    1,
+)
+HITS = Family(
+    "hits",
+    f"""
+SELECT
+    model,
+    toFloat64(sum(hit_tokens)) AS actual,
+    sum(own_ideal_hit_rate * queried_tokens) AS own_ideal,
+    sum(ideal_hit_rate * queried_tokens) AS ideal,
+    toFloat64(sum(queried_tokens)) AS queried
+FROM hit_potential_series({RANGE})
+WHERE queried_tokens > 0
+GROUP BY model""",
+    1,
+)
+REPLICAS = Family(
+    "replicas",
+    f"""
+SELECT model, replica, sum(avoidable_tokens) AS avoidable
+FROM hit_potential_series({RANGE})
+GROUP BY model, replica""",
+    2,
+)
+_AT_THE_END = f"""
+    SELECT model, replica, dp_rank, medium, group_idx, block_size,
+        argMax(o.tokens, window) AS tokens, argMax(o.entries, window) AS entries,
+        argMax(o.capacity_blocks, window) AS capacity
+    FROM occupancy_series({SERIES}) AS o
+    GROUP BY model, replica, dp_rank, medium, group_idx, block_size"""
+TOKENS = Family(
+    "tokens",
+    f"""
+SELECT model, medium, sum(pool.tokens) AS tokens
+FROM
+({_AT_THE_END}
+) AS pool
+GROUP BY model, medium""",
+    2,
+)
+BLOCKS = Family(
+    "blocks",
+    f"""
+SELECT model, sum(of_source.entries) AS entries, sum(of_source.capacity) AS capacity
+FROM
+(
+    -- Of each group only the largest blocks count, as on the boards: smaller ones lie in those.
+    SELECT model, sum(of_group.entries) AS entries, max(of_group.capacity) AS capacity
+    FROM
+    (
+        SELECT model, replica, dp_rank, argMax(pool.entries, block_size) AS entries,
+            max(pool.capacity) AS capacity
+        FROM
+        ({_AT_THE_END}
+        ) AS pool
+        WHERE medium = 'gpu'
+        GROUP BY model, replica, dp_rank, group_idx
+    ) AS of_group
+    GROUP BY model, replica, dp_rank
+    HAVING capacity > 0
+) AS of_source
+GROUP BY model""",
+    1,
+)
+COSTS = Family(
+    "costs",
+    f"""
+SELECT model, toString(kind) AS kind, cause, currency, toString(rate_basis) AS basis,
+    sum(part.gpu_seconds) AS gpu_seconds, sum(part.cost) AS cost,
+    sum(part.tokens_without_rate) AS tokens_without_rate
+FROM prefill_costs({RANGE}) AS part
+WHERE part.tokens > 0
+GROUP BY model, kind, cause, currency, basis""",
+    5,
+)
+ADVICE = Family(
+    "advice",
+    f"""
+SELECT model, kind, rate_basis AS basis,
+    sum(found.tokens_per_hour) AS tokens, sum(found.gpu_seconds_per_hour) AS gpu_seconds
+FROM advice({RANGE}) AS found
+GROUP BY model, kind, basis""",
+    3,
+)
+"""The basis is `unknown` where there are no GPU-seconds, so no sum leaves any out."""
+FAMILIES = (STREAMS, FILLS, HITS, REPLICAS, TOKENS, BLOCKS, COSTS, ADVICE)

@@ -1,0 +1,100 @@
+"""Statements serve all who ask, dear ones panels and ranges that move on, too; nobody's are not run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pipeline.dashboards.boards.advice import ANSWER, FINDINGS
+from pipeline.dashboards.page.answers import AT_ONCE, Answers
+from pipeline.dashboards.page.question import Question
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from schemas.settings import Settings
+from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, write_rows
+
+START = int(HOUR.timestamp())
+WHOLE = Question(START, START + 3599)
+
+
+class CountedAnswers(Answers):
+    """The real ones, which note what they had the store run."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings.clickhouse)
+        self.ran: list[str] = []
+
+    def _run(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        self.ran.append(sql)
+        return super()._run(sql, parameters)
+
+
+@pytest.fixture(scope="module")
+def settings(store: EmbeddedStore) -> Settings:
+    written = migrated(store)
+    write_rows(written, hour_of_rows())
+    return written
+
+
+async def test_panels_that_share_a_statement_show_what_their_own_would(settings: Settings) -> None:
+    answers = CountedAnswers(settings)
+    for question in (WHOLE, WHOLE._replace(models=("m",)), WHOLE._replace(models=("nobody",))):
+        for panel in (ANSWER, FINDINGS):
+            shared = await answers.of_panel(panel, question)
+            own = await answers.of(panel.id, panel.sql, question)
+            assert (shared.columns, shared.times) == (own.columns, own.times)
+            assert own.names in ((), shared.names)
+            assert bool(shared.columns) == ("nobody" not in question.models)
+        assert len(answers.ran) == 3
+        answers.ran.clear()
+    answers.close()
+
+
+async def test_a_dear_answer_serves_a_range_that_moves_on_for_a_while(settings: Settings) -> None:
+    answers = CountedAnswers(settings)
+    first = await answers.of_panel(ANSWER, WHOLE)
+    moved = WHOLE._replace(start=WHOLE.start + 59, end=WHOLE.end + 59)
+    assert await answers.of_panel(ANSWER, moved) == first
+    assert len(answers.ran) == 1
+    for other in (
+        WHOLE._replace(start=WHOLE.start + 60, end=WHOLE.end + 60),
+        WHOLE._replace(start=WHOLE.start - 10, end=WHOLE.end - 10),
+        WHOLE._replace(start=WHOLE.start + 10),
+        WHOLE._replace(models=("m",)),
+    ):
+        await answers.of_panel(ANSWER, other)
+    assert len(answers.ran) == 5
+    answers.close()
+
+
+async def test_what_nobody_waits_for_any_more_is_not_begun(settings: Settings) -> None:
+    answers = CountedAnswers(settings)
+    slow = [
+        asyncio.ensure_future(answers.of(f"slow-{number}", "SELECT sleep(0.5)", WHOLE))
+        for number in range(AT_ONCE)
+    ]
+    await asyncio.sleep(0.1)
+    left = [asyncio.ensure_future(answers.of("left", "SELECT 1", WHOLE)) for _ in range(2)]
+    one_left = asyncio.ensure_future(answers.of("wanted", "SELECT 2", WHOLE))
+    wanted = asyncio.ensure_future(answers.of("wanted", "SELECT 2", WHOLE))
+    await asyncio.sleep(0.1)
+    for task in (*left, one_left):
+        task.cancel()
+    assert (await wanted).columns == [[2]]
+    await asyncio.gather(*slow)
+    assert sorted(answers.ran) == ["SELECT 2", *["SELECT sleep(0.5)"] * AT_ONCE]
+    # Who asks again is answered.
+    assert (await answers.of("left", "SELECT 1", WHOLE)).columns == [[1]]
+    answers.close()
+
+
+async def test_what_runs_is_finished_and_kept_for_who_comes_back(settings: Settings) -> None:
+    answers = CountedAnswers(settings)
+    left = asyncio.ensure_future(answers.of("slow", "SELECT sleep(0.3), 3", WHOLE))
+    await asyncio.sleep(0.1)
+    left.cancel()
+    assert (await answers.of("slow", "SELECT sleep(0.3), 3", WHOLE)).columns == [[0], [3]]
+    assert len(answers.ran) == 1
+    answers.close()
