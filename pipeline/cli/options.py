@@ -91,6 +91,18 @@ def load_settings(config: Path | None, environment: Mapping[str, str] | None = N
     )
 
 
+def load_running(config: Path | None, data_dir: Path | None) -> LoadedSettings:
+    """Read the settings of the `kvlens demo` or `kvlens up` that `data_dir` belongs to; without, the file's.
+
+    Raises ConfigurationError.
+    """
+    if data_dir is None:
+        return load_settings(config)
+    from pipeline.local.run_file import read_run_file
+
+    return load_settings(*read_run_file(data_dir, config))
+
+
 def require_engines(settings: Settings) -> None:
     """Raises ConfigurationError when the settings name no engine and no way to find one."""
     found = {name: value for name, value in asdict(settings.discovery).items() if isinstance(value, tuple)}

@@ -1,4 +1,4 @@
-"""One line of a terminal that says what a command does and for how long; nothing where nobody watches."""
+"""One line of a terminal that says what a command does and for how long; a line now and then in a log."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import TextIO
 from pipeline.cli.terminal import redraws
 
 _EVERY_SECONDS = 0.5
+_LOGGED_SECONDS = 8.0
+"""A log has a line at least so often, so that whoever reads it sees that the command still works."""
 _ERASE = "\r\x1b[K"
 
 
@@ -28,13 +30,17 @@ class ProgressLine:
         logged: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`out` is standard error unless given; `logged`: where it is no terminal, each step is a line."""
+        """`out` is standard error unless given.
+
+        `logged`: where it is no terminal, each step is a line, again and again while it lasts.
+        """
         self._out = sys.stderr if out is None else out
         self._shown = redraws(self._out)
         self._logged = logged and not self._shown
         self._clock = clock
         self._step = ""
         self._since = clock()
+        self._written = self._since
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -61,7 +67,7 @@ class ProgressLine:
 
     def __enter__(self) -> ProgressLine:
         self._ended.clear()
-        if self._shown:
+        if self._shown or self._logged:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
         return self
@@ -72,6 +78,7 @@ class ProgressLine:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
+            self._thread = None
         with self._lock:
             self._step = ""
             if self._shown:
@@ -82,9 +89,15 @@ class ProgressLine:
             self.draw()
 
     def _draw(self) -> None:
-        if self._shown and self._step:
-            self._write(f"{_ERASE}{self._step} ({self._clock() - self._since:.0f} s)")
+        if not self._step:
+            return
+        line = f"{self._step} ({self._clock() - self._since:.0f} s)"
+        if self._shown:
+            self._write(_ERASE + line)
+        elif self._logged and self._clock() - self._written >= _LOGGED_SECONDS:
+            self._write(line + "\n")
 
     def _write(self, text: str) -> None:
+        self._written = self._clock()
         self._out.write(text)
         self._out.flush()

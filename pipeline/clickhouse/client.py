@@ -24,12 +24,15 @@ _AROUND = re.compile(
 )
 """What clickhouse-connect writes around the server's own words."""
 _UNKNOWN_TABLE = (60, 81)  # UNKNOWN_TABLE, UNKNOWN_DATABASE
+_UNKNOWN_FUNCTION = 46
+"""A view with parameters that is not there is called a table function."""
 _NO_LOGIN = (192, 193, 194, 516)  # unknown user, wrong or required password
 _NO_RIGHT = (497,)
 
 
 def connect(store: ClickHouse) -> Client:
     """Return a client that several threads may use. Raises StoreUnavailable."""
+    without_pandas()
     with store_unavailable(store):
         try:
             return clickhouse_connect.get_client(
@@ -63,7 +66,7 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
     except (ClickHouseError, OSError) as error:
         advice = "check clickhouse.url and that it runs"
         code = getattr(error, "code", None)
-        if code in _UNKNOWN_TABLE:
+        if code in _UNKNOWN_TABLE or (code == _UNKNOWN_FUNCTION and "table function" in str(error)):
             advice = "run `kvlens migrate`"
         elif code in _NO_LOGIN or code in _NO_RIGHT:
             advice = "check clickhouse.username, its password and its rights"

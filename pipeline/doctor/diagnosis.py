@@ -11,6 +11,7 @@ from pipeline.doctor.facts import Facts
 from pipeline.doctor.finding import Finding
 from pipeline.doctor.hash_checks import hash_findings
 from pipeline.doctor.kafka_checks import kafka_findings
+from pipeline.doctor.remark_checks import remark_findings
 from pipeline.doctor.source_checks import source_findings
 from pipeline.doctor.table_checks import table_findings
 
@@ -27,7 +28,14 @@ def diagnose(facts: Facts, on_purpose: Mapping[str, str] | None = None) -> list[
     `on_purpose`: source as `replica/rank` -> why its losses are wanted; of such sources alone a finding is a
     note.
     """
-    checks = (kafka_findings, table_findings, source_findings, engine_findings, hash_findings)
+    checks = (
+        kafka_findings,
+        table_findings,
+        source_findings,
+        remark_findings,
+        engine_findings,
+        hash_findings,
+    )
     found: Iterable[Finding] = chain.from_iterable(check(facts) for check in checks)
     found = (_excused(finding, on_purpose or {}) for finding in found)
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))

@@ -16,7 +16,5 @@ async def examine(settings: Settings, seconds: float) -> Facts:
     now = time.time()
     kafka = asyncio.create_task(ask_kafka(settings, now, seconds))
     store = asyncio.create_task(ask_store(settings.clickhouse, seconds))
-    configured = tuple(
-        (replica.id, rank) for replica in settings.replicas for rank in range(replica.dp_ranks)
-    )
+    configured = tuple((replica.id, rank) for replica in settings.replicas for rank in replica.ranks)
     return Facts(now, configured, await kafka, await store)

@@ -134,6 +134,8 @@ class LifeFacts:
     """Lives of this source that ended so within the last hour."""
     openings: tuple[float, ...] = ()
     """When lives of this source began within the last hour and a bit."""
+    remarks: tuple[str, ...] = ()
+    """What is odd about the stream: `schemas.reasons.Remark`, some with a colon and what it is about."""
 
 
 @dataclass(frozen=True)

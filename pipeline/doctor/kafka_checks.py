@@ -127,6 +127,6 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
             "checkpoint-old",
             "problem",
             f"records wait, but the last checkpoint of {group.name} is {oldest:.0f} s old",
-            "look at the worker's log: ClickHouse may be away, or the worker stands still",
+            "look at the worker's log: ClickHouse may be away, or the worker makes no progress",
             tuple(f"partition {number}" for number in late),
         )

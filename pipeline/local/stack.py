@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from connectors.process.addresses import shown
 from pipeline.clickhouse import migrations
@@ -19,9 +20,14 @@ from pipeline.local.steps import Steps
 from pipeline.settings.loading import DEFAULT, LoadedSettings, load, variable_of
 from schemas.settings import Settings
 
+if TYPE_CHECKING:
+    from pipeline.local.broker.embedded import EmbeddedBroker
+    from pipeline.local.clickhouse.embedded import EmbeddedStore
+
 DEFAULT_BROKER_PORT = 9092
 DEFAULT_STORE_PORT = 8123
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
+"""A busy machine compiles for a minute or two."""
 
 
 class Stack:
@@ -51,106 +57,117 @@ class Stack:
         self._on_purpose = on_purpose
         self._environment: dict[str, str] = {}
 
-    def start_storage(self) -> None:
-        """Start broker and store; create the topics and tables that are missing."""
-        if self._loaded.origin("kafka", "bootstrap_servers") == DEFAULT:
-            self._start_broker()
-        if self._loaded.origin("clickhouse", "url") == DEFAULT:
-            self._start_store()
+    def start(self) -> None:
+        """Start everything side by side, create topics and tables that are missing; return when all is ready.
+
+        The worker comes before what it waits for: at the first start it compiles for longest of all. Raises
+        ProcessFailed, DirectoryInUse, PortInUse, JarsUnavailable, KafkaUnavailable, StoreUnavailable.
+        """
+        broker, store = self._broker(), self._store()
         # From here on the settings are those that the processes will read.
         self.settings = self._read(self._environment)
+        if store:
+            self._supervisor.launch("store", store, storage=True)
+        worker = self._launch("worker", "work")
+        if broker:
+            self._steps.step("starting Kafka")
+            self._supervisor.launch("broker", broker, storage=True)
+        connector = self._launch("connector", "connect")
+        # Before the page, whose findings are those of this installation.
         write_run_file(self._directory.path, self._config, self._environment, self._on_purpose)
-        self.urls |= {
-            "kafka": self.settings.kafka.bootstrap_servers,
-            "clickhouse": shown(self.settings.clickhouse.url),
-        }
+        page = self._launch_page()
+        if broker:
+            self._steps.step("starting Kafka")  # after its own steps
+            broker.wait_ready()
+            self._steps.tell(f"Kafka listens on {broker.bootstrap_servers}")
+        if store:
+            self._steps.step("starting ClickHouse")
+            store.wait_ready()
+            self._steps.tell(f"ClickHouse listens on {store.url}")
         self._steps.step("creating topics and tables")
         asyncio.run(topics.apply(self.settings))
         migrations.apply(self.settings)
         self._steps.tell("topics and tables are in place")
+        # Compiling is most of what there is to wait for, and done once in an installation.
+        for name, process, doing in (
+            ("worker", worker, "starting the worker, slow only the first time"),
+            ("connector", connector, "starting the connector"),
+            ("page", page, "starting the page"),
+        ):
+            self._steps.step(doing)
+            process.wait_ready()
+            self._steps.tell(f"boards are on {self.urls['page']}" if name == "page" else f"{name} is ready")
 
-    def start_worker(self) -> None:
-        """Start `kvlens work`."""
-        self._start_process("worker", "work")
-
-    def start_connector(self) -> None:
-        """Start `kvlens connect`."""
-        self._start_process("connector", "connect")
-
-    def start_page(self) -> None:
-        """Start `kvlens serve`, on the configured port unless that is taken."""
-        host, port = self.settings.page.host, self._supervisor.ports.preferred(self.settings.page.port)
-        environment = {**self._environment, variable_of("page", "port"): str(port)}
-        self._steps.step("starting the page")
-        url = f"http://{host}:{port}/"
-        process = CommandProcess(
-            "page",
-            self._arguments("serve"),
-            self._directory.path / "page",
-            self._directory.logs,
-            environment=environment,
-            ready=lambda: page_answers(f"{url}livez"),
-            start_seconds=_START_SECONDS,
-        )
-        self._supervisor.start("page", process)
-        self.urls["page"] = url
-        self._steps.tell(f"boards are on {url}")
-
-    def _start_broker(self) -> None:
+    def _broker(self) -> EmbeddedBroker | None:
+        """Return the embedded broker, which has a port but does not run yet; None where one is configured."""
+        if self._loaded.origin("kafka", "bootstrap_servers") != DEFAULT:
+            self.urls["kafka"] = self.settings.kafka.bootstrap_servers
+            return None
         from pipeline.local.broker.embedded import EmbeddedBroker
 
-        self._steps.step("starting Kafka")
         port = self._supervisor.ports.preferred(DEFAULT_BROKER_PORT)
         log = self._directory.logs / "broker.log"
         broker = EmbeddedBroker(self._directory.broker, port, log=log, progress=self._steps.step)
-        self._supervisor.start("broker", broker, storage=True)
         self._environment[variable_of("kafka", "bootstrap_servers")] = broker.bootstrap_servers
-        self._steps.tell(f"Kafka listens on {broker.bootstrap_servers}")
+        self.urls["kafka"] = broker.bootstrap_servers
+        return broker
 
-    def _start_store(self) -> None:
+    def _store(self) -> EmbeddedStore | None:
+        """Return the embedded store in the same way."""
+        given = self.settings.clickhouse
+        if self._loaded.origin("clickhouse", "url") != DEFAULT:
+            self.urls["clickhouse"] = shown(given.url)
+            return None
         from pipeline.local.clickhouse.accounts import Account
         from pipeline.local.clickhouse.embedded import EmbeddedStore
 
-        self._steps.step("starting ClickHouse")
-        given = self.settings.clickhouse
         store = EmbeddedStore(
             self._directory.store,
             self._supervisor.ports.preferred(DEFAULT_STORE_PORT),
             log=self._directory.logs / "store.log",
             writer=Account(given.username, given.password, readonly=False),
         )
-        self._supervisor.start("store", store, storage=True)
         self._environment[variable_of("clickhouse", "url")] = store.url
-        self._steps.tell(f"ClickHouse listens on {store.url}")
+        self.urls["clickhouse"] = store.url
+        return store
 
-    def _start_process(self, name: str, command: str) -> None:
-        """`name` is also that of the process's section in the settings."""
-        # Compiling is most of what there is to wait for, and done once in an installation.
-        self._steps.step(f"starting the {name}" + ", slow only the first time" * (name == "worker"))
+    def _launch(self, name: str, command: str) -> CommandProcess:
+        """Launch a process; `name` is also that of its section in the settings."""
         environment = dict(self._environment)
         port = getattr(self.settings, name).metrics_port
         if not port:
             # Its health page tells when it is ready.
             port = self._supervisor.ports.any()
             environment[variable_of(name, "metrics_port")] = str(port)
-        own = self._directory.path / name
         if name == "worker" and not self.settings.worker.state_directory:
-            environment[variable_of("worker", "state_directory")] = str(own / "scratch")
+            scratch = self._directory.path / name / "scratch"
+            environment[variable_of("worker", "state_directory")] = str(scratch)
+        self.urls[f"{name}_metrics"] = f"http://{LOOPBACK}:{port}/metrics"
+        arguments = [command, *(("--config", str(self._config)) if self._config else ())]
+        return self._launch_command(name, arguments, environment, f"http://{LOOPBACK}:{port}/readyz")
+
+    def _launch_page(self) -> CommandProcess:
+        """Launch `kvlens serve`, on the configured port unless that is taken."""
+        host, port = self.settings.page.host, self._supervisor.ports.preferred(self.settings.page.port)
+        environment = {**self._environment, variable_of("page", "port"): str(port)}
+        url = self.urls["page"] = f"http://{host}:{port}/"
+        arguments = ["serve", "--data-dir", str(self._directory.path)]
+        return self._launch_command("page", arguments, environment, f"{url}livez")
+
+    def _launch_command(
+        self, name: str, arguments: list[str], environment: Mapping[str, str], ready: str
+    ) -> CommandProcess:
         process = CommandProcess(
             name,
-            self._arguments(command),
-            own,
+            arguments,
+            self._directory.path / name,
             self._directory.logs,
             environment=environment,
-            ready=lambda: page_answers(f"http://{LOOPBACK}:{port}/readyz"),
+            ready=lambda: page_answers(ready),
             start_seconds=_START_SECONDS,
         )
-        self._supervisor.start(name, process)
-        self.urls[f"{name}_metrics"] = f"http://{LOOPBACK}:{port}/metrics"
-        self._steps.tell(f"{name} is ready")
-
-    def _arguments(self, command: str) -> list[str]:
-        return [command, *(("--config", str(self._config)) if self._config else ())]
+        self._supervisor.launch(name, process)
+        return process
 
     def _read(self, environment: Mapping[str, str]) -> Settings:
         document = None if self._config is None else self._config.read_text("utf-8")

@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schemas.settings import Discovery, Replica, Settings, rank_endpoint, shard_numbers
+from schemas.settings import Discovery, Prefix, Replica, Settings, rank_endpoint, shard_numbers
 
 MAX_PORT = 65535
 _SERVER = re.compile(r"(?:\[[\w:.%]+\]|[\w.-]+)(?::(\d{1,5}))?|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -31,10 +31,14 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         return SettingsProblem(("connector", "shard"), f"{error} - at `$.connector.shard`")
     if (text := _bootstrap_problem(settings.kafka.bootstrap_servers)) is not None:
         return SettingsProblem(("kafka", "bootstrap_servers"), f"{text} - at `$.kafka.bootstrap_servers`")
+    if (text := next(_prefix_problems(settings.prefixes), None)) is not None:
+        return SettingsProblem(("prefixes",), text)
     if (text := _replica_problem(settings.replicas)) is not None:
         return SettingsProblem(("replicas",), text)
     if (text := next(_dns_problems(settings.discovery), None)) is not None:
         return SettingsProblem(("discovery", "dns"), text)
+    if (text := next(_kubernetes_problems(settings.discovery), None)) is not None:
+        return SettingsProblem(("discovery", "kubernetes"), text)
     if (text := next(_bind_problems(settings.discovery), None)) is not None:
         return SettingsProblem(("discovery", "bind"), text)
     return None
@@ -46,6 +50,14 @@ def _bootstrap_problem(servers: str) -> str | None:
         if found is None or (found[1] is not None and not 1 <= int(found[1]) <= MAX_PORT):
             return f"expected host:port, or several with commas, ports from 1 to {MAX_PORT}, got {servers!r}"
     return None
+
+
+def _prefix_problems(prefixes: tuple[Prefix, ...]) -> Iterator[str]:
+    named: set[str] = set()
+    for number, prefix in enumerate(prefixes):
+        if prefix.first_block in named:
+            yield f"first block {prefix.first_block} has two names - at `$.prefixes[{number}].first_block`"
+        named.add(prefix.first_block)
 
 
 def _replica_problem(replicas: tuple[Replica, ...]) -> str | None:
@@ -61,7 +73,7 @@ def _replica_problem(replicas: tuple[Replica, ...]) -> str | None:
             endpoint = getattr(replica, key)
             if endpoint is None:
                 continue
-            addresses = _rank_addresses(endpoint, replica.dp_ranks)
+            addresses = _rank_addresses(endpoint, replica.ranks)
             if isinstance(addresses, str):
                 return f"{addresses} - at `{path}.{key}`"
             for address in addresses:
@@ -71,16 +83,16 @@ def _replica_problem(replicas: tuple[Replica, ...]) -> str | None:
     return None
 
 
-def _rank_addresses(endpoint: str, dp_ranks: int) -> list[str] | str:
+def _rank_addresses(endpoint: str, ranks: range) -> list[str] | str:
     """Return one address per rank, or the problem."""
     if endpoint.startswith("ipc://"):
-        return [endpoint] if dp_ranks == 1 else "DP ranks need a tcp endpoint (rank r listens on port + r)"
+        return [rank_endpoint(endpoint, rank) for rank in ranks]
     host, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
     if not (colon and host and port.isdecimal() and 1 <= int(port) <= MAX_PORT):
         return f"expected tcp://host:port with a port from 1 to {MAX_PORT}, got {endpoint}"
-    if int(port) + dp_ranks - 1 > MAX_PORT:
-        return f"rank {dp_ranks - 1} would have port {int(port) + dp_ranks - 1}, above {MAX_PORT}"
-    return [rank_endpoint(endpoint, rank) for rank in range(dp_ranks)]
+    if int(port) + ranks[-1] > MAX_PORT:
+        return f"rank {ranks[-1]} would have port {int(port) + ranks[-1]}, above {MAX_PORT}"
+    return [rank_endpoint(endpoint, rank) for rank in ranks]
 
 
 def _dns_problems(discovery: Discovery) -> Iterator[str]:
@@ -102,11 +114,25 @@ def _dns_problems(discovery: Discovery) -> Iterator[str]:
             taken.update(dict.fromkeys(ports, f"`{path}`"))
 
 
+def _kubernetes_problems(discovery: Discovery) -> Iterator[str]:
+    for number, entry in enumerate(discovery.kubernetes):
+        path = f"$.discovery.kubernetes[{number}]"
+        if not entry.selector and entry.preset == "vllm":
+            yield f"the preset vllm knows no labels; name those of your engines - at `{path}.selector`"
+        if "*" in entry.namespaces and len(entry.namespaces) > 1:
+            yield f"`*` stands for all namespaces and therefore alone - at `{path}.namespaces`"
+        for key in ("port", "port_base", "replay_port"):
+            first = getattr(entry, key)
+            if first is not None and first + entry.dp_ranks - 1 > MAX_PORT:
+                rank = entry.dp_ranks - 1
+                yield f"rank {rank} would have port {first + rank}, above {MAX_PORT} - at `{path}.{key}`"
+
+
 def _bind_problems(discovery: Discovery) -> Iterator[str]:
     taken: dict[int, str] = {}
     for number, bound in enumerate(discovery.bind):
         path = f"$.discovery.bind[{number}]"
-        addresses = _rank_addresses(bound.endpoint, bound.dp_ranks)
+        addresses = _rank_addresses(bound.endpoint, range(bound.dp_ranks))
         if isinstance(addresses, str):
             yield f"{addresses} - at `{path}.endpoint`"
             continue
@@ -120,7 +146,7 @@ def _bind_problems(discovery: Discovery) -> Iterator[str]:
             if template is not None and not _only_names_pod(template):
                 yield f"expected {{pod}} and no other placeholder, got {template} - at `{path}.{key}`"
         if bound.replay_endpoint is not None and _only_names_pod(bound.replay_endpoint):
-            example = _rank_addresses(bound.replay_endpoint.format(pod="pod"), bound.dp_ranks)
+            example = _rank_addresses(bound.replay_endpoint.format(pod="pod"), range(bound.dp_ranks))
             if isinstance(example, str):
                 yield f"{example} - at `{path}.replay_endpoint`"
 

@@ -15,7 +15,7 @@ import zmq
 from pipeline.simulator.addresses import AddressPlan, hash_scheme, opened_publisher, replica_address
 from pipeline.simulator.config_file import ReplicaAddress
 from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, EngineSettings, RequestTooLargeError
-from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, exposition
+from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, exposition
 from pipeline.simulator.source import Source
 from pipeline.simulator.traffic.routing import Router, Routing
 from pipeline.simulator.traffic.schedule import Rerouting, Restart, Scheduled
@@ -218,10 +218,12 @@ class Fleet:
 
     def _page(self, name: str) -> Callable[[], str]:
         sources = [source for source in self.sources if source.replica == name]
-        return lambda: exposition(self.settings.model, [_figures(source) for source in sources])
+        return lambda: exposition(
+            self.settings.model, [_figures(source, self.settings.steps_per_second) for source in sources]
+        )
 
 
-def _figures(source: Source) -> EngineFigures:
+def _figures(source: Source, steps_per_second: float) -> EngineFigures:
     engine = source.engine
     counters = engine.counters
     return EngineFigures(
@@ -233,4 +235,7 @@ def _figures(source: Source) -> EngineFigures:
         engine.usage,
         engine.settings.block_size,
         engine.settings.num_blocks,
+        Prefill(
+            counters.finished_requests, counters.prefill_steps / steps_per_second, counters.prefill_tokens
+        ),
     )

@@ -9,6 +9,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass(frozen=True, slots=True)
+class Prefill:
+    """What finished requests took since the engine's start, each for itself where several ran at a time."""
+
+    requests: int
+    seconds: float
+    tokens: int
+    """Of their prompts, that no cache had."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineFigures:
     """What one rank shows; token counters since its start."""
 
@@ -21,6 +31,8 @@ class EngineFigures:
     block_size: int
     num_gpu_blocks: int | None
     """None for an endless pool, which has no capacity to tell."""
+    prefill: Prefill | None = None
+    """None where no time passes in the engine."""
 
 
 _COUNTERS = (
@@ -43,12 +55,35 @@ _COUNTERS = (
 )
 
 
+_HISTOGRAMS = (
+    (
+        "vllm:request_prefill_time_seconds",
+        "Histogram of time spent in PREFILL phase for request.",
+        "seconds",
+    ),
+    (
+        "vllm:request_prefill_kv_computed_tokens",
+        "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
+        "tokens",
+    ),
+)
+"""Without buckets but the last one."""
+
+
 def exposition(model: str, ranks: list[EngineFigures]) -> str:
     """Return the Prometheus text of one replica."""
     lines = []
     for name, meaning, field in _COUNTERS:
         lines += [f"# HELP {name} {meaning}", f"# TYPE {name} counter"]
         lines += [f"{name}{_labels(model, rank)} {float(getattr(rank, field))}" for rank in ranks]
+    for name, meaning, field in _HISTOGRAMS:
+        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} histogram"]
+        for rank in ranks:
+            if rank.prefill is not None:
+                labels, count = _labels(model, rank), float(rank.prefill.requests)
+                lines.append(f'{name}_bucket{labels[:-1]},le="+Inf"}} {count}')
+                lines.append(f"{name}_count{labels} {count}")
+                lines.append(f"{name}_sum{labels} {float(getattr(rank.prefill, field))}")
     name = "vllm:kv_cache_usage_perc"
     lines += [f"# HELP {name} KV-cache usage. 1 means 100 percent usage.", f"# TYPE {name} gauge"]
     lines += [f"{name}{_labels(model, rank)} {rank.usage}" for rank in ranks]

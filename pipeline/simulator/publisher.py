@@ -209,13 +209,11 @@ class _ReplayServer:
 
 
 def offset_endpoint(endpoint: str, rank: int) -> str:
-    """Return the endpoint of a DP rank: tcp port + rank, inproc suffix; ValueError for ipc and rank > 0."""
+    """Return the endpoint of a DP rank: tcp port + rank, a suffix otherwise (vLLM refuses ranks with ipc)."""
     if rank == 0:
         return endpoint
-    if endpoint.startswith("inproc://"):
-        return f"{endpoint}_dp{rank}"
     if not endpoint.startswith("tcp://"):
-        raise ValueError(f"DP ranks need a tcp endpoint, got {endpoint}")
+        return f"{endpoint}_dp{rank}"
     host, _, port = endpoint.rpartition(":")
     return endpoint if port == "0" else f"{host}:{int(port) + rank}"
 

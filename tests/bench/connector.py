@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import zmq
 from figures import Figures
-from payloads import captures, large_events
+from payloads import captures, large_events, multimodal_event
 from processes import cpu_seconds, launched
 
 from pipeline.kafka import topics
@@ -29,6 +29,11 @@ IDLE_SHARE = 0.1
 """Of a core, below which a process counts as idle."""
 Streams = Mapping[str, Sequence[bytes]]
 """Payloads by name of the stream."""
+
+
+def multimodal(*, as_map: bool) -> Streams:
+    """Return the event with multimodal features, 64 times with other content."""
+    return {"multimodal": [multimodal_event(seed, as_map=as_map) for seed in range(64)]}
 
 
 class Generator:
@@ -146,6 +151,8 @@ def run(figures: Figures, bootstrap: str) -> None:
     for name, streams, count in (
         ("captures' mix", mix, FRAMES // len(mix)),
         ("32 blocks, 2,048 tokens", {"large": large_events()}, LARGE_FRAMES),
+        ("the same with 3 multimodal features, array of 6,196 B", multimodal(as_map=False), LARGE_FRAMES),
+        ("the same with 3 multimodal features, map of 6,294 B", multimodal(as_map=True), LARGE_FRAMES),
     ):
         total = count * len(streams)
         payloads = [payload for stream in streams.values() for payload in stream]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import agent
 import catch_up
 import connector
+import first_look
 import fleet
 import freshness
 import idle
@@ -28,15 +30,15 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import free_port
 
-ASKED_FOR = ("scale", "fleet-load", "fleet-catch-up", "scale-out")
-"""Parts that take long, and much memory; the last one only computes, from figures of `fleet-load`."""
+ASKED_FOR = ("scale", "fleet-load", "fleet-catch-up", "scale-out", "first-look")
+"""Parts that take long, and much memory; `scale-out` only computes, from figures of `fleet-load`."""
 PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "verify", "panels", "freshness")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     names = ", ".join((*PARTS, *ASKED_FOR))
-    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last four")
+    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last five")
     parser.add_argument("--engines", type=int, default=1_000, help="of `scale`; default: 1,000")
     parser.add_argument("--blocks", type=int, default=50_000, help="of each of them; default: 50,000")
     parser.add_argument(
@@ -89,10 +91,30 @@ def main() -> None:
         metavar=("WORKER", "CONNECTOR"),
         help="of `scale-out`: replicas that a core carries; default: 500 1000",
     )
+    parser.add_argument(
+        "--clone",
+        type=Path,
+        metavar="DIR",
+        help="of `first-look`: another repository, whose last commit is measured",
+    )
     arguments = parser.parse_args()
     parts = arguments.parts or PARTS
     print(f"kvlens bench on {machine()}", flush=True)
     figures = Figures()
+    if "first-look" in parts:
+        first_look.run(figures, arguments.clone)
+    if set(parts) - {"first-look"}:
+        _beside_kafka_and_clickhouse(figures, parts, arguments)
+    if "freshness" in parts:
+        freshness.run(figures)
+    figures.write(Path("build/bench.json"))
+    print("written to build/bench.json")
+
+
+def _beside_kafka_and_clickhouse(
+    figures: Figures, parts: Sequence[str], arguments: argparse.Namespace
+) -> None:
+    """Measure the parts that share an embedded broker and store."""
     with tempfile.TemporaryDirectory(prefix="kvlens-bench-") as directory:
         broker = EmbeddedBroker(Path(directory) / "broker", free_port())
         store = EmbeddedStore(Path(directory) / "store", free_port())
@@ -140,10 +162,6 @@ def main() -> None:
         finally:
             store.stop()
             broker.stop()
-    if "freshness" in parts:
-        freshness.run(figures)
-    figures.write(Path("build/bench.json"))
-    print("written to build/bench.json")
 
 
 def _workers(said: str) -> str:

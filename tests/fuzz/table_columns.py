@@ -13,6 +13,10 @@ from tests.support.checkout import ROOT
 
 _TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS \{database\}\.(\w+)\n\((.*?)\n\)", re.DOTALL)
 _COLUMN = re.compile(r"^ {4}(\w+) (.+?)(?: CODEC\(.*| DEFAULT .*)?,?$", re.MULTILINE)
+_ADDED = re.compile(
+    r"ALTER TABLE \{database\}\.(\w+)\s+ADD COLUMN IF NOT EXISTS (\w+) "
+    r"(.+?)(?: CODEC\(\S+\))?(?: AFTER \w+)?;"
+)
 
 
 class TableColumns:
@@ -24,6 +28,8 @@ class TableColumns:
             table: {name: registry.get_from_name(kind) for name, kind in _COLUMN.findall(columns)}
             for table, columns in _TABLE.findall(text)
         }
+        for table, name, kind in _ADDED.findall(text):
+            self._types[table][name] = registry.get_from_name(kind)
 
     def check(self, rows: Sequence[Row]) -> None:
         """Raises clickhouse_connect's DataError for a value that its column cannot hold."""

@@ -22,5 +22,5 @@ def _fits(value: Any) -> bool:
     if isinstance(value, int):
         return -1 <= value < 2**64
     if isinstance(value, list):
-        return all(0 <= item < 2**64 for item in value)
+        return all(isinstance(item, str) or 0 <= item < 2**64 for item in value)
     return True

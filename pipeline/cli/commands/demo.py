@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,11 +15,19 @@ from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.options import data_directory_option, load_settings
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.cli.terminal import redraws
-from pipeline.settings.loading import ConfigurationError
+from pipeline.settings.loading import DEFAULT, ConfigurationError, load
 
 _REDRAW_SECONDS = 2.0
 _PLAIN_SECONDS = 10.0
 _CLEAR = "\x1b[H\x1b[J"
+_ITS_OWN = {
+    ("replicas",): "engines",
+    ("discovery", "dns"): "engines",
+    ("discovery", "bind"): "engines",
+    ("discovery", "kubernetes"): "engines",
+    ("kafka", "bootstrap_servers"): "Kafka",
+    ("clickhouse", "url"): "ClickHouse",
+}
 
 
 @click.command(
@@ -52,14 +61,12 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
 
     write_for_owner_alone()
     with DataDirectory(data_dir) as directory:
+        _require_nothing_of_a_real_fleet()
         the_demo = Demo(directory, progress)
         try:
             with progress:
                 config = the_demo.start_fleet()
-                loaded = load_settings(config)
-                if loaded.origin("replicas") != str(config):
-                    raise ConfigurationError("KVLENS_REPLICAS", "the demo brings its own engines; unset it")
-                the_demo.start(loaded, config)
+                the_demo.start(load_settings(config), config)
             ready_seconds = time.monotonic() - begun
             progress.tell(f"ready after {ready_seconds:.1f} s")
             terminal = redraws(sys.stdout) and not as_json
@@ -80,3 +87,11 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
         click.echo(json.dumps(summary))
     if not summary["rows"]["occupancy_10s"] or not summary["events"]:
         raise Failure(f"no event arrived within {seconds:g} s; see the logs in {directory.logs}")
+
+
+def _require_nothing_of_a_real_fleet() -> None:
+    """Raises ConfigurationError for a variable that would mix the demo's data with those of other engines."""
+    given = load(None, "", os.environ, lambda name: Path(name).read_text("utf-8"))
+    for path, own in _ITS_OWN.items():
+        if (variable := given.origin(*path)) != DEFAULT:
+            raise ConfigurationError(variable, f"the demo brings its own {own}; unset it")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from pipeline.cli.examples import examples
-from pipeline.cli.options import config_option, load_settings, running_directory_option
+from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width
 
 _MIN_SECONDS = 1.0
@@ -40,13 +40,10 @@ def doctor(config: Path | None, data_dir: Path | None, as_json: bool, seconds: f
     """
     on_purpose: dict[str, str] = {}
     if data_dir is not None:
-        from pipeline.local.run_file import read_on_purpose, read_run_file
+        from pipeline.local.run_file import read_on_purpose
 
         on_purpose = read_on_purpose(data_dir)
-        config, environment = read_run_file(data_dir, config)
-        settings = load_settings(config, environment).settings
-    else:
-        settings = load_settings(config).settings
+    settings = load_running(config, data_dir).settings
     from pipeline.doctor import report
     from pipeline.doctor.diagnosis import diagnose
     from pipeline.doctor.examine import examine

@@ -102,6 +102,6 @@ def _configured(config: Path | None) -> tuple[list[RecordedSource], list[str]]:
             endpoint=rank_endpoint(replica.endpoint, rank),
         )
         for replica in replicas
-        for rank in range(replica.dp_ranks)
+        for rank in replica.ranks
     ]
-    return sources, [replica.topic for replica in replicas for _ in range(replica.dp_ranks)]
+    return sources, [replica.topic for replica in replicas for _ in replica.ranks]

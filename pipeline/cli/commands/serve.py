@@ -4,39 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from connectors.process.addresses import without_secrets
 from connectors.process.stopping import done_before
 from pipeline.cli.examples import examples
-from pipeline.cli.options import config_option, load_settings
+from pipeline.cli.options import config_option, load_running, running_directory_option
 from schemas.settings import ClickHouse, Settings
+
+_LOOK_SECONDS = 10.0
+"""How long broker and store may take to answer the doctor."""
 
 
 @click.command(
     epilog=examples(
         "kvlens serve --config kvlens.toml",
         "KVLENS_PAGE__PORT=9000 kvlens serve",
+        "KVLENS_PAGE__TOKEN_FILE=/run/secrets/page kvlens serve",
     )
 )
 @config_option
-def serve(config: Path | None) -> None:
+@running_directory_option
+def serve(config: Path | None, data_dir: Path | None) -> None:
     """Show the boards in a browser, without Grafana.
 
     The settings page.host and page.port say where. It runs until you stop it.
-    It reads ClickHouse only and needs neither Kafka nor the worker. It has no login, and listens on 127.0.0.1
-    unless told otherwise. Without ClickHouse it says why, once, and shows the boards as soon as it answers.
+    It reads ClickHouse, and Kafka for the findings on Pipeline health; it needs no worker. It listens on
+    127.0.0.1 unless told otherwise. Where other machines reach it, it needs page.token. Without ClickHouse it
+    says why, once, and shows the boards as soon as it answers.
     """
-    asyncio.run(_serve(load_settings(config).settings))
+    on_purpose: dict[str, str] = {}
+    if data_dir is not None:
+        from pipeline.local.run_file import read_on_purpose
+
+        on_purpose = read_on_purpose(data_dir)
+    settings = load_running(config, data_dir).settings
+    from pipeline.dashboards.page.login import check_token
+
+    check_token(settings.page)
+    asyncio.run(_serve(settings, on_purpose))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, on_purpose: Mapping[str, str]) -> None:
     from pipeline.dashboards.page.answers import Answers
+    from pipeline.dashboards.page.findings import Findings
     from pipeline.dashboards.page.server import Page
 
-    page = Page(Answers(settings.clickhouse), settings.page.host, settings.page.port)
+    async def look() -> dict[str, Any]:
+        return await _findings(settings, on_purpose)
+
+    page = Page(
+        Answers(settings.clickhouse),
+        settings.page.host,
+        settings.page.port,
+        findings=Findings(look),
+        token=settings.page.token,
+    )
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -48,6 +75,17 @@ async def _serve(settings: Settings) -> None:
             await stopped.wait()
     finally:
         await page.stop()
+
+
+async def _findings(settings: Settings, on_purpose: Mapping[str, str]) -> dict[str, Any]:
+    """Return what `kvlens doctor --json` finds, without the figures of each source."""
+    from pipeline.doctor.diagnosis import diagnose
+    from pipeline.doctor.examine import examine
+    from pipeline.doctor.report import as_json
+
+    facts = await examine(settings, _LOOK_SECONDS)
+    whole = as_json(facts, diagnose(facts, on_purpose))
+    return {name: whole[name] for name in ("verdict", "at", "findings")}
 
 
 async def _tell_unless_usable(store: ClickHouse) -> None:

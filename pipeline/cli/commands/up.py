@@ -18,8 +18,13 @@ from pipeline.cli.options import (
     require_engines,
 )
 from pipeline.cli.progress_line import ProgressLine
+from pipeline.cli.terminal import width
 
 _CHECK_SECONDS = 0.2
+_RANGE_SECONDS = 3600
+_ASKED_SECONDS = 30.0
+_TOLD_SECONDS = 600.0
+"""How often the terminal tells what to do."""
 
 
 @click.command(
@@ -38,8 +43,13 @@ def up(config: Path | None, data_dir: Path) -> None:
     """
     loaded = load_settings(config)
     require_engines(loaded.settings)
+    from pipeline.dashboards.page.login import check_token
+
+    check_token(loaded.settings.page)
     if config is None and DEFAULT_FILE.is_file():
         config = DEFAULT_FILE
+    from pipeline.advice.text import as_text
+    from pipeline.local.advice_watch import AdviceWatch
     from pipeline.local.directory import DataDirectory, write_for_owner_alone
     from pipeline.local.processes.supervisor import Supervisor
     from pipeline.local.stack import Stack
@@ -57,18 +67,22 @@ def up(config: Path | None, data_dir: Path) -> None:
         try:
             with progress:
                 stack = Stack(loaded, config, directory, supervisor, progress)
-                stack.start_storage()
-                stack.start_worker()
-                stack.start_connector()
-                stack.start_page()
+                stack.start()
             for name, url in stack.urls.items():
                 click.echo(f"  {name}: {url}")
             click.echo(f"  logs: {directory.logs}")
             click.echo("running; Ctrl-C stops it")
+            watch = AdviceWatch(stack.settings.clickhouse, _RANGE_SECONDS, _ASKED_SECONDS)
+            told = -_TOLD_SECONDS
             with stopped_by_signals(stop):
                 while not stopping:
                     time.sleep(_CHECK_SECONDS)
                     supervisor.check()
+                    advice = watch.latest
+                    if advice is not None and advice.answer and time.monotonic() - told >= _TOLD_SECONDS:
+                        told = time.monotonic()
+                        click.echo("\n".join(["", *as_text(advice, width(), stack.urls["page"])]))
+            watch.close()
         finally:
             with progress:
                 progress.step("stopping")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.cli.examples import examples
-from pipeline.cli.options import config_option, load_settings, running_directory_option
+from pipeline.cli.options import config_option, load_running, running_directory_option
 
 if TYPE_CHECKING:
     from pipeline.verify.findings import Findings
@@ -77,13 +77,7 @@ def verify(
     from pipeline.verify.against_log import check_log
     from pipeline.verify.progress import Progress
 
-    if data_dir is not None:
-        from pipeline.local.run_file import read_run_file
-
-        config, environment = read_run_file(data_dir, config)
-        settings = load_settings(config, environment).settings
-    else:
-        settings = load_settings(config).settings
+    settings = load_running(config, data_dir).settings
     if patience is None:
         patience = max(2 * settings.worker.rollup_seconds + 5, LEAST_PATIENCE)
     try:

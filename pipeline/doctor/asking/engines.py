@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
 
 from pipeline.doctor.facts import EngineFacts, SourceId
 from schemas.settings import ClickHouse
-from schemas.trust import Trust
+from schemas.trust import Trust, worst
 
 # Readings of the present life only: counters of another begin at 0.
 _ENGINES = """
@@ -63,10 +64,25 @@ FROM said LEFT JOIN held USING (replica, dp_rank, read) LEFT JOIN stored USING (
 def ask_engines(client: Client, store: ClickHouse) -> Mapping[SourceId, EngineFacts]:
     """Return what is known of every engine with a metrics page."""
     rows = client.query(_ENGINES.format(database=store.database)).result_rows
-    return {
+    facts = {
         (replica, rank): _facts(trust, first, last, entries if there else None, stored)
         for replica, rank, trust, first, last, entries, stored, there in rows
     }
+    of_replica: dict[str, list[EngineFacts]] = {}
+    for (replica, _), engine in facts.items():
+        of_replica.setdefault(replica, []).append(engine)
+    return {source: _counting_for_all(engine, of_replica[source[0]]) for source, engine in facts.items()}
+
+
+def _counting_for_all(engine: EngineFacts, ranks: Sequence[EngineFacts]) -> EngineFacts:
+    """Return what is known of one of the ranks; if it alone counts tokens for all, so do the stored ones."""
+    if not engine.counters or sum(bool(other.counters) for other in ranks) > 1:
+        return engine
+    return replace(
+        engine,
+        stored_tokens=sum(other.stored_tokens for other in ranks),
+        trust=worst(*(other.trust for other in ranks)),
+    )
 
 
 def _facts(trust: Trust, first: Any, last: Any, entries: int | None, stored: int) -> EngineFacts:

@@ -55,7 +55,8 @@ SELECT
     argMax(trust, incarnation),
     toUnixTimestamp64Milli(argMax(trust_since, incarnation)),
     countIf(closed_reason = 'superseded' AND opened_at >= now() - INTERVAL 1 HOUR),
-    groupArrayIf(toUnixTimestamp64Milli(opened_at), opened_at >= now() - INTERVAL 65 MINUTE)
+    groupArrayIf(toUnixTimestamp64Milli(opened_at), opened_at >= now() - INTERVAL 65 MINUTE),
+    argMax(remarks, incarnation)
 FROM {database}.sources FINAL
 GROUP BY replica, dp_rank
 """
@@ -205,6 +206,7 @@ def _lives(client: Client, store: ClickHouse) -> Mapping[SourceId, LifeFacts]:
             trust_since=row[12] / 1000,
             superseded=row[13],
             openings=tuple(at / 1000 for at in row[14]),
+            remarks=tuple(row[15]),
         )
         for row in rows
     }

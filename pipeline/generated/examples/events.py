@@ -103,7 +103,7 @@ def events_examples() -> dict[str, EventsRecord]:
                 engine_events=5,
             )
         ),
-        "cleared": events_record(batch(7, Cleared()), batch(8, prompt)),
+        "cleared": events_record(batch(7, Cleared()), batch(8, prompt), batch(9, Cleared("cpu"))),
         "gap": events_record(
             batch(17, prompt),
             batch(18, answer, replayed=True),
@@ -114,6 +114,9 @@ def events_examples() -> dict[str, EventsRecord]:
             batch(30, prompt, Undecodable(reason="nil_hash", seq=30), removals, engine_events=5),
             batch(31, Undecodable(reason="not_msgpack", seq=31), engine_events=0),
             notice(7.8, Undecodable(reason="bad_seq", count=2)),
+            batch(
+                32, Undecodable(reason="unknown_type", seq=32, event_type="BlockCompressed", medium="disk")
+            ),
         ),
         "engine_counters": events_record(
             notice(

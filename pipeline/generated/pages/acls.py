@@ -18,7 +18,7 @@ transactional ids).
 - A worker that runs both agents (`worker.agents = "both"`, the default) needs the rights of both.
 - Brokers before 3.0 also want IdempotentWrite on the cluster from `kvlens connect`.
 - `kvlens connect` joins no consumer group. `kvlens topics list` needs Describe on the topics.
-  `kvlens migrate` and `kvlens serve` do not talk to Kafka."""
+  `kvlens migrate` does not talk to Kafka, and `kvlens serve` only for the doctor's findings."""
 
 BY_TOOL = """\
 ## Granting them

@@ -8,20 +8,23 @@ from pipeline.dashboards.panel import Alert, Board, Panel
 from pipeline.generated.pages.markdown import fenced, page
 
 INTRODUCTION = """\
-Four boards, defined once in `pipeline/dashboards` and compiled to Grafana
-([`deploy/grafana`](../deploy/grafana/)). The tests run every statement below on the real
-engine. Panels read the views `*_series`, which take the ten-second tables for up to two hours, the minute
-tables for up to a day and the hour tables beyond.
-
-[Grafana](grafana.md) says how to install them beside what your Grafana has.
-
+The boards are defined once, in `pipeline/dashboards`. `kvlens serve` shows them as a page, and they are
+compiled to Grafana ([`deploy/grafana`](../deploy/grafana/); [Grafana](grafana.md) says how to install them
+beside what yours has). [Reading the figures](reading.md#which-figure-answers-which-question) says which of
+them answers which question, [alerts](alerts.md) what to do when a rule fires. Look up here what a panel
+means, and the SQL behind it, which you may send to ClickHouse yourself."""
+PARAMETERS = """\
+The tests run every statement below on the real engine. Panels read the views `*_series`, which take the
+ten-second tables for up to two hours, the minute tables for up to a day and the hour tables beyond.
 Parameters of the SQL: `from`, `to` (the chosen range), `step` (seconds a point of time stands for), `model`
 and `replica` (what the viewer chose, empty for all)."""
 
 
 def dashboards_page() -> bytes:
     """Return the page."""
-    blocks = [INTRODUCTION]
+    contents = [("board", "shows", "panels"), ("---", "---", "---"), *map(_contents, BOARDS)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in contents)
+    blocks = [INTRODUCTION, table, PARAMETERS]
     shown: set[str] = set()
     for board in BOARDS:
         blocks += _board(board, shown)
@@ -29,6 +32,11 @@ def dashboards_page() -> bytes:
     for alert in ALERTS:
         blocks += _alert(alert)
     return page("Dashboards", "`pipeline/dashboards`", *blocks)
+
+
+def _contents(board: Board) -> tuple[str, str, str]:
+    titles = " · ".join(panel.title for panel in board.panels)
+    return f"[{board.title}](#{board.title.lower().replace(' ', '-')})", board.description, titles
 
 
 def _board(board: Board, shown: set[str]) -> list[str]:

@@ -1,22 +1,55 @@
-"""docs/metrics.md: what the processes tell Prometheus about themselves."""
+"""docs/metrics.md: what the processes tell Prometheus about themselves, and the fleet's figures."""
 
 from __future__ import annotations
 
 from pipeline.generated.pages.markdown import code, page, table
-from schemas.metrics import Connector, Worker, metrics_of
+from schemas.metrics import Connector, Fleet, Worker, metrics_of
 
-PROCESSES: dict[str, tuple[type[Connector] | type[Worker], str]] = {
+FLEET = """\
+`kvlens serve`, at `/fleet/metrics` on `page.port`: what the [tables](tables.md) say of the last five
+minutes, for those who alert and scale in Prometheus. All are gauges of one range of whole minutes, which
+ended 30 to 90 s before the newest window. A page is made at most every 10 s, its advice once a minute; scrape
+it every 30 s or more.
+
+Nothing old looks new: `time() - kvlens_fleet_range_end_timestamp_seconds` is the age of all figures, and
+without rows of the last hour only `kvlens_fleet_folded_series` is there. Figures that ClickHouse did not
+answer are missing, and `kvlens_fleet_family_answered` is 0; if it answers nothing, the status is 503.
+Figures rest on all streams, also on those that `kvlens_fleet_streams` counts as partial or degraded. Rates
+are means of the whole range, so they are too low in the first five minutes of a fleet. Those of the
+[advice](advice.md) are over the time in which kvlens knew of a source; findings may count the same tokens.
+
+```yaml
+scrape_configs:
+  - job_name: kvlens-fleet
+    metrics_path: /fleet/metrics
+    scrape_interval: 30s
+    static_configs:
+      - targets: ["127.0.0.1:8080"]
+```
+
+Where the page needs a login, give Prometheus its token: `authorization: {credentials_file: FILE}`.
+
+The share of prefill that is avoidable, by model:
+
+```text
+sum by (model) (
+  kvlens_fleet_prefill_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|cleared"}
+) / sum by (model) (kvlens_fleet_prefill_tokens_per_second)
+```"""
+PROCESSES: dict[str, tuple[type[Connector] | type[Worker] | type[Fleet], str]] = {
     "Connector": (Connector, "`kvlens connect`, on `connector.metrics_port`."),
     "Worker": (Worker, "`kvlens work`, on `worker.metrics_port`."),
+    "Fleet": (Fleet, FLEET),
 }
 """Title -> metrics, and what exposes them."""
 
 INTRODUCTION = """\
-Both processes serve Prometheus metrics at `/metrics` when their `metrics_port` is not 0, beside `/livez` (the
-process turns) and `/readyz` (it does its job). Labels are bounded by the configuration: never a block hash, a
-request or a session.
+Connector and worker serve Prometheus metrics at `/metrics` when their `metrics_port` is not 0, beside
+`/livez` (the process turns) and `/readyz` (it does its job). Labels are bounded by the configuration: never
+a block hash, a request or a session.
 
-These tell how kvlens itself fares. What it measures of the engines is in the [tables](tables.md)."""
+These tell how kvlens itself fares. What it measures of the engines is in the [tables](tables.md), and for
+Prometheus on a page of its own: [Fleet](#fleet)."""
 
 
 def metrics_page() -> bytes:

@@ -42,11 +42,18 @@ BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
 """Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
 INTERVAL = re.compile(r"INTERVAL (\d+) (DAY|MONTH|YEAR)", re.I)
 ROLLUP = re.compile(r"(.+)_(1m|1h)")
-COUNTERS = re.compile(r"engine_counters_by_(minute|hour)")
+COUNTERS = re.compile(r"(engine|prefill)_counters_by_(minute|hour)")
 COUNTED = {
-    "window": "Start of the minute or hour.",
-    "first": "The first scrape of the period that has both: its time, tokens looked up, tokens found.",
-    "last": "The last one.",
+    "engine": {
+        "window": "Start of the minute or hour.",
+        "first": "The first scrape of the period that has both: its time, tokens looked up, tokens found.",
+        "last": "The last one.",
+    },
+    "prefill": {
+        "window": "Start of the hour.",
+        "first": "The first scrape of the hour that has both: its time, tokens computed, seconds of prefill.",
+        "last": "The last one.",
+    },
 }
 DUE = {
     "worker": "A process of a worker; another one has another name.",
@@ -159,8 +166,8 @@ def _columns(columns: dict[str, str], name: str) -> str:
 
 def column_meanings(name: str) -> dict[str, str]:
     """Return {column: meaning} of a table; a rollup says what its ten-second table says, and more."""
-    if COUNTERS.fullmatch(name):
-        return {**column_meanings("engine_counters"), **COUNTED}
+    if counters := COUNTERS.fullmatch(name):
+        return {**column_meanings("engine_counters"), **COUNTED[counters[1]]}
     if name == "rollups_due":
         return DUE
     row = row_types().get(_base(name))

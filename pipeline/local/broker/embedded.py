@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -13,7 +14,12 @@ from pipeline.local.broker.jars import read_lock, verified_jars
 from pipeline.local.broker.java import java_version, locate_java
 from pipeline.local.broker.probe import answers
 from pipeline.local.broker.properties import properties_text, server_properties
-from pipeline.local.processes.child_process import ChildProcess, ProcessFailed
+from pipeline.local.processes.child_process import (
+    ChildProcess,
+    ProcessFailed,
+    behind_lifeline,
+    lifeline_environment,
+)
 from pipeline.local.processes.ports import LOOPBACK, free_port, require_free_port
 
 _NAME = "embedded broker"
@@ -21,7 +27,8 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _FORMAT_SECONDS = 60.0
 # -XX:TieredStopAtLevel=1: the first compiler only, half the memory and start time of both.
-_JVM = ["-Xmx192m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
+_JVM = ["-Xmx192m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+_SERVER = ["-XX:+ExitOnOutOfMemoryError"]
 _LOGGING = [
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -71,11 +78,7 @@ class EmbeddedBroker:
         Raises DirectoryInUse, PortInUse, ProcessFailed, JarsUnavailable.
         """
         self.launch()
-        try:
-            self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
-        except BaseException:
-            self._process.kill()
-            raise
+        self.wait_ready()
 
     def launch(self) -> None:
         """Begin to start; raises DirectoryInUse, PortInUse, JarsUnavailable, ProcessFailed."""
@@ -83,6 +86,14 @@ class EmbeddedBroker:
         self._process.claim()
         try:
             self._spawn()
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def wait_ready(self) -> None:
+        """Block until it is ready; raises ProcessFailed when it ends before, or takes too long."""
+        try:
+            self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
         except BaseException:
             self._process.kill()
             raise
@@ -99,8 +110,8 @@ class EmbeddedBroker:
         settings.write_text(properties_text(server_properties(data, LOOPBACK, self.port, free_port())))
         if not (data / "meta.properties").exists():
             self._progress("formatting Kafka's storage")
-            _format([*java, "kafka.tools.StorageTool"], environment, settings)
-        self._process.spawn([*java, *_JVM, *_LOGGING, "kafka.Kafka", str(settings)], environment)
+            _format([*java, *_JVM, "kafka.tools.StorageTool"], environment, settings)
+        self._process.spawn([*java, *_JVM, *_SERVER, *_LOGGING, "kafka.Kafka", str(settings)], environment)
 
     def stop(self, seconds: float = _STOP_SECONDS) -> None:
         """Shut down cleanly within that time, or else kill."""
@@ -125,19 +136,27 @@ def _java_command() -> list[str]:
 def _format(tool: list[str], environment: dict[str, str], settings: Path) -> None:
     # Kafka's tools would read an id that begins with a dash as an option.
     cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
-    try:
-        subprocess.run(
-            [*tool, "format", "--config", str(settings), "--cluster-id", cluster],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=_FORMAT_SECONDS,
-            check=True,
-        )
-    except subprocess.CalledProcessError as error:
-        output = (error.stdout + error.stderr).strip().splitlines()
-        raise ProcessFailed(_NAME, f"formatting its storage failed: {output[-1:]}", _ADVICE) from error
-    except subprocess.TimeoutExpired as error:
-        raise ProcessFailed(
-            _NAME, f"formatting its storage took over {error.timeout:.0f} s", _ADVICE
-        ) from error
+    command = [*tool, "format", "--config", str(settings), "--cluster-id", cluster]
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        # Behind a lifeline: an interrupt may come before `Popen` knows the process that it has made.
+        subprocess.Popen(
+            behind_lifeline(command),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=lifeline_environment(environment),
+        ) as formatting,
+    ):
+        try:
+            code = formatting.wait(_FORMAT_SECONDS)
+        except BaseException as error:
+            formatting.kill()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            reason = f"formatting its storage took over {error.timeout:.0f} s"
+            raise ProcessFailed(_NAME, reason, _ADVICE) from error
+        if code:
+            output.seek(0)
+            last = output.read().strip().splitlines()[-1:]
+            raise ProcessFailed(_NAME, f"formatting its storage failed: {last}", _ADVICE)

@@ -7,16 +7,17 @@ import os
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import msgspec
 from jgo.config import GlobalSettings
 from jgo.constants import MAVEN_CENTRAL_URL
 from jgo.maven import MavenContext, PythonResolver
 
+from connectors.process.leaving import start_aside
 from pipeline.errors import PipelineError
 
 if sys.version_info >= (3, 11):
@@ -92,9 +93,10 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
         # A jar is fetched aside, verified, then moved: neither a download that is cut short nor another start
         # at the same time leaves half a jar in the user's repository.
         with (
-            tempfile.TemporaryDirectory(prefix=".kvlens-", dir=repository) as aside,
+            tempfile.TemporaryDirectory(
+                prefix=".kvlens-", dir=repository, ignore_cleanup_errors=True
+            ) as aside,
             _trusted_certificates(),
-            _impatient_executor() as pool,
         ):
             context = MavenContext(
                 resolver=PythonResolver(),
@@ -102,7 +104,8 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
                 remote_repos={"central": MAVEN_CENTRAL_URL, **settings.repositories},
                 timeout=30,
             )
-            for number, jar in enumerate(pool.map(lambda jar: _fetch(context, jar, repository), missing), 1):
+            fetched = _side_by_side(lambda jar: _fetch(context, jar, repository), missing)
+            for number, jar in enumerate(fetched, 1):
                 progress(f"{fetching}: {number} {jar.file_name}")
     return [repository / jar.path for jar in lock.jars]
 
@@ -135,14 +138,37 @@ def _trusted_certificates() -> Iterator[None]:
         del os.environ["REQUESTS_CA_BUNDLE"]
 
 
-@contextmanager
-def _impatient_executor() -> Iterator[ThreadPoolExecutor]:
-    """An executor that drops the waiting downloads at the first error."""
-    pool = ThreadPoolExecutor(_DOWNLOADS)
+def _side_by_side(fetch: Callable[[Jar], Jar], jars: Sequence[Jar]) -> Iterator[Jar]:
+    """Yield each jar when it is there; raises the first error.
+
+    Whoever stops to listen, as Ctrl-C does, does not wait for downloads that hang.
+    """
+    waiting: SimpleQueue[Jar] = SimpleQueue()
+    for jar in jars:
+        waiting.put(jar)
+    outcomes: SimpleQueue[Jar | Exception] = SimpleQueue()
+
+    def run() -> None:
+        with suppress(Empty):
+            while True:
+                jar = waiting.get_nowait()
+                try:
+                    outcomes.put(fetch(jar))
+                except Exception as error:
+                    outcomes.put(error)
+
+    for _ in range(_DOWNLOADS):
+        start_aside(run)
     try:
-        yield pool
+        for _ in jars:
+            outcome = outcomes.get()
+            if isinstance(outcome, Exception):
+                raise outcome
+            yield outcome
     finally:
-        pool.shutdown(cancel_futures=True)
+        with suppress(Empty):
+            while True:
+                waiting.get_nowait()
 
 
 def _matches(path: Path, jar: Jar) -> bool:

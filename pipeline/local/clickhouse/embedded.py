@@ -62,17 +62,21 @@ class EmbeddedStore:
     def start(self) -> None:
         """Block until it is ready, about 1 s; raises DirectoryInUse, PortInUse, ProcessFailed."""
         self.launch()
-        try:
-            self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
-        except BaseException:
-            self._process.kill()
-            raise
+        self.wait_ready()
 
     def launch(self) -> None:
         """Begin to start; raises DirectoryInUse, PortInUse."""
         self._process.claim()
         try:
             self._spawn()
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def wait_ready(self) -> None:
+        """Block until it is ready; raises ProcessFailed when it ends before, or takes too long."""
+        try:
+            self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
         except BaseException:
             self._process.kill()
             raise

@@ -19,11 +19,12 @@ from connectors.kafka.security import client_options
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.errors import PipelineError
 from pipeline.kafka.topics import describe
+from pipeline.local.advice_watch import AdviceWatch
 from pipeline.local.demo.figures import count_events, count_rows, read_health, read_pools
 from pipeline.local.demo.fleet import start_fleet
 from pipeline.local.demo.freshness import FreshnessMeter, PublicationProbe
 from pipeline.local.demo.story import ON_PURPOSE, Narrator
-from pipeline.local.demo.terminal import plain, screen
+from pipeline.local.demo.terminal import RANGE_SECONDS, plain, screen
 from pipeline.local.directory import DataDirectory
 from pipeline.local.processes.supervisor import Supervisor
 from pipeline.local.stack import Stack
@@ -33,6 +34,7 @@ from schemas.settings import Settings, rank_endpoint
 
 _QUERY_SECONDS = 0.25
 _NOTES_SHOWN = 7
+_ADVICE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Demo:
         self._probe: PublicationProbe | None = None
         self._meter = FreshnessMeter()
         self._narrator: Narrator | None = None
+        self._advice: AdviceWatch | None = None
         self._stopped = False
 
     def start_fleet(self) -> Path:
@@ -71,16 +74,14 @@ class Demo:
         endpoints = [
             ((replica.id, rank), rank_endpoint(replica.endpoint, rank))
             for replica in loaded.settings.replicas
-            for rank in range(replica.dp_ranks)
+            for rank in replica.ranks
         ]
         stack = self._stack = Stack(
             loaded, config, self._directory, self._supervisor, self._steps, on_purpose=ON_PURPOSE
         )
-        stack.start_storage()
-        stack.start_worker()
+        stack.start()
         self._client = connect(stack.settings.clickhouse)
-        stack.start_connector()
-        stack.start_page()
+        self._advice = AdviceWatch(stack.settings.clickhouse, RANGE_SECONDS, _ADVICE_SECONDS)
         # After the connector: engines publish once anybody subscribed, and it is to see their first batch.
         self._probe = PublicationProbe(endpoints, self._meter)
 
@@ -89,7 +90,7 @@ class Demo:
         assert self._probe is not None
         assert self._narrator is not None
         ends = float("inf") if seconds is None else time.monotonic() + seconds
-        shown = time.monotonic() - every / 2
+        due, early = time.monotonic() + every, True
         while not self._stopped and time.monotonic() < ends:
             self._probe.drain(_QUERY_SECONDS)
             self._supervisor.check()
@@ -97,8 +98,9 @@ class Demo:
                 self._note(line)
             try:
                 self._measure()
-                if time.monotonic() - shown >= every:
-                    shown = time.monotonic()
+                # The first one comes as soon as there is something to say.
+                if time.monotonic() >= due or (early and self._meter.quantile(0.5) is not None):
+                    due, early = time.monotonic() + every, False
                     yield self._moment()
             except PipelineError as error:
                 # A store that was killed is restarted; the next round asks again.
@@ -137,6 +139,8 @@ class Demo:
         """Stop everything, in reverse order."""
         if self._probe is not None:
             self._probe.close()
+        if self._advice is not None:
+            self._advice.close()
         if self._client is not None:
             self._client.close()
         self._supervisor.stop()
@@ -153,7 +157,10 @@ class Demo:
             pools = read_pools(client, settings.clickhouse.database, time.time())
         freshness = (self._meter.quantile(0.5), self._meter.quantile(0.99))
         size = shutil.get_terminal_size()
-        return Moment(screen(pools, freshness, self._urls(), self._notes, size), plain(pools, freshness))
+        advice = None if self._advice is None else self._advice.latest
+        return Moment(
+            screen(pools, freshness, self._urls(), self._notes, size, advice), plain(pools, freshness, advice)
+        )
 
     def _urls(self) -> dict[str, str]:
         assert self._stack is not None

@@ -26,6 +26,13 @@ HYBRID_MODEL = "demo-hybrid"
 _MODELS = f"""[[models]]
 name = "{MODEL}"
 kv_bytes_per_token = 131072
+gpus_per_replica = 1
+gpu_hour_price = 2.5
+
+[[models]]
+name = "{HYBRID_MODEL}"
+gpus_per_replica = 4
+gpu_hour_price = 2.5
 """
 """32 layers of 8 heads of 128 numbers of 2 bytes, for keys and for values."""
 _FRESH = """[connector]
@@ -95,31 +102,38 @@ def start_fleet(supervisor: Supervisor, directory: DataDirectory) -> Path:
 
     Raises ProcessFailed, DirectoryInUse.
     """
+    started = [_launch(group, supervisor, directory) for group in GROUPS]
     replicas: list[ReplicaAddress] = []
-    for group in GROUPS:
-        written = directory.path / f"{group.name}.toml"
-        written.unlink(missing_ok=True)
-        base = supervisor.ports.any(_PORTS)
-        addresses = (
-            *("--base-port", str(base), "--replay-base-port", str(base + _REPLAY_OFFSET)),
-            *("--metrics-port", str(base + _METRICS_OFFSET), "--write-config", str(written)),
-            *("--wait-subscribers", str(_WAIT_SUBSCRIBERS_SECONDS)),
-        )
-        process = CommandProcess(
-            group.name,
-            ("simulate", *group.options, *_COMMON, *_changes(group.name), *addresses),
-            directory.path / group.name,
-            directory.logs,
-            environment={},
-            ready=_listed(written, len(group.replicas)),
-            start_seconds=_START_SECONDS,
-        )
-        supervisor.start(group.name, process)
+    for group, (process, written) in zip(GROUPS, started, strict=True):
+        process.wait_ready()
         for name, replica in zip(group.replicas, _tables(written), strict=True):
             replicas.append(msgspec.convert({**replica, "id": name}, ReplicaAddress))
     config = directory.path / "demo.toml"
     config.write_text(f"{replicas_toml(replicas)}\n{_MODELS}\n{_FRESH}")
     return config
+
+
+def _launch(group: Group, supervisor: Supervisor, directory: DataDirectory) -> tuple[CommandProcess, Path]:
+    """Launch the engines of a group; return their process and the file that will say where they listen."""
+    written = directory.path / f"{group.name}.toml"
+    written.unlink(missing_ok=True)
+    base = supervisor.ports.any(_PORTS)
+    addresses = (
+        *("--base-port", str(base), "--replay-base-port", str(base + _REPLAY_OFFSET)),
+        *("--metrics-port", str(base + _METRICS_OFFSET), "--write-config", str(written)),
+        *("--wait-subscribers", str(_WAIT_SUBSCRIBERS_SECONDS)),
+    )
+    process = CommandProcess(
+        group.name,
+        ("simulate", *group.options, *_COMMON, *_changes(group.name), *addresses),
+        directory.path / group.name,
+        directory.logs,
+        environment={},
+        ready=_listed(written, len(group.replicas)),
+        start_seconds=_START_SECONDS,
+    )
+    supervisor.launch(group.name, process)
+    return process, written
 
 
 def _changes(process: str) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from pipeline.advice.reading import Advice
+from pipeline.advice.text import answer_lines, finding_line
 from pipeline.local.demo.figures import PoolFigures
 from pipeline.text_table import text_table
 
@@ -26,8 +28,8 @@ _RIGHT = {2, 3, 5, 6, 7, 8, 9}
 _EXPENDABLE = (5, 6, 4, 9)
 """Columns that a narrow terminal does without, the first of them first."""
 _BAR = 12
-_RANGE_SECONDS = 900
-"""A range of the page that shows the whole story of the demo."""
+RANGE_SECONDS = 900
+"""A range that holds the whole story of the demo."""
 
 
 def table(pools: Sequence[PoolFigures], width: int | None = None) -> list[str]:
@@ -42,11 +44,13 @@ def screen(
     urls: Mapping[str, str],
     notes: Sequence[str],
     size: os.terminal_size,
+    advice: Advice | None = None,
 ) -> str:
     """Return the view, as much of it as fits; `freshness` is p50 and p99 in seconds."""
     head = [
+        *_answer(advice, size.columns),
         "kvlens demo: what is cached where, last minute of a simulated fleet",
-        f"open the boards: {urls['page']}?range={_RANGE_SECONDS}",
+        f"open the boards: {urls['page']}?range={RANGE_SECONDS}",
         "",
     ]
     figures = table(pools, size.columns) if pools else ["waiting for the first rows"]
@@ -62,12 +66,24 @@ def screen(
     return "\n".join([*head, *figures, *others, *told, *last])
 
 
+def _answer(advice: Advice | None, columns: int) -> list[str]:
+    """Return the answer and the finding that is worth most, above all else."""
+    if advice is None or not advice.answer:
+        return []
+    first = [textwrap.shorten(finding_line(each), columns, placeholder=" …") for each in advice.findings[:1]]
+    return [*answer_lines(advice.answer, columns), *first, ""]
+
+
 def _height(lines: Sequence[str], columns: int) -> int:
     """Return how many lines of a terminal they take."""
     return sum(max(1, -(-len(line) // columns)) for line in lines)
 
 
-def plain(pools: Sequence[PoolFigures], freshness: tuple[float | None, float | None]) -> str:
+def plain(
+    pools: Sequence[PoolFigures],
+    freshness: tuple[float | None, float | None],
+    advice: Advice | None = None,
+) -> str:
     """Return one line, for a log."""
     resident = sum(pool.blocks for pool in pools)
     stored = sum(pool.stored_per_second for pool in pools)
@@ -75,6 +91,7 @@ def plain(pools: Sequence[PoolFigures], freshness: tuple[float | None, float | N
     return (
         f"{len({(pool.replica, pool.dp_rank) for pool in pools})} sources, {resident:,} blocks resident, "
         f"{stored:.1f} stored/s, {evicted:.1f} evicted/s, {freshness_line(freshness)}"
+        + "".join(f"; {line.title.lower()}: {line.figure}" for line in (advice.answer if advice else ()))
     )
 
 

@@ -24,6 +24,18 @@ _UMASK = 0o777 & ~DIRECTORY_RIGHTS
 """What child processes write is for their owner alone, whatever the starter's umask is."""
 
 
+def behind_lifeline(command: Sequence[str]) -> list[str]:
+    """Return a command that ends when the process ends which holds the other end of its standard input."""
+    return [sys.executable, "-m", "pipeline.local.processes.lifeline", *command]
+
+
+def lifeline_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return that of this process, with more, in which a lifeline finds its code."""
+    root = Path(__file__).resolve().parents[3]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, **(more or {}), "PYTHONPATH": path}
+
+
 class ProcessFailed(PipelineError):
     """A child process did not start, or died; `log` is its log file and `tail` its last lines."""
 
@@ -74,14 +86,12 @@ class ChildProcess:
         self.log.parent.mkdir(DIRECTORY_RIGHTS, parents=True, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > _LOG_ROTATE_BYTES:
             self.log.replace(self.log.with_suffix(self.log.suffix + ".1"))
-        root = Path(__file__).resolve().parents[3]
-        python_path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
         # Nobody writes to this pipe: its read end shows when the last process that inherited the write end is
         # gone, which waiting for the lifeline alone does not. Ports and file locks are free a moment later.
         self._end, held = os.pipe()
         with open(self.log, "ab", opener=_private) as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline.local.processes.lifeline", *command],
+                behind_lifeline(command),
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -89,7 +99,7 @@ class ChildProcess:
                 start_new_session=True,
                 umask=_UMASK,
                 pass_fds=[held, self._lock.descriptor],
-                env={**os.environ, **(environment or {}), "PYTHONPATH": python_path},
+                env=lifeline_environment(environment),
             )
         os.close(held)
 

@@ -49,9 +49,8 @@ class CommandProcess:
             self._process.kill()
             raise
 
-    def start(self) -> None:
-        """Block until it is ready; raises ProcessFailed and DirectoryInUse."""
-        self.launch()
+    def wait_ready(self) -> None:
+        """Block until it is ready; raises ProcessFailed when it ends before, or takes too long."""
         try:
             self._process.wait_ready(self._ready, self._start_seconds, "see its log")
         except BaseException:

@@ -17,9 +17,9 @@ LONGEST_PAUSE_SECONDS = 5.0
 PAUSES = Backoff(first=0.5, longest=LONGEST_PAUSE_SECONDS)
 STABLE_SECONDS = 30.0
 """A process that ran for so long is restarted at once: what ended it came from outside."""
-STOP_SECONDS = 4.5
+STOP_SECONDS = 2.4
 """From the stop to the end of the last process, whatever hangs."""
-STORAGE_STOP_SECONDS = 1.5
+STORAGE_STOP_SECONDS = 0.9
 """Part of it that is left for what the others write to."""
 
 
@@ -36,8 +36,8 @@ class Service(Protocol):
     def launch(self) -> None:
         """Return when the process is there; raises ProcessFailed and DirectoryInUse."""
 
-    def start(self) -> None:
-        """Launch it and return when it is ready; raises ProcessFailed and DirectoryInUse."""
+    def wait_ready(self) -> None:
+        """Return when it does its work; raises ProcessFailed when it ends before, or takes too long."""
 
     def stop(self, seconds: float) -> None:
         """Ask it to end, and kill it after that time; harmless when it does not run."""
@@ -58,7 +58,7 @@ class _Watched:
 
 
 class Supervisor:
-    """One thread starts services, calls `check` now and then, and `stop` in the end."""
+    """One thread launches services, calls `check` now and then, and `stop` in the end."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class Supervisor:
         """How often each service was restarted."""
         return {watched.name: watched.restarts for watched in self._watched}
 
-    def start(self, name: str, service: Service, *, storage: bool = False) -> None:
-        """Start a service and watch it from now on; raises what its start raises.
+    def launch(self, name: str, service: Service, *, storage: bool = False) -> None:
+        """Launch a service and watch it from now on; raises what its launch raises.
 
         `storage`: others write to it until they end.
         """
-        service.start()
+        service.launch()
         self._watched.append(_Watched(name, service, self._clock(), storage))
 
     def check(self) -> None:

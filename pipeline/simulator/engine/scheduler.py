@@ -61,6 +61,10 @@ class Counters:
     cleared_blocks: int = 0
     clears: int = 0
     finished_requests: int = 0
+    prefill_steps: int = 0
+    """Of finished requests: from the step that schedules one first to that of its first token, inclusive."""
+    prefill_tokens: int = 0
+    """Of finished requests: tokens of their prompts that no cache had."""
     preemptions: int = 0
 
 
@@ -89,6 +93,11 @@ class _Sequence:
     blocks: list[list[int]] = field(default_factory=list)
     scheduled: int = 0
     preempted: bool = False
+    admitted_at: int = 0
+    """Step that scheduled it first."""
+    prefill_steps: int = 0
+    """0 until it has its first token."""
+    prefill_tokens: int = 0
 
 
 class Engine:
@@ -106,6 +115,7 @@ class Engine:
         self._running: list[_Sequence] = []
         self._events: list[Event] = []
         self._to_offload: list[Stored] = []
+        self._steps = 0
 
     @property
     def busy(self) -> bool:
@@ -146,6 +156,7 @@ class Engine:
         """Run one engine step and return its events in order: GPU first, then the CPU tier."""
         if not self.busy:
             return []
+        self._steps += 1
         arriving, self._to_offload = self._to_offload, []
         preemptions = self.counters.preemptions
         budget = self._schedule_running(self.settings.step_tokens)
@@ -282,6 +293,9 @@ class Engine:
             sequence.cached = len(hits[0])
             sequence.computed = start
             self._running.append(sequence)
+            if not sequence.preempted:
+                sequence.admitted_at = self._steps
+                sequence.prefill_tokens = sequence.known - start
             self._grow(sequence, count)
             budget -= count
 
@@ -327,8 +341,11 @@ class Engine:
             sequence.scheduled = 0
             if sequence.computed < sequence.known:
                 continue
+            sequence.prefill_steps = sequence.prefill_steps or self._steps - sequence.admitted_at + 1
             sequence.known = min(sequence.known + self.settings.decode_tokens, len(sequence.tokens))
             if sequence.known == len(sequence.tokens):
                 self._running.remove(sequence)
                 self._release(sequence)
                 self.counters.finished_requests += 1
+                self.counters.prefill_steps += sequence.prefill_steps
+                self.counters.prefill_tokens += sequence.prefill_tokens

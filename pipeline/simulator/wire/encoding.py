@@ -69,14 +69,13 @@ def _wired_stored(era: Era, form: HashForm, event: Stored) -> Any:
 
 
 def _stored_values(era: Era, form: HashForm, event: Stored) -> dict[str, Any]:
-    vllm = era.engine == "vllm"
     return {
         "parent_block_hash": None if event.parent is None else rendered(event.parent, form),
         "token_ids": event.tokens,
         "block_size": event.block_size,
-        "lora_id": event.lora_id if vllm else None,
+        "lora_id": None if era.engine == "sglang" else event.lora_id,
         "medium": "GPU",
-        "lora_name": event.lora_name,
+        "lora_name": None if era.engine == "trtllm" else event.lora_name,
         "extra_keys": [None if event.lora_name is None else [event.lora_name]] * len(event.digests),
         "group_idx": event.group,
         "kv_cache_spec_kind": event.spec_kind,

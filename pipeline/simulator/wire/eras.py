@@ -1,6 +1,7 @@
 """The wire formats that engine releases have used: which fields, in which order, as arrays or maps.
 
-Source: the released `distributed/kv_events.py` of vLLM 0.9 to 0.33, `disaggregation/kv_events.py` of SGLang.
+Source: the released `distributed/kv_events.py` of vLLM 0.9 to 0.33, `disaggregation/kv_events.py` of SGLang,
+`_torch/pyexecutor/kv_cache_events.py` of TensorRT-LLM.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Era:
     """One wire format: everything that differs between releases of one engine."""
 
     name: str
-    engine: Literal["vllm", "sglang"]
+    engine: Literal["vllm", "sglang", "trtllm"]
     stored_fields: tuple[str, ...]
     removed_fields: tuple[str, ...]
     as_map: bool = False
@@ -113,6 +114,7 @@ _ALL = (
         cpu_medium="CPU_PINNED",
         cpu_block_size_known=True,
     ),
+    Era("trtllm-1.3", "trtllm", (*_V8, "mm_keys"), _R3, as_map=True, hash_form="uint64", replay_frames=3),
 )
 
 ERAS: dict[str, Era] = {era.name: era for era in _ALL}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from operator import sub
 from statistics import median
 
 from checkout import THIS
 from figures import Figures
-from processes import cpu_seconds, waited_seconds
+from processes import child_with, cpu_seconds, waited_seconds
 
 from fleet_load.installation import TOPICS, Installation, agents_of
 from fleet_load.line import fitted
@@ -24,6 +25,7 @@ LENGTHS = (20, 40, 80)
 """Seconds of load."""
 HOUR = 3600.0
 LOOK_SECONDS = 0.1
+_BROKER, _STORE = "kafka.Kafka", "pipeline.local.clickhouse"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,10 @@ class CaughtUp:
     seconds: float
     """From there until everything is committed in both groups."""
     cpu: float
-    """CPU seconds of all processes in that time."""
+    """CPU seconds of all workers in that time."""
+    broker: float
+    store: float
+    """CPU seconds of these two, which have the same cores."""
     waited: float
     """Seconds of it that their main threads were ready while others had the cores."""
 
@@ -80,6 +85,8 @@ async def _measure(
                 starts.append(taken.start)
                 figures.add(f"{name}: {seconds} s of load", taken.seconds, "s")
                 figures.add(f"{name}: {seconds} s of load, CPU", taken.cpu, "s")
+                figures.add(f"{name}: {seconds} s of load, CPU of the broker", taken.broker, "s")
+                figures.add(f"{name}: {seconds} s of load, CPU of the store", taken.store, "s")
                 figures.add(f"{name}: {seconds} s of load, waited for a core", taken.waited, "s")
             figures.add(f"{name}: start, until partitions are loaded", median(starts), "s")
             if len(lengths) > 1:
@@ -103,11 +110,13 @@ async def _caught_up(installation: Installation, processes: str) -> CaughtUp:
                     worker.check()
                 await asyncio.sleep(LOOK_SECONDS)
             pids = [worker.process.pid for worker in workers]
-            owned, cpu, waited = time.monotonic(), _sum(cpu_seconds, pids), _sum(waited_seconds, pids)
+            others = child_with(_BROKER), child_with(_STORE)
+
+            def spent() -> list[float]:
+                mine = sum(map(cpu_seconds, pids)), *map(cpu_seconds, others)
+                return [*mine, sum(map(waited_seconds, pids))]
+
+            owned, before = time.monotonic(), spent()
             done = await caught_up(groups, workers)
-            cpu, waited = _sum(cpu_seconds, pids) - cpu, _sum(waited_seconds, pids) - waited
-            return CaughtUp(owned - began, done - owned, cpu, waited)
-
-
-def _sum(figure: Callable[[int], float], pids: Sequence[int]) -> float:
-    return sum(map(figure, pids))
+            cpu, broker, store, waited = map(sub, spent(), before)
+            return CaughtUp(owned - began, done - owned, cpu, broker, store, waited)

@@ -6,8 +6,10 @@ import hashlib
 import importlib.util
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -202,3 +204,49 @@ def test_failed_set_up_says_why_and_leaves_no_stamp(project: Path, bootstrap: Mo
     assert "set-up failed: pip ended with 1" in failed.stderr.splitlines()[-1]
     assert "Traceback" not in failed.stderr.splitlines()[-1]
     assert not (project / ".venv" / bootstrap.STAMP).exists()
+
+
+def test_a_lock_is_split_into_the_large_packages_and_all_others(bootstrap: ModuleType) -> None:
+    lock = (ROOT / "deploy" / "locks" / "local.txt").read_text()
+    large, others = bootstrap.split(lock)
+    assert sorted((large + others).splitlines()) == sorted(lock.splitlines())
+    for part, named in ((large, bootstrap.LARGE), (others, ())):
+        entries = [line for line in part.splitlines() if not line.startswith(" ")]
+        assert {entry.partition("==")[0] for entry in entries} & set(bootstrap.LARGE) == set(named)
+        assert part.splitlines()[0] in entries, "hashes stand with their entry"
+    assert bootstrap.split("") == ("", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_set_up_that_hangs_says_so_and_ends_soon_with_all_it_started(
+    project: Path, bootstrap: ModuleType, number: int
+) -> None:
+    (project / "backend.py").write_text("import time\ntime.sleep(600)\n")
+    with subprocess.Popen(
+        [sys.executable, "deploy/bootstrap/bootstrap.py", "local"],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that a shell runs in its background ignore it, and so does what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "packages: " in line:  # it lives
+                break
+        process.send_signal(number)
+        began = time.monotonic()
+        _, error = process.communicate(timeout=20)
+        assert time.monotonic() - began < 3
+    assert (process.returncode, error) == (130, "set-up stopped; the next run starts it again\n")
+    assert not (project / ".venv" / bootstrap.STAMP).exists()
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(project) in _read(path)]
+    assert left == []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended
+        return ""

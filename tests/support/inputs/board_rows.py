@@ -26,6 +26,7 @@ from schemas.rows import (
     HashGroupRow,
     HotPrefixRow,
     OccupancyRow,
+    PrefillSettingsRow,
     RedundancyRow,
     Row,
     SourceRow,
@@ -72,7 +73,21 @@ def hour_of_rows() -> list[Row]:
             rows += window_rows(number, replica)
             rows.append(
                 EngineCountersRow(
-                    at, "m", replica, 0, 1000 * (number + 1), 900 * (number + 1), None, None, 100, 16, 0.5, 1
+                    at,
+                    "m",
+                    replica,
+                    0,
+                    1000 * (number + 1),
+                    900 * (number + 1),
+                    None,
+                    None,
+                    100,
+                    16,
+                    0.5,
+                    3.125 * (number + 1),
+                    100 * (number + 1),
+                    None,
+                    1,
                 )
             )
         rows.append(RedundancyRow(at, "d", "m", "gpu", 0, 0, 20, 20, 0, 0, 0, 640, 960, 1, "complete", 1))
@@ -85,10 +100,27 @@ def hour_of_rows() -> list[Row]:
         ]  # fmt: skip
     rows += [
         SourceRow(
-            "m", replica, 0, 7, HOUR, None, "", "vllm", "map", "d", "default", 0, WINDOWS, "complete", HOUR, 1
+            "m",
+            replica,
+            0,
+            7,
+            HOUR,
+            None,
+            "",
+            "vllm",
+            "map",
+            "d",
+            "default",
+            0,
+            WINDOWS,
+            [],
+            "complete",
+            HOUR,
+            1,
         )
         for replica in REPLICAS
     ]
+    rows.append(PrefillSettingsRow("m", HOUR, 1000.0, 2.0, 3.6, "EUR", 1))
     rows += [
         HashGroupRow("d", "m", replica, 0, shard, 7, f"{replica}/0@7", 0, replica == "b", 1)
         for replica in REPLICAS

@@ -79,6 +79,11 @@ class LargeFleet:
             f" 'complete', {at}, 1 FROM (SELECT number AS member FROM numbers({self.replicas}))"
         )
         client.command(
+            "INSERT INTO prefill_settings (model, since, gpus_per_replica, gpu_hour_price, currency, version)"
+            f" SELECT {self._model}, {at}, 8, 2.5, 'USD', 1"
+            f" FROM (SELECT number AS member FROM numbers({self.models}))"
+        )
+        client.command(
             "INSERT INTO hash_groups (model, replica, dp_rank, hash_domain, shard, incarnation, hash_group,"
             f" alike, alone, version) SELECT {source}, concat('domain-', model), number % {self.shards}, 1,"
             f" if(alone, replica, model), if(alone, 0, {self.replicas // self.models - 1}),"
@@ -192,6 +197,11 @@ class LargeFleet:
             columns[name] = f"({time}, toInt64(1000 * {scrape}), toInt64(700 * {scrape}))"
         table = "engine_counters_by_minute" if seconds == 60 else "engine_counters_by_hour"
         _insert(client, table, seconds, windows, family, columns)
+        if seconds == 3600:
+            for name, number in (("first", "at * 360"), ("last", "(at * 360 + 359)")):
+                time = f"toDateTime64(10 * {number}, 3, 'UTC')"
+                columns[name] = f"({time}, toInt64(300 * {number}), toFloat64(2 * {number}))"
+            _insert(client, "prefill_counters_by_hour", seconds, windows, family, columns)
 
     def _source(self) -> dict[str, str]:
         number = f"leftPad(toString(member % {self.replicas}), 4, '0')"

@@ -97,6 +97,7 @@ class Walk:
             engine="vllm",
             wire_era=self.era,
             duplicates=rng.choice([0] * 12 + [2]),
+            remarks=rng.choice([[]] * 12 + [["other_rank:1"], [f"unknown_type:B{n}" for n in range(6)]]),
         )
 
     def _new_life(self, batches: list[Batch]) -> int:
@@ -129,6 +130,8 @@ class Walk:
                 capacity_blocks=rng.choice([None, 20, 21, 30]),
                 block_size=rng.choice([None, 16]),
                 kv_cache_usage=rng.random(),
+                cpu_capacity_tokens=rng.choice([None, None, 320, 1000]),
+                unused_blocks=rng.choice([None, None, 0, 1]),
             )
         return SourceStatus(connected=kind == 8)
 
@@ -138,9 +141,12 @@ class Walk:
         medium, group = rng.choice(self.media), rng.choice(self.groups)
         raw = "cpu" if medium == "cpu" else None
         if kind == 0:
-            return [Cleared()]
+            return [
+                Cleared(rng.choice([None, None, "cpu", "gpu", "disk", ""]), rng.choice([None, None, group]))
+            ]
         if kind == 1:
-            return [Undecodable("unknown_type", self.seq, rng.randint(1, 3))]
+            named = rng.choice([None, "cpu", "gpu", "disk"])
+            return [Undecodable("unknown_type", self.seq, rng.randint(1, 3), "BlockPondered", named)]
         if kind == 2:
             odd = bytes(rng.randint(1, 7))
             return [Stored(odd, 16) if rng.random() < 0.5 else Removed(odd)]

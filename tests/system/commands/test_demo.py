@@ -12,6 +12,8 @@ from typing import Any
 from tests.support.checkout import ROOT
 
 SECONDS = 15
+AGAIN_SECONDS = 5
+"""Enough for more of everything."""
 SOURCES = {
     ("vllm-0.14-cpu", 0),
     ("vllm-0.24-dp2", 0),
@@ -23,11 +25,11 @@ SOURCES = {
 }
 
 
-def demo(directory: Path) -> dict[str, Any]:
+def demo(directory: Path, seconds: int) -> dict[str, Any]:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pipeline.cli.main", "demo"),
-            *("--data-dir", str(directory), "--seconds", str(SECONDS), "--json"),
+            *("--data-dir", str(directory), "--seconds", str(seconds), "--json"),
         ],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")},
@@ -41,7 +43,7 @@ def demo(directory: Path) -> dict[str, Any]:
 
 
 def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Path):
-    first = demo(tmp_path / "data")
+    first = demo(tmp_path / "data", SECONDS)
     pools = {(pool["replica"], pool["dp_rank"], pool["medium"]): pool for pool in first["pools"]}
     assert {key[:2] for key in pools} == SOURCES
     for (replica, _, medium), pool in pools.items():
@@ -69,7 +71,7 @@ def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Pat
     assert all(topics.values())
     assert not any(first["restarts"].values())
 
-    second = demo(tmp_path / "data")
+    second = demo(tmp_path / "data", AGAIN_SECONDS)
     assert second["events"] > first["events"]
     assert second["rows"]["sources"] == 2 * len(SOURCES)
     for table, rows in first["rows"].items():

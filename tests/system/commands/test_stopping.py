@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli.failures import INTERRUPTED
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
 from tests.support.processes import KVLENS, Started, kvlens, started
 
 SOON = 10.0
-"""Seconds; it takes 5 at most on a machine that is not busy. What held an exit before took 12 to 60."""
+"""Seconds; it takes 3 at most on a machine that is not busy. What held an exit before took 12 to 60."""
 ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]'
 
 
@@ -27,7 +28,8 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     running: list[Started] = []
 
     def start(command: str, **settings: str) -> Started:
-        more = {"KVLENS_REPLICAS": ENGINE, "NUMBA_CACHE_DIR": str(tmp_path / "nothing"), **settings}
+        engines = {} if command == "demo" else {"KVLENS_REPLICAS": ENGINE}
+        more = {**engines, "NUMBA_CACHE_DIR": str(tmp_path / "nothing"), **settings}
         log = tmp_path / f"{len(running)}.log"
         running.append(started([*KVLENS, command], log, cwd=tmp_path, PYTHONUNBUFFERED="1", **more))
         return running[-1]
@@ -127,3 +129,30 @@ def test_while_the_store_hangs_and_while_the_broker_hangs(
     joining = run("connect", **settings)
     joining.wait_said('"waiting"')
     assert ended(joining, signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "starting simulated engines",
+        "formatting Kafka's storage",
+        "creating topics and tables",
+        "starting the worker",
+    ],
+)
+def test_while_a_demo_starts(run: Callable[..., Started], tmp_path: Path, words: str) -> None:
+    process = run("demo")
+    process.wait_said(words)
+    assert ended(process, signal.SIGINT) == INTERRUPTED
+    lines = process.said().splitlines()
+    assert lines[-1] == "kvlens: interrupted"
+    assert "stopping" in lines
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path) in _read(path)]
+    assert left == [], [_read(path) for path in left]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended
+        return ""

@@ -194,6 +194,8 @@ class Laboratory:
             group_id=f"{self.settings.kafka.group}.fleet",
             isolation_level="read_committed",
             enable_auto_commit=False,
+            # A partition waits for the fetch that is still out at the end of the one before.
+            fetch_max_wait_ms=20,
         ) as consumer:
             for place in [TopicPartition(topic, number) for number in range(PARTITIONS)]:
                 consumer.assign([place])
@@ -233,10 +235,10 @@ class Laboratory:
             f"SELECT {columns} FROM {self.settings.clickhouse.database}.{name} FINAL ORDER BY ALL"
         )
 
-    def findings(self) -> Findings:
-        """Return what `kvlens verify` finds."""
+    def findings(self, patience: float = 10.0) -> Findings:
+        """Return what `kvlens verify` finds; where something differs, it is patient for all its time."""
         now = datetime.now(timezone.utc)
-        return asyncio.run(check_log(self.settings, now, until=None, patience=10.0))
+        return asyncio.run(check_log(self.settings, now, until=None, patience=patience))
 
     def verified(self) -> int:
         """Assert that `kvlens verify` finds no difference; return how many rows it compared."""

@@ -67,6 +67,8 @@ BAD_EVENTS: list[tuple[Any, str]] = [
     (without(STORED, "block_hashes"), "missing_field"),
     (without(STORED, "block_size"), "missing_field"),
     (without(REMOVED, "block_hashes"), "missing_field"),
+    # an object of a store that says not which
+    ({"type": "BlockStored", "tenant_id": "default", "block_hashes": [], "block_size": 16}, "no_identity"),
     # nil hashes, hashes of odd length, hashes of wrong types
     (["BlockRemoved", [None], "GPU"], "nil_hash"),
     (["BlockStored", [HASH, None], None, [1] * 32, 16], "nil_hash"),

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
+from typing import cast
 
 import click
 import msgspec
@@ -14,17 +15,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
+from connectors.process.registry import Registry
 from connectors.telemetry.events import Telemetry
 from pipeline.cli.main import kvlens
 from pipeline.generated.pages.tables import read_migrations
 from pipeline.generated.topics_file import load_topics
 from pipeline.settings.loading import section_types, variable_of
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.metrics import Connector, Gauge, Worker, metrics_of
-from schemas.settings import SECRET_KEYS, Model, Replica, Settings
+from schemas.metrics import Connector, Fleet, Gauge, Worker, metrics_of
+from schemas.settings import SECRET_KEYS, Model, Prefix, Replica, Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE, command_lines
 
+METRICS = tuple(metric for process in (Connector, Worker, Fleet) for metric in metrics_of(process))
 PAGES = sorted(
     path
     for pattern in ("*.md", "docs/**/*.md", "deploy/**/*.md", "schemas/**/*.md")
@@ -87,12 +90,12 @@ def test_every_setting_is_documented() -> None:
             assert f"`{variable_of(section, key)}`" in row
             assert row.rsplit("|", 2)[1].strip(), f"{section}.{key} has no meaning"
             assert ("**Secret**" in row) == ((section, key) in SECRET_KEYS)
-    for name, kind in {"replicas": Replica, "models": Model}.items():
+    for name, kind in {"replicas": Replica, "models": Model, "prefixes": Prefix}.items():
         body = text.partition(f"## [[{name}]]\n")[2].partition("\n## ")[0]
         for key in kind.__struct_fields__:
             (row,) = [line for line in body.splitlines() if line.startswith(f"| `{key}` |")]
             assert row.rsplit("|", 2)[1].strip(), f"{name}.{key} has no meaning"
-    assert set(section_types()) | {"replicas", "models"} == set(Settings.__struct_fields__)
+    assert set(section_types()) | {"replicas", "models", "prefixes"} == set(Settings.__struct_fields__)
 
 
 def test_documented_defaults_are_those_of_the_code() -> None:
@@ -139,19 +142,22 @@ def test_every_metric_is_documented_and_no_other() -> None:
     connector = Telemetry(clock=lambda: 0.0)
     gauges = (metric for metric in metrics_of(Connector) if isinstance(metric, Gauge) and not metric.labels)
     connector.watch({}, dict.fromkeys(gauges, lambda: 0.0), bool)
-    defined = exposed(connector.registry) | exposed(WorkerMetrics().registry)
-    assert set(defined) == {metric.name for metric in (*metrics_of(Connector), *metrics_of(Worker))}
+    fleet = Registry()
+    for metric in metrics_of(Fleet):
+        fleet.gauge(cast("Gauge", metric))
+    defined = exposed(connector.registry) | exposed(WorkerMetrics().registry) | exposed(fleet)
+    assert set(defined) == {metric.name for metric in METRICS}
     assert documented() == defined
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_metrics_that_a_page_names_exist(path: Path) -> None:
-    names = {metric.name for metric in (*metrics_of(Connector), *metrics_of(Worker))}
-    assert set(re.findall(r"kvlens_(?:connector|worker)_\w+", path.read_text("utf-8"))) <= names
+    names = {metric.name for metric in METRICS}
+    assert set(re.findall(r"kvlens_(?:connector|fleet|worker)_\w+", path.read_text("utf-8"))) <= names
 
 
 def test_documented_labels_are_those_of_the_catalogues() -> None:
-    labels = {metric.name: metric.labels for metric in (*metrics_of(Connector), *metrics_of(Worker))}
+    labels = {metric.name: metric.labels for metric in METRICS}
     for family in WorkerMetrics().__dict__.values():
         if isinstance(family, MetricWrapperBase):
             (description,) = family.describe()

@@ -133,6 +133,7 @@ def source_row(now: float, **changes: object) -> SourceRow:
         tenant="default",
         first_seq=0,
         last_seq=9,
+        remarks=["mixed_ranks"],
         trust="complete",
         trust_since=at,
         version=1,
@@ -159,7 +160,7 @@ async def test_tables_tell_of_each_source(settings: Settings) -> None:
     ]
     for seconds, queries in ((90.0, 50), (60.0, 80), (30.0, 20)):
         at = datetime.fromtimestamp(now - seconds, timezone.utc)
-        rows.append(EngineCountersRow(at, "m", "a", 0, queries, *[None] * 6, version=1))
+        rows.append(EngineCountersRow(at, "m", "a", 0, queries, *[None] * 9, version=1))
     tables = Tables(settings.clickhouse)
     await tables.insert(rows)
     tables.close()

@@ -6,6 +6,9 @@ import io
 import re
 import time
 
+import pytest
+
+from pipeline.cli import progress_line
 from pipeline.cli.progress_line import ProgressLine
 
 
@@ -65,3 +68,27 @@ def test_a_log_has_each_step_once() -> None:
         progress.step("fetching: 2")
         progress.tell("done")
     assert out.getvalue() == "fetching: 1\ndone\n"
+
+
+def test_a_log_has_a_line_now_and_then_while_a_step_lasts() -> None:
+    out, at = io.StringIO(), [100.0]
+    progress = ProgressLine(out, logged=True, clock=lambda: at[-1])
+    progress.step("fetching: 1")
+    for seconds, step in ((104.0, "fetching: 2"), (109.0, "fetching: 3"), (112.0, "fetching: 4")):
+        at.append(seconds)
+        progress.step(step)
+        progress.draw()
+    at.append(118.0)
+    progress.draw()
+    assert out.getvalue() == "fetching: 1\nfetching: 3 (9 s)\nfetching: 4 (18 s)\n"
+
+
+def test_a_log_is_written_while_the_command_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_line, "_LOGGED_SECONDS", 0.1)
+    out = io.StringIO()
+    with ProgressLine(out, logged=True) as progress:
+        progress.step("starting the worker")
+        deadline = time.monotonic() + 10
+        while out.getvalue().count("starting the worker (") < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert out.getvalue().count("starting the worker (") >= 2

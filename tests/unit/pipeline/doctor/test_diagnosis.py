@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -26,6 +26,7 @@ from pipeline.doctor.facts import (
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
 from pipeline.doctor.hash_checks import hash_findings
 from pipeline.doctor.report import as_json, as_text
+from schemas.reasons import Remark
 from tests.support.checkout import ROOT
 
 NOW = 1_800_000_000.0
@@ -182,6 +183,11 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("trust-partial", "note", life(trust="partial"), ("a/0",)),
     ("drift", "problem", health(drift_blocks=7, drift_since=NOW - 500), ("a/0",)),
     ("undecodable", "problem", health(undecodable_events=2), ("a/0",)),
+    ("unknown-type", "problem", life(remarks=("unknown_type:BlockMoved",)), ("a/0",)),
+    ("other-rank", "note", life(remarks=("other_rank:3",)), ("a/0",)),
+    ("mixed-ranks", "problem", life(remarks=("mixed_ranks",)), ("a/0",)),
+    ("no-identity", "problem", life(remarks=("no_identity",)), ("a/0",)),
+    ("no-sequence", "note", life(remarks=("no_sequence",)), ("a/0",)),
     ("source-late", "note", health(lag_seconds=100.0), ("a/0",)),
     ("gaps-filled", "note", health(gap_batches=5, replayed_batches=5), ("a/0",)),
     ("two-connectors", "problem", life(superseded=3), ("a/0",)),
@@ -372,3 +378,17 @@ def test_what_an_engine_says_is_told_with_figures() -> None:
     (finding,) = diagnose(store(engines={A: replace(ENGINE, usage=0.91, entries=659)}))
     assert finding.message.endswith(": a/0 910 in use, 659 held, of 1000")
     assert finding.remedy
+
+
+def test_a_remark_says_what_it_is_about() -> None:
+    (types, ranks) = diagnose(life(remarks=("unknown_type:BlockA", "other_rank:3", "unknown_type:BlockB")))
+    assert (
+        types.message == "engines publish events of types that this kvlens does not know: a/0 BlockA BlockB"
+    )
+    assert ranks.message == "batches say another data-parallel rank than the settings: a/0 3"
+    assert diagnose(life(remarks=("other_rank:3",), closed_at=NOW)) == diagnose(life(closed_at=NOW))
+
+
+def test_every_remark_has_a_finding() -> None:
+    found = {finding.code for reason in get_args(Remark) for finding in diagnose(life(remarks=(reason,)))}
+    assert {reason.replace("_", "-") for reason in get_args(Remark)} <= found

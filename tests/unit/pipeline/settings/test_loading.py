@@ -10,6 +10,7 @@ from schemas.settings import BoundEndpoint, Discovery, DnsName, Settings
 REPLICA = 'id = "a"\nmodel = "m"\nendpoint = "tcp://127.0.0.1:5557"\n'
 ONE = f"[[replicas]]\n{REPLICA}"
 DNS = '[[discovery.dns]]\nname = "engines"\nmodel = "m"\n'
+PODS = '[[discovery.kubernetes]]\nselector = "app=vllm"\n'
 BIND = '[[discovery.bind]]\nendpoint = "tcp://*:5557"\n'
 
 
@@ -123,6 +124,10 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             "kvlens.toml: [[replicas]] number 1 lacks the key `model`",
         ),
         (
+            2 * '[[prefixes]]\nfirst_block = "00000000000000ab"\nname = "a"\n',
+            "kvlens.toml: `first_block` of [[prefixes]] number 2: first block 00000000000000ab has two names",
+        ),
+        (
             ONE + ONE.replace("5557", "5558"),
             "kvlens.toml: `id` of [[replicas]] number 2: replica id 'a' is used twice",
         ),
@@ -146,9 +151,10 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             "a port from 1 to 65535, got tcp://127.0.0.1",
         ),
         (
-            ONE.replace("tcp://127.0.0.1:5557", "ipc:///tmp/a") + "dp_ranks = 2",
-            "kvlens.toml: `endpoint` of [[replicas]] number 1: DP ranks need a tcp endpoint "
-            "(rank r listens on port + r)",
+            ONE.replace("tcp://127.0.0.1:5557", "ipc:///tmp/a")
+            + 'dp_ranks = 2\n[[replicas]]\nid = "b"\nmodel = "m"\nendpoint = "ipc:///tmp/a_dp1"',
+            "kvlens.toml: `endpoint` of [[replicas]] number 2: ipc:///tmp/a_dp1 is also an address of "
+            "`endpoint` of [[replicas]] number 1",
         ),
         (
             '[kafka]\nbootstrap_servers = "a:9092,b:kafka"',
@@ -177,6 +183,21 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             DNS + "replay_port = 5557",
             "kvlens.toml: `replay_port` of [[discovery.dns]] number 1: port 5557 of engines "
             "is also in `port` of [[discovery.dns]] number 1",
+        ),
+        (
+            "[[discovery.kubernetes]]",
+            "kvlens.toml: `selector` of [[discovery.kubernetes]] number 1: the preset vllm knows no labels; "
+            "name those of your engines",
+        ),
+        (
+            PODS + 'namespaces = ["*", "ml"]',
+            "kvlens.toml: `namespaces` of [[discovery.kubernetes]] number 1: `*` stands for all namespaces "
+            "and therefore alone",
+        ),
+        (
+            PODS + PODS + "replay_port = 65535\ndp_ranks = 2",
+            "kvlens.toml: `replay_port` of [[discovery.kubernetes]] number 2: rank 1 would have port 65536, "
+            "above 65535",
         ),
         (
             BIND + "dp_ranks = 2\n" + BIND.replace("5557", "5558"),

@@ -8,10 +8,10 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, exposition
+from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, exposition
 
 RANKS = [
-    EngineFigures(0, 1000, 400, 600, 200, 0.25, 16, 1200),
+    EngineFigures(0, 1000, 400, 600, 200, 0.25, 16, 1200, Prefill(5, 1.5, 900)),
     EngineFigures(1, 7, 0, 0, 0, 0.0, 16, 1200),
 ]
 
@@ -26,7 +26,7 @@ def test_every_figure_is_served_per_rank() -> None:
     finally:
         endpoint.close()
     samples = {
-        (sample.name, sample.labels["engine"]): sample
+        (sample.name, sample.labels["engine"]): sample  # a histogram has one bucket
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
@@ -35,6 +35,10 @@ def test_every_figure_is_served_per_rank() -> None:
     assert samples["vllm:external_prefix_cache_queries_total", "0"].value == 600
     assert samples["vllm:external_prefix_cache_hits_total", "0"].value == 200
     assert samples["vllm:kv_cache_usage_perc", "0"].value == 0.25
+    assert samples["vllm:request_prefill_time_seconds_sum", "0"].value == 1.5
+    assert samples["vllm:request_prefill_kv_computed_tokens_sum", "0"].value == 900
+    assert samples["vllm:request_prefill_kv_computed_tokens_count", "0"].value == 5
+    assert ("vllm:request_prefill_time_seconds_sum", "1") not in samples
     assert samples["vllm:prefix_cache_queries_total", "1"].value == 7
     assert samples["vllm:prefix_cache_queries_total", "1"].labels["model_name"] == "m"
     config = samples["vllm:cache_config_info", "1"]

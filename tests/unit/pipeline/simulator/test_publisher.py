@@ -194,5 +194,4 @@ def test_ranks_have_ports_of_their_own() -> None:
     assert offset_endpoint("tcp://127.0.0.1:5557", 3) == "tcp://127.0.0.1:5560"
     assert offset_endpoint("inproc://events", 2) == "inproc://events_dp2"
     assert offset_endpoint("ipc:///tmp/events", 0) == "ipc:///tmp/events"
-    with pytest.raises(ValueError, match="tcp endpoint"):
-        offset_endpoint("ipc:///tmp/events", 1)
+    assert offset_endpoint("ipc:///tmp/events", 1) == "ipc:///tmp/events_dp1"

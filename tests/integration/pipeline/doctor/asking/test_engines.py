@@ -19,13 +19,15 @@ NOW = datetime.now(timezone.utc).replace(microsecond=0)
 WINDOW = NOW - timedelta(seconds=NOW.second % 10 + 60)
 OPENED = NOW - timedelta(minutes=30)
 SOURCE = SourceRow(
-    "m", "a", 0, 1, OPENED, None, "", "vllm", "map", "m/x/default", "", 0, 9, "complete", OPENED, 5
+    "m", "a", 0, 1, OPENED, None, "", "vllm", "map", "m/x/default", "", 0, 9, [], "complete", OPENED, 5
 )
 
 
 def counters(ago: timedelta, queries: int, hits: int, external: int | None = None) -> EngineCountersRow:
     other = None if external is None else 2 * external
-    return EngineCountersRow(WINDOW - ago, "m", "a", 0, queries, hits, other, external, 1000, 16, 0.5, 5)
+    return EngineCountersRow(
+        WINDOW - ago, "m", "a", 0, queries, hits, other, external, 1000, 16, 0.5, None, None, None, 5
+    )
 
 
 def held(group: int, entries: int) -> OccupancyRow:

@@ -30,7 +30,8 @@ class Switch:
         self.log.append(f"start {self.name}")
         self.running = True
 
-    start = launch
+    def wait_ready(self) -> None:
+        assert self.ready
 
     def stop(self, seconds: float) -> None:
         self.log.append(f"stop {self.name}")
@@ -40,9 +41,9 @@ class Switch:
 def test_parts_start_in_order_and_stop_before_what_they_write_to():
     log: list[str] = []
     supervisor = Supervisor(log.append, lambda: 0.0)
-    supervisor.start("store", Switch("store", log), storage=True)
+    supervisor.launch("store", Switch("store", log), storage=True)
     for name in "ab":
-        supervisor.start(name, Switch(name, log))
+        supervisor.launch(name, Switch(name, log))
     supervisor.check()
     supervisor.stop()
     supervisor.stop()
@@ -55,7 +56,7 @@ def test_a_part_that_is_long_in_starting_keeps_no_other_from_coming_back():
     supervisor = Supervisor(said.append, lambda: 100.0)
     waits, other = Switch("waits", []), Switch("other", [])
     for service in (waits, other):
-        supervisor.start(service.name, service)
+        supervisor.launch(service.name, service)
         service.running = False
     waits.ready = False
     supervisor._clock = lambda: 140.0
@@ -74,7 +75,7 @@ def test_pauses_grow_to_a_bound_and_a_part_that_ran_well_comes_back_at_once():
     said: list[str] = []
     switch = Switch("a", [])
     supervisor = Supervisor(said.append, lambda: now)
-    supervisor.start("a", switch)
+    supervisor.launch("a", switch)
     switch.running, switch.refuses = False, True
     starts = []
     for _ in range(4000):
@@ -125,8 +126,7 @@ class Child:
         code = f"import os, time; open({str(self.file)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
         self.child.spawn([sys.executable, "-c", code])
 
-    def start(self) -> None:
-        self.launch()
+    def wait_ready(self) -> None:
         self.child.wait_ready(lambda: self.ready, 20, "see log")
 
     def stop(self, seconds: float) -> None:
@@ -145,7 +145,8 @@ def test_a_killed_child_is_restarted_and_stopped_in_the_end(tmp_path: Path):
     supervisor = Supervisor(lambda line: None)
     child = Child(tmp_path)
     try:
-        supervisor.start("child", child)
+        supervisor.launch("child", child)
+        child.wait_ready()
         first = child.pid
         os.kill(first, signal.SIGKILL)
         deadline = time.monotonic() + 30
@@ -168,7 +169,7 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path):
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from test_supervisor import Child, Supervisor\n"
         "s = Supervisor(print)\n"
-        f"s.start('child', Child(Path({str(tmp_path)!r})))\n"
+        f"child = Child(Path({str(tmp_path)!r})); s.launch('child', child); child.wait_ready()\n"
         "print('up', flush=True)\n"
         "time.sleep(600)\n"
     )

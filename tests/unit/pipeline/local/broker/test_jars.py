@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
+import socket
+import threading
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from connectors.process.leaving import busy_aside
 from pipeline.local.broker import jars as jars_module
 from pipeline.local.broker.jars import Jar, JarsUnavailable, Lock, read_lock, verified_jars
 from pipeline.local.broker.java import java_version, locate_java
@@ -74,6 +79,28 @@ def test_an_unreachable_repository_is_one_clear_error(
     assert refused.value.jar == "thing-9.9.jar"
     assert not (repository / missing.path).exists()
     assert [path.name for path in repository.iterdir()] == ["org"]
+
+
+def test_ctrl_c_does_not_wait_for_a_repository_that_hangs(
+    repository: Path, jar: Jar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        config = tmp_path / "jgo.conf"
+        config.write_text(f"[repositories]\ncentral = http://127.0.0.1:{mute.getsockname()[1]}/\n")
+        monkeypatch.setenv("JGO_CONFIG_FILE", str(config))
+        lock = Lock("x", [msgspec.structs.replace(jar, version=version) for version in ("8", "9")])
+        this = threading.get_ident()
+        interrupt = threading.Timer(0.5, signal.pthread_kill, [this, signal.SIGINT])
+        interrupt.start()
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        began = time.monotonic()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                verified_jars(lock, repository, lambda line: None)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert time.monotonic() - began < 5
+        assert busy_aside()
 
 
 def _java(directory: Path, says: str) -> Path:

@@ -71,6 +71,27 @@ def test_a_repeated_prompt_computes_its_last_block_again() -> None:
     assert max(copies for _, copies in engine.pool.copies()) == 2
 
 
+def test_prefill_counts_when_a_request_ends_from_its_first_step_to_its_first_token() -> None:
+    engine = _engine(step_tokens=8)
+    engine.submit(_request(range(20), output=3))
+    for _ in range(3):  # chunks of 8, 8 and 4 tokens
+        engine.step()
+    assert (engine.counters.prefill_steps, engine.counters.prefill_tokens) == (0, 0)
+    while engine.busy:
+        engine.step()
+    assert (engine.counters.prefill_steps, engine.counters.prefill_tokens) == (3, 20)
+    _run(engine, _request(range(20)))  # four of its five blocks are still there
+    assert (engine.counters.prefill_steps, engine.counters.prefill_tokens) == (4, 24)
+
+
+def test_requests_that_run_beside_each_other_count_each_for_itself() -> None:
+    engine = _engine(step_tokens=8)
+    _run(engine, _request(range(8)), _request(range(100, 108)))
+    assert (engine.counters.prefill_steps, engine.counters.prefill_tokens) == (2, 16)
+    _run(engine, _request(range(200, 204)), _request(range(300, 304)))
+    assert (engine.counters.prefill_steps, engine.counters.prefill_tokens) == (4, 24)
+
+
 def test_equal_prompts_at_the_same_time_share_blocks_and_duplicate_what_they_generate() -> None:
     engine = _engine()
     batches = _run(engine, _request(range(10), output=12), _request(range(10), output=12))

@@ -123,6 +123,9 @@ def test_maps_have_the_keys_of_their_era(era: str) -> None:
     if era.startswith("sglang"):
         assert list(stored) == [*VLLM_MAP_KEYS[:7], "session_id"]
         assert list(removed) == ["type", "block_hashes", "medium"]
+    elif era.startswith("trtllm"):
+        assert list(stored) == VLLM_MAP_KEYS[:8]
+        assert list(removed) == ["type", "block_hashes", "medium"]
     else:
         knows_sessions = era in ("vllm-0.30", "vllm-0.33")
         assert list(stored) == VLLM_MAP_KEYS + ["session_id"] * knows_sessions

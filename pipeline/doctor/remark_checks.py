@@ -1,0 +1,82 @@
+"""What is odd about streams, as the connector saw it in their present lives. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pipeline.doctor.facts import Facts, SourceId
+from pipeline.doctor.finding import Finding, Severity
+from schemas.reasons import Remark
+
+NAMED = 3
+"""Sources that a message names; `subjects` has all."""
+
+
+class _Trouble(NamedTuple):
+    """What a remark means."""
+
+    code: str
+    severity: Severity
+    message: str
+    remedy: str
+
+
+_TROUBLES: dict[Remark, _Trouble] = {
+    "unknown_type": _Trouble(
+        "unknown-type",
+        "problem",
+        "engines publish events of types that this kvlens does not know",
+        "update kvlens; until then trust only what is complete: a clear of the medium makes it so again",
+    ),
+    "other_rank": _Trouble(
+        "other-rank",
+        "note",
+        "batches say another data-parallel rank than the settings",
+        "nothing if the engine's ranks are replicas of their own here, or an older SGLang says 0 for all; "
+        "otherwise set endpoint or dp_ranks right",
+    ),
+    "mixed_ranks": _Trouble(
+        "mixed-ranks",
+        "problem",
+        "batches of one stream say different data-parallel ranks",
+        "let each rank publish on a port of its own, and check what stands between engine and connector",
+    ),
+    "no_identity": _Trouble(
+        "no-identity",
+        "problem",
+        "stores do not say which blocks they are of, so nothing can be counted",
+        "set the publisher to send object keys or hashes (docs/engines.md)",
+    ),
+    "no_sequence": _Trouble(
+        "no-sequence",
+        "note",
+        "messages have no sequence number, so losses cannot be seen and trust is never complete",
+        "nothing can be done at this end (docs/engines.md)",
+    ),
+}
+
+
+def remark_findings(facts: Facts) -> Iterator[Finding]:
+    """Yield one finding for each kind of remark that a living source has."""
+    lives = facts.store.lives
+    for reason, trouble in _TROUBLES.items():
+        found: dict[SourceId, list[str]] = {}
+        for source in facts.sources():
+            if source in lives and lives[source].closed_at is None:
+                for remark in lives[source].remarks:
+                    name, _, about = remark.partition(":")
+                    if name == reason:
+                        found.setdefault(source, []).append(about)
+        if found:
+            details = "; ".join(
+                " ".join([f"{replica}/{rank}", *filter(None, abouts)])
+                for (replica, rank), abouts in list(found.items())[:NAMED]
+            )
+            yield Finding(
+                trouble.code,
+                trouble.severity,
+                f"{trouble.message}: {details}",
+                trouble.remedy,
+                tuple(f"{replica}/{rank}" for replica, rank in found),
+            )
