@@ -16,6 +16,7 @@ _LATE_SECONDS = 3
 _BRIEFING = """
 SELECT *
 FROM {database}.briefing(from = {{from:DateTime}}, to = {{to:DateTime}}, models = {{model:Array(String)}})
+WHERE place <= 7
 ORDER BY part, place
 """
 

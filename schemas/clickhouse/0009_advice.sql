@@ -218,10 +218,25 @@ WHERE since >= {from:DateTime('UTC')} AND since >= known_since + INTERVAL 5 MINU
 ORDER BY refilled_tokens DESC, first_block
 LIMIT 1 BY hash_domain, first_block, lora;
 
--- What `findings` and `answer` are made of: all findings, and for each hash domain a row of kind `sums`, which is none.
-CREATE VIEW IF NOT EXISTS {database}.advice_rows AS
+-- Answer and findings of the models named (of all, if none is) in one, for half of what both cost: rows of which `part`
+-- is `answer`, those of `answer`, then `finding`, those of `findings`: `finding` is the title, `action` the detail. What
+-- each level of views below another costs is a tenth of a second of planning: nothing but `answer`, `findings` and
+-- `advice` is built on this one, and what only it needs stands in it.
+CREATE VIEW IF NOT EXISTS {database}.briefing AS
 WITH
-    share -> concat(toString(round(100 * share, if(share < 0.0995, 1, 0))), ' %') AS percent,
+    toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length,
+    share -> concat(toString(round(100 * assumeNotNull(share), if(assumeNotNull(share) < 0.0995, 1, 0))), ' %')
+        AS percent,
+    number -> concat(
+        toString(multiIf(number >= 999950, round(number / 1e6, 2), number >= 999.5, round(number / 1e3, 1),
+            number >= 9.95, round(number), round(number, 1))),
+        multiIf(number >= 999950, 'M', number >= 999.5, 'k', '')) AS short_rate,
+    (now, before) -> multiIf(
+        isNull(now), '',
+        isNull(before), 'nothing to compare with before',
+        abs(assumeNotNull(now - before)) < 0.0005, 'as in the range before',
+        concat(if(assumeNotNull(now - before) > 0, '▲ ', '▼ '),
+            toString(round(100 * abs(assumeNotNull(now - before)), 1)), ' points against the range before')) AS changed,
     number -> concat(
         toString(multiIf(number >= 999950000, round(number / 1e9, 2), number >= 999950, round(number / 1e6, 2),
             number >= 999.5, round(number / 1e3, 1), round(number))),
@@ -311,195 +326,160 @@ WITH
             groupArraySorted(2)((-toInt64(refilled_tokens), first_block, since, others_refilled_tokens)) AS news
         FROM {database}.new_prefixes(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
         GROUP BY hash_domain
-    )
-SELECT
-    row_number() OVER (
-        ORDER BY is_sums, if(ranked_by = 'tokens', tokens_per_hour, gpu_seconds_per_hour) DESC, kind, hash_domain,
-            subject
-    ) AS place,
-    kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt,
-    multiIf(
-        is_doubt, concat(short(tokens_per_hour), ' tokens/h of unknown cause, at most ', short(at_most_per_hour),
-            ' in doubt'),
-        concat('saves ', if(at_least > 0, 'at least ', 'about '), short(tokens_per_hour), ' tokens/h',
-            if(isNull(gpu_seconds_per_hour), '',
-                concat(' (', toString(round(assumeNotNull(gpu_seconds_per_hour) / 3600, 2)), ' GPUs)')),
-            ', at most ', short(at_most_per_hour))) AS figure,
-    concat(
-        if(incomplete > 0,
-            concat('rests on incomplete data: ', toString(incomplete), ' of ', toString(behind), ' replicas'), ''),
-        if(incomplete > 0 AND sampled > 1, '; ', ''),
-        if(sampled > 1, concat('estimated from one block in ', toString(sampled)), '')) AS caveat,
-    tokens, at_least, at_most, filled_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
-    gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
-    multiIf(is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
-        kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
-    concat('SELECT * FROM {database}.',
-        multiIf(kind = 'restarts', 'coinciding_restarts', kind = 'prefix', 'new_prefixes', 'replica_facts'),
-        '(from = ''', toString({from:DateTime('UTC')}), ''', to = ''', toString({to:DateTime('UTC')}),
-        ''') WHERE hash_domain = ''', replaceAll(hash_domain, '''', ''''''), '''') AS evidence
-FROM
-(
-    SELECT
-        * EXCEPT (rated),
-        if(
-            empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
-            arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / arraySum(rate -> rate.2, rated)
-        ) AS gpu_seconds_per_token,
-        tokens_per_hour * gpu_seconds_per_token AS gpu_seconds_per_hour,
-        multiIf(isNull(gpu_seconds_per_token), 'unknown', arrayExists(rate -> rate.4 = 'assumed', rated), 'assumed',
-            'measured') AS rate_basis,
-        if(countIf(isNull(gpu_seconds_per_token) AND NOT is_sums) OVER () > 0, 'tokens', 'gpu_seconds') AS ranked_by
-    FROM
+    ),
+    advice AS
     (
         SELECT
-            model, hash_domain, sums, sampled,
-            one.1 AS kind, one.2 AS replicas, one.3 AS subject, one.4 AS tokens, one.5 AS at_least, one.6 AS at_most,
-            one.7 AS filled_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS finding, one.11 AS action,
-            kind = 'sums' AS is_sums,
-            kind IN ('hashes', 'streams') AS is_doubt,
-            tokens / seconds * 3600 AS tokens_per_hour,
-            at_least / seconds * 3600 AS at_least_per_hour,
-            at_most / seconds * 3600 AS at_most_per_hour,
-            arrayFilter(rate -> empty(replicas) OR has(replicas, rate.1), rates) AS rated
+            row_number() OVER (
+                ORDER BY is_sums, if(ranked_by = 'tokens', tokens_per_hour, gpu_seconds_per_hour) DESC, kind, hash_domain,
+                    subject
+            ) AS place,
+            kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt,
+            multiIf(
+                is_doubt, concat(short(tokens_per_hour), ' tokens/h of unknown cause, at most ', short(at_most_per_hour),
+                    ' in doubt'),
+                concat('saves ', if(at_least > 0, 'at least ', 'about '), short(tokens_per_hour), ' tokens/h',
+                    if(isNull(gpu_seconds_per_hour), '',
+                        concat(' (', toString(round(assumeNotNull(gpu_seconds_per_hour) / 3600, 2)), ' GPUs)')),
+                    ', at most ', short(at_most_per_hour))) AS figure,
+            concat(
+                if(incomplete > 0,
+                    concat('rests on incomplete data: ', toString(incomplete), ' of ', toString(behind), ' replicas'), ''),
+                if(incomplete > 0 AND sampled > 1, '; ', ''),
+                if(sampled > 1, concat('estimated from one block in ', toString(sampled)), '')) AS caveat,
+            tokens, at_least, at_most, filled_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
+            gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
+            multiIf(is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
+                kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
+            concat('SELECT * FROM {database}.',
+                multiIf(kind = 'restarts', 'coinciding_restarts', kind = 'prefix', 'new_prefixes', 'replica_facts'),
+                '(from = ''', toString({from:DateTime('UTC')}), ''', to = ''', toString({to:DateTime('UTC')}),
+                ''') WHERE hash_domain = ''', replaceAll(hash_domain, '''', ''''''), '''') AS evidence
         FROM
         (
             SELECT
-                domains.hash_domain AS hash_domain,
-                domains.model AS model,
-                domains.rates AS rates,
-                domains.sampled AS sampled,
-                domains.sums AS sums,
-                length(domains.replicas) AS size,
-                intDiv(size, 8) AS eighth,
-                concat(toString(length(doubtful)), ' of ', toString(size), ' replicas of ', model) AS so_many,
-                arrayConcat(
-                    [(
-                        'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0), size,
-                        '', ''
-                    ), (
-                        'routing', domains.replicas, '', routing, toUInt64(0), avoidable + unknown, filled, incomplete,
-                        size,
-                        concat('Another replica held ', percent(routing / filled), ' of the prefill of ', model),
-                        concat('Route ', model, ' by prefix: send each request to the replica that holds most of it')
-                    )],
-                    arrayMap(
-                        curve -> (
-                            'capacity', curve.1, if(length(curve.1) = 1, curve.1[1], ''), curve.2, curve.2, curve.3,
-                            curve.4, curve.8, length(curve.1),
-                            concat(
-                                if(length(curve.1) = 1, concat(curve.1[1], ' evicts what it fills'),
-                                    concat(if(length(curve.1) <= 3, arrayStringConcat(curve.1, ', '),
-                                        concat(toString(length(curve.1)), ' replicas of ', model)),
-                                        ' evict what they fill')),
-                                ' again: ', percent(curve.5 / curve.4), ' of ',
-                                if(length(curve.1) = 1, 'its', 'their'), ' prefill'),
-                            concat(
-                                'Give ', if(length(curve.1) = 1, curve.1[1], 'each of them'), ' ',
-                                if(curve.7 > 0, replaceOne(formatReadableSize(curve.6 * curve.7), '.00', ''),
-                                    concat(toString(curve.6), ' tokens')),
-                                ' more KV cache a rank, or a CPU tier with so much more room than the GPU cache')
-                        ),
-                        curves),
-                    if(
-                        length(restarts.restarted) <= greatest(1, eighth), [],
-                        [(
-                            'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, filled,
-                            incomplete, size,
-                            concat(toString(length(restarts.restarted)), ' of ', toString(size), ' replicas of ', model,
-                                ' restarted together at ', formatDateTime(restarts.begun, '%H:%i'), ' UTC: ',
-                                percent(restarts.cleared / filled), ' of the prefill was filled again'),
-                            concat('Restart ', model, ' in rotation, ', toString(greatest(1, eighth)),
-                                ' at a time, and route by prefix: the others still hold what is shared')
-                        )]),
-                    arrayMap(
-                        new -> (
-                            'prefix', [] :: Array(String), new.2, toUInt64(-new.1), toUInt64(0),
-                            toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), filled, incomplete, size,
-                            concat('Prefix ', new.2, ' of ', model, ' is new since ', formatDateTime(new.3, '%H:%i'),
-                                ' UTC and makes ', percent(-new.1 / avoidable), ' of the avoidable prefill'),
-                            concat('Send requests that begin with ', new.2,
-                                ' to one replica, or undo the change of prompt')
-                        ),
-                        arrayFilter(new -> -new.1 >= 0.1 * avoidable, prefixes.news)),
-                    if(
-                        empty(alone), [],
-                        [(
-                            'hashes', alone, alone[1], unknown_alone, toUInt64(0), unknown + cold, filled,
-                            toUInt64(0), length(alone),
-                            concat(
-                                alone[1], if(length(alone) = 1, ' hashes', concat(' and ', toString(length(alone) - 1),
-                                ' more hash')), ' unlike the other replicas of ', model,
-                                ': nobody can see which prefixes they share'),
-                            concat('Give all replicas of ', model,
-                                ' the same hash algorithm and PYTHONHASHSEED, or these another hash_scheme')
-                        )]),
-                    if(
-                        empty(doubtful), [],
-                        [(
-                            'streams', arrayMap(each -> each.3, doubtful), doubtful[1].3, unknown_doubtful, toUInt64(0),
-                            unknown + cold, filled, length(doubtful), size,
-                            concat(so_many, multiIf(
-                                doubtful[1].1 = 3, ' announce more blocks than the engine has',
-                                doubtful[1].1 = 2, ' lost events for good',
-                                ' were joined late, so older blocks are unknown'),
-                                if(length(doubtful) = 1, ': ', ', first '), doubtful[1].3),
-                            multiIf(
-                                doubtful[1].1 = 3,
-                                'Do not trust its occupancy; clear the cache of the engine or restart it',
-                                doubtful[1].1 = 2,
-                                'Set replay_endpoint, then clear the cache of these engines or restart them in turn',
-                                'Nothing now: a restart or a cleared cache completes it')
-                        )])
-                ) AS found
-            FROM domains
-            LEFT JOIN {database}.coinciding_restarts(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS restarts
-                ON restarts.hash_domain = domains.hash_domain
-            LEFT JOIN prefixes ON prefixes.hash_domain = domains.hash_domain
+                * EXCEPT (rated),
+                if(
+                    empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
+                    arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / arraySum(rate -> rate.2, rated)
+                ) AS gpu_seconds_per_token,
+                tokens_per_hour * gpu_seconds_per_token AS gpu_seconds_per_hour,
+                multiIf(isNull(gpu_seconds_per_token), 'unknown', arrayExists(rate -> rate.4 = 'assumed', rated), 'assumed',
+                    'measured') AS rate_basis,
+                if(countIf(isNull(gpu_seconds_per_token) AND NOT is_sums) OVER () > 0, 'tokens', 'gpu_seconds') AS ranked_by
+            FROM
+            (
+                SELECT
+                    model, hash_domain, sums, sampled,
+                    one.1 AS kind, one.2 AS replicas, one.3 AS subject, one.4 AS tokens, one.5 AS at_least, one.6 AS at_most,
+                    one.7 AS filled_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS finding, one.11 AS action,
+                    kind = 'sums' AS is_sums,
+                    kind IN ('hashes', 'streams') AS is_doubt,
+                    tokens / seconds * 3600 AS tokens_per_hour,
+                    at_least / seconds * 3600 AS at_least_per_hour,
+                    at_most / seconds * 3600 AS at_most_per_hour,
+                    arrayFilter(rate -> empty(replicas) OR has(replicas, rate.1), rates) AS rated
+                FROM
+                (
+                    SELECT
+                        domains.hash_domain AS hash_domain,
+                        domains.model AS model,
+                        domains.rates AS rates,
+                        domains.sampled AS sampled,
+                        domains.sums AS sums,
+                        length(domains.replicas) AS size,
+                        intDiv(size, 8) AS eighth,
+                        concat(toString(length(doubtful)), ' of ', toString(size), ' replicas of ', model) AS so_many,
+                        arrayConcat(
+                            [(
+                                'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0), size,
+                                '', ''
+                            ), (
+                                'routing', domains.replicas, '', routing, toUInt64(0), avoidable + unknown, filled, incomplete,
+                                size,
+                                concat('Another replica held ', percent(routing / filled), ' of the prefill of ', model),
+                                concat('Route ', model, ' by prefix: send each request to the replica that holds most of it')
+                            )],
+                            arrayMap(
+                                curve -> (
+                                    'capacity', curve.1, if(length(curve.1) = 1, curve.1[1], ''), curve.2, curve.2, curve.3,
+                                    curve.4, curve.8, length(curve.1),
+                                    concat(
+                                        if(length(curve.1) = 1, concat(curve.1[1], ' evicts what it fills'),
+                                            concat(if(length(curve.1) <= 3, arrayStringConcat(curve.1, ', '),
+                                                concat(toString(length(curve.1)), ' replicas of ', model)),
+                                                ' evict what they fill')),
+                                        ' again: ', percent(curve.5 / curve.4), ' of ',
+                                        if(length(curve.1) = 1, 'its', 'their'), ' prefill'),
+                                    concat(
+                                        'Give ', if(length(curve.1) = 1, curve.1[1], 'each of them'), ' ',
+                                        if(curve.7 > 0, replaceOne(formatReadableSize(curve.6 * curve.7), '.00', ''),
+                                            concat(toString(curve.6), ' tokens')),
+                                        ' more KV cache a rank, or a CPU tier with so much more room than the GPU cache')
+                                ),
+                                curves),
+                            if(
+                                length(restarts.restarted) <= greatest(1, eighth), [],
+                                [(
+                                    'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, filled,
+                                    incomplete, size,
+                                    concat(toString(length(restarts.restarted)), ' of ', toString(size), ' replicas of ', model,
+                                        ' restarted together at ', formatDateTime(restarts.begun, '%H:%i'), ' UTC: ',
+                                        percent(restarts.cleared / filled), ' of the prefill was filled again'),
+                                    concat('Restart ', model, ' in rotation, ', toString(greatest(1, eighth)),
+                                        ' at a time, and route by prefix: the others still hold what is shared')
+                                )]),
+                            arrayMap(
+                                new -> (
+                                    'prefix', [] :: Array(String), new.2, toUInt64(-new.1), toUInt64(0),
+                                    toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), filled, incomplete, size,
+                                    concat('Prefix ', new.2, ' of ', model, ' is new since ', formatDateTime(new.3, '%H:%i'),
+                                        ' UTC and makes ', percent(-new.1 / avoidable), ' of the avoidable prefill'),
+                                    concat('Send requests that begin with ', new.2,
+                                        ' to one replica, or undo the change of prompt')
+                                ),
+                                arrayFilter(new -> -new.1 >= 0.1 * avoidable, prefixes.news)),
+                            if(
+                                empty(alone), [],
+                                [(
+                                    'hashes', alone, alone[1], unknown_alone, toUInt64(0), unknown + cold, filled,
+                                    toUInt64(0), length(alone),
+                                    concat(
+                                        alone[1], if(length(alone) = 1, ' hashes', concat(' and ', toString(length(alone) - 1),
+                                        ' more hash')), ' unlike the other replicas of ', model,
+                                        ': nobody can see which prefixes they share'),
+                                    concat('Give all replicas of ', model,
+                                        ' the same hash algorithm and PYTHONHASHSEED, or these another hash_scheme')
+                                )]),
+                            if(
+                                empty(doubtful), [],
+                                [(
+                                    'streams', arrayMap(each -> each.3, doubtful), doubtful[1].3, unknown_doubtful, toUInt64(0),
+                                    unknown + cold, filled, length(doubtful), size,
+                                    concat(so_many, multiIf(
+                                        doubtful[1].1 = 3, ' announce more blocks than the engine has',
+                                        doubtful[1].1 = 2, ' lost events for good',
+                                        ' were joined late, so older blocks are unknown'),
+                                        if(length(doubtful) = 1, ': ', ', first '), doubtful[1].3),
+                                    multiIf(
+                                        doubtful[1].1 = 3,
+                                        'Do not trust its occupancy; clear the cache of the engine or restart it',
+                                        doubtful[1].1 = 2,
+                                        'Set replay_endpoint, then clear the cache of these engines or restart them in turn',
+                                        'Nothing now: a restart or a cleared cache completes it')
+                                )])
+                        ) AS found
+                    FROM domains
+                    LEFT JOIN {database}.coinciding_restarts(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS restarts
+                        ON restarts.hash_domain = domains.hash_domain
+                    LEFT JOIN prefixes ON prefixes.hash_domain = domains.hash_domain
+                )
+                ARRAY JOIN found AS one
+                CROSS JOIN {database}.observed(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS watched
+                WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * filled_tokens)
+            )
         )
-        ARRAY JOIN found AS one
-        CROSS JOIN {database}.observed(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS watched
-        WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * filled_tokens)
     )
-)
-ORDER BY place
-SETTINGS join_use_nulls = 0;
-
--- All findings, the one that is worth most first: by GPU-seconds an hour, or by tokens an hour where the rate of any is
--- unknown (`ranked_by`). `tokens` is the figure of the range, `at_least` and `at_most` are its bounds. What is less
--- than a hundredth of the prefill is no finding, unless it says that figures are doubtful. A finding may count what
--- another one counts, too: either remedy saves it. The rate of a finding is the mean of its replicas', weighted by
--- what they filled.
-CREATE VIEW IF NOT EXISTS {database}.findings AS
-SELECT * EXCEPT (is_sums, sums)
-FROM {database}.advice_rows(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
-WHERE NOT is_sums
-ORDER BY place;
-
--- What to do first: the seven findings that are worth most.
-CREATE VIEW IF NOT EXISTS {database}.advice AS
-SELECT *
-FROM {database}.findings(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
-ORDER BY place
-LIMIT 7;
-
--- Answer and advice of the models named (of all, if none is) in one, for half of what both cost: rows of which `part` is
--- `answer`, those of `answer`, then `finding`, the first seven of `findings`: `finding` is the title, `action` the detail.
-CREATE VIEW IF NOT EXISTS {database}.briefing AS
-WITH
-    toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length,
-    share -> concat(toString(round(100 * assumeNotNull(share), if(assumeNotNull(share) < 0.0995, 1, 0))), ' %')
-        AS percent,
-    number -> concat(
-        toString(multiIf(number >= 999950, round(number / 1e6, 2), number >= 999.5, round(number / 1e3, 1),
-            number >= 9.95, round(number), round(number, 1))),
-        multiIf(number >= 999950, 'M', number >= 999.5, 'k', '')) AS short,
-    (now, before) -> multiIf(
-        isNull(now), '',
-        isNull(before), 'nothing to compare with before',
-        abs(assumeNotNull(now - before)) < 0.0005, 'as in the range before',
-        concat(if(assumeNotNull(now - before) > 0, '▲ ', '▼ '),
-            toString(round(100 * abs(assumeNotNull(now - before)), 1)), ' points against the range before')) AS changed
 SELECT
     line.1 AS part,
     line.2 AS place,
@@ -522,28 +502,33 @@ SELECT
     line.9.12 AS rate_basis,
     line.9.13 AS ranked_by,
     line.9.14 AS board,
-    line.9.15 AS evidence
+    line.9.15 AS evidence,
+    line.9.19 AS tokens,
+    line.9.20 AS at_least,
+    line.9.21 AS at_most,
+    line.9.22 AS filled_tokens,
+    line.9.23 AS gpu_seconds_per_token
 FROM
 (
     SELECT
         [
             (
-                toUInt8(1), 'Prefill you could avoid', if(now.filled = 0, '', percent(now.avoidable / now.filled)),
-                concat(short(now.avoidable / watched.seconds), ' tokens/s',
+                toUInt32(1), 'Prefill you could avoid', if(now.filled = 0, '', percent(now.avoidable / now.filled)),
+                concat(short_rate(now.avoidable / watched.seconds), ' tokens/s',
                     if(isNull(now.gpu_seconds), ', its cost is not known',
                         concat(' ≈ ', toString(round(assumeNotNull(now.gpu_seconds) / watched.seconds, 2)), ' GPUs, ',
                             if(now.assumed, 'assumed', 'measured')))),
                 toNullable(now.avoidable / nullIf(now.filled, 0)), past.avoidable / nullIf(past.filled, 0)
             ),
             (
-                toUInt8(2), 'Hit rate',
+                toUInt32(2), 'Hit rate',
                 multiIf(now.filled = 0, '', now.queried = 0, 'not known', percent(now.hit / now.queried)),
                 if(now.queried = 0, 'kvlens reads the metrics of no engine',
                     concat('up to ', percent(now.ideal / now.queried), ' possible')),
                 toNullable(now.hit / nullIf(now.queried, 0)), past.hit / nullIf(past.queried, 0)
             ),
             (
-                toUInt8(3), 'Biggest lever',
+                toUInt32(3), 'Biggest lever',
                 if(now.filled = 0, '', transform(now.lever_kind, ['routing', 'capacity', 'restarts', 'prefix'],
                     ['Routing', 'Cache size', 'Restarts', 'A new prefix'], 'none')),
                 if(now.lever_kind = '', 'nothing known would save a hundredth of the prefill',
@@ -556,7 +541,7 @@ FROM
                     now.lever_kind = 'restarts', past.cleared, NULL) / nullIf(past.filled, 0)
             ),
             (
-                toUInt8(4), 'Data',
+                toUInt32(4), 'Data',
                 if(streams.all = 0, '', concat(toString(streams.complete), ' of ', toString(streams.all), ' complete')),
                 concat('newest rows ', toString(streams.age), ' s old'),
                 toNullable(streams.complete / nullIf(streams.all, 0)),
@@ -567,13 +552,13 @@ FROM
             arrayMap(
                 one -> (
                     'answer', one.1, one.2, one.3, one.4, changed(one.5, one.6), one.5, one.6,
-                    now.found[8]  -- beyond the end of seven: all empty
+                    now.found[length(now.found) + 1]  -- beyond the end: all empty
                 ),
                 arrayFilter(one -> one.3 != '', answers)
             ),
             arrayMap(
                 (one, place) -> (
-                    'finding', toUInt8(place), one.16, one.17, one.18, '', CAST(NULL, 'Nullable(Float64)'),
+                    'finding', toUInt32(place), one.16, one.17, one.18, '', CAST(NULL, 'Nullable(Float64)'),
                     CAST(NULL, 'Nullable(Float64)'), one
                 ),
                 now.found, arrayEnumerate(now.found)
@@ -596,15 +581,15 @@ FROM
             argMinIf(tokens, place, NOT is_sums AND NOT is_doubt) AS lever_tokens,
             argMinIf(at_least, place, NOT is_sums AND NOT is_doubt) AS lever_at_least,
             argMinIf(at_most, place, NOT is_sums AND NOT is_doubt) AS lever_at_most,
-            groupArraySortedIf(7)(
+            arraySort(groupArrayIf(
                 (
                     place, caveat, kind, model, hash_domain, replicas, subject, tokens_per_hour, at_least_per_hour,
                     at_most_per_hour, gpu_seconds_per_hour, rate_basis, ranked_by, board, evidence, finding,
-                    advice_rows.figure, action
+                    advice.figure, action, tokens, at_least, at_most, filled_tokens, gpu_seconds_per_token
                 ),
                 NOT is_sums
-            ) AS found
-        FROM {database}.advice_rows(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+            )) AS found
+        FROM advice
         WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
     ) AS now
     CROSS JOIN
@@ -664,3 +649,26 @@ FROM {database}.briefing(
     from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, models = {models:Array(String)})
 WHERE part = 'answer'
 ORDER BY place;
+
+-- All findings, the one that is worth most first: by GPU-seconds an hour, or by tokens an hour where the rate of any is
+-- unknown (`ranked_by`). `tokens` is the figure of the range, `at_least` and `at_most` are its bounds. What is less
+-- than a hundredth of the prefill is no finding, unless it says that figures are doubtful. A finding may count what
+-- another one counts, too: either remedy saves it. The rate of a finding is the mean of its replicas', weighted by
+-- what they filled.
+CREATE VIEW IF NOT EXISTS {database}.findings AS
+SELECT
+    place, kind, model, hash_domain, replicas, subject, title AS finding, detail AS action,
+    kind IN ('hashes', 'streams') AS is_doubt, figure, caveat, tokens, at_least, at_most, filled_tokens,
+    tokens_per_hour, at_least_per_hour, at_most_per_hour, gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis,
+    ranked_by, board, evidence
+FROM {database}.briefing(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, models = CAST([], 'Array(String)'))
+WHERE part = 'finding'
+ORDER BY place;
+
+-- What to do first: the seven findings that are worth most.
+CREATE VIEW IF NOT EXISTS {database}.advice AS
+SELECT *
+FROM {database}.findings(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+ORDER BY place
+LIMIT 7;

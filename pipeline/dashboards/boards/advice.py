@@ -12,6 +12,7 @@ SELECT
     part, place, title, figure, detail, change, caveat, model,
     if(length(replicas) = 1, replicas[1], '') AS replica, board
 FROM briefing({RANGE}, models = {{model:Array(String)}})
+WHERE place <= 7
 ORDER BY part, place""",
 )
 

@@ -1,8 +1,12 @@
-"""Takes the pictures of the README from a demo that has told its whole story: `make screenshots`."""
+"""Takes the pictures of the README from a demo that has told its whole story: `make screenshots`.
+
+The first one moves: the top of the board Fleet at the end of each chapter.
+"""
 
 from __future__ import annotations
 
 import base64
+import io
 import os
 import re
 import subprocess
@@ -13,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, ViewportSize, sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from deploy.bootstrap.browser import found
 from pipeline.dashboards.boards import BOARDS
@@ -21,6 +26,7 @@ from pipeline.local.demo.story import STORY
 
 IMAGES = Path("docs/images")
 MAX_BYTES = 150_000
+MAX_MOVING_BYTES = 400_000
 SIZE: ViewportSize = {"width": 1440, "height": 900}
 QUALITY = 76
 AFTER_SECONDS = 30
@@ -28,6 +34,8 @@ AFTER_SECONDS = 30
 BEFORE_SECONDS = 10
 ON_TOP = ("fleet-answer", "fleet-findings", "fleet-fills", "fleet-hit-rates")
 """Panels of the first picture of the README, which is wide and low."""
+FRAME_SECONDS = 2.5
+LAST_FRAME_SECONDS = 6.0
 
 
 @contextmanager
@@ -55,8 +63,9 @@ def told_demo(data: Path) -> Iterator[tuple[str, int, int]]:
             demo.terminate()
 
 
-def take(browser: Browser, url: str, name: str, only: Sequence[str] = ()) -> None:
-    """Write one board, or some panels of it, as WebP, which Playwright itself does not offer."""
+@contextmanager
+def shown(browser: Browser, url: str, only: Sequence[str] = ()) -> Iterator[Page]:
+    """Open one board, or some panels of it, as high as it is."""
     page = browser.new_page(viewport=SIZE)
     page.goto(url)
     page.wait_for_selector("body[data-ready=true]", timeout=120_000)
@@ -70,14 +79,56 @@ def take(browser: Browser, url: str, name: str, only: Sequence[str] = ()) -> Non
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size({"width": SIZE["width"], "height": height})
     page.wait_for_timeout(500)
-    picture = page.context.new_cdp_session(page).send(
-        "Page.captureScreenshot", {"format": "webp", "quality": QUALITY}
-    )
-    content = base64.b64decode(picture["data"])
-    if len(content) > MAX_BYTES:
-        raise SystemExit(f"{name}: {len(content)} bytes are more than {MAX_BYTES}")
-    (IMAGES / f"{name}.webp").write_bytes(content)
+    yield page
     page.close()
+
+
+def take(browser: Browser, url: str, name: str) -> None:
+    """Write one board as WebP, which Playwright itself does not offer."""
+    with shown(browser, url) as page:
+        picture = page.context.new_cdp_session(page).send(
+            "Page.captureScreenshot", {"format": "webp", "quality": QUALITY}
+        )
+    write(name, base64.b64decode(picture["data"]), MAX_BYTES)
+
+
+def take_moving(browser: Browser, urls: Sequence[str], name: str) -> None:
+    """Write the top of a board at several moments, as one WebP that shows them in turn without end."""
+    frames = []
+    for url in urls:
+        with shown(browser, url, ON_TOP) as page:
+            frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+    height = max(frame.height for frame in frames)
+    even = [
+        Image.new("RGB", (frame.width, height), frame.getpixel((0, frame.height - 1))) for frame in frames
+    ]
+    for whole, frame in zip(even, frames, strict=True):
+        whole.paste(frame)
+    seconds = [FRAME_SECONDS] * (len(even) - 1) + [LAST_FRAME_SECONDS]
+    content = io.BytesIO()
+    even[0].save(
+        content,
+        "WEBP",
+        save_all=True,
+        append_images=even[1:],
+        duration=[int(1000 * each) for each in seconds],
+        loop=0,
+        quality=QUALITY,
+        method=6,
+    )
+    write(name, content.getvalue(), MAX_MOVING_BYTES)
+
+
+def write(name: str, content: bytes, most: int) -> None:
+    if len(content) > most:
+        raise SystemExit(f"{name}: {len(content)} bytes are more than {most}")
+    (IMAGES / f"{name}.webp").write_bytes(content)
+
+
+def chapter_ends(began: int, end: int) -> list[int]:
+    """Return when each chapter has shown what it does, as far as ten-second windows go, and the end."""
+    starts = sorted({began + int(chapter.seconds) for chapter in STORY[1:]})
+    return [start // 10 * 10 - 1 for start in starts] + [end]
 
 
 def main() -> None:
@@ -91,9 +142,14 @@ def main() -> None:
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        for board in BOARDS:
-            only = ON_TOP if board is BOARDS[0] else ()
-            take(browser, f"{url}?board={board.id}&from={start}&to={end}&refresh=0", board.id, only)
+        first, *others = BOARDS
+        moments = [
+            f"{url}?board={first.id}&from={start}&to={moment}&refresh=0"
+            for moment in chapter_ends(start + BEFORE_SECONDS, end)
+        ]
+        take_moving(browser, moments, first.id)
+        for board in others:
+            take(browser, f"{url}?board={board.id}&from={start}&to={end}&refresh=0", board.id)
         browser.close()
 
 
