@@ -87,13 +87,13 @@ class Started:
         self.process.kill()
         self.process.wait(10)
 
-    def end(self, seconds: float = 40.0) -> int:
+    def end(self, seconds: float = 60.0) -> int:
         """Send SIGTERM unless it has ended; return the exit code."""
         if self.alive:
             self.send(signal.SIGTERM)
         return self.process.wait(seconds)
 
-    def stop(self, seconds: float = 40.0) -> None:
+    def stop(self, seconds: float = 60.0) -> None:
         """Send SIGTERM, which it must take as an orderly end."""
         assert self.alive, self.said()[-3000:]
         assert self.end(seconds) == 0, self.said()[-3000:]

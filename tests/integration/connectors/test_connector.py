@@ -89,7 +89,7 @@ class Log:
         return [event for batch in batches if batch.seq is None for event in batch.events]
 
     async def until(self, enough: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not enough():
             assert time.monotonic() < deadline, "not in the log in time"
             for found in (await self._consumer.getmany(timeout_ms=200)).values():
@@ -104,7 +104,7 @@ async def _running(settings: Settings) -> AsyncIterator[None]:
         yield
     finally:
         stop.set()
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 60)
 
 
 def _settings(kafka: Kafka, replicas: Sequence[Replica], **connector: Any) -> Settings:
@@ -414,7 +414,7 @@ async def test_a_connector_that_can_publish_no_more_ends_with_the_reason(
     await engine.subscribed()
     engine.send([_message(0)])
     with pytest.raises(ArithmeticError, match="of the ledger"):
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 60)
 
 
 async def test_settings_that_cannot_work_are_refused_at_the_start(
@@ -441,7 +441,7 @@ def _neighbours(context: Context) -> tuple[PubSocket, PubSocket]:
 
 
 async def _reborn(context: Context, endpoint: str) -> PubSocket:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             return PubSocket(context, endpoint)

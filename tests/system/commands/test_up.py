@@ -61,7 +61,7 @@ def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
         url = up.said().partition("clickhouse: ")[2].split()[0]
         expected = (*TRUTH["checkpoints"][-1][1:3], "complete")
         client = clickhouse_connect.get_client(dsn=url)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while (rows := client.query(QUERY).result_rows) != [expected]:
             assert time.monotonic() < deadline, rows
             time.sleep(0.5)

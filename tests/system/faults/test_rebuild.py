@@ -44,7 +44,7 @@ def filled(laboratory: Any) -> list[tuple[Any, ...]]:
 
 def when_nobody_is_left(command: Sequence[str], output: Path) -> Started:
     """Run the command again while the worker that ended in the midst of things still counts as a member."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         running = started(command, output, cwd=output.parent)
         while running.alive and "start the workers" not in running.said():

@@ -67,7 +67,7 @@ def disturbed(new_pipeline: Callable[..., Any]) -> Any:
     for kill in kills:
         # Something of this worker's own is in the tables, and more is on its way.
         worker.wait_said("partitions assigned")
-        before, deadline = batches(pipeline), time.monotonic() + 30
+        before, deadline = batches(pipeline), time.monotonic() + 60
         while batches(pipeline) == before:
             assert time.monotonic() < deadline, worker.said()[-3000:]
             time.sleep(0.05)

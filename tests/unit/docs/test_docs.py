@@ -109,6 +109,13 @@ def test_documented_defaults_are_those_of_the_code() -> None:
             assert documented == field.default, f"{section}.{field.name}"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_tests_that_are_named_exist(path: Path) -> None:
+    text = path.read_text("utf-8")
+    named = set(re.findall(r"\btests/[\w./-]+[\w]", text))
+    assert [name for name in sorted(named) if not (ROOT / name.partition("::")[0]).exists()] == []
+
+
 def test_every_table_and_view_is_documented() -> None:
     text = page("tables.md")
     tables, views = read_migrations()

@@ -69,10 +69,10 @@ class Running:
                 yield
             finally:
                 stop.set()
-                await asyncio.wait_for(task, 20)
+                await asyncio.wait_for(task, 60)
 
     async def until(self, enough: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not enough():
             assert time.monotonic() < deadline, "not in the log in time"
             for found in (await self._consumer.getmany(timeout_ms=100)).values():
@@ -94,7 +94,7 @@ class Running:
         return [event for event in events if isinstance(event, (Opened, Closed))]
 
     async def until_metric(self, name: str, value: float) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (found := await self.metric(name)) != value:
             assert time.monotonic() < deadline, f"{name} is {found}"
             await asyncio.sleep(0.1)

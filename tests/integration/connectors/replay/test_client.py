@@ -69,10 +69,10 @@ async def _replay(
         await asyncio.sleep(0)
         return most is None or len(found) < most
 
-    connection = await asyncio.wait_for(replayer.connect(endpoint), 20)
+    connection = await asyncio.wait_for(replayer.connect(endpoint), 60)
     if connection is None:
         return "unreachable", []
-    outcome = await asyncio.wait_for(connection.replay(first, take), 20)
+    outcome = await asyncio.wait_for(connection.replay(first, take), 60)
     connection.close()
     return outcome, found
 

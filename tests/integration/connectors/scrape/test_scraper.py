@@ -134,5 +134,5 @@ async def test_a_failure_that_nobody_foresaw_is_told(pages: str, monkeypatch: py
     scraper.add("good", f"{pages}/good")
     assert scraper.task is not None
     with pytest.raises(ArithmeticError, match="of the parser"):
-        await asyncio.wait_for(scraper.task, 20)
+        await asyncio.wait_for(scraper.task, 60)
     await scraper.stop()

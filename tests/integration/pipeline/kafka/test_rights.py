@@ -259,7 +259,7 @@ def test_a_missing_right_is_named(
 ) -> None:
     with cluster.without(user, right_of(user, operation, name)):
         found, said = cluster.start(user, *COMMANDS[user], KVLENS_WORKER__AGENTS="replica").ended()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         # The worker of another case that ended for the lack of a right stays a member for its session.
         while "has 1 members" in said and time.monotonic() < deadline:
             time.sleep(1.0)

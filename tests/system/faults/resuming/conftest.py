@@ -98,14 +98,14 @@ class Log:
     def records(self) -> list[EventsRecord]:
         return read_events(self.kafka)
 
-    def wait(self, enough: Callable[[], bool], seconds: float = 30.0) -> None:
+    def wait(self, enough: Callable[[], bool], seconds: float = 60.0) -> None:
         """Return when the log says so."""
         deadline = time.monotonic() + seconds
         while not enough():
             assert time.monotonic() < deadline, "not in the log in time"
             time.sleep(0.2)
 
-    def wait_caught_up(self, engines: Iterable[RememberingEngine], seconds: float = 30.0) -> None:
+    def wait_caught_up(self, engines: Iterable[RememberingEngine], seconds: float = 60.0) -> None:
         """Return when the last batch of each engine is in its last life in the log."""
         waiting = {engine.name: engine for engine in engines}
 

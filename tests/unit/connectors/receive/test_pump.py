@@ -119,7 +119,7 @@ def test_the_messages_of_a_source_keep_their_order() -> None:
             room=room,
             paused=lambda source: None,
         )
-        asyncio.run(asyncio.wait_for(pump.run(), 30))
+        asyncio.run(asyncio.wait_for(pump.run(), 60))
         assert dealer.dealt == {source: list(range(count)) for source, count in numbers.items()}
         gathered += dealer.gathered
         in_turn += dealer.in_turn

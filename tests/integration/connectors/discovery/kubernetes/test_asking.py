@@ -95,7 +95,7 @@ def endpoints(origin: PodOrigin) -> list[str]:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while not reached():
         assert time.monotonic() < deadline, "not reached"
         await asyncio.sleep(0.02)

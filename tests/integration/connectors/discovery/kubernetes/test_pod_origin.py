@@ -69,7 +69,7 @@ class Following:
     def endpoints(self) -> list[str]:
         return [source.endpoint for source in self.origin.sources]
 
-    async def until(self, reached: Callable[[], bool], seconds: float = 15.0) -> None:
+    async def until(self, reached: Callable[[], bool], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not reached():
             assert time.monotonic() < deadline, f"not reached; {self.lives} {self.told.failures}"

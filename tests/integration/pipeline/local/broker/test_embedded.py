@@ -61,7 +61,7 @@ async def _consume(servers: str, topic: str, count: int) -> list[bytes]:
         consumer.assign([TopicPartition(topic, 1)])
         values: list[bytes] = []
         while len(values) < count:
-            record = await asyncio.wait_for(consumer.getone(), 20)
+            record = await asyncio.wait_for(consumer.getone(), 60)
             values.append(record.value)
         return values
     finally:

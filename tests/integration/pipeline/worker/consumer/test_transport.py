@@ -52,7 +52,7 @@ async def received(
     app.agent(app.topic(topic, value_type=bytes, value_serializer="raw", key_type=bytes))(collect)
     await app.start()
     try:
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), 60)
     finally:
         await app.stop()
     return values
@@ -113,7 +113,7 @@ async def test_a_slow_agent_gets_all_records_in_order_many_at_a_time(
     app.agent(app.topic(topic, value_type=bytes, value_serializer="raw", key_type=bytes))(collect)
     await app.start()
     try:
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), 60)
         newest = dict(app.consumer.last_fetched)
     finally:
         await app.stop()
