@@ -7,22 +7,45 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+from tests.fleet import real_parts
 from tests.fleet.cluster import Cluster
 from tests.fleet.control_plane import ControlPlane
-from tests.fleet.real_parts import PartsMissing, built, found
+from tests.fleet.helm import Helm
+from tests.fleet.kubelet import Kubelet
+from tests.fleet.real_parts import PartsMissing, Programs
 
 
 @pytest.fixture(scope="session")
-def plane(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[..., int]) -> Iterator[ControlPlane]:
-    """A running API server; a test that kills it starts it again."""
+def programs() -> Programs:
     try:
-        parts = found() or built()
+        return real_parts.programs()
     except PartsMissing as error:
         pytest.exit(f"make test-fleet: {error}", returncode=1)
-    running = ControlPlane(parts, tmp_path_factory.mktemp("plane"), free_port)
+
+
+@pytest.fixture(scope="session")
+def plane(
+    programs: Programs, tmp_path_factory: pytest.TempPathFactory, free_port: Callable[..., int]
+) -> Iterator[ControlPlane]:
+    """A running API server; a test that kills it starts it again."""
+    running = ControlPlane(programs, tmp_path_factory.mktemp("plane"), free_port)
     running.start()
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def helm(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Without a cluster."""
+    return Helm(programs["helm"], tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def kubelet(plane: ControlPlane) -> Iterator[Kubelet]:
+    """Pods of workloads run, as far as the API server sees."""
+    plane.start_controllers()
+    with Kubelet(plane) as kubelet:
+        yield kubelet
 
 
 @pytest.fixture

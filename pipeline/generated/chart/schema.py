@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 import schemas.settings
-from pipeline.generated.chart.values import Values
+from pipeline.generated.chart.values import SecretKey, Values
 from pipeline.generated.source_docs import attribute_docs, one_line
 from pipeline.settings.loading import section_types
 from schemas.settings import SECRET_KEYS
@@ -22,7 +22,7 @@ SET_BY_THE_CHART = {
 
 def values_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12). Its `config` takes all settings but secrets and those of the chart."""
-    (_, definitions) = msgspec.json.schema_components([Values], ref_template="#/$defs/{name}")
+    (_, definitions) = msgspec.json.schema_components([Values, SecretKey], ref_template="#/$defs/{name}")
     for name, meanings in attribute_docs(schemas.settings).items():
         for setting, meaning in meanings.items():
             if meaning and setting in definitions.get(name, {}).get("properties", {}):
@@ -55,7 +55,6 @@ def _files() -> dict[str, Any]:
             name: {
                 "type": "object",
                 "properties": {key: {"$ref": "#/$defs/SecretKey"} for key in keys},
-                "required": keys,
                 "additionalProperties": False,
             }
             for name, keys in sections.items()

@@ -46,7 +46,7 @@ volumes:
   - name: secrets
     projected:
       defaultMode: 0440
-      sources: {{- . | nindent 8 }}
+      sources: {{- . | trim | nindent 8 }}
   {{- end }}
   {{- with concat .root.Values.volumes .values.volumes }}
   {{- toYaml . | nindent 2 }}

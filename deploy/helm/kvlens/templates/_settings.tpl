@@ -3,17 +3,14 @@
 {{- range $section, $values := . }}
 {{- if kindIs "slice" $values }}
 {{- range $values }}
-[[{{ $section }}]]
-{{ include "kvlens.toml.keys" . }}
+[[{{ $section }}]]{{ include "kvlens.toml.keys" . }}
 {{- end }}
 {{- else }}
-[{{ $section }}]
-{{ include "kvlens.toml.keys" $values }}
+[{{ $section }}]{{ include "kvlens.toml.keys" $values }}
 {{- range $key, $value := $values }}
 {{- if include "kvlens.toml.tables" $value }}
 {{- range $value }}
-[[{{ $section }}.{{ $key }}]]
-{{ include "kvlens.toml.keys" . }}
+[[{{ $section }}.{{ $key }}]]{{ include "kvlens.toml.keys" . }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -1,0 +1,51 @@
+"""The chart as text: helm finds nothing wrong, renders what is kept, and refuses values that nobody reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fleet.golden import DIGEST, as_text, rendered_now
+from tests.fleet.helm import Helm, HelmFailed
+from tests.fleet.real_parts import Programs
+from tests.support.chart import CASES, CHART, GOLDEN, RENEW, case_values, digest
+
+
+@pytest.mark.parametrize("case", ["", *CASES])
+def test_helm_finds_nothing_wrong(helm: Helm, case: str) -> None:
+    said = helm("lint", "--strict", str(CHART), values=case_values(case) if case else None)
+    assert "1 chart(s) linted, 0 chart(s) failed" in said
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_rendered_is_what_is_kept(helm: Helm, programs: Programs, case: str) -> None:
+    now = rendered_now(helm, programs["kubectl"], case)
+    assert as_text(now) == (GOLDEN / f"{case}.json").read_text("utf-8"), RENEW
+    assert DIGEST.read_text() == f"{digest()}\n", RENEW
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"workers": {"replicas": 3}}, "'workers' not allowed"),
+        ({"worker": {"replica": 3}}, "'replica' not allowed"),
+        ({"worker": {"replicas": 9}}, "maximum: got 9, want 8"),
+        ({"config": {"kafka": {"bootstrap_server": "a:9092"}}}, "'bootstrap_server' not allowed"),
+        ({"config": {"clickhouse": {"password": "x"}}}, "'password' not allowed"),
+        ({"config": {"discovery": {"kubernetes": [{"prest": "llm-d"}]}}}, "'prest' not allowed"),
+    ],
+)
+def test_values_that_nobody_reads_are_refused(helm: Helm, values: dict[str, Any], problem: str) -> None:
+    with pytest.raises(HelmFailed, match=problem):
+        helm("template", "kvlens", str(CHART), values=values)
+
+
+def test_an_account_of_all_namespaces_needs_a_cluster_role(helm: Helm) -> None:
+    everywhere = {"config": {"discovery": {"kubernetes": [{"preset": "llm-d", "namespaces": ["*"]}]}}}
+    text = helm("template", "kvlens", str(CHART), "--namespace", "here", values=everywhere)
+    assert "kind: ClusterRole\n" in text
+    assert "kind: Role\n" not in text
+    none = helm("template", "kvlens", str(CHART), values={})
+    assert "kind: Role\n" not in none
+    assert "automountServiceAccountToken: true" not in none
