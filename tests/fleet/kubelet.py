@@ -1,4 +1,4 @@
-"""What a kubelet tells the API server of pods, without running them: they are ready, or have done their work."""
+"""What a kubelet tells the API server of pods, without running them: ready, or done."""
 
 from __future__ import annotations
 

@@ -49,3 +49,10 @@ def test_an_account_of_all_namespaces_needs_a_cluster_role(helm: Helm) -> None:
     none = helm("template", "kvlens", str(CHART), values={})
     assert "kind: Role\n" not in none
     assert "automountServiceAccountToken: true" not in none
+
+
+def test_the_number_of_workers_can_be_left_alone(helm: Helm) -> None:
+    options = ("--show-only", "templates/worker-deployment.yaml")
+    assert "\n  replicas: 2\n" in helm("template", "kvlens", str(CHART), *options, values={})
+    left = helm("template", "kvlens", str(CHART), *options, values={"worker": {"replicas": None}})
+    assert "replicas:" not in left

@@ -51,6 +51,13 @@ PROCESS_ALERTS = (
         see="docs/kubernetes.md#replicas-and-lives",
     ),
     ProcessAlert(
+        id="pods-unlisted",
+        title="A connector that listed pods has no list any more: those that come and go are not noticed",
+        expression="increase(kvlens_connector_pod_lists_total[15m]) == 0 "
+        "and kvlens_connector_pod_lists_total > 0",
+        see="docs/kubernetes.md#replicas-and-lives",
+    ),
+    ProcessAlert(
         id="pods-refused",
         title="A pod that matches is not read",
         expression="increase(kvlens_connector_refused_pods_total[10m]) > 0",

@@ -21,7 +21,7 @@ SET_BY_THE_CHART = {
 
 
 def values_schema() -> dict[str, Any]:
-    """Return the schema (draft 2020-12). Its `config` takes all settings but secrets and those of the chart."""
+    """Return the schema (draft 2020-12); its `config` takes neither secrets nor what the chart sets."""
     (_, definitions) = msgspec.json.schema_components([Values, SecretKey], ref_template="#/$defs/{name}")
     for name, meanings in attribute_docs(schemas.settings).items():
         for setting, meaning in meanings.items():

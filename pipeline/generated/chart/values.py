@@ -93,8 +93,9 @@ class Autoscaling(Closed, frozen=True):
     cpu_percent: Annotated[int, Meta(ge=1, le=100)]
 
 
-class WorkerPods(Pods, frozen=True):
-    replicas: Annotated[int, Meta(ge=0, le=PARTITIONS)]
+class WorkerPods(Pods, frozen=True, kw_only=True):
+    replicas: Annotated[int, Meta(ge=0, le=PARTITIONS)] | None = None
+    """Helm takes keys away that are null."""
     metrics_port: Port
     autoscaling: Autoscaling
     pod_disruption_budget: bool
@@ -153,6 +154,7 @@ class Values(Closed, frozen=True):
     image_pull_secrets: Objects
     config: Settings
     secrets: Secrets
+    listen_address: Annotated[str, Meta(min_length=1)]
     env: Objects
     env_from: Objects
     volumes: Objects

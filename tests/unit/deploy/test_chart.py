@@ -1,4 +1,4 @@
-"""The Helm chart as helm renders it: settings, rights, what pods may do and take. make test-fleet runs helm."""
+"""The Helm chart as helm rendered it: settings, rights, what pods may do and take."""
 
 from __future__ import annotations
 
