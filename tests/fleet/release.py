@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests.fleet.control_plane import ControlPlane
 from tests.fleet.helm import Helm
 from tests.fleet.real_parts import Programs
 from tests.support.chart import CHART, JSON
+from tests.support.checkout import ROOT
 
 TIMEOUT = "180s"
 """Of helm and kubectl; nothing takes it when all is well."""
@@ -21,8 +24,36 @@ class Release:
 
     def __init__(self, plane: ControlPlane, programs: Programs, home: Path, namespace: str) -> None:
         self.namespace = namespace
+        self._plane, self._programs, self._home = plane, programs, home
         self._kubectl = [str(programs["kubectl"]), f"--kubeconfig={plane.kubeconfig}"]
         self._helm = Helm(programs["helm"], home, plane.kubeconfig)
+
+    def elsewhere(self, namespace: str) -> Release:
+        """Return the same for another namespace."""
+        return Release(self._plane, self._programs, self._home, namespace)
+
+    def paste(self, commands: str, files: Mapping[str, str]) -> None:
+        """Run lines in a shell as a reader does, in a checkout with some files more."""
+        (self._home / "deploy").symlink_to(ROOT / "deploy")
+        for name, text in files.items():
+            (self._home / name).write_text(text, "utf-8")
+        for name in ("helm", "kubectl"):
+            (self._home / "bin").mkdir(exist_ok=True)
+            (self._home / "bin" / name).symlink_to(self._programs[name])
+        environment = {
+            "HOME": str(self._home),
+            "KUBECONFIG": str(self._plane.kubeconfig),
+            "PATH": f"{self._home / 'bin'}:{os.environ['PATH']}",
+        }
+        done = subprocess.run(
+            ["bash", "-e", "-c", commands],
+            cwd=self._home,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr
 
     def make_namespace(self, name: str) -> None:
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -19,6 +19,8 @@ from tests.fleet.kubelet import Kubelet
 from tests.fleet.real_parts import Programs
 from tests.fleet.release import Release
 from tests.support.chart import CASES, CHART, case_values
+from tests.support.checkout import ROOT
+from tests.support.command_lines import FENCE
 
 JSON = dict[str, Any]
 ACCOUNT = "system:serviceaccount:{}:kvlens-connector"
@@ -202,3 +204,23 @@ def test_a_namespace_that_enforces_restricted_refuses_other_pods(release: Releas
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
     with pytest.raises(AssertionError, match="violates PodSecurity"):
         release.apply(pod, options=("--namespace", release.namespace))
+
+
+def test_the_commands_of_the_readme_install_it(release: Release) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8").split("## On Kubernetes\n")[1].split("\n## ")[0]
+    (values,) = [block for language, block in FENCE.findall(readme) if language == "yaml"]
+    (commands,) = [block for language, block in FENCE.findall(readme) if language == "sh"]
+    build, *lines, forward = commands.splitlines()
+    assert build.startswith("docker build ")
+    assert forward.startswith("kubectl -n kvlens port-forward svc/kvlens ")
+    release.make_namespace("inference")
+    release.paste("\n".join(lines), {"values.yaml": values})
+    kvlens = release.elsewhere("kvlens")
+    assert kvlens.history() == [(1, "deployed")]
+    (service,) = kvlens.found("services", "kvlens")
+    assert f"{service['spec']['ports'][0]['port']}" == forward.rpartition(":")[2]
+    assert kvlens.found("roles") == []
+    assert [each["metadata"]["name"] for each in release.elsewhere("inference").found("roles")] == [
+        "kvlens-kvlens-connector"
+    ]
+    kvlens.helm("uninstall", "kvlens")

@@ -94,7 +94,7 @@ class Autoscaling(Closed, frozen=True):
 
 
 class WorkerPods(Pods, frozen=True, kw_only=True):
-    replicas: Annotated[int, Meta(ge=0, le=PARTITIONS)] | None = None
+    replicas: Annotated[int, Meta(ge=0, le=PARTITIONS)] | msgspec.UnsetType = msgspec.UNSET
     """Helm takes keys away that are null."""
     metrics_port: Port
     autoscaling: Autoscaling
