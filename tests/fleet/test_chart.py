@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tests.fleet.golden import DIGEST, as_text, rendered_now
 from tests.fleet.helm import Helm, HelmFailed
 from tests.fleet.real_parts import Programs
 from tests.support.chart import CASES, CHART, GOLDEN, RENEW, case_values, digest
+from tests.support.checkout import ROOT
+from tests.support.command_lines import FENCE
 
 
 @pytest.mark.parametrize("case", ["", *CASES])
@@ -39,6 +42,16 @@ def test_what_is_rendered_is_what_is_kept(helm: Helm, programs: Programs, case: 
 def test_values_that_nobody_reads_are_refused(helm: Helm, values: dict[str, Any], problem: str) -> None:
     with pytest.raises(HelmFailed, match=problem):
         helm("template", "kvlens", str(CHART), values=values)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/kubernetes.md"])
+def test_the_values_of_the_documentation_are_taken(helm: Helm, tmp_path: Path, page: str) -> None:
+    blocks = FENCE.findall((ROOT / page).read_text("utf-8"))
+    (values,) = [text for language, text in blocks if language == "yaml" and text.startswith("image:")]
+    (tmp_path / "values.yaml").write_text(values, "utf-8")
+    rendered = helm("template", "kvlens", str(CHART), "--values", str(tmp_path / "values.yaml"))
+    assert "image: registry.example/kvlens:0.1.0\n" in rendered
+    assert "    [kafka]\n    bootstrap_servers = " in rendered
 
 
 def test_an_account_of_all_namespaces_needs_a_cluster_role(helm: Helm) -> None:

@@ -124,6 +124,17 @@ def test_pods_restart_when_their_secret_changes_and_not_for_replicas(release: Re
     assert release.pods("serve") != before["serve"]
     assert release.pods("connector") | release.pods("worker") == before["connector"] | before["worker"]
 
+    release.secret("of-the-worker", key="a")
+    values["worker"] = {
+        "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "of-the-worker", "key": "key"}}}]
+    }
+    release.upgrade(values)
+    workers = release.pods("worker")
+    release.secret("of-the-worker", key="b")
+    release.upgrade(values)
+    assert set(release.pods("worker").values()).isdisjoint(workers.values())
+    assert release.pods("connector") == before["connector"]
+
     release.secret("kafka-user", password="second")
     release.upgrade(values)
     assert set(release.pods("connector").values()).isdisjoint(before["connector"].values())

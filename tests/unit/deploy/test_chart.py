@@ -57,6 +57,14 @@ def test_what_is_here_was_rendered_from_the_chart_as_it_is() -> None:
     assert (GOLDEN / "chart.sha256").read_text() == f"{digest()}\n", RENEW
 
 
+def test_the_chart_runs_this_version() -> None:
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
+    assert version is not None
+    assert f"\nappVersion: {version[1]}\n" in (CHART / "Chart.yaml").read_text("utf-8")
+    for template in pod_templates(rendered("small")).values():
+        assert {each["image"] for each in containers(template)} == {f"kvlens:{version[1]}"}
+
+
 def test_connectors_have_their_shard_and_the_settings_of_the_values() -> None:
     given = case_values("fleet")["config"]
     settings = settings_of("fleet", "connector")

@@ -36,7 +36,13 @@ that is secret goes into an annotation. */}}
 {{- end -}}
 {{- end -}}
 {{- range concat $root.Values.envFrom (index . 2).envFrom -}}
-{{- with .secretRef -}}{{ $names = append $names .name }}{{- end -}}
+{{- with dig "secretRef" "name" "" . -}}{{ $names = append $names . }}{{- end -}}
+{{- end -}}
+{{- range concat $root.Values.env (index . 2).env -}}
+{{- with dig "valueFrom" "secretKeyRef" "name" "" . -}}{{ $names = append $names . }}{{- end -}}
+{{- end -}}
+{{- range concat $root.Values.volumes (index . 2).volumes -}}
+{{- with dig "secret" "secretName" "" . -}}{{ $names = append $names . }}{{- end -}}
 {{- end -}}
 {{- $versions := dict "" $root.Values.secrets.revision -}}
 {{- if $root.Values.secrets.lookup -}}
