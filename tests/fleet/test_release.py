@@ -178,6 +178,20 @@ def test_the_number_of_shards_changes_through_none(release: Release) -> None:
     assert len(release.pods("connector")) == 3
 
 
+def test_what_an_autoscaler_chose_stays(release: Release) -> None:
+    values = values_for(release)
+    values["worker"] = {"replicas": 3}
+    release.install(values)
+    values["worker"] = {"autoscaling": {"enabled": True}}
+    release.upgrade(values)
+    (scaler,) = release.found("horizontalpodautoscalers")
+    assert scaler["spec"]["maxReplicas"] == 8
+    release.kubectl("scale", "--namespace", release.namespace, "deployment/kvlens-worker", "--replicas=5")
+    values["config"]["worker"] = {"checkpoint_seconds": 2}
+    release.upgrade(values)
+    assert len(release.pods("worker")) == 5
+
+
 async def test_the_account_may_list_and_watch_pods_and_nothing_else(
     release: Release, cluster: Cluster
 ) -> None:
