@@ -69,3 +69,11 @@ def test_the_number_of_workers_can_be_left_alone(helm: Helm) -> None:
     assert "\n  replicas: 2\n" in helm("template", "kvlens", str(CHART), *options, values={})
     left = helm("template", "kvlens", str(CHART), *options, values={"worker": {"replicas": None}})
     assert "replicas:" not in left
+
+
+def test_openshift_chooses_the_user(helm: Helm) -> None:
+    values = {"podSecurityContext": dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))}
+    text = helm("template", "kvlens", str(CHART), values=values)
+    assert "runAsNonRoot: true" in text
+    assert "runAsUser" not in text
+    assert "fsGroup" not in text
