@@ -39,7 +39,7 @@ class Helm:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=330,
         )
         if done.returncode:
             raise HelmFailed(done.stderr + done.stdout)

@@ -15,7 +15,7 @@ from tests.fleet.real_parts import Programs
 from tests.support.chart import CHART, JSON
 from tests.support.checkout import ROOT
 
-TIMEOUT = "180s"
+TIMEOUT = "300s"
 """Of helm and kubectl; nothing takes it when all is well."""
 
 
@@ -51,7 +51,7 @@ class Release:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=330,
         )
         assert done.returncode == 0, done.stderr
 
@@ -75,7 +75,7 @@ class Release:
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
         command = [*self._kubectl, *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=330)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
