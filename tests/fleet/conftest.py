@@ -10,8 +10,6 @@ import pytest
 from tests.fleet import real_parts
 from tests.fleet.cluster import Cluster
 from tests.fleet.control_plane import ControlPlane
-from tests.fleet.helm import Helm
-from tests.fleet.kubelet import Kubelet
 from tests.fleet.real_parts import PartsMissing, Programs
 
 
@@ -32,20 +30,6 @@ def plane(
     running.start()
     yield running
     running.stop()
-
-
-@pytest.fixture(scope="session")
-def helm(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """Without a cluster."""
-    return Helm(programs["helm"], tmp_path_factory.mktemp("helm"))
-
-
-@pytest.fixture(scope="session")
-def kubelet(plane: ControlPlane) -> Iterator[Kubelet]:
-    """Pods of workloads run, as far as the API server sees."""
-    plane.start_controllers()
-    with Kubelet(plane) as kubelet:
-        yield kubelet
 
 
 @pytest.fixture

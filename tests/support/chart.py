@@ -13,7 +13,7 @@ CHART = ROOT / "deploy/helm/kvlens"
 GOLDEN = ROOT / "tests/data/chart"
 CASES = ("small", "fleet")
 NAMESPACE = "kvlens"
-RENEW = "with helm: python -m tests.fleet.golden"
+RENEW = "with helm: python -m tests.fleet.chart.golden"
 JSON = dict[str, Any]
 
 

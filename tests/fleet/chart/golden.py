@@ -1,4 +1,4 @@
-"""`python -m tests.fleet.golden` writes what helm renders of the chart to tests/data/chart."""
+"""`python -m tests.fleet.chart.golden` writes what helm renders of the chart to tests/data/chart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fleet.helm import Helm, manifests
+from tests.fleet.chart.helm import Helm, manifests
 from tests.fleet.real_parts import programs
 from tests.support.chart import CASES, CHART, GOLDEN, JSON, NAMESPACE, case_values, digest, without_generated
 

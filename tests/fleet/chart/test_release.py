@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.fleet.chart.custom_resources import CUSTOM_RESOURCES
+from tests.fleet.chart.helm import Helm, HelmFailed
+from tests.fleet.chart.kubelet import Kubelet
+from tests.fleet.chart.release import Release
 from tests.fleet.cluster import Cluster
 from tests.fleet.control_plane import ControlPlane
-from tests.fleet.custom_resources import CUSTOM_RESOURCES
-from tests.fleet.helm import Helm, HelmFailed
-from tests.fleet.kubelet import Kubelet
 from tests.fleet.real_parts import Programs
-from tests.fleet.release import Release
 from tests.support.chart import CASES, CHART, case_values
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE

@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
-from tests.fleet.api import JSON, Api, running, terminated
+from tests.fleet.chart.api import JSON, Api, running, terminated
 from tests.fleet.control_plane import ControlPlane
 from tests.support.processes import KVLENS, environment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from tests.fleet.api import JSON, Api, running, terminated
+from tests.fleet.chart.api import JSON, Api, running, terminated
 from tests.fleet.control_plane import ControlPlane
 
 PAUSE_SECONDS = 0.1

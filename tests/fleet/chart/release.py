@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.fleet.chart.helm import Helm
 from tests.fleet.control_plane import ControlPlane
-from tests.fleet.helm import Helm
 from tests.fleet.real_parts import Programs
 from tests.support.chart import CHART, JSON
 from tests.support.checkout import ROOT

@@ -18,14 +18,14 @@ from clickhouse_connect.driver.client import Client
 
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from tests.fleet.chart.helm import HelmFailed
+from tests.fleet.chart.kubelet import Kubelet
+from tests.fleet.chart.node import Node
+from tests.fleet.chart.release import Release
 from tests.fleet.cluster import Cluster
 from tests.fleet.control_plane import ControlPlane
 from tests.fleet.engines import PodEngine
-from tests.fleet.helm import HelmFailed
-from tests.fleet.kubelet import Kubelet
-from tests.fleet.node import Node
 from tests.fleet.real_parts import Programs
-from tests.fleet.release import Release
 
 LABELS = {"llm-d.ai/role": "decode", "llm-d.ai/model": "qwen"}
 ENGINES = {f"decode-{number}": f"127.0.3.{number + 1}" for number in range(4)}

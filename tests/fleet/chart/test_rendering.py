@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.golden import DIGEST, as_text, rendered_now
-from tests.fleet.helm import Helm, HelmFailed
+from tests.fleet.chart.golden import DIGEST, as_text, rendered_now
+from tests.fleet.chart.helm import Helm, HelmFailed
 from tests.fleet.real_parts import Programs
 from tests.support.chart import CASES, CHART, GOLDEN, RENEW, case_values, digest
 from tests.support.checkout import ROOT
