@@ -25,6 +25,12 @@ GROUP BY model
 HAVING isNotNull(value)"""
 
 
+def share_of_prefill(*causes: str) -> str:
+    """Return PromQL of what such causes are of the prefill of each model."""
+    tokens = "kvlens_fleet_prefill_tokens_per_second"
+    return f'sum by (model) ({tokens}{{cause=~"{"|".join(causes)}"}}) / sum by (model) ({tokens})'
+
+
 DEGRADED = Alert(
     id="stream-degraded",
     title="Batches or events of a stream are lost for good",
@@ -38,6 +44,8 @@ DEGRADED = Alert(
     runbook="stream-degraded",
     about=STREAM,
     panel="health-missing",
+    metrics="sum by (replica) (increase(kvlens_connector_lost_batches_total[10m])) > 0 "
+    "or sum by (replica) (increase(kvlens_connector_undecodable_total[10m])) > 0",
 )
 
 UNREACHABLE = Alert(
@@ -52,6 +60,7 @@ UNREACHABLE = Alert(
     runbook="stream-unreachable",
     about=STREAM,
     panel="health-streams",
+    metrics="kvlens_connector_source_connected < kvlens_connector_sources",
 )
 
 NO_EVENTS = Alert(
@@ -68,6 +77,7 @@ FROM stream_health({RANGE})""",
     severity="warning",
     runbook="no-events",
     panel="health-throughput",
+    metrics="sum(increase(kvlens_connector_engine_events_total[10m])) == 0",
 )
 
 STALE = Alert(
@@ -85,6 +95,9 @@ FROM stream_health({RANGE})""",
     severity="critical",
     runbook="tables-stale",
     panel="fleet-freshness",
+    # What is an hour old is not told any more; a page that answers without it is as stale.
+    metrics="time() - max(kvlens_fleet_newest_window_timestamp_seconds) > 70 "
+    "or (count(kvlens_fleet_folded_series) unless count(kvlens_fleet_newest_window_timestamp_seconds))",
 )
 
 LATE = Alert(
@@ -115,6 +128,7 @@ DRIFT = Alert(
     runbook="stream-drift",
     about=STREAM,
     panel="health-streams",
+    metrics='sum(kvlens_worker_troubled_sources{trouble="drifting"}) > 0',
 )
 
 CAPACITY_LOSS = Alert(
@@ -131,6 +145,7 @@ CAPACITY_LOSS = Alert(
     runbook="capacity-loss",
     about=("model",),
     panel="fleet-fills",
+    metrics=share_of_prefill("evicted", "evicted_elsewhere", "peer_and_evicted") + " > 0.25",
 )
 
 ROUTING_LOSS = Alert(
@@ -146,6 +161,7 @@ ROUTING_LOSS = Alert(
     runbook="routing-loss",
     about=("model",),
     panel="fleet-fills",
+    metrics=share_of_prefill("peer", "peer_and_evicted") + " > 0.25",
 )
 
 HASHES = Alert(

@@ -166,6 +166,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """The text columns of `sql`: they name what the alert fires for."""
     panel: str
     """Id of the panel that shows the case."""
+    metrics: str = ""
+    """The same in PromQL, for those who alert in Prometheus; empty where no metric tells it."""
 
 
 class UnknownParameter(Exception):

@@ -10,7 +10,10 @@ from pathlib import Path
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.grafana.files import CONFIG_MAPS, DASHBOARDS, files
+from pipeline.dashboards.prometheus.process_alerts import PROCESS_ALERTS
+from pipeline.dashboards.prometheus.rules import compiled
 from pipeline.generated.asyncapi import asyncapi_document
+from pipeline.generated.chart.schema import values_schema
 from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.pages.acls import acls_page
@@ -24,6 +27,7 @@ from pipeline.generated.topics_file import load_topics
 
 SCHEMAS_DIRECTORY = "schemas/generated"
 GRAFANA_DIRECTORY = "deploy/grafana"
+CHART_DIRECTORY = "deploy/helm/kvlens"
 RUNBOOK = Path(__file__).parents[2] / "docs/alerts.md"
 DIFF_LINES = 6
 
@@ -42,14 +46,20 @@ def render() -> dict[str, bytes]:
     schemas = {
         f"{SCHEMAS_DIRECTORY}/{record.__name__}.schema.json": record_schema(record) for record in RECORDS
     }
+    grafana = files(BOARDS, ALERTS, RUNBOOK.read_text(encoding="utf-8"))
     return {
         **{path: as_json(schema) for path, schema in schemas.items()},
         f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
         **example_files(),
+        **{f"{GRAFANA_DIRECTORY}/{path}": content for path, content in grafana.items()},
+        # Helm reads no file outside of the chart.
         **{
-            f"{GRAFANA_DIRECTORY}/{path}": content
-            for path, content in files(BOARDS, ALERTS, RUNBOOK.read_text(encoding="utf-8")).items()
+            f"{CHART_DIRECTORY}/{path}": content
+            for path, content in grafana.items()
+            if path.startswith(f"{DASHBOARDS}/")
         },
+        f"{CHART_DIRECTORY}/rules.json": as_json(compiled(ALERTS, PROCESS_ALERTS)),
+        f"{CHART_DIRECTORY}/values.schema.json": as_json(values_schema()),
         "docs/acls.md": acls_page(),
         "docs/configuration.md": settings_page(),
         "docs/dashboards.md": dashboards_page(),
@@ -92,6 +102,7 @@ def _wholly_generated() -> list[str]:
         SCHEMAS_DIRECTORY,
         f"{GRAFANA_DIRECTORY}/{DASHBOARDS}",
         f"{GRAFANA_DIRECTORY}/{CONFIG_MAPS}",
+        f"{CHART_DIRECTORY}/{DASHBOARDS}",
         *(f"{CURRENT_DIRECTORY}/{topic.name}" for topic in load_topics().values()),
     ]
 

@@ -7,19 +7,26 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+from tests.fleet import real_parts
 from tests.fleet.cluster import Cluster
 from tests.fleet.control_plane import ControlPlane
-from tests.fleet.real_parts import PartsMissing, built, found
+from tests.fleet.real_parts import PartsMissing, Programs
 
 
 @pytest.fixture(scope="session")
-def plane(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[..., int]) -> Iterator[ControlPlane]:
-    """A running API server; a test that kills it starts it again."""
+def programs() -> Programs:
     try:
-        parts = found() or built()
+        return real_parts.programs()
     except PartsMissing as error:
         pytest.exit(f"make test-fleet: {error}", returncode=1)
-    running = ControlPlane(parts, tmp_path_factory.mktemp("plane"), free_port)
+
+
+@pytest.fixture(scope="session")
+def plane(
+    programs: Programs, tmp_path_factory: pytest.TempPathFactory, free_port: Callable[..., int]
+) -> Iterator[ControlPlane]:
+    """A running API server; a test that kills it starts it again."""
+    running = ControlPlane(programs, tmp_path_factory.mktemp("plane"), free_port)
     running.start()
     yield running
     running.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import ssl
 import subprocess
 import time
@@ -11,6 +12,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.fleet.real_parts import Programs
 
 START_SECONDS = 90.0
 ADMIN = "admin-token"
@@ -22,8 +25,8 @@ class ControlPlane:
     Connectors use the first one, which is killed and started again; tests change the cluster by the second.
     """
 
-    def __init__(self, parts: Path, directory: Path, free_port: Callable[..., int]) -> None:
-        self._parts = parts
+    def __init__(self, programs: Programs, directory: Path, free_port: Callable[..., int]) -> None:
+        self._programs = programs
         self._directory = directory
         self._etcd_port, self._peer_port = free_port(), free_port()
         self._port, self._other_port = free_port(), free_port()
@@ -33,6 +36,8 @@ class ControlPlane:
         self.other_url = f"https://127.0.0.1:{self._other_port}"
         self.ca_file = directory / "certificates" / "apiserver.crt"
         """What the server's certificate is checked against."""
+        self.kubeconfig = directory / "kubeconfig.json"
+        """For clients that are the administrator."""
 
     def start(self) -> None:
         """Start all, with a new certificate and a new key for the tokens of ServiceAccounts."""
@@ -55,10 +60,25 @@ class ControlPlane:
         )
         self.start_server()
         self._serve("other", self._other_port)
+        self._write_kubeconfig()
 
     def start_server(self) -> None:
         """Start the server that connectors use; return when it is ready."""
         self._serve("server", self._port)
+
+    def start_controllers(self) -> None:
+        """Start what makes pods of workloads, and takes away what belongs to nothing."""
+        if "controllers" in self._processes:
+            return
+        names = ("deployment", "replicaset", "statefulset", "job", "garbage-collector")
+        self._start(
+            "controllers",
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--controllers={','.join(f'{name}-controller' for name in names)}",
+            "--leader-elect=false",
+            "--secure-port=0",
+        )
 
     def kill_server(self) -> None:
         """End it at once, as a lost node does; what connectors watch breaks off."""
@@ -107,13 +127,26 @@ class ControlPlane:
     def _start(self, name: str, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._directory / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(self._parts / program), *arguments],
+                [str(self._programs[program]), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self._directory,
             )
         return self._processes[name]
+
+    def _write_kubeconfig(self) -> None:
+        cluster = {"server": self.other_url, "certificate-authority": str(self.ca_file)}
+        context = {"cluster": "test", "user": "admin"}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": ADMIN}}],
+            "contexts": [{"name": "test", "context": context}],
+            "current-context": "test",
+        }
+        self.kubeconfig.write_text(json.dumps(document))
 
     def _kill(self, name: str) -> None:
         process = self._processes.pop(name, None)

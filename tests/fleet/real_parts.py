@@ -1,4 +1,4 @@
-"""See to a real kube-apiserver and its etcd: in KUBEBUILDER_ASSETS, built before, or built now with Go."""
+"""See to real programs of Kubernetes, and Helm: on this machine, built before, or built now with Go."""
 
 from __future__ import annotations
 
@@ -7,74 +7,115 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 REQUIREMENTS = Path(__file__).parent / "parts"
 VARIABLE = "KUBEBUILDER_ASSETS"
-"""envtest's: a folder with both programs."""
-PACKAGES = {"etcd": "go.etcd.io/etcd/server/v3", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
+"""envtest's: a folder with etcd, kube-apiserver and kubectl."""
 ADVICE = (
-    f"no kube-apiserver and etcd: set {VARIABLE} to a folder that holds both, "
-    "or install Go 1.26 and see that it reaches a module proxy"
+    f"set {VARIABLE} to a folder that holds it, or install Go 1.26 and see that it reaches a module proxy"
 )
+
+
+class Part(NamedTuple):
+    """A program."""
+
+    requirements: str
+    """Folder below REQUIREMENTS."""
+    package: str
+
+
+PARTS = {
+    "etcd": Part("kubernetes", "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": Part("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-controller-manager": Part("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kubectl": Part("kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+    "helm": Part("helm", "helm.sh/helm/v4/cmd/helm"),
+}
+Programs = Mapping[str, Path]
+"""Name -> program."""
 
 
 class PartsMissing(Exception):
     """They cannot be had; the text says in one line what to do."""
 
 
-def found() -> Path | None:
-    """Return the folder of both programs; None when there is none."""
-    named = os.environ.get(VARIABLE)
-    folder = Path(named) if named else _cache()
-    return folder if all(os.access(folder / name, os.X_OK) for name in PACKAGES) else None
+def programs() -> Programs:
+    """Return all programs; those that are nowhere are built into the user's cache. Raises PartsMissing."""
+    return {name: _found(name) or _built(name) for name in PARTS}
 
 
-def built() -> Path:
-    """Build both programs into the user's cache. Raises PartsMissing."""
+def _found(name: str) -> Path | None:
+    folders = [Path(os.environ[VARIABLE])] if VARIABLE in os.environ else []
+    for folder in [*folders, _cache(PARTS[name].requirements)]:
+        if os.access(folder / name, os.X_OK):
+            return folder / name
+    installed = shutil.which(name)
+    if installed and (name == "kubectl" or (name == "helm" and _is_helm_4(installed))):
+        return Path(installed)
+    return None
+
+
+def _is_helm_4(program: str) -> bool:
+    return subprocess.check_output([program, "version", "--short"], text=True).startswith("v4.")
+
+
+def _built(name: str) -> Path:
+    part = PARTS[name]
     go = shutil.which("go")
-    if named := os.environ.get(VARIABLE):
-        raise PartsMissing(f"{VARIABLE}={named} is no folder with {' and '.join(PACKAGES)}")
     if go is None:
-        raise PartsMissing(ADVICE)
-    folder = _cache()
+        raise PartsMissing(f"no {name}: {ADVICE}")
+    folder = _cache(part.requirements)
     folder.mkdir(parents=True, exist_ok=True)
-    (version,) = re.findall(r"k8s\.io/kubernetes (v\d+\.(?:\d+)\.\d+)", (REQUIREMENTS / "go.mod").read_text())
+    sys.stdout.write(f"building {name} into {folder}, once; this takes minutes\n")
+    sys.stdout.flush()
+    aside = folder / f"{name}.{os.getpid()}"
+    command = [
+        go,
+        "build",
+        "-mod=readonly",
+        "-trimpath",
+        "-buildvcs=false",
+        f"-ldflags=-s -w {_stamps(part)}",
+    ]
+    done = subprocess.run(
+        ["nice", "-n", "19", *command, "-o", str(aside), part.package],
+        cwd=REQUIREMENTS / part.requirements,
+        env={**os.environ, "GOFLAGS": "-p=1", "GOTOOLCHAIN": "local"},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode:
+        aside.unlink(missing_ok=True)
+        raise PartsMissing(f"no {name}: {ADVICE}")
+    aside.rename(folder / name)
+    return folder / name
+
+
+def _stamps(part: Part) -> str:
+    """Return what tells a program its version, by which charts and clients go."""
+    text = (REQUIREMENTS / part.requirements / "go.mod").read_text()
+    (version,) = re.findall(r"(?:k8s\.io/kubernetes|helm\.sh/helm/v4) (v\d+\.\d+\.\d+)$", text, re.M)
+    if part.requirements == "helm":
+        return f"-X helm.sh/helm/v4/internal/version.version={version}"
     major, minor, _ = version.removeprefix("v").split(".")
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-    stamps = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())
-    for name, package in PACKAGES.items():
-        if os.access(folder / name, os.X_OK):
-            continue
-        sys.stdout.write(f"building {name} into {folder}, once; this takes minutes\n")
-        sys.stdout.flush()
-        aside = folder / f"{name}.{os.getpid()}"
-        command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w {stamps}"]
-        environment = {**os.environ, "GOFLAGS": "-p=1", "GOTOOLCHAIN": "local"}
-        done = subprocess.run(
-            ["nice", "-n", "19", *command, "-o", str(aside), package],
-            cwd=REQUIREMENTS,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-        if done.returncode:
-            aside.unlink(missing_ok=True)
-            raise PartsMissing(ADVICE)
-        aside.rename(folder / name)
-    return folder
+    return " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())
 
 
-def _cache() -> Path:
+def _cache(requirements: str) -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
-    contents = b"".join((REQUIREMENTS / name).read_bytes() for name in ("go.mod", "go.sum"))
+    contents = b"".join((REQUIREMENTS / requirements / name).read_bytes() for name in ("go.mod", "go.sum"))
     root = Path(base) if base else Path.home() / ".cache"
     return root / "kvlens" / "fleet" / sha256(contents).hexdigest()[:16]
 
 
 if __name__ == "__main__":
     try:
-        sys.stdout.write(f"Kubernetes: {found() or built()}\n")
+        for name, program in programs().items():
+            sys.stdout.write(f"{name}: {program}\n")
     except PartsMissing as error:
         sys.exit(f"make test-fleet: {error}")
