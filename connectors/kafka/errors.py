@@ -49,7 +49,20 @@ class LoginRefused(OperatorError):
 
 
 class TopicMissing(OperatorError):
-    """A topic does not exist, or this user may not see it."""
+    """A topic does not exist."""
+
+    heals = True
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} does not exist; run `kvlens topics apply`"
+
+
+class TopicHidden(OperatorError):
+    """This user may not see a topic, so nobody tells it whether the topic exists."""
 
     heals = True
 
@@ -59,8 +72,8 @@ class TopicMissing(OperatorError):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic} does not exist, or this user may not Describe it; "
-            "run `kvlens topics apply`, or grant the right (docs/acls.md)"
+            f"this user may not see the topic {self.topic}; "
+            "give kafka.sasl_username its rights on it, at least Describe (docs/acls.md)"
         )
 
 

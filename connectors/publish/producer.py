@@ -9,7 +9,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
-from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing
+from connectors.kafka.errors import KAFKA_FAILURES
+from connectors.kafka.topic_metadata import topic_metadata
 from connectors.process.stopping import ended_within
 from schemas.settings import Settings
 
@@ -49,15 +50,13 @@ async def connected(settings: Settings, options: dict[str, Any], deadline: float
 
 
 async def partitions_of(producer: AIOKafkaProducer, topic: str) -> int:
-    """Return how many partitions a topic has. Raises TopicMissing and KAFKA_FAILURES."""
+    """Return how many partitions a topic has. Raises TopicMissing, TopicHidden and KAFKA_FAILURES."""
     deadline = time.monotonic() + NEW_TOPIC_SECONDS
     while True:
-        cluster = await producer.client.fetch_all_metadata()
-        partitions = cluster.partitions_for_topic(topic)
-        if partitions:
-            return len(partitions)
-        if time.monotonic() > deadline:
-            raise TopicMissing(topic)
+        found = (await topic_metadata(producer.client, [topic]))[topic]
+        if found.partitions or time.monotonic() > deadline:
+            found.require()
+            return found.partitions
         await asyncio.sleep(0.1)
 
 

@@ -111,7 +111,7 @@ class Publisher:
     async def start(self, partitions: int | None = None) -> None:
         """Connect; `partitions` skips asking the broker. A start that failed may be repeated.
 
-        Raises BrokerUnreachable, LoginRefused, TopicMissing, CertificateUnreadable.
+        Raises BrokerUnreachable, LoginRefused, TopicMissing, TopicHidden, CertificateUnreadable.
         """
         await reach(self._kafka)
         deadline = asyncio.get_running_loop().time() + START_SECONDS
@@ -169,7 +169,10 @@ class Publisher:
             await stopped(self._producer)
 
     async def partitions_of(self, topic: str) -> int:
-        """Return how many partitions another topic has. Raises TopicMissing, BrokerUnreachable."""
+        """Return how many partitions another topic has.
+
+        Raises TopicMissing, TopicHidden, BrokerUnreachable.
+        """
         try:
             return await partitions_of(self._connected_producer(), topic)
         except KAFKA_FAILURES as error:

@@ -7,14 +7,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from connectors.kafka.errors import BrokerUnreachable, failure_reason
+from connectors.kafka.errors import BrokerUnreachable, TopicHidden, failure_reason
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
+from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.errors import KafkaUnavailable, TopicMismatch, TopicRefused
 from schemas.settings import Kafka, Settings
@@ -24,16 +24,11 @@ _VISIBLE_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(TopicMetadata):
     """A topic of the catalogue and what the cluster has of it."""
 
     key: str
-    name: str
-    """With prefix."""
     wanted_partitions: int
-    partitions: int
-    """0 when it does not exist."""
-    replication_factor: int
 
 
 async def describe(settings: Settings) -> list[Found]:
@@ -49,13 +44,16 @@ async def apply(settings: Settings, progress: Callable[[str], None] | None = Non
     """Create the topics that are missing and return their names; `progress` gets one line a topic.
 
     An existing topic is left as it is. Raises TopicMismatch when its partition count differs (nothing is
-    created then), KafkaUnavailable, LoginRefused, CertificateUnreadable, and TopicRefused.
+    created then), TopicHidden, KafkaUnavailable, LoginRefused, CertificateUnreadable, and TopicRefused.
     """
     say = progress or (lambda line: None)
     created = []
     async with administration(settings.kafka) as admin:
         found = await _found(admin, settings.kafka)
         check(found)
+        for topic in found:
+            if topic.hidden:
+                raise TopicHidden(topic.name)
         for topic in found:
             if topic.partitions:
                 say(f"topic {topic.name} exists")
@@ -108,17 +106,9 @@ async def _visible(admin: AIOKafkaAdminClient, kafka: Kafka) -> None:
 
 async def _found(admin: AIOKafkaAdminClient, kafka: Kafka) -> list[Found]:
     names = {key: topic_name(kafka, key) for key in catalogue()}
-    metadata: dict[str, list[Any]] = {
-        topic["topic"]: topic["partitions"] for topic in await admin.describe_topics()
-    }
+    metadata = await topic_metadata(admin._client, names.values())
     return [
-        Found(
-            key,
-            names[key],
-            topic.partitions,
-            len(metadata.get(names[key], ())),
-            max((len(partition["replicas"]) for partition in metadata.get(names[key], ())), default=0),
-        )
+        Found(**vars(metadata[names[key]]), key=key, wanted_partitions=topic.partitions)
         for key, topic in catalogue().items()
     ]
 

@@ -18,7 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 
 from connectors.kafka.consumer import started_consumer
-from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing, failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import GroupInUse, KafkaUnavailable
@@ -173,11 +173,13 @@ class Rebuild:
 
 @asynccontextmanager
 async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
-    """Connect for a rebuild. Raises KafkaUnavailable, TopicMissing, TopicMismatch, CertificateUnreadable."""
+    """Connect for a rebuild.
+
+    Raises KafkaUnavailable, TopicMissing, TopicHidden, TopicMismatch, CertificateUnreadable.
+    """
     found = await topics.describe(settings)
     for topic in found:
-        if not topic.partitions:
-            raise TopicMissing(topic.name)
+        topic.require()
     topics.check(found)
     options = client_options(settings.kafka)
     partitions = {topic.name: topic.partitions for topic in found}

@@ -61,8 +61,8 @@ async def check_log(
     """Recount the whole log and compare; `until`: leave records from this offset of each partition out.
 
     `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
-    Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, CertificateUnreadable and
-    StoreUnavailable.
+    Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, TopicHidden,
+    CertificateUnreadable and StoreUnavailable.
     """
     # Where both are away, the broker is what is told: it comes first in the settings and in the start.
     await reach(settings.kafka)

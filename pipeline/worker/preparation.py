@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from connectors.kafka.errors import TopicMissing
 from connectors.process.leaving import aside
 from connectors.process.waiting import Waiting
 from pipeline.clickhouse import migrations
@@ -45,8 +44,7 @@ async def prepare(
 async def _topics(settings: Settings) -> dict[str, topics.Found]:
     found = {topic.key: topic for topic in await topics.describe(settings)}
     for topic in found.values():
-        if not topic.partitions:
-            raise TopicMissing(topic.name)
+        topic.require()
     topics.check(list(found.values()))
     return found
 

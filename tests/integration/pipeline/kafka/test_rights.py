@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import clickhouse_connect
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 
 from pipeline.generated.topics_file import load_topics
 from pipeline.kafka.rights import Right, roles
 from pipeline.local.broker import embedded
 from pipeline.local.broker.properties import server_properties
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from schemas.settings import Kafka
+from tests.support.acls import Acls
 
 ROOT = Path(__file__).parents[4]
 CAPTURE = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
@@ -44,10 +41,6 @@ COMMANDS = {
     "verify": ["verify"],
     "rebuild": ["state", "rebuild", "--yes", "--no-wait"],
 }
-# Numbers of Kafka's protocol.
-RESOURCES = {"topic": 2, "group": 3, "transactional id": 5}
-OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Describe": 8, "DescribeConfigs": 10}
-LITERAL, PREFIXED, ALLOW = 3, 4, 3
 DATABASE = "rights"
 
 
@@ -112,6 +105,7 @@ class Cluster:
 
     directory: Path
     plain: str
+    acls: Acls
     environment: Mapping[str, str]
     endpoint: str
     store: str
@@ -137,29 +131,6 @@ class Cluster:
         """Run a command to its end and return its exit code and all it said."""
         return self.start(user, *arguments).ended()
 
-    def allow(self, user: str, rights: Iterable[Right]) -> None:
-        answers = asyncio.run(self._asked([CreateAclsRequest(*_as_acl(user, right)) for right in rights]))
-        assert {code for answer in answers for code, _ in answer.creation_responses} == {0}
-
-    @contextmanager
-    def without(self, user: str, right: Right) -> Iterator[None]:
-        """Inside, the user lacks the right."""
-        [answer] = asyncio.run(self._asked([DeleteAclsRequest(*_as_acl(user, right))]))
-        [(code, _, [_])] = answer.filter_responses
-        assert code == 0
-        try:
-            yield
-        finally:
-            self.allow(user, [right])
-
-    async def _asked(self, requests: list[Any]) -> list[Any]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.plain)
-        await admin.start()
-        try:
-            return [await admin._send_request(request) for request in requests]
-        finally:
-            await admin.close()
-
     def rows(self, table: str) -> int:
         with clickhouse_connect.get_client(dsn=self.store, autogenerate_session_id=False) as client:
             return int(str(client.command(f"SELECT count() FROM {DATABASE}.{table}")))
@@ -169,12 +140,6 @@ class Cluster:
         while self.rows(table) < count:
             assert time.monotonic() < deadline, [part.log.read_text()[-1000:] for part in self.parts[-4:]]
             time.sleep(0.2)
-
-
-def _as_acl(user: str, right: Right) -> tuple[Any, ...]:
-    pattern = PREFIXED if right.prefix else LITERAL
-    kind, operation = RESOURCES[right.resource], OPERATIONS[right.operation]
-    return (kind, right.name, pattern, f"User:{user}", "*", operation, ALLOW)
 
 
 @pytest.fixture(scope="module")
@@ -201,10 +166,11 @@ def cluster(
         "KVLENS_WORKER__IDLE_CARRY_SECONDS": "0.001",
         "KVLENS_REPLICAS": f'[{{"id": "a", "model": "m", "endpoint": "{endpoint}"}}]',
     }
-    cluster = Cluster(directory, broker.bootstrap_servers, environment, endpoint, store.url)
+    acls = Acls(Kafka(bootstrap_servers=broker.bootstrap_servers))
+    cluster = Cluster(directory, broker.bootstrap_servers, acls, environment, endpoint, store.url)
     try:
         for user, role in ROLES.items():
-            cluster.allow(user, role.rights)
+            cluster.acls.allow(user, role.rights)
         for command in ("topics apply", "migrate"):
             code, said = cluster.run("apply", *command.split())
             assert code == 0, said
@@ -250,14 +216,14 @@ def right_of(user: str, operation: str, name: str) -> Right:
     ("user", "operation", "name", "code", "line"),
     [
         ("replica", "Write", "secgroup.replica-", 69, "give kafka.sasl_username this right (docs/acls.md)"),
-        ("verify", "Read", "sec.residency.v1", 2, "or this user may not Describe it"),
+        ("verify", "Read", "sec.residency.v1", 2, "this user may not see the topic"),
         ("rebuild", "Delete", "sec.residency.v1", 1, "give kafka.sasl_username this right (docs/acls.md)"),
     ],
 )
 def test_a_missing_right_is_named(
     cluster: Cluster, user: str, operation: str, name: str, code: int, line: str
 ) -> None:
-    with cluster.without(user, right_of(user, operation, name)):
+    with cluster.acls.without(user, right_of(user, operation, name)):
         found, said = cluster.start(user, *COMMANDS[user], KVLENS_WORKER__AGENTS="replica").ended()
         deadline = time.monotonic() + 30
         # The worker of another case that ended for the lack of a right stays a member for its session.
@@ -276,15 +242,15 @@ def test_a_missing_right_is_named(
     [
         ("connect", "Read", "sec.positions.v1", "the connector needs Read and Describe on it"),
         ("connect", "Write", "sec.positions.v1", "the connector needs Write on it"),
-        ("replica", "Describe", "sec.checkpoints.fleet.v1", "or this user may not Describe it"),
+        ("replica", "Describe", "sec.checkpoints.fleet.v1", "this user may not see the topic"),
         ("replica", "Read", "secgroup.replica", "give kafka.sasl_username Read on it (docs/acls.md)"),
-        ("fleet", "Read", "sec.residency.v1", "or this user may not Describe it"),
+        ("fleet", "Read", "sec.residency.v1", "this user may not see the topic"),
     ],
 )
 def test_a_process_that_lacks_a_right_says_which_and_waits_for_it(
     cluster: Cluster, user: str, operation: str, name: str, line: str
 ) -> None:
-    with cluster.without(user, right_of(user, operation, name)):
+    with cluster.acls.without(user, right_of(user, operation, name)):
         agents = "both" if user == "connect" else user
         part = cluster.start(user, *COMMANDS[user], KVLENS_WORKER__AGENTS=agents)
         [waiting] = [said for said in part.wait_said('"waiting"').splitlines() if '"waiting"' in said]
@@ -330,10 +296,10 @@ def test_a_protocol_that_is_not_that_of_the_port_is_named(
 
 
 def test_doctor_says_what_it_was_not_told(cluster: Cluster) -> None:
-    with cluster.without("doctor", right_of("doctor", "Describe", "secgroup.replica")):
+    with cluster.acls.without("doctor", right_of("doctor", "Describe", "secgroup.replica")):
         _, said = cluster.run("doctor", "doctor")
     assert "kafka-unanswered" in said
     assert "GroupAuthorizationFailed" in said
-    with cluster.without("doctor", right_of("doctor", "DescribeConfigs", "sec.events.v1")):
+    with cluster.acls.without("doctor", right_of("doctor", "DescribeConfigs", "sec.events.v1")):
         _, said = cluster.run("doctor", "doctor")
     assert "the configuration of sec.events.v1: TopicAuthorizationFailed" in " ".join(said.split())
