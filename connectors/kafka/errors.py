@@ -48,6 +48,19 @@ class LoginRefused(OperatorError):
         )
 
 
+class CertificateUnreadable(OperatorError):
+    """A file of the settings that the login is made with cannot be used."""
+
+    def __init__(self, setting: str, file: str, reason: str) -> None:
+        super().__init__(setting, file, reason)
+        self.setting = setting
+        self.file = file
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot use {self.file} of kafka.{self.setting}: {self.reason}"
+
+
 class TopicMissing(OperatorError):
     """A topic does not exist."""
 
@@ -74,6 +87,23 @@ class TopicHidden(OperatorError):
         return (
             f"this user may not see the topic {self.topic}; "
             "give kafka.sasl_username its rights on it, at least Describe (docs/acls.md)"
+        )
+
+
+class RightMissing(OperatorError):
+    """This user may not do with a topic what it has to."""
+
+    heals = True
+
+    def __init__(self, topic: str, operation: str) -> None:
+        super().__init__(topic, operation)
+        self.topic = topic
+        self.operation = operation
+
+    def __str__(self) -> str:
+        return (
+            f"this user lacks {self.operation} on the topic {self.topic}; "
+            "give kafka.sasl_username this right (docs/acls.md)"
         )
 
 

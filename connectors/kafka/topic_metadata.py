@@ -1,4 +1,4 @@
-"""Topics asked for by name, so that one that does not exist and one that this user may not see differ."""
+"""Topics asked for by name, so that one that is missing, one that is hidden and a lacking right differ."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from dataclasses import dataclass
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import TopicAuthorizationFailedError
-from aiokafka.protocol.metadata import MetadataRequest
 
-from connectors.kafka.errors import TopicHidden, TopicMissing
+from connectors.kafka.errors import RightMissing, TopicHidden, TopicMissing
+from connectors.kafka.metadata_request import NOT_TOLD, MetadataRequest
+
+_BITS = {
+    "Read": 3,
+    "Write": 4,
+    "Create": 5,
+    "Delete": 6,
+    "Describe": 8,
+    "DescribeConfigs": 10,
+}
+"""Kafka's numbers of operations, which are bits of what a user may do."""
 
 
 @dataclass(frozen=True)
@@ -25,21 +35,25 @@ class TopicMetadata:
     """Copies of each partition, the fewest."""
     in_sync: int
     """Of these, how many have all acknowledged records, the fewest."""
+    allowed: tuple[str, ...] | None
+    """Operations that this user may do; None where the broker does not tell."""
 
-    def require(self) -> None:
-        """Raises TopicHidden or TopicMissing when it is not there for this user."""
+    def require(self, *operations: str) -> None:
+        """Raises TopicHidden, TopicMissing, or RightMissing for the first operation that is not allowed."""
         if self.hidden:
             raise TopicHidden(self.name)
         if not self.partitions:
             raise TopicMissing(self.name)
+        for operation in operations:
+            if self.allowed is not None and operation not in self.allowed:
+                raise RightMissing(self.name, operation)
 
 
 async def topic_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[str, TopicMetadata]:
     """Return what the cluster has of these topics; none is made by that. Raises KAFKA_FAILURES."""
     wanted = list(names)
-    request = MetadataRequest(wanted, allow_auto_topic_creation=False)
-    answer = (await client.send(client.get_random_node(), request)).to_object()
-    found = {name: TopicMetadata(name, False, 0, 0, 0) for name in wanted}
+    answer = (await client.send(client.get_random_node(), MetadataRequest(wanted))).to_object()
+    found = {name: TopicMetadata(name, False, 0, 0, 0, None) for name in wanted}
     for topic in answer["topics"]:
         name, partitions = topic["topic"], topic["partitions"]
         found[name] = TopicMetadata(
@@ -48,5 +62,12 @@ async def topic_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[s
             len(partitions),
             min((len(partition["replicas"]) for partition in partitions), default=0),
             min((len(partition["isr"]) for partition in partitions), default=0),
+            _operations(topic.get("authorized_operations", NOT_TOLD)),
         )
     return found
+
+
+def _operations(bits: int) -> tuple[str, ...] | None:
+    if bits == NOT_TOLD:
+        return None
+    return tuple(operation for operation, bit in _BITS.items() if bits >> bit & 1)

@@ -99,7 +99,7 @@ class Positions:
     async def start(self) -> None:
         """Connect, when the log has been.
 
-        Raises TopicMissing, TopicHidden, PositionsUnreadable, CertificateUnreadable.
+        Raises TopicMissing, TopicHidden, RightMissing, PositionsUnreadable, CertificateUnreadable.
         """
         self._partitions = await self._log.partitions_of(self.topic)
         reader = PositionReader(

@@ -50,12 +50,15 @@ async def connected(settings: Settings, options: dict[str, Any], deadline: float
 
 
 async def partitions_of(producer: AIOKafkaProducer, topic: str) -> int:
-    """Return how many partitions a topic has. Raises TopicMissing, TopicHidden and KAFKA_FAILURES."""
+    """Return how many partitions a topic has, which the connector reads and writes.
+
+    Raises TopicMissing, TopicHidden, RightMissing and KAFKA_FAILURES.
+    """
     deadline = time.monotonic() + NEW_TOPIC_SECONDS
     while True:
         found = (await topic_metadata(producer.client, [topic]))[topic]
         if found.partitions or time.monotonic() > deadline:
-            found.require()
+            found.require("Read", "Write")
             return found.partitions
         await asyncio.sleep(0.1)
 

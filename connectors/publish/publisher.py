@@ -11,9 +11,9 @@ from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
 
-from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, CertificateUnreadable, failure_reason
 from connectors.kafka.reach import reach
-from connectors.kafka.security import CertificateUnreadable, client_options
+from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.order.records import Mention, mention_of
 from connectors.process.backoff import Backoff
@@ -111,7 +111,8 @@ class Publisher:
     async def start(self, partitions: int | None = None) -> None:
         """Connect; `partitions` skips asking the broker. A start that failed may be repeated.
 
-        Raises BrokerUnreachable, LoginRefused, TopicMissing, TopicHidden, CertificateUnreadable.
+        Raises BrokerUnreachable, LoginRefused, TopicMissing, TopicHidden, RightMissing,
+        CertificateUnreadable.
         """
         await reach(self._kafka)
         deadline = asyncio.get_running_loop().time() + START_SECONDS
@@ -171,7 +172,7 @@ class Publisher:
     async def partitions_of(self, topic: str) -> int:
         """Return how many partitions another topic has.
 
-        Raises TopicMissing, TopicHidden, BrokerUnreachable.
+        Raises TopicMissing, TopicHidden, RightMissing, BrokerUnreachable.
         """
         try:
             return await partitions_of(self._connected_producer(), topic)

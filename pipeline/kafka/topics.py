@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.errors import KafkaUnavailable, TopicMismatch, TopicRefused
+from pipeline.kafka.rights import on_topics, roles
 from schemas.settings import Kafka, Settings
 
 _REQUEST_TIMEOUT_MS = 15_000
@@ -62,6 +63,17 @@ async def apply(settings: Settings, progress: Callable[[str], None] | None = Non
                 created.append(topic.name)
         await _visible(admin, settings.kafka)
     return created
+
+
+def require_rights(found: Sequence[Found], kafka: Kafka, commands: Container[str]) -> None:
+    """Raise TopicHidden, TopicMissing or RightMissing for what one of the roles lacks of the topics."""
+    all_roles = roles(catalogue(), topic_prefix=kafka.topic_prefix, group=kafka.group)
+    for role in all_roles:
+        if role.command in commands:
+            needed = on_topics(role)
+            for topic in found:
+                if topic.name in needed:
+                    topic.require(*needed[topic.name])
 
 
 def check(found: list[Found]) -> None:

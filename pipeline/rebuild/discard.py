@@ -23,6 +23,7 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import GroupInUse, KafkaUnavailable
 from pipeline.kafka import topics
+from pipeline.kafka.rights import REBUILD
 from pipeline.worker.checkpoint.log import CheckpointLog, Record, load
 from schemas.checkpoints import META_KEY
 from schemas.fleet_checkpoints import HEAD_KEY
@@ -175,11 +176,10 @@ class Rebuild:
 async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
     """Connect for a rebuild.
 
-    Raises KafkaUnavailable, TopicMissing, TopicHidden, TopicMismatch, CertificateUnreadable.
+    Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, TopicMismatch, CertificateUnreadable.
     """
     found = await topics.describe(settings)
-    for topic in found:
-        topic.require()
+    topics.require_rights(found, settings.kafka, [REBUILD])
     topics.check(found)
     options = client_options(settings.kafka)
     partitions = {topic.name: topic.partitions for topic in found}

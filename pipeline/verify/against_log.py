@@ -15,6 +15,8 @@ from pipeline.kafka.acceptance import (
     is_misplaced,
 )
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.kafka.rights import VERIFY
+from pipeline.kafka.topics import describe, require_rights
 from pipeline.verify import times
 from pipeline.verify.estimate import estimate
 from pipeline.verify.findings import Findings
@@ -62,10 +64,11 @@ async def check_log(
 
     `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
     Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, TopicHidden,
-    CertificateUnreadable and StoreUnavailable.
+    RightMissing, CertificateUnreadable and StoreUnavailable.
     """
     # Where both are away, the broker is what is told: it comes first in the settings and in the start.
     await reach(settings.kafka)
+    require_rights(await describe(settings), settings.kafka, [VERIFY])
     tables = await asyncio.to_thread(StoredTables, settings.clickhouse)
     progress = progress or Progress(None)
     comparison = _Comparison(settings, tables, now, until, progress)

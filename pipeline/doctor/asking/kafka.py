@@ -14,8 +14,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, for_code
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import LoginRefused, failure_reason
-from connectors.kafka.security import CertificateUnreadable, client_options
+from connectors.kafka.errors import CertificateUnreadable, LoginRefused, failure_reason
+from connectors.kafka.security import client_options
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.doctor.asking.log_reader import LogReader
 from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts

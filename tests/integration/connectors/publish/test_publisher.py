@@ -13,8 +13,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import BrokerUnreachable, TopicMissing
-from connectors.kafka.security import CertificateUnreadable, client_options
+from connectors.kafka.errors import BrokerUnreachable, CertificateUnreadable, TopicMissing
+from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of
 from connectors.order.records import Mention, mention_of
 from connectors.publish import publisher as publisher_module
