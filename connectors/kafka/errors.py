@@ -33,13 +33,16 @@ class BrokerUnreachable(OperatorError):
 class LoginRefused(OperatorError):
     """A broker answers and does not let us in.
 
-    It does not heal: passwords and certificates are read once, so only a start anew brings other ones.
+    What comes from files heals, for they are read again. Seldom tried: some count the logins that fail.
     """
 
-    def __init__(self, address: str, reason: str) -> None:
+    again_seconds = 60.0
+
+    def __init__(self, address: str, reason: str, *, heals: bool = False) -> None:
         super().__init__(address, reason)
         self.address = address
         self.reason = reason
+        self.heals = heals
 
     def __str__(self) -> str:
         return (

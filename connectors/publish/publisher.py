@@ -11,7 +11,13 @@ from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
 
-from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, CertificateUnreadable, failure_reason
+from connectors.kafka.errors import (
+    KAFKA_FAILURES,
+    BrokerUnreachable,
+    CertificateUnreadable,
+    LoginRefused,
+    failure_reason,
+)
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of, topic_name
@@ -274,7 +280,11 @@ class Publisher:
                 await stopped(broken)
             deadline = asyncio.get_running_loop().time() + START_SECONDS
             try:
+                # A producer would not say why it may not log on.
+                await reach(self._kafka)
                 self._producer = await connected(self._settings, client_options(self._kafka), deadline)
+            except (BrokerUnreachable, LoginRefused) as error:
+                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, error.reason)
             except (*KAFKA_FAILURES, CertificateUnreadable) as error:
                 self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, failure_reason(error))
 

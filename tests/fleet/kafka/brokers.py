@@ -134,14 +134,49 @@ class Brokers:
             ssl_cafile=str(self.authority.ca),
         )
 
+    def configure(self, *arguments: str) -> None:
+        """Change what the cluster keeps, with Kafka's own tool: passwords, and the settings of brokers."""
+        login = self.directory / "admin.properties"
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        login.write_text(
+            properties_text(
+                {
+                    "security.protocol": "SASL_SSL",
+                    "sasl.mechanism": "SCRAM-SHA-512",
+                    "sasl.jaas.config": f'{module} required username="{ADMIN}" password="{ADMIN}-word";',
+                    "ssl.truststore.type": "PEM",
+                    "ssl.truststore.location": str(self.authority.ca),
+                }
+            )
+        )
+        done = subprocess.run(
+            [
+                *(*java_command(), *_JVM, "kafka.admin.ConfigCommand", "--alter", *arguments),
+                *("--bootstrap-server", self.addresses("PASSWORD"), "--command-config", str(login)),
+            ],
+            env={**os.environ, **self._environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not done.returncode, done.stdout + done.stderr
+
     def addresses(self, listener: str) -> str:
         return ",".join(f"127.0.0.1:{self._ports[node][listener]}" for node in NODES)
 
-    def variables(self, user: str, *, by_certificate: bool = False) -> dict[str, str]:
-        """Return the same as environment of a process of kvlens."""
+    def variables(
+        self,
+        user: str,
+        *,
+        by_certificate: bool = False,
+        directory: Path | None = None,
+        password_file: Path | None = None,
+    ) -> dict[str, str]:
+        """Return the same as environment of a process of kvlens; `directory` gets a new certificate."""
         variables = {"SSL_CAFILE": str(self.authority.ca)}
         if by_certificate:
-            certificate, key = self.authority.sign(user)
+            certificate, key = self.authority.sign(user, directory)
             variables |= {
                 "BOOTSTRAP_SERVERS": self.addresses("CERTIFICATE"),
                 "SECURITY_PROTOCOL": "SSL",
@@ -154,7 +189,11 @@ class Brokers:
                 "SECURITY_PROTOCOL": "SASL_SSL",
                 "SASL_MECHANISM": "SCRAM-SHA-512",
                 "SASL_USERNAME": user,
-                "SASL_PASSWORD": f"{user}-word",
+                **(
+                    {"SASL_PASSWORD": f"{user}-word"}
+                    if password_file is None
+                    else {"SASL_PASSWORD_FILE": str(password_file)}
+                ),
             }
         return {f"KVLENS_KAFKA__{name}": value for name, value in variables.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import clickhouse_connect
@@ -12,6 +12,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from pipeline.generated.topics_file import load_topics
 from pipeline.kafka.rights import Right, roles
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.worker.exits import ExitCode
 from tests.fleet.kafka.brokers import ADMIN, Brokers
 from tests.support.acls import Acls
 from tests.support.checkout import ROOT
@@ -38,6 +39,23 @@ RIGHTS = {
     "doctor": _ROLES["kvlens doctor"],
 }
 """By user."""
+
+
+class Kept:
+    """A process that is started again when it ends for a reason outside itself, as a supervisor would."""
+
+    def __init__(self, start: Callable[[], Started]) -> None:
+        self._start = start
+        self.process = start()
+        self.ends: list[int] = []
+        """Exit codes of those before."""
+
+    def look(self) -> None:
+        code = self.process.process.poll()
+        if code is not None:
+            assert code in (ExitCode.UNAVAILABLE, ExitCode.RESTART), self.process.said()[-3000:]
+            self.ends.append(code)
+            self.process = self._start()
 
 
 class Installation:
@@ -84,16 +102,20 @@ class Installation:
         for process in self._processes:
             process.close()
 
-    def start(self, user: str, *command: str, **more: str) -> Started:
+    def start(self, user: str, *command: str, login: Mapping[str, str] | None = None) -> Started:
         log = self._directory / f"{len(self._processes)}-{user}.log"
         process = started(
             [*KVLENS, *command, *self._with_config(command)],
             log,
             cwd=self._directory,
-            **{**self._environment, **self.brokers.variables(user), **more},
+            **{**self._environment, **(login or self.brokers.variables(user))},
         )
         self._processes.append(process)
         return process
+
+    def keep(self, user: str, login: Mapping[str, str]) -> Kept:
+        """Start `connect` or `work`, as that user, under somebody who starts it again when it ends."""
+        return Kept(lambda: self.start(user, user, login=login))
 
     def run(
         self, user: str, *command: str, by_certificate: bool = False, **more: str
@@ -107,13 +129,6 @@ class Installation:
             **{**self._environment, **login, **more},
         )
 
-    def rows(self, table: str) -> int:
-        try:
-            with clickhouse_connect.get_client(dsn=self._store.url, autogenerate_session_id=False) as client:
-                return int(str(client.command(f"SELECT count() FROM secured.{table}")))
-        except (ClickHouseError, OSError):
-            return 0
-
     def newest(self) -> float:
         """Return the epoch seconds of the newest batch that the tables know of every replica; 0 without."""
         table = "secured.stream_health_10s FINAL"
@@ -126,21 +141,15 @@ class Installation:
             return 0.0
         return float(newest) if replicas == REPLICAS else 0.0
 
-    def wait_fresh(self, since: float, seconds: float = 120.0) -> float:
+    def wait_fresh(self, since: float, seconds: float = 240.0, kept: Sequence[Kept] = ()) -> float:
         """Return how long it took until the tables knew a later batch of every replica."""
         began = time.time()
         while self.newest() <= since:
+            for one in kept:
+                one.look()
             assert time.time() < began + seconds, [one.said()[-1500:] for one in self._processes[-2:]]
             time.sleep(0.1)
         return time.time() - began
-
-    def wait(
-        self, what: str, true: Callable[[], bool], of: Sequence[Started], seconds: float = 120.0
-    ) -> None:
-        deadline = time.monotonic() + seconds
-        while not true():
-            assert time.monotonic() < deadline, [what, *(one.said()[-2000:] for one in of)]
-            time.sleep(0.1)
 
     def _with_config(self, command: Sequence[str]) -> list[str]:
         return ["--config", str(self._config)] if self._config.exists() else []
