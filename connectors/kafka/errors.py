@@ -47,7 +47,7 @@ class LoginRefused(OperatorError):
     def __str__(self) -> str:
         return (
             f"Kafka at {self.address} refuses the login: {self.reason}; check kafka.security_protocol, "
-            "kafka.sasl_username and its password, and the certificates"
+            "kafka.sasl_username and its password (or kafka.sasl_token_file), and the certificates"
         )
 
 

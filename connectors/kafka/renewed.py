@@ -14,7 +14,6 @@ from typing import Any
 
 import prometheus_client
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.conn import AIOKafkaConnection
 
 from connectors.kafka.errors import CertificateUnreadable
 from connectors.process.limited_log import LogLimiter
@@ -64,7 +63,7 @@ class RenewedText:
 
 
 class RenewedPassword(str):
-    """A password for aiokafka, which takes a string once; see `_with_the_password_of_now`."""
+    """A password for aiokafka, which takes a string once; see `connectors.kafka.handshake`."""
 
     source: RenewedText
 
@@ -146,16 +145,3 @@ def _tell_unusable(error: CertificateUnreadable) -> None:
     UNUSABLE.labels(error.setting).inc()
     if _limiter.admit("unusable", error.setting) is not None:
         _log.warning("%s; new connections go on with what was read before", error)
-
-
-_handshake = AIOKafkaConnection._do_sasl_handshake
-
-
-async def _with_the_password_of_now(connection: AIOKafkaConnection) -> None:
-    """aiokafka hands the string that its client was made with to each connection."""
-    if isinstance(connection._sasl_plain_password, RenewedPassword):
-        connection._sasl_plain_password = connection._sasl_plain_password.source.now()
-    await _handshake(connection)
-
-
-AIOKafkaConnection._do_sasl_handshake = _with_the_password_of_now

@@ -8,6 +8,7 @@ from typing import Any
 from aiokafka.helpers import create_ssl_context
 
 from connectors.kafka.errors import CertificateUnreadable
+from connectors.kafka.handshake import complete_the_login
 from connectors.kafka.renewed import (
     RenewedContext,
     RenewedPassword,
@@ -15,6 +16,8 @@ from connectors.kafka.renewed import (
     RenewedToken,
 )
 from schemas.settings import Kafka
+
+complete_the_login()
 
 _FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 _NO_CERTIFICATE = "no certificate in PEM form"

@@ -83,20 +83,28 @@ class Installation:
         }
 
     def prepare(self) -> None:
-        """Give every user the rights of its role, make topics and tables, and start the engines."""
-        for user, rights in RIGHTS.items():
-            self.acls.allow(user, rights)
-        for command in ("topics apply", "migrate"):
-            code, _, errors = self.run("apply", *command.split())
-            assert code == 0, errors
+        """Start the engines, give every user the rights of its role, and make topics and tables."""
+        self.start_engines()
+        self.allow()
+        self.make("topics", "apply")
+        self.make("migrate")
+
+    def start_engines(self) -> None:
         simulate = ["simulate", "--replicas", str(REPLICAS), "--base-port", "0", "--metrics-port", "-1"]
-        engines = started(
-            [*KVLENS, *simulate, "--write-config", str(self._config)],
-            self._directory / "engines.log",
-            cwd=ROOT,
-        )
+        command = [*KVLENS, *simulate, "--write-config", str(self._config)]
+        engines = started(command, self._directory / "engines.log", cwd=ROOT)
         self._processes.append(engines)
         engines.wait_said("ready")
+
+    def allow(self) -> None:
+        """Give every user the rights of its role."""
+        for user, rights in RIGHTS.items():
+            self.acls.allow(user, rights)
+
+    def make(self, *command: str) -> None:
+        """Run a command that makes topics or tables."""
+        code, _, errors = self.run("apply", *command)
+        assert code == 0, errors
 
     def close(self) -> None:
         for process in self._processes:

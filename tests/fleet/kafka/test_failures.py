@@ -77,7 +77,8 @@ def test_all_brokers_are_restarted_one_by_one(running: Running, say: Say) -> Non
 
 def test_too_few_copies_are_in_sync_for_a_while(running: Running, say: Say) -> None:
     everywhere = ("--entity-type", "brokers", "--entity-default")
-    running.brokers.configure(*everywhere, "--add-config", "min.insync.replicas=3")
+    change = (*everywhere, "--add-config")
+    running.brokers.configure(*change, "min.insync.replicas=3")
     running.brokers.kill(3)
     began = time.time()
     # Nothing new is acknowledged, so the tables learn of nothing that happens from here on.
@@ -89,7 +90,7 @@ def test_too_few_copies_are_in_sync_for_a_while(running: Running, say: Say) -> N
     running.brokers.launch(3)
     running.brokers.wait_ready()
     took = running.wait_fresh()
-    running.brokers.configure(*everywhere, "--delete-config", "min.insync.replicas")
+    running.brokers.configure(*change, "min.insync.replicas=2")
     say(f"too few in sync for {AWAY_SECONDS:.0f} s: fresh {took:.1f} s after they were; {running.told()}")
     running.verify()
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import clickhouse_connect
 import pytest
+from aiokafka.conn import create_conn
+from aiokafka.errors import SaslAuthenticationFailed
 
+from connectors.kafka.security import client_options
 from pipeline.generated.topics_file import load_topics
 from pipeline.kafka.rights import Right, roles
 from pipeline.local.broker import embedded
@@ -61,7 +66,12 @@ def secured(port: int) -> Callable[..., Mapping[str, str]]:
             "listener.security.protocol.map": (
                 f"{plain['listener.security.protocol.map']},SECURED:SASL_PLAINTEXT"
             ),
-            "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secured.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+            # Without a verifier of its own, Kafka takes tokens that nobody signed, and looks at their times.
+            "listener.name.secured.oauthbearer.sasl.jaas.config": (
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+                'unsecuredLoginStringClaim_sub="broker";'
+            ),
             "listener.name.secured.plain.sasl.jaas.config": (
                 f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
             ),
@@ -112,9 +122,12 @@ class Cluster:
     parts: list[Part] = field(default_factory=list)
 
     def start(self, user: str, *arguments: str, **environment: str) -> Part:
+        """Start a command; what the environment says of the login counts instead of the user's password."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")}
         log = self.directory / f"{len(self.parts)}-{user}.log"
         login = {"KVLENS_KAFKA__SASL_USERNAME": user, "KVLENS_KAFKA__SASL_PASSWORD": f"{user}-word"}
+        if "KVLENS_KAFKA__SASL_PASSWORD_FILE" in environment:
+            del login["KVLENS_KAFKA__SASL_PASSWORD"]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.cli.main", *arguments],
@@ -240,8 +253,8 @@ def test_a_missing_right_is_named(
 @pytest.mark.parametrize(
     ("user", "operation", "name", "line"),
     [
-        ("connect", "Read", "sec.positions.v1", "the connector needs Read and Describe on it"),
-        ("connect", "Write", "sec.positions.v1", "the connector needs Write on it"),
+        ("connect", "Read", "sec.positions.v1", "this user lacks Read on the topic"),
+        ("connect", "Write", "sec.positions.v1", "this user lacks Write on the topic"),
         ("replica", "Describe", "sec.checkpoints.fleet.v1", "this user may not see the topic"),
         ("replica", "Read", "secgroup.replica", "give kafka.sasl_username Read on it (docs/acls.md)"),
         ("fleet", "Read", "sec.residency.v1", "this user may not see the topic"),
@@ -270,6 +283,72 @@ def test_a_wrong_password_ends_a_process_with_one_line(cluster: Cluster) -> None
         assert "refuses the login" in last
         assert "kafka.sasl_username and its password" in last
         assert "Traceback" not in said
+
+
+def test_a_password_in_a_file_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("wrong\n")
+    given = {"KVLENS_KAFKA__SASL_PASSWORD_FILE": str(file)}
+    part = cluster.start("connect", "connect", **given)
+    said = part.wait_said('"waiting"')
+    assert "refuses the login" in said
+    assert "Traceback" not in said
+    # A login is seldom tried again, and holds no exit.
+    began = time.monotonic()
+    part.stop()
+    assert time.monotonic() - began < 30
+
+
+async def test_one_client_logs_on_with_the_password_of_now(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("wrong")
+    address = cluster.environment["KVLENS_KAFKA__BOOTSTRAP_SERVERS"]
+    options = client_options(
+        Kafka(
+            bootstrap_servers=address,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_username="verify",
+            sasl_password_file=str(file),
+        )
+    )
+    del options["bootstrap_servers"]
+    host, _, port = address.partition(":")
+    with pytest.raises(SaslAuthenticationFailed):
+        await create_conn(host, int(port), **options)
+    file.write_text("verify-word")
+    (await create_conn(host, int(port), **options)).close()
+
+
+def token(user: str, seconds: float) -> str:
+    """A token that nobody signed, of a user, that ends after so many seconds."""
+    head, body = {"alg": "none"}, {"sub": user, "iat": time.time() - 60, "exp": time.time() + seconds}
+    parts = (urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (head, body))
+    return ".".join((*parts, ""))
+
+
+def test_tokens_of_files_are_logins_too(cluster: Cluster, tmp_path: Path) -> None:
+    running = []
+    for user, command, words in (
+        ("connect", "connect", "connector_started"),
+        ("replica", "work", "partitions assigned"),
+    ):
+        file = tmp_path / user
+        file.write_text(token(user, 3600))
+        given = {
+            "KVLENS_KAFKA__SASL_MECHANISM": "OAUTHBEARER",
+            "KVLENS_KAFKA__SASL_TOKEN_FILE": str(file),
+            "KVLENS_WORKER__AGENTS": "replica",
+        }
+        running.append(cluster.start(user, command, **given))
+        running[-1].wait_said(words)
+    for part in running:
+        part.stop()
+    file.write_text(token("replica", -30))
+    part = cluster.start("replica", "work", **given)
+    said = part.wait_said('"waiting"')
+    part.stop()
+    assert "refuses the login" in said
+    assert "kafka.sasl_token_file" in said
 
 
 @pytest.mark.parametrize(
