@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
 
 from connectors.kafka.errors import KAFKA_FAILURES
 from connectors.kafka.topic_metadata import topic_metadata
@@ -49,18 +50,28 @@ async def connected(settings: Settings, options: dict[str, Any], deadline: float
     return producer
 
 
-async def partitions_of(producer: AIOKafkaProducer, topic: str) -> int:
+async def partitions_of(client: AIOKafkaClient, topic: str) -> int:
     """Return how many partitions a topic has, which the connector reads and writes.
 
     Raises TopicMissing, TopicHidden, RightMissing and KAFKA_FAILURES.
     """
     deadline = time.monotonic() + NEW_TOPIC_SECONDS
     while True:
-        found = (await topic_metadata(producer.client, [topic]))[topic]
+        found = (await topic_metadata(client, [topic]))[topic]
         if found.partitions or time.monotonic() > deadline:
             found.require("Read", "Write")
             return found.partitions
         await asyncio.sleep(0.1)
+
+
+async def looked_up(options: dict[str, Any], topic: str) -> int:
+    """Return the same with a client of its own: a producer without rights tries for long and says not why."""
+    client = AIOKafkaClient(**options)
+    try:
+        await client.bootstrap()
+        return await partitions_of(client, topic)
+    finally:
+        await client.close()
 
 
 async def stopped(producer: AIOKafkaProducer) -> None:

@@ -25,7 +25,7 @@ from connectors.order.records import Mention, mention_of
 from connectors.process.backoff import Backoff
 from connectors.process.stopping import ended
 from connectors.publish.encoding import Headers, RecordEncoding
-from connectors.publish.producer import RETRY_SECONDS, connected, partitions_of, stopped
+from connectors.publish.producer import RETRY_SECONDS, connected, looked_up, partitions_of, stopped
 from schemas.events import EventsRecord
 from schemas.settings import Settings
 
@@ -123,12 +123,9 @@ class Publisher:
         await reach(self._kafka)
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         try:
-            producer = await connected(self._settings, client_options(self._kafka), deadline)
-            try:
-                partitions = partitions or await partitions_of(producer, self.topic)
-            except BaseException:
-                await stopped(producer)
-                raise
+            options = client_options(self._kafka)
+            partitions = partitions or await looked_up(options, self.topic)
+            producer = await connected(self._settings, options, deadline)
         except KAFKA_FAILURES as error:
             raise BrokerUnreachable(self._kafka.bootstrap_servers, failure_reason(error)) from error
         self._producer = producer
@@ -181,7 +178,7 @@ class Publisher:
         Raises TopicMissing, TopicHidden, RightMissing, BrokerUnreachable.
         """
         try:
-            return await partitions_of(self._connected_producer(), topic)
+            return await partitions_of(self._connected_producer().client, topic)
         except KAFKA_FAILURES as error:
             raise BrokerUnreachable(self._kafka.bootstrap_servers, failure_reason(error)) from error
 

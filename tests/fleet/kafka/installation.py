@@ -19,6 +19,7 @@ from tests.support.checkout import ROOT
 from tests.support.processes import KVLENS, Started, kvlens, started
 
 REPLICAS = 3
+RUN_SECONDS = 600.0
 PREFIX, GROUP = "sec", "secgroup"
 _ROLES = {role.command: role.rights for role in roles(load_topics(), topic_prefix=PREFIX, group=GROUP)}
 _WORK = ("kvlens work, agent replica", "kvlens work, agent fleet")
@@ -134,6 +135,7 @@ class Installation:
             *command,
             *self._with_config(command),
             cwd=self._directory,
+            seconds=RUN_SECONDS,
             **{**self._environment, **login, **more},
         )
 

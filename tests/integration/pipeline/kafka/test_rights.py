@@ -89,12 +89,12 @@ class Part:
     process: subprocess.Popen[bytes]
     log: Path
 
-    def ended(self, seconds: float = 60.0) -> tuple[int, str]:
+    def ended(self, seconds: float = 180.0) -> tuple[int, str]:
         """Return its exit code and all it said."""
         code = self.process.wait(seconds)
         return code, self.log.read_text()
 
-    def wait_said(self, words: str, seconds: float = 60.0) -> str:
+    def wait_said(self, words: str, seconds: float = 180.0) -> str:
         """Return all it has said when the words are among it."""
         deadline = time.monotonic() + seconds
         while words not in (said := self.log.read_text()):
@@ -148,7 +148,7 @@ class Cluster:
         with clickhouse_connect.get_client(dsn=self.store, autogenerate_session_id=False) as client:
             return int(str(client.command(f"SELECT count() FROM {DATABASE}.{table}")))
 
-    def wait_rows(self, table: str, count: int, seconds: float = 60.0) -> None:
+    def wait_rows(self, table: str, count: int, seconds: float = 180.0) -> None:
         deadline = time.monotonic() + seconds
         while self.rows(table) < count:
             assert time.monotonic() < deadline, [part.log.read_text()[-1000:] for part in self.parts[-4:]]
