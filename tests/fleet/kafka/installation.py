@@ -20,6 +20,7 @@ from tests.support.processes import KVLENS, Started, kvlens, started
 
 REPLICAS = 3
 RUN_SECONDS = 600.0
+PATIENCE_SECONDS = 180
 PREFIX, GROUP = "sec", "secgroup"
 _ROLES = {role.command: role.rights for role in roles(load_topics(), topic_prefix=PREFIX, group=GROUP)}
 _WORK = ("kvlens work, agent replica", "kvlens work, agent fleet")
@@ -138,6 +139,13 @@ class Installation:
             seconds=RUN_SECONDS,
             **{**self._environment, **login, **more},
         )
+
+    def verify(self) -> str:
+        """Assert that the tables are what the log says, beside a worker; return what `verify` said."""
+        patience = ("--patience", str(PATIENCE_SECONDS))
+        code, said, errors = self.run("verify", "verify", *patience, by_certificate=True)
+        assert code == 0, said + errors
+        return said
 
     def newest(self) -> float:
         """Return the epoch seconds of the newest batch that the tables know of every replica; 0 without."""
