@@ -49,6 +49,21 @@ class Histogram(Metric, frozen=True, kw_only=True):
     kind: ClassVar[str] = "histogram"
 
 
+class Login:
+    """Metrics of the login to Kafka, of `kvlens connect` and `kvlens work`."""
+
+    renewed = Counter(
+        "kvlens_login_files_renewed_total",
+        "Times that a changed certificate, password or token was read for new connections to Kafka.",
+        ("setting",),
+    )
+    unusable = Counter(
+        "kvlens_login_files_unusable_total",
+        "Times that a changed one could not be used, so that new connections go on with the one before.",
+        ("setting",),
+    )
+
+
 class Connector:
     """Metrics of `kvlens connect`."""
 
@@ -363,7 +378,7 @@ class Fleet:
     )
 
 
-def metrics_of(process: type[Connector] | type[Worker] | type[Fleet]) -> list[Metric]:
+def metrics_of(process: type[Login] | type[Connector] | type[Worker] | type[Fleet]) -> list[Metric]:
     """Return the metrics of a process, by name."""
     metrics = [value for value in vars(process).values() if isinstance(value, Metric)]
     return sorted(metrics, key=lambda metric: metric.name)

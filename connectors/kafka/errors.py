@@ -33,23 +33,52 @@ class BrokerUnreachable(OperatorError):
 class LoginRefused(OperatorError):
     """A broker answers and does not let us in.
 
-    It does not heal: passwords and certificates are read once, so only a start anew brings other ones.
+    What comes from files heals, for they are read again. Seldom tried: some count the logins that fail.
     """
 
-    def __init__(self, address: str, reason: str) -> None:
+    again_seconds = 60.0
+
+    def __init__(self, address: str, reason: str, *, heals: bool = False) -> None:
         super().__init__(address, reason)
         self.address = address
         self.reason = reason
+        self.heals = heals
 
     def __str__(self) -> str:
         return (
             f"Kafka at {self.address} refuses the login: {self.reason}; check kafka.security_protocol, "
-            "kafka.sasl_username and its password, and the certificates"
+            "kafka.sasl_username and its password (or kafka.sasl_token_file), and the certificates"
         )
 
 
+class CertificateUnreadable(OperatorError):
+    """A file of the settings that the login is made with cannot be used."""
+
+    def __init__(self, setting: str, file: str, reason: str) -> None:
+        super().__init__(setting, file, reason)
+        self.setting = setting
+        self.file = file
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot use {self.file} of kafka.{self.setting}: {self.reason}"
+
+
 class TopicMissing(OperatorError):
-    """A topic does not exist, or this user may not see it."""
+    """A topic does not exist."""
+
+    heals = True
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} does not exist; run `kvlens topics apply`"
+
+
+class TopicHidden(OperatorError):
+    """This user may not see a topic, so nobody tells it whether the topic exists."""
 
     heals = True
 
@@ -59,8 +88,25 @@ class TopicMissing(OperatorError):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic} does not exist, or this user may not Describe it; "
-            "run `kvlens topics apply`, or grant the right (docs/acls.md)"
+            f"this user may not see the topic {self.topic}; "
+            "give kafka.sasl_username its rights on it, at least Describe (docs/acls.md)"
+        )
+
+
+class RightMissing(OperatorError):
+    """This user may not do with a topic what it has to."""
+
+    heals = True
+
+    def __init__(self, topic: str, operation: str) -> None:
+        super().__init__(topic, operation)
+        self.topic = topic
+        self.operation = operation
+
+    def __str__(self) -> str:
+        return (
+            f"this user lacks {self.operation} on the topic {self.topic}; "
+            "give kafka.sasl_username this right (docs/acls.md)"
         )
 
 

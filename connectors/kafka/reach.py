@@ -48,10 +48,18 @@ async def reach(settings: Kafka) -> None:
             told = cause if isinstance(cause, ssl.SSLError) else error
             reason = mismatch(settings, cause) or mismatch(settings, error) or failure_reason(told)
             if isinstance(cause, _REFUSALS) and not isinstance(cause, CUT_OFF):
-                raise LoginRefused(f"{host}:{port}", reason) from error
+                renewed = _renewed(settings, tls=isinstance(cause, ssl.SSLError))
+                raise LoginRefused(f"{host}:{port}", reason, heals=renewed) from error
         else:
             return
     raise BrokerUnreachable(servers, reason)
+
+
+def _renewed(settings: Kafka, *, tls: bool) -> bool:
+    """Return whether what was refused comes from files, which may change."""
+    if tls:
+        return bool(settings.ssl_cafile or settings.ssl_certfile)
+    return bool(settings.sasl_password_file or settings.sasl_token_file)
 
 
 async def _log_on(host: str, port: int, options: dict[str, Any]) -> None:

@@ -7,29 +7,26 @@ from typing import Any
 
 from aiokafka.helpers import create_ssl_context
 
-from connectors.process.errors import OperatorError
+from connectors.kafka.errors import CertificateUnreadable
+from connectors.kafka.handshake import complete_the_login
+from connectors.kafka.renewed import (
+    RenewedContext,
+    RenewedPassword,
+    RenewedText,
+    RenewedToken,
+)
 from schemas.settings import Kafka
 
+complete_the_login()
+
+_FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 _NO_CERTIFICATE = "no certificate in PEM form"
-
-
-class CertificateUnreadable(OperatorError):
-    """A TLS file of the settings cannot be used."""
-
-    def __init__(self, setting: str, file: str, reason: str) -> None:
-        super().__init__(setting, file, reason)
-        self.setting = setting
-        self.file = file
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"cannot use {self.file} of kafka.{self.setting}: {self.reason}"
 
 
 def client_options(settings: Kafka) -> dict[str, Any]:
     """Return address, TLS and SASL arguments for an aiokafka client.
 
-    Reads the certificate files; raises CertificateUnreadable.
+    Files are read now, and again for each connection that the client makes. Raises CertificateUnreadable.
     """
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers,
@@ -37,16 +34,26 @@ def client_options(settings: Kafka) -> dict[str, Any]:
     }
     if settings.security_protocol.startswith("SASL_"):
         options["sasl_mechanism"] = settings.sasl_mechanism
-        options["sasl_plain_username"] = settings.sasl_username
-        options["sasl_plain_password"] = settings.sasl_password
+        options |= _login(settings)
     if settings.security_protocol.endswith("SSL"):
-        options["ssl_context"] = _ssl_context(settings)
+        files = {setting: getattr(settings, setting) for setting in _FILES if getattr(settings, setting)}
+        options["ssl_context"] = RenewedContext(lambda: _ssl_context(settings), files)
     return options
+
+
+def _login(settings: Kafka) -> dict[str, Any]:
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        token = RenewedText("sasl_token_file", settings.sasl_token_file)
+        return {"sasl_oauth_token_provider": RenewedToken(token)}
+    password = settings.sasl_password
+    if settings.sasl_password_file:
+        password = RenewedPassword(RenewedText("sasl_password_file", settings.sasl_password_file))
+    return {"sasl_plain_username": settings.sasl_username, "sasl_plain_password": password}
 
 
 def _ssl_context(settings: Kafka) -> ssl.SSLContext:
     # OpenSSL's errors name no file, so each is opened first, and loaded by itself.
-    for setting in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+    for setting in _FILES:
         _require_readable(setting, getattr(settings, setting))
     if settings.ssl_keyfile and not settings.ssl_certfile:
         reason = "it is the key of kafka.ssl_certfile, which is empty"

@@ -19,11 +19,13 @@ else:
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """What the catalogue says about a topic, as far as creation needs it."""
+    """What the catalogue says about a topic, as far as creation and rights need it."""
 
     name: str
     partitions: int
     config: Mapping[str, str]
+    producers: list[str]
+    consumers: list[str]
     same_partitions_as: str | None = None
     """Catalogue key of the topic whose partition numbers name the same state."""
 

@@ -97,7 +97,10 @@ class Positions:
         """Runs from the start to the stop."""
 
     async def start(self) -> None:
-        """Connect, when the log has been; raises TopicMissing, PositionsUnreadable, CertificateUnreadable."""
+        """Connect, when the log has been.
+
+        Raises TopicMissing, TopicHidden, RightMissing, PositionsUnreadable, CertificateUnreadable.
+        """
         self._partitions = await self._log.partitions_of(self.topic)
         reader = PositionReader(
             self._kafka,

@@ -8,3 +8,5 @@ class OperatorError(Exception):
 
     heals = False
     """Whether it may end while the process waits: somebody starts, makes, repairs or allows something."""
+    again_seconds = 0.5
+    """Before the next try: what has come back is noticed within this time."""

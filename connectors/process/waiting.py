@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from connectors.process.errors import OperatorError
 
-AGAIN_SECONDS = 0.5
-"""Between two tries: what has come back is noticed within this time."""
 TELL_SECONDS = 60.0
 
 Result = TypeVar("Result")
@@ -43,10 +41,11 @@ class Waiting:
                     raise
                 self.cause = str(error)
                 self._tell_again(error)
+                pause = error.again_seconds
             else:
                 self.cause = self._told = None
                 return result
-            await self._sleep(AGAIN_SECONDS)
+            await self._sleep(pause)
 
     def _tell_again(self, error: OperatorError) -> None:
         # Its words may differ from try to try: refused now, reset a moment later.

@@ -8,8 +8,10 @@ import time
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
 
-from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing
+from connectors.kafka.errors import KAFKA_FAILURES
+from connectors.kafka.topic_metadata import topic_metadata
 from connectors.process.stopping import ended_within
 from schemas.settings import Settings
 
@@ -48,17 +50,28 @@ async def connected(settings: Settings, options: dict[str, Any], deadline: float
     return producer
 
 
-async def partitions_of(producer: AIOKafkaProducer, topic: str) -> int:
-    """Return how many partitions a topic has. Raises TopicMissing and KAFKA_FAILURES."""
+async def partitions_of(client: AIOKafkaClient, topic: str) -> int:
+    """Return how many partitions a topic has, which the connector reads and writes.
+
+    Raises TopicMissing, TopicHidden, RightMissing and KAFKA_FAILURES.
+    """
     deadline = time.monotonic() + NEW_TOPIC_SECONDS
     while True:
-        cluster = await producer.client.fetch_all_metadata()
-        partitions = cluster.partitions_for_topic(topic)
-        if partitions:
-            return len(partitions)
-        if time.monotonic() > deadline:
-            raise TopicMissing(topic)
+        found = (await topic_metadata(client, [topic]))[topic]
+        if found.partitions or time.monotonic() > deadline:
+            found.require("Read", "Write")
+            return found.partitions
         await asyncio.sleep(0.1)
+
+
+async def looked_up(options: dict[str, Any], topic: str) -> int:
+    """Return the same with a client of its own: a producer without rights tries for long and says not why."""
+    client = AIOKafkaClient(**options)
+    try:
+        await client.bootstrap()
+        return await partitions_of(client, topic)
+    finally:
+        await client.close()
 
 
 async def stopped(producer: AIOKafkaProducer) -> None:

@@ -11,15 +11,21 @@ from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
 
-from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, failure_reason
+from connectors.kafka.errors import (
+    KAFKA_FAILURES,
+    BrokerUnreachable,
+    CertificateUnreadable,
+    LoginRefused,
+    failure_reason,
+)
 from connectors.kafka.reach import reach
-from connectors.kafka.security import CertificateUnreadable, client_options
+from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.order.records import Mention, mention_of
 from connectors.process.backoff import Backoff
 from connectors.process.stopping import ended
 from connectors.publish.encoding import Headers, RecordEncoding
-from connectors.publish.producer import RETRY_SECONDS, connected, partitions_of, stopped
+from connectors.publish.producer import RETRY_SECONDS, connected, looked_up, partitions_of, stopped
 from schemas.events import EventsRecord
 from schemas.settings import Settings
 
@@ -111,17 +117,15 @@ class Publisher:
     async def start(self, partitions: int | None = None) -> None:
         """Connect; `partitions` skips asking the broker. A start that failed may be repeated.
 
-        Raises BrokerUnreachable, LoginRefused, TopicMissing, CertificateUnreadable.
+        Raises BrokerUnreachable, LoginRefused, TopicMissing, TopicHidden, RightMissing,
+        CertificateUnreadable.
         """
         await reach(self._kafka)
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         try:
-            producer = await connected(self._settings, client_options(self._kafka), deadline)
-            try:
-                partitions = partitions or await partitions_of(producer, self.topic)
-            except BaseException:
-                await stopped(producer)
-                raise
+            options = client_options(self._kafka)
+            partitions = partitions or await looked_up(options, self.topic)
+            producer = await connected(self._settings, options, deadline)
         except KAFKA_FAILURES as error:
             raise BrokerUnreachable(self._kafka.bootstrap_servers, failure_reason(error)) from error
         self._producer = producer
@@ -169,9 +173,12 @@ class Publisher:
             await stopped(self._producer)
 
     async def partitions_of(self, topic: str) -> int:
-        """Return how many partitions another topic has. Raises TopicMissing, BrokerUnreachable."""
+        """Return how many partitions another topic has.
+
+        Raises TopicMissing, TopicHidden, RightMissing, BrokerUnreachable.
+        """
         try:
-            return await partitions_of(self._connected_producer(), topic)
+            return await partitions_of(self._connected_producer().client, topic)
         except KAFKA_FAILURES as error:
             raise BrokerUnreachable(self._kafka.bootstrap_servers, failure_reason(error)) from error
 
@@ -270,7 +277,11 @@ class Publisher:
                 await stopped(broken)
             deadline = asyncio.get_running_loop().time() + START_SECONDS
             try:
+                # A producer would not say why it may not log on.
+                await reach(self._kafka)
                 self._producer = await connected(self._settings, client_options(self._kafka), deadline)
+            except (BrokerUnreachable, LoginRefused) as error:
+                self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, error.reason)
             except (*KAFKA_FAILURES, CertificateUnreadable) as error:
                 self._telemetry.broker_unreachable(self._kafka.bootstrap_servers, failure_reason(error))
 

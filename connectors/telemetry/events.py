@@ -11,6 +11,7 @@ import structlog
 
 from connectors.discovery.bound import TopicReason
 from connectors.discovery.plan import Clash
+from connectors.kafka.renewed import RENEWED, UNUSABLE
 from connectors.order.stream import SourceStream
 from connectors.process.limited_log import LogLimiter
 from connectors.process.registry import Registry
@@ -35,6 +36,8 @@ class Telemetry:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = Registry()
+        for counter in (RENEWED, UNUSABLE):
+            self.registry.register(counter)
         self._log = structlog.get_logger("kvlens.connector")
         self._limiter = LogLimiter(clock)
         self._counters = {

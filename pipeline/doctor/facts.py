@@ -18,10 +18,17 @@ class TopicFacts:
     name: str
     wanted_partitions: int
     partitions: int
-    """0 when it does not exist."""
+    """0 when it does not exist, or may not be seen."""
     wanted_config: Mapping[str, str]
     config: Mapping[str, str] = field(default_factory=dict)
     """Empty when it could not be read."""
+    hidden: bool = False
+    """This user may not see it."""
+    wanted_replication_factor: int = 1
+    replication_factor: int = 1
+    """Copies of each partition, the fewest."""
+    in_sync: int = 1
+    """Of these, how many have all acknowledged records, the fewest."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,8 @@ class KafkaFacts:
     """Why nothing could be asked."""
     unanswered: Mapping[str, str] = field(default_factory=dict)
     """What could not be looked at, and why."""
+    brokers: int = 1
+    """That are in the cluster now."""
     topics: tuple[TopicFacts, ...] = ()
     groups: tuple[GroupFacts, ...] = ()
     log: Mapping[SourceId, LogFacts] = field(default_factory=dict)

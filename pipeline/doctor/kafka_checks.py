@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pipeline.doctor.facts import Facts, GroupFacts, KafkaFacts, TopicFacts
 from pipeline.doctor.finding import Finding
+from pipeline.doctor.replication_checks import replication_findings
 
 WAITING_RECORDS = 1000
 """More of them in one partition than a worker takes within a second or two."""
@@ -37,6 +38,7 @@ def kafka_findings(facts: Facts) -> Iterator[Finding]:
             "check the rights of this user, or ask again with a longer --timeout",
         )
     yield from _topics(kafka)
+    yield from replication_findings(kafka)
     for group in kafka.groups:
         yield from _group(group, facts.at)
     yield from _set_aside(kafka)
@@ -58,13 +60,22 @@ def _set_aside(kafka: KafkaFacts) -> Iterator[Finding]:
 
 
 def _topics(kafka: KafkaFacts) -> Iterator[Finding]:
-    missing = tuple(topic.name for topic in kafka.topics if not topic.partitions)
+    hidden = tuple(topic.name for topic in kafka.topics if topic.hidden)
+    if hidden:
+        yield Finding(
+            "topic-hidden",
+            "unknown",
+            "this user may not see topics, if they exist",
+            "grant Describe (docs/acls.md)",
+            subjects=hidden,
+        )
+    missing = tuple(topic.name for topic in kafka.topics if not topic.partitions and not topic.hidden)
     if missing:
         yield Finding(
             "topic-missing",
             "problem",
-            "topics do not exist, or this user may not see them",
-            "run `kvlens topics apply`, or grant Describe",
+            "topics do not exist",
+            "run `kvlens topics apply`",
             subjects=missing,
         )
     for topic in kafka.topics:

@@ -16,6 +16,13 @@ Operation = Literal["Create", "Delete", "Describe", "DescribeConfigs", "Read", "
 CONNECTORS = "connectors"
 AGENTS = {"replica": "replica agent", "fleet": "fleet agent"}
 """Agent, as in `worker.agents` and in the names of consumer groups -> its name in `topics.toml`."""
+VERIFY = "kvlens verify"
+REBUILD = "kvlens state rebuild"
+
+
+def worker(agent: str) -> str:
+    """Return the command of a worker that runs one agent."""
+    return f"kvlens work, agent {agent}"
 
 
 class CataloguedTopic(Protocol):
@@ -60,13 +67,22 @@ def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group:
         Role("kvlens topics apply", _apply(names)),
         Role("kvlens connect", _uses(catalogue, names, CONNECTORS)),
         *(
-            Role(f"kvlens work, agent {agent}", _work(catalogue, names, name, groups[agent]))
+            Role(worker(agent), _work(catalogue, names, name, groups[agent]))
             for agent, name in AGENTS.items()
         ),
-        Role("kvlens verify", _verify(names, groups)),
+        Role(VERIFY, _verify(names, groups)),
         Role("kvlens doctor", _doctor(names, groups)),
-        Role("kvlens state rebuild", _rebuild(names, groups)),
+        Role(REBUILD, _rebuild(names, groups)),
     ]
+
+
+def on_topics(role: Role) -> dict[str, list[str]]:
+    """Return what a role does with topics: operations by name."""
+    operations: dict[str, list[str]] = {}
+    for right in role.rights:
+        if right.resource == "topic":
+            operations.setdefault(right.name, []).append(right.operation)
+    return operations
 
 
 def _apply(names: Mapping[str, str]) -> tuple[Right, ...]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from connectors.kafka.errors import BrokerUnreachable, failure_reason
+from connectors.kafka.errors import BrokerUnreachable, TopicHidden, failure_reason
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
+from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.errors import KafkaUnavailable, TopicMismatch, TopicRefused
+from pipeline.kafka.rights import on_topics, roles
 from schemas.settings import Kafka, Settings
 
 _REQUEST_TIMEOUT_MS = 15_000
@@ -24,16 +25,11 @@ _VISIBLE_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(TopicMetadata):
     """A topic of the catalogue and what the cluster has of it."""
 
     key: str
-    name: str
-    """With prefix."""
     wanted_partitions: int
-    partitions: int
-    """0 when it does not exist."""
-    replication_factor: int
 
 
 async def describe(settings: Settings) -> list[Found]:
@@ -49,13 +45,16 @@ async def apply(settings: Settings, progress: Callable[[str], None] | None = Non
     """Create the topics that are missing and return their names; `progress` gets one line a topic.
 
     An existing topic is left as it is. Raises TopicMismatch when its partition count differs (nothing is
-    created then), KafkaUnavailable, LoginRefused, CertificateUnreadable, and TopicRefused.
+    created then), TopicHidden, KafkaUnavailable, LoginRefused, CertificateUnreadable, and TopicRefused.
     """
     say = progress or (lambda line: None)
     created = []
     async with administration(settings.kafka) as admin:
         found = await _found(admin, settings.kafka)
         check(found)
+        for topic in found:
+            if topic.hidden:
+                raise TopicHidden(topic.name)
         for topic in found:
             if topic.partitions:
                 say(f"topic {topic.name} exists")
@@ -64,6 +63,17 @@ async def apply(settings: Settings, progress: Callable[[str], None] | None = Non
                 created.append(topic.name)
         await _visible(admin, settings.kafka)
     return created
+
+
+def require_rights(found: Sequence[Found], kafka: Kafka, commands: Container[str]) -> None:
+    """Raise TopicHidden, TopicMissing or RightMissing for what one of the roles lacks of the topics."""
+    all_roles = roles(catalogue(), topic_prefix=kafka.topic_prefix, group=kafka.group)
+    for role in all_roles:
+        if role.command in commands:
+            needed = on_topics(role)
+            for topic in found:
+                if topic.name in needed:
+                    topic.require(*needed[topic.name])
 
 
 def check(found: list[Found]) -> None:
@@ -108,17 +118,9 @@ async def _visible(admin: AIOKafkaAdminClient, kafka: Kafka) -> None:
 
 async def _found(admin: AIOKafkaAdminClient, kafka: Kafka) -> list[Found]:
     names = {key: topic_name(kafka, key) for key in catalogue()}
-    metadata: dict[str, list[Any]] = {
-        topic["topic"]: topic["partitions"] for topic in await admin.describe_topics()
-    }
+    metadata = await topic_metadata(admin._client, names.values())
     return [
-        Found(
-            key,
-            names[key],
-            topic.partitions,
-            len(metadata.get(names[key], ())),
-            max((len(partition["replicas"]) for partition in metadata.get(names[key], ())), default=0),
-        )
+        Found(**vars(metadata[names[key]]), key=key, wanted_partitions=topic.partitions)
         for key, topic in catalogue().items()
     ]
 

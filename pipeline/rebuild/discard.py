@@ -18,11 +18,12 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 
 from connectors.kafka.consumer import started_consumer
-from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing, failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import GroupInUse, KafkaUnavailable
 from pipeline.kafka import topics
+from pipeline.kafka.rights import REBUILD
 from pipeline.worker.checkpoint.log import CheckpointLog, Record, load
 from schemas.checkpoints import META_KEY
 from schemas.fleet_checkpoints import HEAD_KEY
@@ -173,11 +174,12 @@ class Rebuild:
 
 @asynccontextmanager
 async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
-    """Connect for a rebuild. Raises KafkaUnavailable, TopicMissing, TopicMismatch, CertificateUnreadable."""
+    """Connect for a rebuild.
+
+    Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, TopicMismatch, CertificateUnreadable.
+    """
     found = await topics.describe(settings)
-    for topic in found:
-        if not topic.partitions:
-            raise TopicMissing(topic.name)
+    topics.require_rights(found, settings.kafka, [REBUILD])
     topics.check(found)
     options = client_options(settings.kafka)
     partitions = {topic.name: topic.partitions for topic in found}

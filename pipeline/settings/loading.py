@@ -150,6 +150,9 @@ def _from_environment(
                 raise ConfigurationError(variable, f"{plain} is set too; keep one of them")
             try:
                 yield variable, (section, key), read_secret(text).rstrip("\r\n")
+                if (variable_of(section, key) + "_FILE") in known:
+                    # Who uses it reads it again when it has changed.
+                    yield variable, (section, key + "_file"), text
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                 raise ConfigurationError(variable, f"cannot read {text}: {reason}") from error

@@ -31,6 +31,9 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         return SettingsProblem(("connector", "shard"), f"{error} - at `$.connector.shard`")
     if (text := _bootstrap_problem(settings.kafka.bootstrap_servers)) is not None:
         return SettingsProblem(("kafka", "bootstrap_servers"), f"{text} - at `$.kafka.bootstrap_servers`")
+    if settings.kafka.sasl_mechanism == "OAUTHBEARER" and not settings.kafka.sasl_token_file:
+        text = "OAUTHBEARER needs the file of its token - at `$.kafka.sasl_token_file`"
+        return SettingsProblem(("kafka", "sasl_mechanism"), text)
     if (text := next(_prefix_problems(settings.prefixes), None)) is not None:
         return SettingsProblem(("prefixes",), text)
     if (text := _replica_problem(settings.replicas)) is not None:

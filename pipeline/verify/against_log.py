@@ -15,6 +15,8 @@ from pipeline.kafka.acceptance import (
     is_misplaced,
 )
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.kafka.rights import VERIFY
+from pipeline.kafka.topics import describe, require_rights
 from pipeline.verify import times
 from pipeline.verify.estimate import estimate
 from pipeline.verify.findings import Findings
@@ -61,11 +63,12 @@ async def check_log(
     """Recount the whole log and compare; `until`: leave records from this offset of each partition out.
 
     `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
-    Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, CertificateUnreadable and
-    StoreUnavailable.
+    Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, TopicHidden,
+    RightMissing, CertificateUnreadable and StoreUnavailable.
     """
     # Where both are away, the broker is what is told: it comes first in the settings and in the start.
     await reach(settings.kafka)
+    require_rights(await describe(settings), settings.kafka, [VERIFY])
     tables = await asyncio.to_thread(StoredTables, settings.clickhouse)
     progress = progress or Progress(None)
     comparison = _Comparison(settings, tables, now, until, progress)

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import TopicMissing, failure_reason
+from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable
@@ -133,12 +133,12 @@ async def opened_topic(
 ) -> AsyncIterator[TopicLog[Record]]:
     """Connect to the topic of a name in `topics.toml`, which an agent reads.
 
-    Raises CertificateUnreadable, TopicMissing, and KafkaUnavailable, also for what happens inside.
+    Raises CertificateUnreadable, TopicMissing, TopicHidden, and KafkaUnavailable, also for what happens
+    inside.
     """
     kafka, topic = settings.kafka, topic_name(settings.kafka, name)
-    partitions = {found.name: found.partitions for found in await describe(settings)}.get(topic)
-    if not partitions:
-        raise TopicMissing(topic)
+    [found] = [found for found in await describe(settings) if found.name == topic]
+    found.require()
     consumer = AIOKafkaConsumer(
         # Asks for this group's offsets only: partitions are assigned by hand, so it never joins.
         group_id=f"{kafka.group}.{agent}",
@@ -156,7 +156,7 @@ async def opened_topic(
         try:
             await consumer.start()
             await uncommitted.start()
-            yield TopicLog(kafka, topic, consumer, uncommitted, partitions, decode)
+            yield TopicLog(kafka, topic, consumer, uncommitted, found.partitions, decode)
         finally:
             await stop_consumer(consumer)
             await stop_consumer(uncommitted)

@@ -129,7 +129,7 @@ async def _run(settings: Settings) -> None:
     for agent in agents:
         tasks += [
             _watched(_of_kafka(settings, _watch_progress(settings, agent, metrics, limiter))),
-            _watched(_raise_crash(agent)),
+            _watched(_of_kafka(settings, _raise_crash(agent))),
             # Returns when partitions are assigned, which may take long: a signal must not wait for that.
             _watched(_of_kafka(settings, agent.app.start())),
         ]

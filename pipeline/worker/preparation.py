@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from connectors.kafka.errors import TopicMissing
 from connectors.process.leaving import aside
 from connectors.process.waiting import Waiting
 from pipeline.clickhouse import migrations
 from pipeline.errors import TablesMissing
 from pipeline.kafka import topics
 from pipeline.kafka.membership import leave_groups, may_join
+from pipeline.kafka.rights import AGENTS, worker
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
@@ -44,9 +44,8 @@ async def prepare(
 
 async def _topics(settings: Settings) -> dict[str, topics.Found]:
     found = {topic.key: topic for topic in await topics.describe(settings)}
-    for topic in found.values():
-        if not topic.partitions:
-            raise TopicMissing(topic.name)
+    agents = [agent for agent in AGENTS if settings.worker.agents in ("both", agent)]
+    topics.require_rights(list(found.values()), settings.kafka, [worker(agent) for agent in agents])
     topics.check(list(found.values()))
     return found
 

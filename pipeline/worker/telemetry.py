@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from connectors.kafka.renewed import RENEWED, UNUSABLE
 from connectors.process.registry import Registry
 from schemas.metrics import Worker
 
@@ -11,6 +12,8 @@ class WorkerMetrics:
 
     def __init__(self) -> None:
         self.registry = registry = Registry()
+        for counter in (RENEWED, UNUSABLE):
+            registry.register(counter)
         self.records = registry.counter(Worker.records)
         self.skipped = registry.counter(Worker.skipped)
         self.set_aside = registry.counter(Worker.set_aside)

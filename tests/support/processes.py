@@ -44,8 +44,8 @@ def as_toml(settings: Settings) -> str:
     )
 
 
-def kvlens(*arguments: str, cwd: Path, **more: str) -> tuple[int, str, str]:
-    """Run a command to its end; return exit code, output and errors."""
+def kvlens(*arguments: str, cwd: Path, seconds: float = 90.0, **more: str) -> tuple[int, str, str]:
+    """Run a command to its end, for so long at most; return exit code, output and errors."""
     done = subprocess.run(
         [*KVLENS, *arguments],
         cwd=cwd,
@@ -53,7 +53,7 @@ def kvlens(*arguments: str, cwd: Path, **more: str) -> tuple[int, str, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=seconds,
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -43,7 +43,9 @@ def list_topics(config: Path | None, as_json: bool) -> None:
         return
     for topic in found:
         state = f"{topic.partitions} partitions, {topic.replication_factor} replicas"
-        if not topic.partitions:
+        if topic.hidden:
+            state = "may not be seen by this user; give it Describe (docs/acls.md)"
+        elif not topic.partitions:
             state = "does not exist; `kvlens topics apply` creates it"
         elif topic.partitions != topic.wanted_partitions:
             state += f" ({topic.wanted_partitions} partitions are wanted)"

@@ -14,8 +14,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, for_code
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import LoginRefused, failure_reason
-from connectors.kafka.security import CertificateUnreadable, client_options
+from connectors.kafka.errors import CertificateUnreadable, LoginRefused, failure_reason
+from connectors.kafka.security import client_options
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.doctor.asking.log_reader import LogReader
 from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
@@ -74,7 +74,8 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
     consumer = AIOKafkaConsumer(enable_auto_commit=False, isolation_level="read_committed", **options)
     try:
         await asyncio.gather(admin.start(), consumer.start())
-        topics = _without_config(found)
+        brokers = await tried("the cluster", _brokers(admin), 1)
+        topics = _without_config(found, settings.kafka.replication_factor)
         configs = await tried("the configuration of topics", _configs(admin, topics), {})
         for name, answer in configs.items():
             if isinstance(answer, str):
@@ -96,6 +97,7 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
     return KafkaFacts(
         address=settings.kafka.bootstrap_servers,
         unanswered=unanswered,
+        brokers=brokers,
         topics=tuple(topics),
         groups=tuple(
             replace(
@@ -132,11 +134,24 @@ def _agents(settings: Settings) -> list[tuple[str, str, str]]:
     ]
 
 
-def _without_config(found: list[Found]) -> list[TopicFacts]:
+def _without_config(found: list[Found], replication_factor: int) -> list[TopicFacts]:
     return [
-        TopicFacts(topic.name, topic.wanted_partitions, topic.partitions, catalogue()[topic.key].config)
+        TopicFacts(
+            topic.name,
+            topic.wanted_partitions,
+            topic.partitions,
+            catalogue()[topic.key].config,
+            hidden=topic.hidden,
+            wanted_replication_factor=replication_factor,
+            replication_factor=topic.replication_factor,
+            in_sync=topic.in_sync,
+        )
         for topic in found
     ]
+
+
+async def _brokers(admin: AIOKafkaAdminClient) -> int:
+    return len((await admin.describe_cluster())["brokers"])
 
 
 async def _configs(admin: AIOKafkaAdminClient, topics: list[TopicFacts]) -> dict[str, dict[str, str] | str]:

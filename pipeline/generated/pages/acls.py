@@ -10,7 +10,7 @@ from pipeline.kafka.rights import Right, Role, roles
 
 INTRODUCTION = """\
 If your brokers check access, give each process a user and these rights, from any host (`*`). They are the
-least that it needs: the tests run every process with them alone, and take some away to see that the process
+least that it needs: the tests run every process with them alone, and take each away to see that the process
 says so. In the names, `kvlens` is `kafka.topic_prefix` (topics) and `kafka.group` (groups,
 transactional ids).
 
@@ -28,13 +28,19 @@ With Kafka's own tool, for example:"""
 MISSING = """\
 ## When a right is missing
 
-Kafka hides topics that a user may not Describe, so a process says that the topic does not exist or that it
-may not see it. Otherwise the error line names the resource, as in `TopicAuthorizationFailedError`. At their
-start, `kvlens connect` and `kvlens work` wait until they have the rights to begin; once a minute, and on
-`/readyz`, they say which one is missing. One case is quieter:
+Every process asks the broker what it may do before it begins, and names the first right that it lacks:
+`this user lacks Write on the topic kvlens.residency.v1`. A topic that it may not even see is told from one
+that does not exist. `kvlens connect` and `kvlens work` wait for the right, say so once a minute and on
+`/readyz`, and go on without a restart; `kvlens verify`, `topics` and `state` end with that line, and
+`kvlens doctor` makes a finding of it. Two cases differ:
 
-- Without Write on the events topic, `kvlens connect` keeps running, keeps records in memory and logs
-  `publish_failed`, as it does when Kafka is away."""
+- Rights on transactional ids show only in a transaction, so a worker that lacks one ends with code 69 and a
+  line that names it. So does a worker, or a command, that loses a right while it runs.
+- `kvlens connect` that loses Write on the events topic while it runs keeps records in memory and logs
+  `publish_failed`, as it does when Kafka is away.
+
+`make test-fleet` takes each right away once, on three brokers with TLS, passwords, client certificates and
+Kafka's own authorizer."""
 
 
 def acls_page() -> bytes:

@@ -101,7 +101,7 @@ class EmbeddedBroker:
     def _spawn(self) -> None:
         require_free_port(_NAME, self.port)
         jars = verified_jars(read_lock(), self.directory / "jars", self._progress)
-        java = _java_command()
+        java = java_command()
         # By environment: 46 paths on the command line would hide everything else in a list of processes.
         environment = {"CLASSPATH": os.pathsep.join(map(str, jars))}
         data = self.directory / "data"
@@ -126,7 +126,8 @@ class EmbeddedBroker:
         self._process.signal(number)
 
 
-def _java_command() -> list[str]:
+def java_command() -> list[str]:
+    """Return Java as the beginning of a command."""
     java = locate_java(os.environ)
     # zstd-jni loads a native library; newer runtimes warn about that unless it is allowed.
     native = ["--enable-native-access=ALL-UNNAMED"] if (java_version(java) or 0) >= 22 else []

@@ -17,8 +17,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, NotEnoughReplicasError, ProducerFenced
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import TopicMissing, failure_reason
+from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import client_options
+from connectors.kafka.topic_metadata import topic_metadata
 from pipeline.errors import CheckpointFailed, KafkaUnavailable
 from schemas.settings import Kafka
 
@@ -133,7 +134,9 @@ async def load(
 ) -> AsyncGenerator[tuple[int, Loaded], None]:
     """Yield what each partition's last checkpoint saved, one partition after the other.
 
-    Call it when the partitions' logs are open. Raises KafkaUnavailable, TopicMissing, CertificateUnreadable.
+    Call it when the partitions' logs are open.
+
+    Raises KafkaUnavailable, TopicMissing, TopicHidden, CertificateUnreadable.
     """
     consumer = AIOKafkaConsumer(
         isolation_level="read_committed",
@@ -146,10 +149,8 @@ async def load(
     )
     try:
         await consumer.start()
-        existing = await consumer.topics()
-        for needed in (checkpoints, topic):
-            if needed not in existing:
-                raise TopicMissing(needed)
+        for found in (await topic_metadata(consumer._client, (checkpoints, topic))).values():
+            found.require()
         saved = [TopicPartition(checkpoints, number) for number in partitions]
         inputs = {number: TopicPartition(topic, number) for number in partitions}
         begins = await consumer.beginning_offsets([*saved, *inputs.values()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faust.auth import Credentials, SASLCredentials, SSLCredentials
+from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 
 from connectors.kafka.security import client_options
 from schemas.settings import Kafka
@@ -15,6 +15,8 @@ def faust_credentials(kafka: Kafka) -> Credentials | None:
     """
     options = client_options(kafka)
     context = options.get("ssl_context")
+    if "sasl_oauth_token_provider" in options:
+        return OAuthCredentials(oauth_cb=options["sasl_oauth_token_provider"], ssl_context=context)
     if "sasl_mechanism" in options:
         return SASLCredentials(
             username=options["sasl_plain_username"],

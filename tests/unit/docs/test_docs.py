@@ -22,12 +22,12 @@ from pipeline.generated.pages.tables import read_migrations
 from pipeline.generated.topics_file import load_topics
 from pipeline.settings.loading import section_types, variable_of
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.metrics import Connector, Fleet, Gauge, Worker, metrics_of
+from schemas.metrics import Connector, Fleet, Gauge, Login, Worker, metrics_of
 from schemas.settings import SECRET_KEYS, Model, Prefix, Replica, Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE, command_lines
 
-METRICS = tuple(metric for process in (Connector, Worker, Fleet) for metric in metrics_of(process))
+METRICS = tuple(metric for process in (Login, Connector, Worker, Fleet) for metric in metrics_of(process))
 PAGES = sorted(
     path
     for pattern in ("*.md", "docs/**/*.md", "deploy/**/*.md", "schemas/**/*.md")

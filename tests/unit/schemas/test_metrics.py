@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from connectors.kafka.renewed import RENEWED, UNUSABLE
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from connectors.telemetry.events import Telemetry
@@ -97,6 +98,8 @@ kvlens_worker_records_total counter agent,partition
 kvlens_worker_rollup_periods_total counter table
 kvlens_worker_rollup_seconds histogram
 kvlens_worker_rows_total counter table
+kvlens_login_files_renewed_total counter setting
+kvlens_login_files_unusable_total counter setting
 kvlens_worker_sources gauge agent,partition
 kvlens_worker_store_failures_total counter step
 kvlens_worker_troubled_sources gauge agent,partition,trouble
@@ -110,7 +113,7 @@ def promised() -> dict[str, tuple[str, set[str]]]:
 
 
 def test_the_catalogue_is_what_was_promised() -> None:
-    processes = (metrics.Connector, metrics.Worker, metrics.Fleet)
+    processes = (metrics.Login, metrics.Connector, metrics.Worker, metrics.Fleet)
     catalogue = [metric for process in processes for metric in metrics.metrics_of(process)]
     assert {metric.name: (metric.kind, set(metric.labels)) for metric in catalogue} == promised()
 
@@ -139,6 +142,8 @@ def exposed(registry: CollectorRegistry) -> Iterator[tuple[str, tuple[str, set[s
 
 
 def _connector() -> CollectorRegistry:
+    for counter in (RENEWED, UNUSABLE):
+        counter.labels("ssl_cafile")
     telemetry = Telemetry()
     stream = SourceStream(Source("r", 0, "m", "t", "d", "tcp://127.0.0.1:1"), Connector(), lambda: 0.0)
     for counted in (stream.counts.gaps_by_reason, stream.counts.left_out, stream.counts.undecodable):

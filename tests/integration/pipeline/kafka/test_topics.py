@@ -32,7 +32,10 @@ async def test_topics_are_created_once_with_their_configuration(broker: Embedded
     assert await topics.apply(ours) == []
     for found in await topics.describe(ours):
         assert found.partitions == catalogue()[found.key].partitions
-        assert found.replication_factor == 1
+        assert (found.replication_factor, found.in_sync, found.hidden) == (1, 1, False)
+        # Without an authorizer everybody may do everything.
+        assert found.allowed is not None
+        assert {"Read", "Write", "Describe", "DescribeConfigs"} <= set(found.allowed)
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     await admin.start()
     try:

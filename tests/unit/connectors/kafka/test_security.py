@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from connectors.kafka.security import CertificateUnreadable, client_options
+from connectors.kafka.errors import CertificateUnreadable
+from connectors.kafka.security import client_options
 from schemas.settings import Kafka
 
 

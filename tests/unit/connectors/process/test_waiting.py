@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from connectors.process.errors import OperatorError
-from connectors.process.waiting import AGAIN_SECONDS, TELL_SECONDS, Waiting
+from connectors.process.waiting import TELL_SECONDS, Waiting
 
 
 class Absent(OperatorError):
@@ -42,7 +42,7 @@ class Step:
 
 
 async def test_what_stays_away_is_told_at_once_and_once_a_minute_until_it_comes() -> None:
-    tries = int(2.5 * TELL_SECONDS / AGAIN_SECONDS)
+    tries = int(2.5 * TELL_SECONDS / Absent.again_seconds)
     step = Step(*(Absent(f"no broker, try {number}") for number in range(tries)))
     assert await step.waiting.until(step.attempt) == "done"
     assert [at for at, _ in step.told] == [0.0, TELL_SECONDS, 2 * TELL_SECONDS]

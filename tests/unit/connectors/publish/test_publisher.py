@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectors.kafka.security import CertificateUnreadable
+from connectors.kafka.errors import CertificateUnreadable
 from connectors.publish.publisher import Publisher
 from schemas.settings import Kafka, Settings
 

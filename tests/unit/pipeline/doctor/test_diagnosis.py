@@ -117,6 +117,13 @@ def topic(**changes: Any) -> Facts:
     return kafka(topics=(replace(HEALTHY_FACTS.kafka.topics[0], **changes),))
 
 
+def copies(number: int = 1, *, brokers: int = 1, in_sync: int = 1, least: int = 1, **changes: Any) -> Facts:
+    """The topic so many times, of which `least` have to acknowledge."""
+    config = {**CONFIG, "min.insync.replicas": str(least)}
+    facts = topic(replication_factor=number, in_sync=in_sync, config=config, **changes)
+    return replace(facts, kafka=replace(facts.kafka, brokers=brokers))
+
+
 def group(**changes: Any) -> Facts:
     return kafka(groups=(replace(HEALTHY_FACTS.kafka.groups[0], **changes),))
 
@@ -131,10 +138,24 @@ def test_a_healthy_fleet_has_no_finding() -> None:
     assert exit_code([]) == HEALTHY
 
 
+@pytest.mark.parametrize(
+    "facts", [copies(3, brokers=3, in_sync=3, least=2), copies(2, brokers=2, in_sync=2), copies(brokers=2)]
+)
+def test_copies_that_survive_a_broker_or_cannot_are_no_finding(facts: Facts) -> None:
+    assert diagnose(facts) == []
+
+
 PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("kafka-unavailable", "problem", replace(HEALTHY_FACTS, kafka=KafkaFacts("k:9092", "refused")), ()),
     ("kafka-unanswered", "unknown", kafka(unanswered={"group g": "denied"}), ()),
     ("topic-missing", "problem", topic(partitions=0, config={}), ("kvlens.events.v1",)),
+    ("topic-hidden", "unknown", topic(partitions=0, config={}, hidden=True), ("kvlens.events.v1",)),
+    ("topic-copies", "problem", copies(wanted_replication_factor=3), ("kvlens.events.v1",)),
+    ("topic-copies", "problem", copies(brokers=3), ("kvlens.events.v1",)),
+    ("topic-in-sync", "problem", copies(3, in_sync=1, least=2), ("kvlens.events.v1",)),
+    ("topic-in-sync", "note", copies(3, in_sync=2, least=2), ("kvlens.events.v1",)),
+    ("topic-min-insync", "problem", copies(3, in_sync=3, least=1), ("kvlens.events.v1",)),
+    ("topic-min-insync", "problem", copies(2, in_sync=2, least=2), ("kvlens.events.v1",)),
     ("topic-partitions", "problem", topic(partitions=4), ("kvlens.events.v1",)),
     (
         "topic-config",

@@ -1,0 +1,147 @@
+"""What a login is made with, read again when its file has changed: nothing is started anew for that.
+
+Every new connection looks at the files. What cannot be used is told and counted, and the last that could
+stays: a file may be looked at while somebody writes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import prometheus_client
+from aiokafka.abc import AbstractTokenProvider
+
+from connectors.kafka.errors import CertificateUnreadable
+from connectors.process.limited_log import LogLimiter
+from schemas import metrics
+
+_log = logging.getLogger("kvlens.kafka")
+_limiter = LogLimiter()
+
+
+def _counter(metric: metrics.Counter) -> prometheus_client.Counter:
+    return prometheus_client.Counter(metric.name, metric.meaning, metric.labels, registry=None)
+
+
+RENEWED, UNUSABLE = _counter(metrics.Login.renewed), _counter(metrics.Login.unusable)
+"""Of the process: connections of all its clients count here; for its registry."""
+
+
+class RenewedText:
+    """The text of a file: a password, or a token."""
+
+    def __init__(self, setting: str, file: str) -> None:
+        """Raises CertificateUnreadable."""
+        self._setting, self._file = setting, file
+        self.last = self._read()
+
+    def now(self) -> str:
+        try:
+            text = self._read()
+        except CertificateUnreadable as error:
+            _tell_unusable(error)
+            return self.last
+        if text != self.last:
+            self.last = text
+            _tell_renewed(self._setting, self._file)
+        return text
+
+    def _read(self) -> str:
+        try:
+            with open(self._file, encoding="utf-8") as file:
+                text = file.read().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or "not UTF-8 text"
+            raise CertificateUnreadable(self._setting, self._file, reason) from error
+        if not text:
+            raise CertificateUnreadable(self._setting, self._file, "it is empty")
+        return text
+
+
+class RenewedPassword(str):
+    """A password for aiokafka, which takes a string once; see `connectors.kafka.handshake`."""
+
+    source: RenewedText
+
+    def __new__(cls, source: RenewedText) -> RenewedPassword:
+        password = super().__new__(cls, source.last)
+        password.source = source
+        return password
+
+
+class RenewedToken(AbstractTokenProvider):  # type: ignore[misc]
+    """A token for OAUTHBEARER that somebody else keeps fresh in a file."""
+
+    def __init__(self, source: RenewedText) -> None:
+        self._source = source
+
+    async def token(self) -> str:
+        return self._source.now()
+
+
+class RenewedContext(ssl.SSLContext):
+    """A context whose connections are made with the certificates and the authorities of now.
+
+    Each change makes a whole new context inside, so that a certificate never meets another one's key, and
+    authorities that were taken away are trusted no more.
+    """
+
+    _make: Callable[[], ssl.SSLContext]
+    _files: Mapping[str, str]
+    _looked_at: Mapping[str, tuple[int, ...] | None]
+    _inside: ssl.SSLContext
+
+    def __new__(cls, make: Callable[[], ssl.SSLContext], files: Mapping[str, str]) -> RenewedContext:
+        """`make` reads `files`, by their setting, and raises CertificateUnreadable; so does this."""
+        context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+        context._make, context._files = make, files
+        context._looked_at = context._state()
+        context._inside = make()
+        return context
+
+    def __init__(self, *_: Any) -> None:
+        """All is made in `__new__`, as in its base."""
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        return self._now().wrap_bio(*arguments, **named)
+
+    def _now(self) -> ssl.SSLContext:
+        state = self._state()
+        if state != self._looked_at:
+            try:
+                self._inside = self._make()
+            except CertificateUnreadable as error:
+                _tell_unusable(error)
+            else:
+                for setting, file in self._files.items():
+                    if state[setting] != self._looked_at[setting]:
+                        _tell_renewed(setting, file)
+            self._looked_at = state
+        return self._inside
+
+    def _state(self) -> dict[str, tuple[int, ...] | None]:
+        return {setting: _state_of(file) for setting, file in self._files.items()}
+
+
+def _state_of(file: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _tell_renewed(setting: str, file: str) -> None:
+    RENEWED.labels(setting).inc()
+    if _limiter.admit("renewed", setting) is not None:
+        _log.info("kafka.%s was read again from %s, for new connections", setting, file)
+
+
+def _tell_unusable(error: CertificateUnreadable) -> None:
+    UNUSABLE.labels(error.setting).inc()
+    if _limiter.admit("unusable", error.setting) is not None:
+        _log.warning("%s; new connections go on with what was read before", error)
