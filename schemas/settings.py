@@ -345,7 +345,7 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8095
     """Port that it listens on; 0: one that is free."""
     token: str = ""
-    """Who asks has to send it as a bearer token: at least 16 characters, better in a file. Empty: nobody has to."""
+    """Who asks has to send it as a bearer token: at least 16 characters, better in a file. Empty: none."""
     share: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
     """Share of the partitions of the events that it follows: `i/n`, with i from 0 to n - 1, of n indexes. A
     replica is in one partition, so each index knows other replicas."""
@@ -371,7 +371,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replicas: tuple[Replica, ...] = ()
 
 
-SECRET_KEYS = frozenset({("kafka", "sasl_password"), ("clickhouse", "password"), ("page", "token"), ("index", "token")})
+SECRET_KEYS = frozenset(
+    {("kafka", "sasl_password"), ("clickhouse", "password"), ("page", "token"), ("index", "token")}
+)
 """Values that `config show` hides and that can come from a file named by `…_FILE`."""
 
 

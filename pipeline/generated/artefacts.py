@@ -13,6 +13,7 @@ from pipeline.dashboards.grafana.files import CONFIG_MAPS, DASHBOARDS, files
 from pipeline.generated.asyncapi import asyncapi_document
 from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
+from pipeline.generated.openapi import openapi_document
 from pipeline.generated.pages.acls import acls_page
 from pipeline.generated.pages.dashboards import dashboards_page
 from pipeline.generated.pages.metrics import metrics_page
@@ -45,6 +46,7 @@ def render() -> dict[str, bytes]:
     return {
         **{path: as_json(schema) for path, schema in schemas.items()},
         f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
+        f"{SCHEMAS_DIRECTORY}/index.openapi.json": as_json(openapi_document()),
         **example_files(),
         **{
             f"{GRAFANA_DIRECTORY}/{path}": content

@@ -7,7 +7,7 @@ import msgspec
 from schemas.trust import Trust
 
 
-class RankMatch(msgspec.Struct):
+class RankMatch(msgspec.Struct, gc=False):
     """What one data-parallel rank holds of the beginning of a prompt.
 
     The engine can use it all: on the GPU every attention group has what it needs of it, and lower tiers go on

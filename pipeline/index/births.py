@@ -13,37 +13,41 @@ from pipeline.residency.counting.count_copies import Events
 from schemas.checkpoints import PoolHead
 
 Times = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 
 class Births:
     """Event times of the first copies of one pool's blocks, as long as they may matter."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, list[tuple[Hashes, Times]]] = {}
-        """By block size, oldest first."""
+        self._parts: dict[int, list[tuple[Hashes, Times, Counts]]] = {}
+        """By block size, oldest first: hashes, and times of so many of them each."""
 
     def stored(self, head: PoolHead, events: Events) -> None:
         """Note the stores among the events of a pool."""
         young = _young(head)
         of_events = np.isin(events.rows["block_size"], young)
         if of_events.any():
-            counts = events.rows["hashes"]
-            sizes = np.repeat(events.rows["block_size"], counts)
-            self._add(young, sizes, events.hashes, np.repeat(events.rows["time"], counts))
+            rows = events.rows
+            counts = rows["hashes"]
+            for size in young:
+                chosen = rows["block_size"] == size
+                if chosen.any():
+                    hashes = events.hashes[np.repeat(chosen, counts)]
+                    self._note(size, hashes, rows["time"][chosen], counts[chosen])
 
     def put(self, head: PoolHead, columns: BlockColumns) -> None:
         """Note the entries of a checkpoint."""
         young = _young(head)
         if young:
             sizes = np.array(head.block_sizes, np.int64).take(columns.size_codes)
-            here = columns.copies > 0
-            self._add(young, sizes[here], columns.hashes[here], columns.births[here])
+            for size in young:
+                chosen = (sizes == size) & (columns.copies > 0)
+                times = columns.births[chosen]
+                self._note(size, columns.hashes[chosen], times, np.ones(len(times), np.int64))
 
-    def _add(self, young: list[int], sizes: npt.NDArray[np.int64], hashes: Hashes, times: Times) -> None:
-        for size in young:
-            chosen = sizes == size
-            if chosen.any():
-                self._parts.setdefault(size, []).append((hashes[chosen], times[chosen]))
+    def _note(self, size: int, hashes: Hashes, times: Times, counts: Counts) -> None:
+        self._parts.setdefault(size, []).append((hashes, times, counts))
 
     def removed(self, head: PoolHead) -> None:
         """Drop what no longer matters, because blocks of its size were removed."""
@@ -59,8 +63,8 @@ class Births:
         """Return when blocks came first, 0 where that is not known."""
         came: dict[int, float] = {}
         for parts in self._parts.values():
-            for blocks, times in parts:
-                for block, at in zip(blocks.tolist(), times.tolist(), strict=True):
+            for blocks, times, counts in parts:
+                for block, at in zip(blocks.tolist(), np.repeat(times, counts).tolist(), strict=True):
                     came.setdefault(block, at)
         return np.array([came.get(block, 0.0) for block in hashes.tolist()], np.float64)
 

@@ -56,7 +56,8 @@ class Index:
         if question.limit and len(rows) > question.limit:
             rows.sort(key=lambda row: -row[6])
         for number, _, _, blocks, gpu, cpu, disk, unsure in rows:
-            residency = self._sources.by_number[number].residency
+            source = self._sources.by_number[number]
+            residency = source.residency
             assert residency is not None
             head = residency.head
             replica = head.replica
@@ -68,7 +69,7 @@ class Index:
                 disk,
                 disk,
                 blocks,
-                residency.overall_trust().trust,
+                source.trust(),
                 _event_age(residency, now),
                 unsure,
             )

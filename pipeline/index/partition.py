@@ -6,6 +6,7 @@ from functools import partial
 
 from pipeline.index.pool import IndexedPool
 from pipeline.index.sources import IndexedSource, Sources
+from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.checkpoint.soundness import contradiction_of_granular, contradiction_of_head
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.intake.plain_runs import PlainRun
@@ -74,3 +75,10 @@ class IndexedPartition(PartitionState):
             source.windows.let_go()
             source.take_changes()
         self._left_out.clear()
+
+    def set_aside(self, offset: int, refused: RecordRefused) -> None:
+        """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
+        super().set_aside(offset, refused)
+        for key, source in self._indexed.items():
+            if refused.names(*key):
+                source.known_trust = None

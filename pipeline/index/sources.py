@@ -9,6 +9,7 @@ from pipeline.index.scopes import Scope, Scopes
 from pipeline.index.tiers import tier_of, window_of
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.source import SourceResidency
+from schemas.trust import Trust
 
 
 @dataclass
@@ -21,6 +22,15 @@ class IndexedSource:
     """None until its pools are made."""
     granular: dict[int, GranularPool] = field(default_factory=dict)
     """Its pools of two granularities, by their numbers."""
+    known_trust: Trust | None = None
+    """As of the last record; None while nobody asked."""
+
+    def trust(self) -> Trust:
+        """Return how completely the source is known."""
+        if self.known_trust is None:
+            assert self.residency is not None
+            self.known_trust = self.residency.overall_trust().trust
+        return self.known_trust
 
 
 class Sources:
@@ -42,7 +52,7 @@ class Sources:
 
     def applied(self, source: IndexedSource, residency: SourceResidency) -> None:
         """Take over what a record may have changed."""
-        source.residency = residency
+        source.residency, source.known_trust = residency, None
         head = residency.head
         if (head.hash_domain, head.model, head.tenant) != (
             source.scope.hash_domain,

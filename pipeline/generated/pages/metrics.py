@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.generated.pages.markdown import code, page, table
-from schemas.metrics import Connector, Fleet, Worker, metrics_of
+from schemas.metrics import Connector, Fleet, Index, Worker, metrics_of
 
 FLEET = """\
 `kvlens serve`, at `/fleet/metrics` on `page.port`: what the [tables](tables.md) say of the last five
@@ -36,9 +36,10 @@ sum by (model) (
   kvlens_fleet_prefill_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|cleared"}
 ) / sum by (model) (kvlens_fleet_prefill_tokens_per_second)
 ```"""
-PROCESSES: dict[str, tuple[type[Connector] | type[Worker] | type[Fleet], str]] = {
+PROCESSES: dict[str, tuple[type[Connector] | type[Worker] | type[Index] | type[Fleet], str]] = {
     "Connector": (Connector, "`kvlens connect`, on `connector.metrics_port`."),
     "Worker": (Worker, "`kvlens work`, on `worker.metrics_port`."),
+    "Index": (Index, "`kvlens index`, on `index.port`."),
     "Fleet": (Fleet, FLEET),
 }
 """Title -> metrics, and what exposes them."""

@@ -18,7 +18,17 @@ from pipeline.index.holdings.counting import (
     sweep,
     word_at,
 )
-from pipeline.index.holdings.matching import MATCH, NO_SIZE, NOBODY, POOL, SOURCE, Beside, Pools, Scratch, match
+from pipeline.index.holdings.matching import (
+    MATCH,
+    NO_SIZE,
+    NOBODY,
+    POOL,
+    SOURCE,
+    Beside,
+    Pools,
+    Scratch,
+    match,
+)
 from pipeline.index.holdings.rows import ROW, move_rows
 from pipeline.index.holdings.sets import HEAP_USED, ROWS_USED, Words
 from pipeline.index.holdings.words import MOST_POOLS

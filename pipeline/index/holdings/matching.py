@@ -98,7 +98,8 @@ class Scratch(NamedTuple):
 
 @inlined
 def _has(masks: Any, words: int, local: int, at: int) -> bool:
-    return (masks[local * words + (at >> _SIX)] >> np.uint64(at & _IN_WORD)) & np.uint64(1) != NOTHING
+    there: bool = (masks[local * words + (at >> _SIX)] >> np.uint64(at & _IN_WORD)) & np.uint64(1) != NOTHING
+    return there
 
 
 @inlined

@@ -285,7 +285,7 @@ class GranularPool:
         return len(old)
 
     def size_of(self, block: int) -> int | None:
-        """Return the tokens of a block that is there at either granularity, covered or not; None if it is not."""
+        """Return the tokens of a block that is there at either granularity, covered or not; else None."""
         if block in self._state.coarse:
             return self._state.coarse_size
         return self._state.fine_size if block in self._state.fine else None
