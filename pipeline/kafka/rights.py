@@ -14,6 +14,7 @@ Resource = Literal["topic", "group", "transactional id"]
 Operation = Literal["Create", "Delete", "Describe", "DescribeConfigs", "Read", "Write"]
 
 CONNECTORS = "connectors"
+INDEXES = "indexes"
 AGENTS = {"replica": "replica agent", "fleet": "fleet agent"}
 """Agent, as in `worker.agents` and in the names of consumer groups -> its name in `topics.toml`."""
 
@@ -63,6 +64,7 @@ def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group:
             Role(f"kvlens work, agent {agent}", _work(catalogue, names, name, groups[agent]))
             for agent, name in AGENTS.items()
         ),
+        Role("kvlens index", _uses(catalogue, names, INDEXES)),
         Role("kvlens verify", _verify(names, groups)),
         Role("kvlens doctor", _doctor(names, groups)),
         Role("kvlens state rebuild", _rebuild(names, groups)),

@@ -15,7 +15,6 @@ from pipeline.dashboards.page.findings import Findings
 from pipeline.dashboards.page.login import COOKIE, WRONG_SECONDS, TokenMissing, TokenShort, check_token
 from pipeline.dashboards.page.server import Page
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas import settings
 from tests.support.inputs.board_rows import migrated
 
 TOKEN = "0123456789abcdef"
