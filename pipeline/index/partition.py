@@ -30,6 +30,8 @@ class IndexedPartition(PartitionState):
         self._indexed: dict[SourceKey, IndexedSource] = {}
         self._touched: set[SourceKey] = set()
         """Sources with events that are not in the table yet."""
+        self._untidy: set[SourceKey] = set()
+        """Sources that have something to let go."""
 
     def _counting(self, key: SourceKey) -> NewPool:
         source = self._indexed[key] = self._all.begin()
@@ -62,6 +64,7 @@ class IndexedPartition(PartitionState):
             source = self.sources.get(key)
             if source is not None:
                 source.pools.settle()
+        self._untidy |= self._touched
         self._touched.clear()
 
     def _forget(self, key: SourceKey, offset: int) -> None:
@@ -71,10 +74,13 @@ class IndexedPartition(PartitionState):
     def let_go(self) -> None:
         """Drop what checkpoints and tables would say, which nobody writes here."""
         self._forgotten.clear()
-        for source in self.sources.values():
-            source.windows.let_go()
-            source.take_changes()
         self._left_out.clear()
+        for key in self._untidy:
+            source = self.sources.get(key)
+            if source is not None:
+                source.windows.let_go()
+                source.take_changes()
+        self._untidy.clear()
 
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
         """Leave out the record at `offset`: the sources it names, if known, lack what it said."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import secrets
@@ -17,6 +18,7 @@ import aiohttp
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import uvloop
 from aiokafka import AIOKafkaProducer
 from figures import Figures
 from processes import resident_bytes
@@ -196,7 +198,10 @@ def _over_http(figures: Figures, settings: Settings, directory: Path) -> None:
         index.wait_said("caught up with the log", seconds=600)
         figures.add("index: from kill -9 to ready", time.monotonic() - began, "s")
         figures.add("index: process when ready", resident_bytes(index.process.pid) / 1e7, "bytes/block")
-        asyncio.run(_asked_over_http(figures, settings, index))
+        # Whoever asks shall not wait for its own collector.
+        gc.collect()
+        gc.freeze()
+        uvloop.run(_asked_over_http(figures, settings, index))
     finally:
         index.close()
 

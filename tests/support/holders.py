@@ -103,7 +103,9 @@ def _on_gpu(
                 return False
         return True
 
-    return max((length for length in range(len(chain) + 1) if groups and usable(length)), default=0)
+    whole = [there for where, there in groups.items() if not windows.get(where)]
+    longest = min([[*there, False].index(False) for there in whole], default=len(chain))
+    return max((length for length in range(longest + 1) if groups and usable(length)), default=0)
 
 
 def _further(source: SourceRecount, chain: Sequence[int], below: str, begin: int) -> int:
