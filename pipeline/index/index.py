@@ -47,14 +47,14 @@ class Index:
         holdings = self._sources.holdings
         beside = self._beside(scopes, hashes) if self._sources.granular else NO_BESIDE
         rows = holdings.match(scopes, hashes, beside, question.block_size)
+        if question.limit and len(rows) > question.limit:
+            rows = rows[np.argsort(-rows["disk_tokens"], kind="stable")]
         return self._told(question, rows.tolist(), now)
 
     def _told(self, question: Question, rows: list[tuple[Any, ...]], now: float) -> Answer:
         instances: dict[str, InstanceMatch] = {}
         scores: dict[str, dict[str, int]] = {}
         wanted, lora = question.instance_id, question.lora_name
-        if question.limit and len(rows) > question.limit:
-            rows.sort(key=lambda row: -row[6])
         for number, _, _, blocks, gpu, cpu, disk, unsure in rows:
             source = self._sources.by_number[number]
             residency = source.residency
@@ -62,6 +62,9 @@ class Index:
             head = residency.head
             replica = head.replica
             if (wanted is not None and replica != wanted) or (lora is not None and lora not in head.loras):
+                continue
+            known = instances.get(replica)
+            if known is None and question.limit and len(instances) == question.limit:
                 continue
             match = RankMatch(
                 gpu,
@@ -74,10 +77,7 @@ class Index:
                 unsure,
             )
             rank = str(head.dp_rank)
-            known = instances.get(replica)
             if known is None:
-                if question.limit and len(instances) == question.limit:
-                    continue
                 dp = {rank: gpu}
                 instances[replica] = InstanceMatch(disk, gpu, cpu, disk, dp, {rank: match})
                 scores[replica] = dp
