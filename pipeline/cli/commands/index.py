@@ -18,7 +18,7 @@ from schemas.settings import Settings
         "kvlens index --config kvlens.toml",
         "kvlens index --data-dir .kvlens/up",
         "KVLENS_INDEX__SHARE=0/2 kvlens index   # one of two",
-        'curl -s localhost:8095/query_by_hash -d \'{"model_name": "m", "block_hashes": [1]}\'',
+        "KVLENS_INDEX__TOKEN_FILE=/run/secrets/index kvlens index",
     )
 )
 @config_option
