@@ -265,6 +265,10 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     """The blocks of a pool with two granularities, which has no entries; None of any other."""
     life: int = 0
     """How often everything in the pool was cleared; entries of earlier lives do not count."""
+    spec_kind: Text = ""
+    """Kind of attention of the group as the engine calls it; empty where it does not say."""
+    sliding_window: Natural = 0
+    """Tokens that a sliding-window group looks back; 0: it is none, or the engine does not say."""
 
 
 class BaseRange(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -1,11 +1,11 @@
-"""What kvlens tells Prometheus: every metric of both processes, and the fleet's figures.
+"""What kvlens tells Prometheus: every metric of the processes, and the fleet's figures.
 
 The registries of the processes, docs/metrics.md and the checks of other pages are made from this.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -293,6 +293,37 @@ class Worker:
     rollup_seconds = Histogram("kvlens_worker_rollup_seconds", "One rollup run.", buckets=_SECONDS)
 
 
+class Index:
+    """What an index does."""
+
+    requests = Counter("kvlens_index_requests_total", "Questions answered.")
+    prompts = Counter("kvlens_index_prompts_total", "Prompts in them.")
+    refused = Counter("kvlens_index_refused_total", "Questions without an answer.", ("reason",))
+    answer_seconds = Histogram(
+        "kvlens_index_answer_seconds",
+        "From a whole question to its answer, without the network.",
+        buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0),
+    )
+    records = Counter("kvlens_index_records_total", "Event records applied.")
+    set_aside = Counter(
+        "kvlens_index_records_set_aside_total", "Event records that cannot be applied.", ("reason",)
+    )
+    lost = Counter(
+        "kvlens_index_records_lost_total", "Event records that retention removed before they were read."
+    )
+    age = Gauge(
+        "kvlens_index_age_seconds",
+        "Since it last had read everything in the log, in the partition where that is longest ago.",
+    )
+    lag = Gauge("kvlens_index_lag_records", "Event records known of and not read.")
+    sources = Gauge("kvlens_index_sources", "Event streams followed.")
+    blocks = Gauge("kvlens_index_blocks", "Distinct blocks, counted once for each medium, group and stream.")
+    table_bytes = Gauge("kvlens_index_table_bytes", "Memory of the table of who holds what.")
+    ready_seconds = Gauge(
+        "kvlens_index_ready_seconds", "From its start until it had caught up with the log; 0 before."
+    )
+
+
 class Fleet:
     """The fleet's figures, as `kvlens serve` tells them: of the range that ended at `range_end`."""
 
@@ -378,7 +409,10 @@ class Fleet:
     )
 
 
-def metrics_of(process: type[Login] | type[Connector] | type[Worker] | type[Fleet]) -> list[Metric]:
+Catalogue: TypeAlias = type[Login] | type[Connector] | type[Worker] | type[Index] | type[Fleet]
+
+
+def metrics_of(process: Catalogue) -> list[Metric]:
     """Return the metrics of a process, by name."""
     metrics = [value for value in vars(process).values() if isinstance(value, Metric)]
     return sorted(metrics, key=lambda metric: metric.name)

@@ -116,3 +116,18 @@ LimitReason = Literal[
     "too_many_itemised",  # of hybrid groups, and with copies of several sizes: `worker.max_itemised_blocks`
 ]
 """Why the worker leaves out events of a source."""
+
+QuestionRefusal = Literal[
+    "malformed",  # no JSON
+    "bad_question",  # a field is missing, of a wrong type, or beyond its bounds
+    "bad_hash",  # neither a number of 64 bits nor the bytes of a digest
+    "unknown_model",  # no replica of that model, hash domain and tenant
+    "too_many_hashes",  # in one request: `index.max_hashes`
+    "too_large",  # a body of more bytes than that many hashes take
+    "answer_too_large",  # more replicas in all answers together than one request gets
+    "slow_body",  # the body did not come in time
+    "busy",  # as many requests as are taken at a time are under way
+    "not_ready",  # the index has not caught up with the log
+    "no_token",  # where it takes one, the request has none or a wrong one
+]
+"""Why the index gives no answer."""

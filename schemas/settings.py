@@ -341,6 +341,24 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who wants to see the page has to know it: at least 16 characters, better in a file. Empty: no login."""
 
 
+class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The service of `kvlens index`: who has these blocks."""
+
+    host: Name = "127.0.0.1"
+    """Address that it listens on; one that other machines reach needs a token."""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8095
+    """Port that it listens on; 0: one that is free."""
+    token: str = ""
+    """Who asks has to send it as a bearer token: at least 16 characters, better in a file. Empty: none."""
+    share: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
+    """Share of the partitions of the events that it follows: `i/n`, with i from 0 to n - 1, of n indexes. A
+    replica is in one partition, so each index knows other replicas."""
+    stale_seconds: Seconds = 5.0
+    """It is not ready, and says so in its answers, when it last knew all of the log longer ago."""
+    max_hashes: Annotated[int, Meta(ge=1, le=1 << 20)] = 65_536
+    """Most hashes in one request, those of all its prompts together."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything in `kvlens.toml`."""
 
@@ -350,13 +368,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worker: Worker = msgspec.field(default_factory=Worker)
     fleet: Fleet = msgspec.field(default_factory=Fleet)
     page: Page = msgspec.field(default_factory=Page)
+    index: Index = msgspec.field(default_factory=Index)
     discovery: Discovery = msgspec.field(default_factory=Discovery)
     models: tuple[Model, ...] = ()
     prefixes: tuple[Prefix, ...] = ()
     replicas: tuple[Replica, ...] = ()
 
 
-SECRET_KEYS = frozenset({("kafka", "sasl_password"), ("clickhouse", "password"), ("page", "token")})
+SECRET_KEYS = frozenset(
+    {("kafka", "sasl_password"), ("clickhouse", "password"), ("page", "token"), ("index", "token")}
+)
 """Values that `config show` hides and that can come from a file named by `…_FILE`."""
 
 

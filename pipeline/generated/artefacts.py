@@ -16,6 +16,7 @@ from pipeline.generated.asyncapi import asyncapi_document
 from pipeline.generated.chart.schema import values_schema
 from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
+from pipeline.generated.openapi import openapi_document
 from pipeline.generated.pages.acls import acls_page
 from pipeline.generated.pages.dashboards import dashboards_page
 from pipeline.generated.pages.metrics import metrics_page
@@ -50,6 +51,7 @@ def render() -> dict[str, bytes]:
     return {
         **{path: as_json(schema) for path, schema in schemas.items()},
         f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
+        f"{SCHEMAS_DIRECTORY}/index.openapi.json": as_json(openapi_document()),
         **example_files(),
         **{f"{GRAFANA_DIRECTORY}/{path}": content for path, content in grafana.items()},
         # Helm reads no file outside of the chart.

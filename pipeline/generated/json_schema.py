@@ -22,7 +22,7 @@ def record_schema(record: Record) -> dict[str, Any]:
     """Return the schema of one record; the structs it uses are in `$defs`, sorted by name."""
     _, components = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
     for name, component in components.items():
-        _describe(component, field_docs(name))
+        describe(component, field_docs(name))
     top = components.pop(record.__name__)
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -44,7 +44,8 @@ def _one_of(reference: re.Match[str]) -> str:
     return "one of " + ", ".join(f"`{reason}`" for reason in reasons)
 
 
-def _describe(component: dict[str, Any], docs: dict[str, str]) -> None:
+def describe(component: dict[str, Any], docs: dict[str, str]) -> None:
+    """Put the meanings of a type, and those of its fields, into its schema."""
     if "description" in component:
         component["description"] = one_line(component["description"])
     for name, meaning in docs.items():

@@ -14,6 +14,7 @@ Resource = Literal["topic", "group", "transactional id"]
 Operation = Literal["Create", "Delete", "Describe", "DescribeConfigs", "Read", "Write"]
 
 CONNECTORS = "connectors"
+INDEXES = "indexes"
 AGENTS = {"replica": "replica agent", "fleet": "fleet agent"}
 """Agent, as in `worker.agents` and in the names of consumer groups -> its name in `topics.toml`."""
 VERIFY = "kvlens verify"
@@ -70,6 +71,7 @@ def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group:
             Role(worker(agent), _work(catalogue, names, name, groups[agent]))
             for agent, name in AGENTS.items()
         ),
+        Role("kvlens index", _uses(catalogue, names, INDEXES)),
         Role(VERIFY, _verify(names, groups)),
         Role("kvlens doctor", _doctor(names, groups)),
         Role(REBUILD, _rebuild(names, groups)),

@@ -19,7 +19,10 @@ from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, PartitionSnapshots
 from pipeline.residency.checkpoint.restoring import restore
+from pipeline.residency.checkpoint.soundness import contradiction
+from pipeline.residency.counting.pool import Pool
 from pipeline.residency.intake.plain_runs import PlainRun
+from pipeline.residency.pools import NewPool
 from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
@@ -116,7 +119,7 @@ class PartitionState:
             self._forget(silent, offset)
         source = self.sources.get(key)
         if source is None:
-            source = self.sources[key] = SourceResidency(new_head(*key), self._settings)
+            source = self.sources[key] = SourceResidency(new_head(*key), self._settings, self._counting(key))
             source.head.silence = self._silence.state_of(key)
             self._snapshots.add(key, source)
         return source
@@ -234,17 +237,22 @@ class PartitionState:
         do not fit together.
         """
         state = cls(partition, settings, shards=shards, partitions=partitions)
+        state.load(latest)
+        return state
+
+    def load(self, latest: Mapping[bytes, bytes]) -> None:
+        """Take over what the last checkpoint saved, into a state that is new. Raises what `restore` does."""
         meta = latest.get(META_KEY)
         if meta is None:
             if latest:
                 raise CheckpointCorrupt("the partition", "record @meta")
-            return state
+            return
         with damaged_if_it_fails(META_KEY):
             found = _decode_format(meta).format
             if not 1 <= found <= FORMAT:
                 raise CheckpointFormatUnknown(found, FORMAT)
             position = _decode_meta(meta)
-            state.next_offset = state._saved_offset = position.next_offset
+            self.next_offset = self._saved_offset = position.next_offset
         written: dict[SourceKey, list[str | int]] = {}
         for key in latest:
             if key != META_KEY:
@@ -256,13 +264,22 @@ class PartitionState:
             if HEAD not in its_slots:
                 continue
             with damaged_if_it_fails(key):
-                source, slots = restore(key, latest, settings)
+                source, slots = restore(
+                    key, latest, self._settings, self._counting(name), self._contradiction
+                )
                 if (source.head.replica, source.head.dp_rank) != name:
                     raise CheckpointDamaged(shown_key(key), "it is of another source")
-                state.sources[name] = source
-                state._snapshots.add(name, source, slots, its_slots)
+                self.sources[name] = source
+                self._snapshots.add(name, source, slots, its_slots)
         heard: dict[SourceKey, SilenceState] = {}
-        for name, source in state.sources.items():
+        for name, source in self.sources.items():
             heard[name] = source.head.silence = source.head.silence or SilenceState(position.clock)
-        state._silence = Silence(settings.forget_seconds, position.clock, heard)
-        return state
+        self._silence = Silence(self._settings.forget_seconds, position.clock, heard)
+
+    def _counting(self, key: SourceKey) -> NewPool:
+        """Return what makes the pools of a source."""
+        return Pool
+
+    def _contradiction(self, source: SourceResidency) -> str | None:
+        """Return what of a restored source contradicts the rest; None if nothing does."""
+        return contradiction(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,11 @@ from schemas.reasons import LimitReason
 from schemas.settings import Worker
 
 Codes = npt.NDArray[np.uint16]
+NewPool = Callable[[PoolHead, Shared], Pool]
+"""Makes what counts the blocks of one medium and group."""
 
+LONGEST_WINDOW = 1 << 31
+"""Tokens: whatever says more is no sliding window."""
 SETTLE_AT_BYTES = 32_768 * HASH_BYTES
 """Hashes collected before they are applied: enough to make vectors pay, little enough to hold."""
 
@@ -31,9 +35,10 @@ SETTLE_AT_BYTES = 32_768 * HASH_BYTES
 class Pools:
     """The pools of one source, by (medium, group_idx); made when something is first heard of them."""
 
-    def __init__(self, settings: Worker, source: SourceHead) -> None:
+    def __init__(self, settings: Worker, source: SourceHead, new_pool: NewPool = Pool) -> None:
         """`source` is kept up to date; entries of known pools follow."""
         self._settings = settings
+        self._new_pool = new_pool
         self._heads = heads = source.pools
         early = sum(len(packed) for head in heads for _, packed in head.early_stores) // HASH_BYTES
         self._shared = Shared(
@@ -44,7 +49,7 @@ class Pools:
             self._by_key[head.medium, head.group_idx] = (
                 GranularPool(head, head.granular, age=settings.fine_block_age_seconds)
                 if head.granular is not None
-                else Pool(head, self._shared)
+                else new_pool(head, self._shared)
             )
         self._granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
         self.repeatable = False
@@ -73,6 +78,11 @@ class Pools:
     def counted(self) -> list[Pool]:
         """The pools of one granularity: those with entries in block tables."""
         return [pool for pool in self._by_key.values() if isinstance(pool, Pool)]
+
+    @property
+    def granular(self) -> list[GranularPool]:
+        """The pools of two granularities."""
+        return self._granular
 
     def life_began(self, loras: list[str]) -> None:
         """Adapters are named anew; `loras` is that of the head."""
@@ -274,7 +284,7 @@ class Pools:
         head = PoolHead(event.medium, event.group_idx, FlowState())
         if isinstance(event, Stored):
             head.store_only = is_store_only(event)
-        pool = self._by_key[head.medium, head.group_idx] = Pool(head, self._shared)
+        pool = self._by_key[head.medium, head.group_idx] = self._new_pool(head, self._shared)
         self._heads.append(head)
         self._full = limits.sizes(self) >= self._settings.max_pool_sizes
         self.repeatable = self.repeatable and len(self._by_key) <= 1
@@ -288,6 +298,9 @@ class Pools:
         known = pool.head.block_sizes
         if self._full and known and event.block_size not in known:
             return None
+        pool.head.spec_kind = event.spec_kind or pool.head.spec_kind
+        if event.sliding_window is not None and 0 < event.sliding_window < LONGEST_WINDOW:
+            pool.head.sliding_window = event.sliding_window
         pool.announce(event.block_size, several=len(event.hashes) > HASH_BYTES)
         pool.settle()
         sizes = overlapping_sizes(pool.head, event.block_size)
@@ -299,6 +312,7 @@ class Pools:
     def _split(self, pool: Pool, coarse_size: int, fine_size: int) -> GranularPool:
         age = self._settings.fine_block_age_seconds
         granular = GranularPool.adopted(pool, coarse_size, fine_size, age=age)
+        pool.given_up()
         self._by_key[pool.head.medium, pool.head.group_idx] = granular
         self._heads[self._heads.index(pool.head)] = granular.head
         self._granular.append(granular)

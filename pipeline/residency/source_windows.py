@@ -101,6 +101,10 @@ class SourceWindows:
             taken += rows_due
         return taken
 
+    def let_go(self) -> None:
+        """Drop the rows that are due: nobody writes them."""
+        self._due.clear()
+
     def _idle_windows(self, window: int, now: float) -> range:
         """Return the windows behind the open `window` whose rows do not show the state as it is."""
         head = self._head

@@ -29,6 +29,10 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         shard_numbers(settings.connector.shard)
     except ValueError as error:
         return SettingsProblem(("connector", "shard"), f"{error} - at `$.connector.shard`")
+    try:
+        shard_numbers(settings.index.share)
+    except ValueError as error:
+        return SettingsProblem(("index", "share"), f"{error} - at `$.index.share`")
     if (text := _bootstrap_problem(settings.kafka.bootstrap_servers)) is not None:
         return SettingsProblem(("kafka", "bootstrap_servers"), f"{text} - at `$.kafka.bootstrap_servers`")
     if settings.kafka.sasl_mechanism == "OAUTHBEARER" and not settings.kafka.sasl_token_file:

@@ -45,7 +45,7 @@ def serve(config: Path | None, data_dir: Path | None) -> None:
     settings = load_running(config, data_dir).settings
     from pipeline.dashboards.page.login import check_token
 
-    check_token(settings.page)
+    check_token(settings.page.host, settings.page.token)
     asyncio.run(_serve(settings, on_purpose))
 
 

@@ -45,7 +45,7 @@ def up(config: Path | None, data_dir: Path) -> None:
     require_engines(loaded.settings)
     from pipeline.dashboards.page.login import check_token
 
-    check_token(loaded.settings.page)
+    check_token(loaded.settings.page.host, loaded.settings.page.token)
     if config is None and DEFAULT_FILE.is_file():
         config = DEFAULT_FILE
     from pipeline.advice.text import as_text

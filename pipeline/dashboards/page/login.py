@@ -11,7 +11,6 @@ import time
 from aiohttp import web
 
 from pipeline.errors import PipelineError
-from schemas import settings
 
 COOKIE = "kvlens"
 LASTS_SECONDS = 30 * 86400
@@ -21,35 +20,41 @@ WRONG_SECONDS = 1.0
 
 
 class TokenMissing(PipelineError):
-    """The page would show the fleet to everybody who reaches it."""
+    """A service would show the fleet to everybody who reaches it."""
 
-    def __init__(self, host: str) -> None:
-        super().__init__(host)
+    def __init__(self, host: str, section: str) -> None:
+        super().__init__(host, section)
         self.host = host
+        self.section = section
 
     def __str__(self) -> str:
         return (
-            f"page.host {self.host} can be reached from other machines: name a file with a token in "
-            "KVLENS_PAGE__TOKEN_FILE (or set page.token), or let the page listen on 127.0.0.1"
+            f"{self.section}.host {self.host} can be reached from other machines: name a file with a token "
+            f"in KVLENS_{self.section.upper()}__TOKEN_FILE (or set {self.section}.token), or let it listen "
+            "on 127.0.0.1"
         )
 
 
 class TokenShort(PipelineError):
     """A token that can be guessed."""
 
+    def __init__(self, section: str) -> None:
+        super().__init__(section)
+        self.section = section
+
     def __str__(self) -> str:
         return (
-            f"page.token has fewer than {SHORTEST_TOKEN} characters: "
+            f"{self.section}.token has fewer than {SHORTEST_TOKEN} characters: "
             "make one with `openssl rand -hex 24`, for example"
         )
 
 
-def check_token(page: settings.Page) -> None:
-    """Raise TokenMissing or TokenShort unless the page may listen as the settings say."""
-    if not page.token and not _is_loopback(page.host):
-        raise TokenMissing(page.host)
-    if page.token and len(page.token) < SHORTEST_TOKEN:
-        raise TokenShort
+def check_token(host: str, token: str, *, section: str = "page") -> None:
+    """Raise TokenMissing or TokenShort unless a service may listen as its section of the settings says."""
+    if not token and not _is_loopback(host):
+        raise TokenMissing(host, section)
+    if token and len(token) < SHORTEST_TOKEN:
+        raise TokenShort(section)
 
 
 class Login:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.generated.pages.markdown import code, page, table
-from schemas.metrics import Connector, Fleet, Login, Worker, metrics_of
+from schemas.metrics import Catalogue, Connector, Fleet, Index, Login, Worker, metrics_of
 
 FLEET = """\
 `kvlens serve`, at `/fleet/metrics` on `page.port`: what the [tables](tables.md) say of the last five
@@ -36,12 +36,13 @@ sum by (model) (
   kvlens_fleet_prefill_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|cleared"}
 ) / sum by (model) (kvlens_fleet_prefill_tokens_per_second)
 ```"""
-PROCESSES: dict[str, tuple[type[Login] | type[Connector] | type[Worker] | type[Fleet], str]] = {
+PROCESSES: dict[str, tuple[Catalogue, str]] = {
     "Connector": (Connector, "`kvlens connect`, on `connector.metrics_port`."),
     "Worker": (Worker, "`kvlens work`, on `worker.metrics_port`."),
+    "Index": (Index, "`kvlens index`, on `index.port`."),
     "Login": (
         Login,
-        "Both, for what the settings of `kafka` name: `ssl_cafile`, `sasl_password_file` and so on.",
+        "All of these, for what the settings of `kafka` name: `ssl_cafile`, `sasl_password_file` and so on.",
     ),
     "Fleet": (Fleet, FLEET),
 }

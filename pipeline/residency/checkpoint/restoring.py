@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import msgspec
@@ -14,6 +14,7 @@ from pipeline.residency.checkpoint.entries import unpacked_entries
 from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.block_table import PLACES, BlockColumns, new_spread, places
 from pipeline.residency.counting.pool import Pool
+from pipeline.residency.pools import NewPool
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import (
     NO_BASE,
@@ -37,10 +38,16 @@ _decode_head_or_pieces = msgspec.msgpack.Decoder(SourceHead | HeadPieces | Piece
 _decode_pools = msgspec.msgpack.Decoder(PoolsRecord).decode
 
 
-def restore(key: bytes, latest: Mapping[bytes, bytes], settings: Worker) -> tuple[SourceResidency, list[int]]:
+def restore(
+    key: bytes,
+    latest: Mapping[bytes, bytes],
+    settings: Worker,
+    new_pool: NewPool = Pool,
+    contradicts: Callable[[SourceResidency], str | None] = contradiction,
+) -> tuple[SourceResidency, list[int]]:
     """Return the source whose head has this key, and the slots of the deltas it rests on, oldest first.
 
-    `latest` holds the last record of every key.
+    `latest` holds the last record of every key; `contradicts` says what of a source does not fit together.
 
     Raises CheckpointCorrupt when a record that the head refers to is missing or of another checkpoint, and
     CheckpointDamaged when what the records say does not fit together.
@@ -49,11 +56,11 @@ def restore(key: bytes, latest: Mapping[bytes, bytes], settings: Worker) -> tupl
     bases = _bases_of(head)
     if not _cover_everything(bases, head.last_delta):
         raise CheckpointDamaged(f"the state of {head.replica}/{head.dp_rank}", "bases do not fit")
-    source = SourceResidency(head, settings)
+    source = SourceResidency(head, settings, new_pool)
     _put_bases(source, latest, bases)
     slots, deltas = _deltas(head, latest, min(each.delta for each in bases))
     _apply_deltas(source, deltas, bases)
-    if (found := contradiction(source)) is not None:
+    if (found := contradicts(source)) is not None:
         raise CheckpointDamaged(f"the state of {head.replica}/{head.dp_rank}", found)
     return source, slots
 
@@ -118,7 +125,7 @@ def _put_bases(source: SourceResidency, latest: Mapping[bytes, bytes], bases: li
     ]
     for pool in source.pools.counted:
         # Bases are in the order of places: in a table that grows with them all would crowd at its beginning.
-        pool.table.grow(sum(len(part.hashes) for into, part, _, _ in found if into is pool) // HASH_BYTES)
+        pool.make_room(sum(len(part.hashes) for into, part, _, _ in found if into is pool) // HASH_BYTES)
     for pool, part, start, end in found:
         pool.put(_between(unpacked_entries(pool, part), source.head.spread, start, end))
 

@@ -26,15 +26,16 @@ def contradiction(source: SourceResidency) -> str | None:
     for key in keys:
         pool = source.pools[key]
         if isinstance(pool, GranularPool):
-            found = _of_granular(pool)
+            found = contradiction_of_granular(pool)
         else:
-            found = _of_head(pool.head) or _of_pool(pool)
+            found = contradiction_of_head(pool.head) or _of_pool(pool)
         if found is not None:
             return f"{found} of {key[0][:_SHOWN]}/{key[1]} do not fit"
     return None
 
 
-def _of_head(head: PoolHead) -> str | None:
+def contradiction_of_head(head: PoolHead) -> str | None:
+    """Return which figures of a pool of one granularity contradict each other; None if none do."""
     sizes = len(head.block_sizes)
     if len(set(head.block_sizes)) < sizes:
         return "block sizes"
@@ -67,7 +68,8 @@ def _of_pool(pool: Pool) -> str | None:
     return None if copies.tolist() == head.entries else "entries"
 
 
-def _of_granular(pool: GranularPool) -> str | None:
+def contradiction_of_granular(pool: GranularPool) -> str | None:
+    """Return what of a pool of two granularities contradicts the rest; None if nothing does."""
     state = pool.head.granular
     if state is None or not 0 < state.fine_size < state.coarse_size or state.coarse_size % state.fine_size:
         return "block sizes"

@@ -265,6 +265,17 @@ class Pool:
         self._touched.clear()
         return gone, self.table.take_unsaved(touched)
 
+    def make_room(self, blocks: int) -> None:
+        """So many blocks of a checkpoint are about to be `put`."""
+        self.table.grow(blocks)
+
+    def live(self) -> Entries:
+        """Return a copy of the entries of all resident blocks, in no order of meaning."""
+        return self.table.live()
+
+    def given_up(self) -> None:
+        """Another kind of pool goes on with what is here."""
+
     def put(self, columns: BlockColumns) -> None:
         """Set entries as a checkpoint has them; zero copies removes one."""
         self.table.put(columns)

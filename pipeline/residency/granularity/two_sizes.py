@@ -74,7 +74,7 @@ class GranularPool:
     def adopted(cls, pool: Pool, coarse_size: int, fine_size: int, *, age: float) -> GranularPool:
         """Return a pool that continues one whose second granularity has just appeared."""
         pool.settle()
-        live = pool.table.live()
+        live = pool.live()
         blocks = zip(
             live["hash"].tolist(),
             live["copies"].tolist(),
@@ -88,7 +88,15 @@ class GranularPool:
                 state.fine[block] = FineBlock(None, None, birth, birth)
             else:
                 state.coarse[block] = CoarseBlock(copies, birth)
-        head = PoolHead(pool.head.medium, pool.head.group_idx, pool.head.flow, granular=state)
+        before = pool.head
+        head = PoolHead(
+            before.medium,
+            before.group_idx,
+            before.flow,
+            granular=state,
+            spec_kind=before.spec_kind,
+            sliding_window=before.sliding_window,
+        )
         granular = cls(head, state, age=age)
         granular.changes = pool.changes
         for packed_parent, packed in pool.head.early_stores:
@@ -275,6 +283,12 @@ class GranularPool:
                 self._log.append((block, EXPIRED, at, state.fine_size))
         self.head.flow.expired_blocks += len(old)
         return len(old)
+
+    def size_of(self, block: int) -> int | None:
+        """Return the tokens of a block that is there at either granularity, covered or not; else None."""
+        if block in self._state.coarse:
+            return self._state.coarse_size
+        return self._state.fine_size if block in self._state.fine else None
 
     @property
     def blocks(self) -> int:

@@ -20,14 +20,17 @@ from connectors.telemetry.events import Telemetry
 from pipeline.cli.main import kvlens
 from pipeline.generated.pages.tables import read_migrations
 from pipeline.generated.topics_file import load_topics
+from pipeline.index.telemetry import IndexMetrics
 from pipeline.settings.loading import section_types, variable_of
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.metrics import Connector, Fleet, Gauge, Login, Worker, metrics_of
+from schemas.metrics import Connector, Fleet, Gauge, Index, Login, Worker, metrics_of
 from schemas.settings import SECRET_KEYS, Model, Prefix, Replica, Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE, command_lines
 
-METRICS = tuple(metric for process in (Login, Connector, Worker, Fleet) for metric in metrics_of(process))
+METRICS = tuple(
+    metric for process in (Login, Connector, Worker, Index, Fleet) for metric in metrics_of(process)
+)
 PAGES = sorted(
     path
     for pattern in ("*.md", "docs/**/*.md", "deploy/**/*.md", "schemas/**/*.md")
@@ -152,7 +155,8 @@ def test_every_metric_is_documented_and_no_other() -> None:
     fleet = Registry()
     for metric in metrics_of(Fleet):
         fleet.gauge(cast("Gauge", metric))
-    defined = exposed(connector.registry) | exposed(WorkerMetrics().registry) | exposed(fleet)
+    of_processes = exposed(connector.registry) | exposed(WorkerMetrics().registry)
+    defined = of_processes | exposed(IndexMetrics().registry) | exposed(fleet)
     assert set(defined) == {metric.name for metric in METRICS}
     assert documented() == defined
 

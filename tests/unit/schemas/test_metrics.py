@@ -12,6 +12,7 @@ from connectors.kafka.renewed import RENEWED, UNUSABLE
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from connectors.telemetry.events import Telemetry
+from pipeline.index.telemetry import IndexMetrics
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas import metrics
 from schemas.settings import Connector
@@ -81,6 +82,19 @@ kvlens_fleet_range_seconds gauge
 kvlens_fleet_replica_avoidable_prefill_tokens_per_second gauge model,replica
 kvlens_fleet_streams gauge model,trust
 kvlens_fleet_tokens_without_rate_per_second gauge model,kind
+kvlens_index_age_seconds gauge
+kvlens_index_answer_seconds histogram
+kvlens_index_blocks gauge
+kvlens_index_lag_records gauge
+kvlens_index_prompts_total counter
+kvlens_index_ready_seconds gauge
+kvlens_index_records_lost_total counter
+kvlens_index_records_set_aside_total counter reason
+kvlens_index_records_total counter
+kvlens_index_refused_total counter reason
+kvlens_index_requests_total counter
+kvlens_index_sources gauge
+kvlens_index_table_bytes gauge
 kvlens_worker_checkpoint_seconds histogram stage
 kvlens_worker_checkpoint_timestamp_seconds gauge
 kvlens_worker_checkpoints_total counter agent
@@ -113,13 +127,13 @@ def promised() -> dict[str, tuple[str, set[str]]]:
 
 
 def test_the_catalogue_is_what_was_promised() -> None:
-    processes = (metrics.Login, metrics.Connector, metrics.Worker, metrics.Fleet)
+    processes = (metrics.Login, metrics.Connector, metrics.Worker, metrics.Index, metrics.Fleet)
     catalogue = [metric for process in processes for metric in metrics.metrics_of(process)]
     assert {metric.name: (metric.kind, set(metric.labels)) for metric in catalogue} == promised()
 
 
 def test_what_the_processes_expose_is_what_was_promised() -> None:
-    found = dict((*exposed(_connector()), *exposed(_worker())))
+    found = dict((*exposed(_connector()), *exposed(_worker()), *exposed(_index())))
     # tests/integration/pipeline/dashboards/test_fleet_metrics.py looks at the fleet's.
     assert found == {name: how for name, how in promised().items() if not name.startswith("kvlens_fleet_")}
 
@@ -139,6 +153,13 @@ def exposed(registry: CollectorRegistry) -> Iterator[tuple[str, tuple[str, set[s
         (only,) = labels
         name = samples[0].name if family.type == "counter" else family.name
         yield name, (family.type, set(only))
+
+
+def _index() -> CollectorRegistry:
+    index = IndexMetrics()
+    for counter in (index.refused, index.set_aside):
+        counter.labels("reason").inc()
+    return index.registry
 
 
 def _connector() -> CollectorRegistry:

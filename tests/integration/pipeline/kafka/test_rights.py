@@ -34,6 +34,7 @@ USERS = {
     "kvlens connect": "connect",
     "kvlens work, agent replica": "replica",
     "kvlens work, agent fleet": "fleet",
+    "kvlens index": "index",
     "kvlens verify": "verify",
     "kvlens doctor": "doctor",
     "kvlens state rebuild": "rebuild",
@@ -207,6 +208,9 @@ def test_every_process_needs_no_more_than_its_rights(cluster: Cluster) -> None:
         assert code == 0, said
         cluster.wait_rows("sources FINAL", lives)
         cluster.wait_rows("fills_10s", 1)
+        index = cluster.start("index", "index", KVLENS_INDEX__PORT="0")
+        index.wait_said("caught up with the log")
+        index.stop()
         code, said = cluster.run("doctor", "doctor")
         assert code in (0, 1), said
         assert "unanswered" not in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.generated.topics_file import load_topics
-from pipeline.kafka.rights import AGENTS, CONNECTORS, roles
+from pipeline.kafka.rights import AGENTS, CONNECTORS, INDEXES, roles
 
 TOPICS = load_topics()
 ROLES = {role.command: role for role in roles(TOPICS, topic_prefix="p", group="g")}
@@ -15,7 +15,7 @@ def operations(command: str, name: str) -> set[str]:
 
 def test_everybody_that_the_catalogue_names_has_a_role() -> None:
     named = {who for topic in TOPICS.values() for who in (*topic.producers, *topic.consumers)}
-    assert named == {CONNECTORS, *AGENTS.values(), "downstream services"}
+    assert named == {CONNECTORS, INDEXES, *AGENTS.values(), "downstream services"}
 
 
 def test_who_writes_may_write_and_who_reads_may_read() -> None:

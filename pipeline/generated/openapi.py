@@ -1,0 +1,19 @@
+"""OpenAPI document of the index, with the meanings that stand beside its types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.generated.json_schema import describe
+from pipeline.generated.source_docs import attribute_docs
+from pipeline.index import answers, question
+from pipeline.index.openapi import document
+
+
+def openapi_document() -> dict[str, Any]:
+    """Return the whole document, JSON-ready."""
+    whole = document()
+    docs = attribute_docs(answers) | attribute_docs(question)
+    for name, component in whole["components"]["schemas"].items():
+        describe(component, docs[name])
+    return whole

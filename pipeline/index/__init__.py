@@ -1,0 +1,1 @@
+"""Who has these blocks: an index over the events log, and its answers over HTTP."""

@@ -1,0 +1,132 @@
+"""Answers as they travel: who holds how much of a prompt, and how far that can be trusted."""
+
+from __future__ import annotations
+
+import msgspec
+
+from schemas.trust import Trust
+
+
+class RankMatch(msgspec.Struct, gc=False):
+    """What one data-parallel rank holds of the beginning of a prompt.
+
+    The engine can use it all: on the GPU every attention group has what it needs of it, and lower tiers go on
+    where the one above ends.
+    """
+
+    gpu: int
+    """Tokens on its GPU."""
+    cpu: int
+    """Tokens on its GPU and, from there on, its CPU."""
+    disk: int
+    """Tokens on these and, from there on, on whatever is below."""
+    matched_tokens: int
+    """The same as `disk`: all of it."""
+    matched_blocks: int
+    """Of the prompt's blocks, those in it."""
+    trust: Trust
+    """How completely the source's stream is known: complete, partial or degraded."""
+    event_age_seconds: float | None
+    """Since the source's last batch of events, by the engine's clock; null: it sent none."""
+    upper_bound: bool = False
+    """True: some of it is on a medium from which blocks leave unsaid."""
+
+
+class InstanceMatch(msgspec.Struct):
+    """What one replica holds: the most of any of its ranks."""
+
+    longest_matched: int
+    """Tokens in all tiers."""
+    gpu: int
+    """Tokens on the GPU."""
+    cpu: int
+    """Tokens on GPU and CPU."""
+    disk: int
+    """Tokens in all tiers."""
+    dp: dict[str, int]
+    """Tokens on the GPU of each rank."""
+    ranks: dict[str, RankMatch]
+    """Each rank that holds any."""
+
+
+class Answer(msgspec.Struct):
+    """Who holds a beginning of a prompt; replicas that hold nothing of it are not in it."""
+
+    instances: dict[str, InstanceMatch]
+    """By replica id."""
+    scores: dict[str, dict[str, int]]
+    """Tokens on the GPU by replica and rank: what older clients read."""
+
+
+class IndexState(msgspec.Struct):
+    """How far the index itself can be trusted."""
+
+    age_seconds: float
+    """Since it last had read everything that was in the log, in the partition where that is longest ago."""
+    stale: bool
+    """Whether that is longer ago than `index.stale_seconds`."""
+    lag_records: int
+    """Records of the log that it knows of and has not read."""
+
+
+class QueryResponse(msgspec.Struct):
+    """Answer to one prompt."""
+
+    instances: dict[str, InstanceMatch]
+    """By replica id."""
+    scores: dict[str, dict[str, int]]
+    """Tokens on the GPU by replica and rank."""
+    index: IndexState
+    """State of the index."""
+
+
+class PromptsResponse(msgspec.Struct):
+    """Answers to several prompts."""
+
+    answers: list[Answer]
+    """In the order of the prompts."""
+    index: IndexState
+    """State of the index."""
+
+
+class SourceState(msgspec.Struct):
+    """What the index knows of one event stream."""
+
+    replica: str
+    """Replica id."""
+    dp_rank: int
+    """Data-parallel rank."""
+    model: str
+    """Model name."""
+    hash_domain: str
+    """Hashes compare only inside one."""
+    tenant: str
+    """From the replica's configuration."""
+    engine: str
+    """Name of the engine; empty while nothing seen tells it."""
+    trust: Trust
+    """How completely the stream is known."""
+    event_age_seconds: float | None
+    """Since its last batch of events; null: it sent none."""
+    closed: str
+    """Why it ended: empty while it lives."""
+    blocks: dict[str, int]
+    """Distinct blocks it holds, by medium, those of all groups together."""
+
+
+class ReplicasResponse(msgspec.Struct):
+    """Every event stream that the index follows."""
+
+    replicas: list[SourceState]
+    """By replica and rank."""
+    index: IndexState
+    """State of the index."""
+
+
+class Problem(msgspec.Struct):
+    """Why there is no answer."""
+
+    error: str
+    """One of the reasons."""
+    detail: str
+    """What was wrong."""

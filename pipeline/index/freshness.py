@@ -1,0 +1,54 @@
+"""How far the index is behind the log, partition by partition."""
+
+from __future__ import annotations
+
+import math
+
+from pipeline.index.answers import IndexState
+
+
+class Freshness:
+    """When each partition was last known to be read to its end, by a clock that only goes forward."""
+
+    def __init__(self, stale_seconds: float) -> None:
+        self._stale_seconds = stale_seconds
+        self._current_at: dict[int, float] = {}
+        self._lag: dict[int, int] = {}
+        self.ready = False
+        """Whether all partitions were read to their ends once."""
+
+    def follow(self, partitions: list[int]) -> None:
+        """These partitions are to be read; nothing is known of any yet."""
+        self._current_at = dict.fromkeys(partitions, -math.inf)
+        self._lag = dict.fromkeys(partitions, 0)
+
+    def looked(self, partition: int, *, next_offset: int, end: int, at: float) -> None:
+        """A broker said at `at` that a partition ends before `end`; all before `next_offset` is applied."""
+        self._lag[partition] = max(0, end - next_offset)
+        if next_offset >= end:
+            self._current_at[partition] = max(self._current_at[partition], at)
+            self.ready = self.ready or min(self._current_at.values()) > -math.inf
+
+    def age(self, now: float) -> float:
+        """Return the seconds since everything was known; infinite before the first time."""
+        return max(0.0, now - min(self._current_at.values(), default=-math.inf))
+
+    @property
+    def lag(self) -> int:
+        """Return how many records are known of and not applied."""
+        return sum(self._lag.values())
+
+    def state(self, now: float) -> IndexState:
+        """Return what answers say of it, once it is ready."""
+        age = self.age(now)
+        return IndexState(round(age, 3), age > self._stale_seconds, self.lag)
+
+    def unready(self, now: float) -> str | None:
+        """Return why the index is not ready, None if it is."""
+        if not self.ready:
+            missing = sum(at == -math.inf for at in self._current_at.values())
+            return f"catching up: {self.lag:,} records to read in {missing} partitions"
+        age = self.age(now)
+        if age > self._stale_seconds:
+            return f"stale: {age:.1f} s behind the log, {self.lag:,} records to read"
+        return None

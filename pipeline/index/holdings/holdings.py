@@ -1,0 +1,296 @@
+"""All blocks of all sources: the table, the pools and sources that have numbers in it, and room for more."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline.index.holdings.counting import (
+    LOAD,
+    Table,
+    count_holders,
+    held_by,
+    new_table,
+    put_holders,
+    set_word,
+    sweep,
+    word_at,
+)
+from pipeline.index.holdings.matching import (
+    MATCH,
+    NO_SIZE,
+    NOBODY,
+    POOL,
+    SOURCE,
+    Beside,
+    Pools,
+    Scratch,
+    match,
+)
+from pipeline.index.holdings.rows import ROW, move_rows
+from pipeline.index.holdings.sets import HEAP_USED, ROWS_USED, Words
+from pipeline.index.holdings.words import MOST_POOLS
+from pipeline.residency.counting.block_table import BlockColumns, Hashes
+from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, Events, Tally
+
+LOAD_AFTER_GROWTH = 0.6
+SWEPT_AT_ONCE = 1 << 16
+"""Slots: a fraction of a millisecond."""
+LEAST_SCRATCH = 1 << 12
+
+Matches = np.ndarray
+NO_BESIDE = Beside(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class TooManyPools(Exception):
+    """There are more media and groups of sources than the table has numbers for."""
+
+
+class Holdings:
+    """Which pools hold which block. Nothing here is of a moment, but the order of calls."""
+
+    def __init__(self) -> None:
+        self._table = new_table(0, 64)
+        self._spread = np.uint64(secrets.randbits(62) << 1 | 1)
+        self._known = Pools(np.zeros(64, POOL), np.zeros(64, SOURCE), np.zeros(64, np.int64))
+        self._known.pools["source"] = NOBODY
+        self._retired = np.zeros(64, np.bool_)
+        self._pools = 0
+        """Numbers ever given; those behind are free."""
+        self._free_pools: list[int] = []
+        self._to_sweep: set[int] = set()
+        self._swept_to = 0
+        self._sources = 0
+        self._free_sources: list[int] = []
+        self._sizes = 0
+        self._scratch = _scratch(LEAST_SCRATCH, 1, 64, 64, 1)
+
+    @property
+    def blocks(self) -> int:
+        """Return how many blocks are held, each one counted once for each pool that holds it."""
+        return int(self._table.held.sum() - self._table.held[self._retired].sum())
+
+    @property
+    def bytes_allocated(self) -> int:
+        """Return the size of the table in bytes."""
+        return int(sum(part.nbytes for part in (*self._table, *self._known)))
+
+    # Numbers
+
+    def new_source(self, scope: int) -> int:
+        """Return a number for a source without pools."""
+        if self._free_sources:
+            number = self._free_sources.pop()
+        else:
+            number, self._sources = self._sources, self._sources + 1
+            if number == len(self._known.sources):
+                self._known = self._known._replace(sources=_doubled(self._known.sources))
+        self._known.sources[number] = (NOBODY, scope)
+        return number
+
+    def set_scope(self, source: int, scope: int) -> None:
+        """What a source holds is of another model or hash domain from now on."""
+        self._known.sources["scope"][source] = scope
+
+    def forget_source(self, source: int) -> None:
+        """Nobody needs the number any more; its pools are retired."""
+        self._free_sources.append(source)
+
+    def new_pool(self, source: int, *, tier: int, group: int) -> int:
+        """Return a number for a pool that holds nothing. Raises TooManyPools."""
+        if self._free_pools:
+            number = self._free_pools.pop()
+        else:
+            number, self._pools = self._pools, self._pools + 1
+            if number >= MOST_POOLS:
+                raise TooManyPools
+            if number == len(self._known.pools):
+                self._double_pools()
+        pool = self._known.pools[number]
+        pool["source"], pool["tier"], pool["group"] = source, tier, group
+        pool["window"] = pool["size"] = pool["sizes"] = 0
+        pool["fine"] = NO_SIZE
+        pool["store_only"] = False
+        pool["next"] = self._known.sources["first"][source]
+        self._known.sources["first"][source] = number
+        return number
+
+    def _double_pools(self) -> None:
+        self._known = self._known._replace(pools=_doubled(self._known.pools))
+        self._known.pools["source"][self._pools :] = NOBODY
+        self._retired = _doubled(self._retired)
+        self._table = self._table._replace(held=_doubled(self._table.held))
+
+    def describe(
+        self, pool: int, sizes: Sequence[int], window: int, *, store_only: bool = False, fine: int = NO_SIZE
+    ) -> None:
+        """Say which block sizes a pool has, by their codes, and how much its group looks back."""
+        begin, self._sizes = self._sizes, self._sizes + len(sizes)
+        while self._sizes > len(self._known.sizes):
+            self._known = self._known._replace(sizes=_doubled(self._known.sizes))
+        self._known.sizes[begin : self._sizes] = sizes
+        row = self._known.pools[pool]
+        row["sizes"], row["size"], row["window"] = begin, max(sizes, default=0), window
+        row["store_only"], row["fine"] = store_only, fine
+
+    def retire(self, pool: int) -> None:
+        """A pool holds nothing any more; what it held is swept away in time, and counts no longer."""
+        row = self._known.pools[pool]
+        source = int(row["source"])
+        before, number = NOBODY, int(self._known.sources["first"][source])
+        while number != pool:
+            before, number = number, int(self._known.pools["next"][number])
+        if before == NOBODY:
+            self._known.sources["first"][source] = row["next"]
+        else:
+            self._known.pools["next"][before] = row["next"]
+        row["source"] = NOBODY
+        if self._table.held[pool]:
+            self._retired[pool] = True
+            self._to_sweep.add(pool)
+        else:
+            self._free_pools.append(pool)
+
+    def renewed(self, pool: int) -> int:
+        """Return a number for a pool that is as this one was, but holds nothing; this one is retired."""
+        row = self._known.pools[pool].copy()
+        number = self.new_pool(int(row["source"]), tier=int(row["tier"]), group=int(row["group"]))
+        for name in ("window", "size", "sizes", "store_only"):
+            self._known.pools[name][number] = row[name]
+        self.retire(pool)
+        return number
+
+    # Blocks
+
+    def held(self, pool: int) -> int:
+        """Return how many blocks a pool holds."""
+        return int(self._table.held[pool])
+
+    def make_room(self, blocks: int) -> None:
+        """Make room for so many blocks more."""
+        needed = int(self._table.counts[ROWS_USED]) + blocks
+        if needed > len(self._table.rows) * LOAD:
+            self._move_rows(needed)
+
+    def count(self, pool: int, sizes: Sequence[int], events: Events, tally: Tally) -> int:
+        """Apply events to a pool, until FINISHED or NEEDS_SIZES: see `count_holders`."""
+        of_codes = np.array(sizes or [0], np.int64)
+        while True:
+            outcome = count_holders(self._table, self._spread, pool, of_codes, events, tally)
+            if outcome != NEEDS_ROOM:
+                assert outcome == FINISHED or len(sizes) > 1
+                return outcome
+            self._grow()
+
+    def put(self, pool: int, columns: BlockColumns) -> None:
+        """Set what a pool holds as a checkpoint has it; zero copies removes one."""
+        if any(len(column) != len(columns.hashes) for column in columns):
+            raise ValueError("columns of different lengths")
+        done = 0
+        while (done := put_holders(self._table, self._spread, pool, columns, done)) < len(columns.hashes):
+            self._grow()
+
+    def word(self, pool: int, block: int) -> int:
+        """Return the word of a pool for a block, 0 if it does not hold it."""
+        return int(word_at(self._table, self._spread, pool, np.uint64(block)))
+
+    def set_word(self, pool: int, block: int, word: int) -> None:
+        """Replace the word of a pool for a block that it holds."""
+        set_word(self._table, self._spread, pool, np.uint64(block), np.uint64(word))
+
+    def blocks_of(self, pool: int) -> tuple[Hashes, Words]:
+        """Return the blocks that a pool holds and their words; looks at the whole table."""
+        hashes, words = np.empty(self.held(pool), np.uint64), np.empty(self.held(pool), np.uint64)
+        held_by(self._table, pool, hashes, words)
+        return hashes, words
+
+    def sweep(self) -> bool:
+        """Take some of what retired pools held away; return whether something is left to do."""
+        if not self._to_sweep:
+            return False
+        self._swept_to = sweep(self._table, self._spread, self._retired, self._swept_to, SWEPT_AT_ONCE)
+        if self._swept_to == 0:
+            for pool in [pool for pool in self._to_sweep if not self._table.held[pool]]:
+                self._to_sweep.remove(pool)
+                self._retired[pool] = False
+                self._free_pools.append(pool)
+        return bool(self._to_sweep)
+
+    def _grow(self) -> None:
+        """Make room for what needs it: rows beyond their load, or else sets."""
+        used = int(self._table.counts[ROWS_USED])
+        if used + 1 > len(self._table.rows) * LOAD:
+            self._move_rows(used + 1)
+        else:
+            heap = self._table.heap
+            more = np.zeros(max(1024, len(heap) // 2, 2 * self._pools), np.uint64)
+            self._table = self._table._replace(heap=np.concatenate((heap, more)))
+
+    def _move_rows(self, blocks: int) -> None:
+        rows = np.zeros(int(blocks / LOAD_AFTER_GROWTH) + 1024, ROW)
+        move_rows(self._table.rows, rows, self._spread)
+        self._table = self._table._replace(rows=rows)
+        self._swept_to = 0
+
+    # Questions
+
+    def match(self, scopes: np.ndarray, hashes: Hashes, beside: Beside, default_size: int) -> Matches:
+        """Return the sources that hold a beginning of a chain, in no order: see `match`.
+
+        `scopes` says of each number of a scope whether it is asked for. Holds until the next call.
+        """
+        blocks = len(hashes)
+        words = max(1, (blocks + 63) // 64)
+        scratch = self._scratch
+        most = len(scratch.found)
+        while True:
+            if (
+                len(scratch.masks) < most * words
+                or len(scratch.tokens) <= blocks
+                or len(scratch.pool_marks) < len(self._known.pools)
+                or len(scratch.source_marks) < len(self._known.sources)
+                or len(scratch.found) < most
+            ):
+                scratch = self._scratch = _scratch(
+                    most, words, len(self._known.pools), len(self._known.sources), blocks
+                )
+            found = np.empty(min(most, max(1, self._sources)), MATCH)
+            count = match(
+                self._table,
+                self._spread,
+                self._known,
+                scopes,
+                hashes,
+                beside,
+                default_size,
+                scratch,
+                found,
+            )
+            if count >= 0:
+                return found[:count]
+            most *= 2
+
+    def table(self) -> Table:
+        """Return the arrays, for those who measure them."""
+        return self._table
+
+    @property
+    def heap_words(self) -> int:
+        """Return how many words sets of holders ever took."""
+        return int(self._table.counts[HEAP_USED])
+
+
+def _scratch(most: int, words: int, pools: int, sources: int, blocks: int) -> Scratch:
+    return Scratch(
+        np.full(pools, NOBODY, np.int32),
+        np.full(sources, NOBODY, np.int32),
+        np.zeros(most, np.int32),
+        np.zeros(most * words, np.uint64),
+        np.zeros(blocks + 1, np.int64),
+    )
+
+
+def _doubled(column: np.ndarray) -> np.ndarray:
+    return np.concatenate((column, np.zeros_like(column)))

@@ -1,0 +1,308 @@
+"""The compiled walk along a chain of blocks: how much of its beginning each source holds, tier by tier."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.process.compiled import borrowed, compiled, inlined
+from pipeline.index.holdings.counting import Table
+from pipeline.index.holdings.rows import FETCHED_AHEAD, fetch_row, find
+from pipeline.index.holdings.sets import Words, count_of
+from pipeline.index.holdings.words import MOST_POOLS, NOTHING, OFFSET_MASK, pool_of, size_code_of
+from pipeline.residency.counting.block_table import Hashes
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+NOBODY: Final = -1
+"""Instead of a number: none."""
+NO_SIZE: Final = -1
+GPU, CPU, DISK = 0, 1, 2
+"""Tiers, in the order in which an engine looks."""
+WHOLE: Final = 0
+"""Window of a group that needs every block of the prefix."""
+LAST_BLOCK: Final = -1
+"""Window of a group that needs the last block of the prefix only, as Mamba's state."""
+
+POOL: Final = np.dtype(
+    [
+        ("source", np.int32),  # its number, NOBODY if no source has the pool any more
+        ("next", np.int32),  # the next pool of the source
+        ("window", np.int32),  # tokens, WHOLE or LAST_BLOCK
+        ("group", np.int32),
+        ("size", np.int64),  # tokens of its largest blocks
+        ("fine", np.int64),  # tokens of its fine blocks, NO_SIZE if it has one granularity
+        ("sizes", np.int64),  # where the sizes of its size codes are
+        ("tier", np.int8),
+        ("store_only", np.bool_),  # it is never said that blocks leave
+    ]
+)
+SOURCE: Final = np.dtype([("first", np.int32), ("scope", np.int32)])
+"""The first of its pools, and the number of its model and hash domain."""
+MATCH: Final = np.dtype(
+    [
+        ("source", np.int32),
+        ("gpu", np.int32),
+        ("cpu", np.int32),
+        ("disk", np.int32),
+        ("gpu_tokens", np.int64),
+        ("cpu_tokens", np.int64),
+        ("disk_tokens", np.int64),
+        ("store_only", np.bool_),
+    ]
+)
+"""How far into the chain a source goes, in blocks and tokens: on its GPU, then on its CPU as well, then on
+what is below. `store_only`: of what it goes on, something may have left unsaid."""
+
+_SIX = 6
+_IN_WORD = 63
+
+
+class Pools(NamedTuple):
+    """What is known of pools and sources, by their numbers."""
+
+    pools: npt.NDArray[Any]
+    """(pools,) of POOL."""
+    sources: npt.NDArray[Any]
+    """(sources,) of SOURCE."""
+    sizes: I64
+    """Tokens per block; the sizes of a pool side by side."""
+
+
+class Beside(NamedTuple):
+    """k holders of blocks that the table does not know."""
+
+    pools: I64
+    places: I64
+    """Which block of the chain."""
+    sizes: I64
+
+
+class Scratch(NamedTuple):
+    """What a walk notes; marks are NOBODY before and after."""
+
+    pool_marks: I32
+    """(pools,)"""
+    source_marks: I32
+    """(sources,)"""
+    found: I32
+    """(most,): numbers of the pools that hold a block."""
+    masks: Words
+    """(most * words,): one bit for each block of the chain."""
+    tokens: I64
+    """(blocks + 1,)"""
+
+
+@inlined
+def _has(masks: Any, words: int, local: int, at: int) -> bool:
+    there: bool = (masks[local * words + (at >> _SIX)] >> np.uint64(at & _IN_WORD)) & np.uint64(1) != NOTHING
+    return there
+
+
+@inlined
+def _leading(masks: Any, words: int, local: int, blocks: int) -> int:
+    """Return how many bits of a mask are set before the first that is not."""
+    at = 0
+    while at < blocks and (masks[local * words + (at >> _SIX)] >> np.uint64(at & _IN_WORD)) & np.uint64(
+        1
+    ) != np.uint64(0):
+        at += 1
+    return at
+
+
+@compiled
+def match(
+    table: Table,
+    spread: np.uint64,
+    known: Pools,
+    allowed: Any,
+    hashes: Hashes,
+    beside: Beside,
+    default_size: int,
+    scratch: Scratch,
+    matches: Any,
+) -> int:
+    """Fill `matches` with the sources that hold a beginning of the chain; return how many there are.
+
+    `allowed` says of each scope whether it is asked for. A block of which nobody says a size has
+    `default_size`, or else that of the chain's largest block. Returns -1 if the scratch has no room.
+    """
+    table, known, scratch = borrowed(table), borrowed(known), borrowed(scratch)
+    beside = borrowed(beside)
+    rows, heap = table.rows, table.heap
+    pools, sources, pool_sizes = known.pools, known.sources, known.sizes
+    marks, source_marks, found = scratch.pool_marks, scratch.source_marks, scratch.found
+    masks, tokens = scratch.masks, scratch.tokens
+    blocks = len(hashes)
+    words = (blocks + _IN_WORD) >> _SIX
+    most = min(len(found), len(masks) // max(words, 1))
+    count = 0
+    full = False
+    for at in range(min(FETCHED_AHEAD, blocks)):
+        fetch_row(rows, spread, hashes[at])
+    tokens[0] = 0
+    for at in range(blocks):
+        if at + FETCHED_AHEAD < blocks:
+            fetch_row(rows, spread, hashes[at + FETCHED_AHEAD])
+        tokens[at + 1] = 0
+        word = rows[find(rows, spread, hashes[at])].word
+        if word == NOTHING:
+            continue
+        in_set = pool_of(word) == MOST_POOLS
+        begin = np.int64(word & OFFSET_MASK) + 1 if in_set else 0
+        end = begin + count_of(heap, begin - 1) if in_set else 1
+        for place in range(begin, end):
+            holder = heap[place] if in_set else word
+            number = pool_of(holder)
+            pool = pools[number]
+            if pool.source == NOBODY or not allowed[sources[pool.source].scope]:
+                continue
+            local = marks[number]
+            if local == NOBODY:
+                if count == most:
+                    full = True
+                    break
+                local = marks[number] = count
+                found[count] = number
+                masks[count * words : (count + 1) * words] = NOTHING
+                count += 1
+            masks[local * words + (at >> _SIX)] |= np.uint64(1) << np.uint64(at & _IN_WORD)
+            tokens[at + 1] = max(tokens[at + 1], pool_sizes[pool.sizes + size_code_of(holder)])
+    for at in range(len(beside.pools)):
+        number, place = beside.pools[at], beside.places[at]
+        local = marks[number]
+        if local == NOBODY:
+            if count == most:
+                full = True
+                break
+            local = marks[number] = count
+            found[count] = number
+            masks[count * words : (count + 1) * words] = NOTHING
+            count += 1
+        masks[local * words + (place >> _SIX)] |= np.uint64(1) << np.uint64(place & _IN_WORD)
+        tokens[place + 1] = max(tokens[place + 1], beside.sizes[at])
+    matched = 0
+    if not full:
+        largest = 0
+        for at in range(1, blocks + 1):
+            largest = max(largest, tokens[at])
+        if default_size <= 0:
+            default_size = largest
+        for at in range(1, blocks + 1):
+            tokens[at] = tokens[at - 1] + (tokens[at] if tokens[at] > 0 else default_size)
+        block_size = largest if largest > 0 else default_size
+        for index in range(count):
+            source = pools[found[index]].source
+            if source_marks[source] != NOBODY:
+                continue
+            source_marks[source] = 1
+            row = matches[matched]
+            reached = _on_gpu(pools, sources[source].first, marks, masks, words, blocks, block_size)
+            row.source, row.gpu = source, reached
+            row.store_only = False
+            for tier in range(CPU, DISK + 1):
+                below, unsure = _further(
+                    pools, sources[source].first, marks, masks, words, blocks, tier, reached
+                )
+                row.store_only |= unsure and below > reached
+                reached = below
+                if tier == CPU:
+                    row.cpu = reached
+            row.disk = reached
+            row.gpu_tokens, row.cpu_tokens = tokens[row.gpu], tokens[row.cpu]
+            row.disk_tokens = tokens[row.disk]
+            if reached > 0:
+                matched += 1
+    for index in range(count):
+        source_marks[pools[found[index]].source] = NOBODY
+        marks[found[index]] = NOBODY
+    return -1 if full else matched
+
+
+@compiled
+def _on_gpu(pools: Any, first: int, marks: Any, masks: Any, words: int, blocks: int, block_size: int) -> int:
+    """Return how many blocks of the beginning an engine can use of what its GPU holds, in all its groups.
+
+    Groups whose blocks have another size than the chain's have other hashes, and no say.
+    """
+    reached, any_group, windows = blocks, False, False
+    number = first
+    while number != NOBODY:
+        pool = pools[number]
+        local = marks[number]
+        if pool.tier == GPU and (local != NOBODY or pool.size == block_size or pool.fine == block_size):
+            any_group = True
+            if pool.window != WHOLE:
+                windows = True
+            elif local == NOBODY:
+                reached = 0
+            else:
+                reached = min(reached, _leading(masks, words, local, blocks))
+        number = pool.next
+    if not any_group:
+        return 0
+    settled = not windows
+    while not settled and reached > 0:
+        settled = True
+        number = first
+        while number != NOBODY:
+            pool = pools[number]
+            local = marks[number]
+            if (
+                pool.tier == GPU
+                and pool.window != WHOLE
+                and (local != NOBODY or pool.size == block_size or pool.fine == block_size)
+            ):
+                needed = 1
+                if pool.window > 1 and block_size > 0:
+                    needed = (pool.window - 1 + block_size - 1) // block_size
+                at = reached - 1
+                while at >= max(0, reached - needed) and local != NOBODY and _has(masks, words, local, at):
+                    at -= 1
+                if local == NOBODY:
+                    reached, settled = 0, False
+                elif at >= max(0, reached - needed):
+                    # No prefix that ends behind the missing block has a whole window before the end.
+                    reached, settled = at, False
+            number = pool.next
+    return reached
+
+
+@compiled
+def _further(
+    pools: Any, first: int, marks: Any, masks: Any, words: int, blocks: int, tier: int, begin: int
+) -> tuple[int, bool]:
+    """Return how far the blocks of a tier go on from `begin`, in all groups that it has any of; and whether
+    something of it may have left unsaid."""
+    reached, going = begin, True
+    unsure = any_pool = False
+    number = first
+    while number != NOBODY:
+        if pools[number].tier == tier and marks[number] != NOBODY:
+            any_pool = True
+            unsure |= pools[number].store_only
+        number = pools[number].next
+    if not any_pool:
+        return begin, False
+    while going and reached < blocks:
+        number = first
+        while going and number != NOBODY:
+            if pools[number].tier == tier and marks[number] != NOBODY:
+                # On any medium of the tier.
+                here, other = False, first
+                while not here and other != NOBODY:
+                    here = (
+                        pools[other].tier == tier
+                        and pools[other].group == pools[number].group
+                        and marks[other] != NOBODY
+                        and _has(masks, words, marks[other], reached)
+                    )
+                    other = pools[other].next
+                going = here
+            number = pools[number].next
+        if going:
+            reached += 1
+    return reached, unsure

@@ -1,0 +1,84 @@
+"""Records of the log on their way into the index: decoded, judged and applied in order, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import structlog
+
+from connectors.process.limited_log import LogLimiter
+from pipeline.errors import OffsetGap, RecordFatal
+from pipeline.index.partition import IndexedPartition
+from pipeline.index.telemetry import IndexMetrics
+from pipeline.kafka.acceptance import NOT_APPLICABLE
+from pipeline.kafka.refusal import RecordRefused
+from pipeline.worker.partition import Role
+from pipeline.worker.set_aside import Offered
+
+AT_ONCE_BYTES = 64 << 10
+"""Of records applied in one go: questions wait for about a millisecond."""
+AT_ONCE_RECORDS = 32
+
+_log = structlog.get_logger(__name__)
+
+
+def portions(records: Sequence[Offered]) -> Iterator[Sequence[Offered]]:
+    """Yield records in their order, as many at once as questions can wait for."""
+    begin, size = 0, 0
+    for at, record in enumerate(records):
+        size += len(record.value or b"")
+        if at + 1 - begin == AT_ONCE_RECORDS or size >= AT_ONCE_BYTES:
+            yield records[begin : at + 1]
+            begin, size = at + 1, 0
+    if begin < len(records):
+        yield records[begin:]
+
+
+class Applying:
+    """Applies records to partitions by the rules of the replica agent."""
+
+    def __init__(self, role: Role, metrics: IndexMetrics) -> None:
+        """`role` is that of the replica agent."""
+        self._role = role
+        self._metrics = metrics
+        self._limiter = LogLimiter()
+
+    def apply(self, state: IndexedPartition, several: Sequence[Offered]) -> None:
+        """Apply records that came together; the table shows them then. Raises OffsetGap, RecordFatal."""
+        for offered, read in zip(several, self._role.read_ahead(several), strict=True):
+            if offered.offset < state.next_offset:
+                continue
+            if offered.offset > state.next_offset:
+                raise OffsetGap(self._role.topic, state.partition, state.next_offset, offered.offset)
+            self._offer(state, offered, read)
+        state.settle()
+        self._metrics.records.inc(len(several))
+
+    def _offer(self, state: IndexedPartition, offered: Offered, read: Any) -> None:
+        role = self._role
+        try:
+            record = role.decode(offered.value, offered.headers, offered.key) if read is None else read
+            reason = state.refusal(record)
+            if reason is not None:
+                raise RecordRefused(reason, NOT_APPLICABLE, role.sources_of(record))
+        except RecordRefused as refused:
+            self._set_aside(state, offered, refused)
+            return
+        try:
+            state.apply(offered.offset, role.bounded(record, offered.written_at))
+        except Exception as error:
+            raise RecordFatal(role.topic, state.partition, offered.offset) from error
+
+    def _set_aside(self, state: IndexedPartition, offered: Offered, refused: RecordRefused) -> None:
+        self._metrics.set_aside.labels(refused.reason).inc()
+        if (suppressed := self._limiter.admit(refused.reason)) is not None:
+            _log.error(
+                "record left out: it cannot be applied",
+                topic=self._role.topic,
+                partition=state.partition,
+                offset=offered.offset,
+                reason=refused.reason,
+                **suppressed,
+            )
+        state.set_aside(offered.offset, refused)

@@ -1,0 +1,90 @@
+"""One partition of the events topic, as the index follows it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pipeline.index.pool import IndexedPool
+from pipeline.index.sources import IndexedSource, Sources
+from pipeline.kafka.refusal import RecordRefused
+from pipeline.residency.checkpoint.soundness import contradiction_of_granular, contradiction_of_head
+from pipeline.residency.granularity.two_sizes import GranularPool
+from pipeline.residency.intake.plain_runs import PlainRun
+from pipeline.residency.partition import PartitionState
+from pipeline.residency.pools import NewPool
+from pipeline.residency.silence import SourceKey
+from pipeline.residency.source import SourceResidency
+from schemas.events import EventsRecord
+from schemas.settings import Worker
+
+
+class IndexedPartition(PartitionState):
+    """Applies records as the replica agent does, from its checkpoint on, and never cuts one."""
+
+    def __init__(
+        self, partition: int, settings: Worker, sources: Sources, *, partitions: int | None = None
+    ) -> None:
+        """`sources` are those of all partitions."""
+        super().__init__(partition, settings, shards=1, partitions=partitions)
+        self._all = sources
+        self._indexed: dict[SourceKey, IndexedSource] = {}
+        self._touched: set[SourceKey] = set()
+        """Sources with events that are not in the table yet."""
+        self._untidy: set[SourceKey] = set()
+        """Sources that have something to let go."""
+
+    def _counting(self, key: SourceKey) -> NewPool:
+        source = self._indexed[key] = self._all.begin()
+        return partial(IndexedPool, holdings=self._all.holdings, source=source.number)
+
+    def _contradiction(self, source: SourceResidency) -> str | None:
+        self._all.applied(self._indexed[source.head.replica, source.head.dp_rank], source)
+        for pool in source.pools:
+            if isinstance(pool, GranularPool):
+                found = contradiction_of_granular(pool)
+            else:
+                found = contradiction_of_head(pool.head)
+                if found is None and isinstance(pool, IndexedPool) and pool.held != sum(pool.head.blocks):
+                    found = "blocks"
+            if found is not None:
+                return f"{found} of {pool.head.medium[:64]}/{pool.head.group_idx} do not fit"
+        return None
+
+    def apply(self, offset: int, record: EventsRecord | PlainRun) -> None:
+        """Apply the record at `offset`; `settle` makes the table show it."""
+        super().apply(offset, record)
+        said = record.record if isinstance(record, PlainRun) else record
+        key = (said.replica, said.dp_rank)
+        self._touched.add(key)
+        self._all.applied(self._indexed[key], self.sources[key])
+
+    def settle(self) -> None:
+        """Bring the table up to date with every record applied."""
+        for key in self._touched:
+            source = self.sources.get(key)
+            if source is not None:
+                source.pools.settle()
+        self._untidy |= self._touched
+        self._touched.clear()
+
+    def _forget(self, key: SourceKey, offset: int) -> None:
+        super()._forget(key, offset)
+        self._all.forget(self._indexed.pop(key))
+
+    def let_go(self) -> None:
+        """Drop what checkpoints and tables would say, which nobody writes here."""
+        self._forgotten.clear()
+        self._left_out.clear()
+        for key in self._untidy:
+            source = self.sources.get(key)
+            if source is not None:
+                source.windows.let_go()
+                source.take_changes()
+        self._untidy.clear()
+
+    def set_aside(self, offset: int, refused: RecordRefused) -> None:
+        """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
+        super().set_aside(offset, refused)
+        for key, source in self._indexed.items():
+            if refused.names(*key):
+                source.known_trust = None

@@ -1,0 +1,183 @@
+"""The HTTP side of the index: questions in, answers out, each bounded in size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from connectors.process.health_pages import PortUnavailable
+from pipeline.dashboards.page.login import Login
+from pipeline.index.answers import Answer, Problem, PromptsResponse, QueryResponse, ReplicasResponse
+from pipeline.index.freshness import Freshness
+from pipeline.index.index import MOST_ROWS, Index
+from pipeline.index.openapi import document
+from pipeline.index.question import Question, QuestionRefused, parsed
+from pipeline.index.telemetry import IndexMetrics
+from schemas import settings
+
+OPEN = ("/healthz", "/livez", "/readyz", "/metrics", "/openapi.json")
+"""What needs no token: none of it names a replica or a block."""
+BYTES_PER_HASH = 40
+"""Of the JSON of a request: no number has more digits; for longer digests ask for fewer at once."""
+BYTES_BESIDE = 16 << 10
+BODY_SECONDS = 5.0
+"""A request whose body takes longer gets no answer."""
+MOST_AT_ONCE = 256
+"""Questions whose bodies or answers are under way."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_encode = msgspec.json.Encoder().encode
+
+
+class IndexServer:
+    """Serves answers until stopped."""
+
+    def __init__(
+        self, index: Index, freshness: Freshness, metrics: IndexMetrics, settings: settings.Index
+    ) -> None:
+        self._index = index
+        self._freshness = freshness
+        self._metrics = metrics
+        self._settings = settings
+        self._login = Login(settings.token)
+        self._most_bytes = BYTES_BESIDE + BYTES_PER_HASH * settings.max_hashes
+        self._runner: web.AppRunner | None = None
+        self._under_way = 0
+        self.port = settings.port
+
+    @property
+    def url(self) -> str:
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"http://{host}:{self.port}/"
+
+    async def start(self) -> None:
+        """Raises PortUnavailable."""
+        application = web.Application(middlewares=[self._answered], client_max_size=self._most_bytes)
+        application.add_routes(
+            [
+                web.post("/query_by_hash", self._query_by_hash),
+                web.get("/replicas", self._replicas),
+                web.get("/healthz", self._healthz),
+                web.get("/livez", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics_page),
+                web.get("/openapi.json", self._openapi),
+            ]
+        )
+        self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=1.0, handler_cancellation=True
+        )
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._settings.host, self._settings.port).start()
+        except OSError as error:
+            await self.stop()
+            reason = error.strerror or str(error)
+            raise PortUnavailable("index.port", self._settings.port, reason) from error
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @web.middleware
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Count refusals, and put them into the form of a `Problem`."""
+        try:
+            if request.path not in OPEN and not self._login.allows(request):
+                raise QuestionRefused("no_token", "send the token: Authorization: Bearer TOKEN")
+            return await handler(request)
+        except QuestionRefused as refused:
+            self._metrics.refused.labels(refused.reason).inc()
+            headers = {"Retry-After": "1"} if refused.status == 503 else {}
+            return _json(Problem(refused.reason, refused.detail), refused.status, headers)
+        except web.HTTPException as error:
+            return _json(Problem("http_status", error.reason), error.status)
+
+    async def _query_by_hash(self, request: web.Request) -> web.Response:
+        if self._under_way >= MOST_AT_ONCE:
+            raise QuestionRefused("busy", f"{MOST_AT_ONCE} questions are under way")
+        self._under_way += 1
+        try:
+            if not self._freshness.ready:
+                unready = self._freshness.unready(time.monotonic())
+                raise QuestionRefused("not_ready", unready or "")
+            question = parsed(await self._body(request), most_hashes=self._settings.max_hashes)
+            began = time.perf_counter()
+            answers = await self._answers(question)
+            state = self._freshness.state(time.monotonic())
+            if question.prompts is None:
+                response: Any = QueryResponse(answers[0].instances, answers[0].scores, state)
+            else:
+                response = PromptsResponse(answers, state)
+            body = _encode(response)
+            self._metrics.requests.inc()
+            self._metrics.prompts.inc(len(answers))
+            self._metrics.answer_seconds.observe(time.perf_counter() - began)
+            return web.Response(body=body, content_type="application/json")
+        finally:
+            self._under_way -= 1
+
+    async def _body(self, request: web.Request) -> bytes:
+        if (request.content_length or 0) > self._most_bytes:
+            raise self._too_large()
+        try:
+            if request.content.is_eof():
+                return await request.read()
+            return await asyncio.wait_for(request.read(), BODY_SECONDS)
+        except web.HTTPRequestEntityTooLarge as error:
+            raise self._too_large() from error
+        except asyncio.TimeoutError as error:
+            raise QuestionRefused("slow_body", f"not whole after {BODY_SECONDS:.0f} s") from error
+
+    def _too_large(self) -> QuestionRefused:
+        return QuestionRefused("too_large", f"more than {self._most_bytes:,} bytes")
+
+    async def _answers(self, question: Question) -> list[Answer]:
+        scopes, now = self._index.scopes_of(question), time.time()
+        answers: list[Answer] = []
+        rows = 0
+        for chain in question.chains:
+            if answers and len(answers) % 8 == 0:
+                await asyncio.sleep(0)  # others have a turn
+                scopes = self._index.scopes_of(question)
+            answers.append(self._index.answer(question, scopes, chain, now))
+            rows += len(answers[-1].instances)
+            if rows > MOST_ROWS:
+                detail = f"more than {MOST_ROWS:,} replicas in all answers: fewer prompts, or set limit"
+                raise QuestionRefused("answer_too_large", detail)
+        return answers
+
+    async def _replicas(self, _request: web.Request) -> web.Response:
+        if not self._freshness.ready:
+            raise QuestionRefused("not_ready", self._freshness.unready(time.monotonic()) or "")
+        state = self._freshness.state(time.monotonic())
+        return _json(ReplicasResponse(self._index.replicas(time.time()), state))
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        reason = self._freshness.unready(time.monotonic())
+        return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
+
+    async def _metrics_page(self, _request: web.Request) -> web.Response:
+        age = self._freshness.age(time.monotonic())
+        self._metrics.age.set(age)
+        self._metrics.lag.set(self._freshness.lag)
+        page = generate_latest(self._metrics.registry)
+        return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _openapi(self, _request: web.Request) -> web.Response:
+        return _json(document())
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(body=_encode(value), status=status, content_type="application/json", headers=headers)

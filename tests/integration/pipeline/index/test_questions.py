@@ -1,0 +1,242 @@
+"""What is asked over HTTP, well and badly: every answer is bounded, every refusal says why and is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any, get_args
+
+import pytest
+
+from pipeline.index import server as serving
+from schemas.events import Removed, Stored
+from schemas.reasons import QuestionRefusal
+from tests.support.inputs.source_walks import pack
+from tests.support.served_index import Served
+
+CHAIN = [2**64 - 3, 2**63 + 1, 17, 18]
+TOKEN = "a-token-of-many-characters"
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    one = Served()
+    one.publish("a", Stored(pack(CHAIN), 16, 64))
+    one.publish("b", Stored(pack(CHAIN[:3]), 16, 48), Stored(pack(CHAIN[3:]), 0, medium="cpu"))
+    one.publish("b", Stored(pack(CHAIN[:1]), 16, 16), Stored(pack(CHAIN[1:2]), 16, medium="fs"), rank=1)
+    one.catch_up()
+    await one.server.start()
+    yield one
+    await one.server.stop()
+
+
+async def test_tiers_and_ranks(served: Served) -> None:
+    status, answer = await served.ask({"model_name": "m", "block_hashes": CHAIN})
+    assert status == 200
+    assert answer["scores"] == {"a": {"0": 64}, "b": {"0": 48, "1": 16}}
+    a, b = answer["instances"]["a"], answer["instances"]["b"]
+    assert (a["longest_matched"], a["gpu"], a["cpu"], a["disk"], a["dp"]) == (64, 64, 64, 64, {"0": 64})
+    assert (b["longest_matched"], b["gpu"], b["cpu"], b["disk"]) == (64, 48, 64, 64)
+    assert b["dp"] == {"0": 48, "1": 16}
+    rank = b["ranks"]["1"]
+    assert (rank["gpu"], rank["cpu"], rank["disk"]) == (16, 16, 32)
+    assert (rank["matched_tokens"], rank["matched_blocks"], rank["upper_bound"]) == (32, 2, True)
+    assert rank["trust"] == "complete"
+    assert rank["event_age_seconds"] > 1e9
+    assert not b["ranks"]["0"]["upper_bound"]
+    assert answer["index"]["stale"] is False
+    assert answer["index"]["age_seconds"] < 5
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda one: one,
+        lambda one: one - 2**64 if one >= 2**63 else one,
+        lambda one: f"{one:016x}",
+        lambda one: f"0x{one:016X}",
+        lambda one: f"{'ab' * 8}{one:016x}",
+        lambda one: f"{'ab' * 24}{one:016x}",
+    ],
+    ids=["unsigned", "signed", "hex", "0x", "16 bytes", "32 bytes"],
+)
+async def test_hashes_in_any_form(served: Served, form: Any) -> None:
+    for name in ("block_hashes", "seq_hashes"):
+        _, answer = await served.ask({"model": "m", name: [form(one) for one in CHAIN]})
+        assert answer["scores"] == {"a": {"0": 64}, "b": {"0": 48, "1": 16}}
+
+
+async def test_prompts_instances_limits_and_domains(served: Served) -> None:
+    served.publish("c", Stored(pack(CHAIN[:2]), 16, 32), domain="m/y/other")
+    prompts = [CHAIN, [], [5], CHAIN[1:]]
+    _, answer = await served.ask({"model_name": "m", "prompts": prompts})
+    assert [{*each["instances"]} for each in answer["answers"]] == [{"a", "b"}, set(), set(), {"a", "b"}]
+    asked = {"model_name": "m", "block_hashes": CHAIN}
+    _, answer = await served.ask({**asked, "instance_id": "b"})
+    assert {*answer["instances"]} == {"b"}
+    _, answer = await served.ask({**asked, "limit": 1})
+    assert {*answer["instances"]} == {"a"}
+    _, answer = await served.ask({**asked, "tenant_id": "other"})
+    assert answer["scores"] == {"c": {"0": 32}}
+    _, answer = await served.ask({**asked, "tenant_id": "other", "hash_domain": "m/y/other"})
+    assert answer["scores"] == {"c": {"0": 32}}
+
+
+async def test_an_adapter_is_asked_for_by_name(served: Served) -> None:
+    served.publish("tuned", Stored(pack([70, 71]), 16, 32, lora="sql"))
+    served.publish("plain", Stored(pack([70, 71]), 16, 32))
+    _, answer = await served.ask({"model_name": "m", "block_hashes": [70, 71], "lora_name": "sql"})
+    assert {*answer["instances"]} == {"tuned"}
+
+
+@pytest.mark.parametrize(("window", "kind", "gone", "usable"), [
+    (33, "sliding_window", [0, 1], 4),
+    (33, "sliding_window", [0, 2], 0),
+    (33, "sliding_window", [3], 3),
+    (33, "sliding_window", [1, 3], 1),
+    (None, "mamba", [0, 1, 2], 4),
+    (None, "mamba", [3], 3),
+    (None, "full_attention", [2], 2),
+])  # fmt: skip
+async def test_hybrid_groups_need_what_their_attention_looks_at(
+    served: Served, window: int | None, kind: str, gone: list[int], usable: int
+) -> None:
+    chain = [90, 91, 92, 93]
+    served.publish(
+        "hybrid",
+        Stored(pack(chain), 16, 64, spec_kind="full_attention"),
+        Stored(pack(chain), 16, 64, group_idx=1, spec_kind=kind, sliding_window=window),
+        Removed(pack([chain[at] for at in gone]), group_idx=1),
+    )
+    _, answer = await served.ask({"model_name": "m", "block_hashes": chain})
+    found = answer["scores"].get("hybrid", {}).get("0", 0)
+    assert found == 16 * usable
+
+
+BAD: list[tuple[str, int, Any]] = [
+    ("malformed", 400, b'{"model_name": "m", "block_hashes": [1,'),
+    ("malformed", 400, b"\xff\xfe"),
+    ("malformed", 400, b'{"x": ' + b"[" * 100_000),
+    ("bad_question", 400, b"[]"),
+    ("bad_question", 400, {"block_hashes": [1]}),
+    ("bad_question", 400, {"model_name": "m"}),
+    ("bad_question", 400, {"model_name": "m", "block_hashes": [1], "prompts": [[1]]}),
+    ("bad_question", 400, {"model_name": "m", "block_hashes": [1.5]}),
+    ("bad_question", 400, {"model_name": "m", "block_hashes": [True]}),
+    ("bad_question", 400, {"model_name": "m", "block_hashes": [[1]]}),
+    ("bad_question", 400, {"model_name": "m", "block_hashes": [1], "limit": -1}),
+    ("bad_question", 400, {"model_name": "m", "block_hashes": [1], "block_size": -16}),
+    ("bad_question", 400, {"model_name": "m" * 300, "block_hashes": [1]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": [2**64]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": [-(2**63) - 1]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": [10**4000]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": ["17"]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": ["0123456789abcdeg"]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": ["0123456789abcdef0"]}),
+    ("unknown_model", 404, {"model_name": "nobody's", "block_hashes": [1]}),
+    ("unknown_model", 404, {"model_name": "m", "block_hashes": [1], "tenant_id": "nobody"}),
+    ("too_many_hashes", 413, {"model_name": "m", "block_hashes": [1] * 70_000}),
+    ("too_large", 413, {"model_name": "m", "block_hashes": [*range(1_000_000)]}),
+]
+
+
+@pytest.mark.parametrize(("reason", "status", "body"), BAD, ids=range(len(BAD)))
+async def test_bad_questions_are_refused_and_counted(
+    served: Served, reason: str, status: int, body: Any
+) -> None:
+    before = served.refused(reason)
+    got, answer = await served.ask(body)
+    assert (got, answer["error"]) == (status, reason)
+    assert 0 < len(answer["detail"]) < 500
+    assert served.refused(reason) == before + 1
+    assert (await served.ask({"model_name": "m", "block_hashes": CHAIN}))[0] == 200
+
+
+async def test_an_index_that_is_behind_says_so() -> None:
+    behind = Served()
+    behind.publish("a", Stored(pack(CHAIN), 16, 64))
+    behind.freshness.looked(0, next_offset=1, end=9, at=time.monotonic())
+    await behind.server.start()
+    try:
+        asked = {"model_name": "m", "block_hashes": CHAIN}
+        status, answer = await behind.ask(asked)
+        assert (status, answer["error"]) == (503, "not_ready")
+        status, text = await behind.get("readyz")
+        assert (status, text) == (503, "catching up: 8 records to read in 1 partitions\n")
+        assert (await behind.get("replicas"))[0] == 503
+        behind.freshness.looked(0, next_offset=9, end=9, at=time.monotonic() - 60)
+        status, answer = await behind.ask(asked)
+        assert status == 200
+        assert answer["index"]["stale"] is True
+        assert answer["index"]["age_seconds"] >= 60
+        assert (await behind.get("readyz"))[0] == 503
+        behind.catch_up()
+        assert (await behind.get("readyz")) == (200, "ok\n")
+    finally:
+        await behind.server.stop()
+
+
+async def test_who_is_slow_keeps_nobody_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "BODY_SECONDS", 0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
+    writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    await writer.drain()
+    assert (await served.ask({"model_name": "m", "block_hashes": CHAIN}))[0] == 200
+    assert b" 408 " in await reader.readline()
+    writer.close()
+    assert served.refused("slow_body") == 1
+
+
+async def test_no_more_at_once_than_are_taken(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_AT_ONCE", 1)
+    _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
+    writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    await writer.drain()
+    deadline = time.monotonic() + 30
+    while (found := await served.ask({"model_name": "m", "block_hashes": CHAIN}))[0] != 503:
+        assert time.monotonic() < deadline
+    assert found[1]["error"] == "busy"
+    writer.close()
+
+
+async def test_answers_are_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_ROWS", 3)
+    status, answer = await served.ask({"model_name": "m", "prompts": [CHAIN, CHAIN]})
+    assert (status, answer["error"]) == (413, "answer_too_large")
+    assert (await served.ask({"model_name": "m", "prompts": [CHAIN, CHAIN], "limit": 1}))[0] == 200
+
+
+async def test_who_has_no_token_learns_nothing() -> None:
+    closed = Served(token=TOKEN)
+    closed.publish("a", Stored(pack(CHAIN), 16, 64))
+    closed.catch_up()
+    await closed.server.start()
+    try:
+        asked = {"model_name": "m", "block_hashes": CHAIN}
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            status, answer = await closed.ask(asked, **headers)
+            assert (status, answer["error"]) == (401, "no_token")
+            assert (await closed.get("replicas", **headers))[0] == 401
+        assert (await closed.ask(asked, Authorization=f"Bearer {TOKEN}"))[0] == 200
+        assert (await closed.get("readyz"))[0] == 200
+        assert "replica" not in (await closed.get("metrics"))[1]
+    finally:
+        await closed.server.stop()
+
+
+async def test_replicas_and_the_document(served: Served) -> None:
+    _, text = await served.get("replicas")
+    replicas = json.loads(text)["replicas"]
+    assert [(one["replica"], one["dp_rank"], one["blocks"]) for one in replicas] == [
+        ("a", 0, {"gpu": 4}),
+        ("b", 0, {"gpu": 3, "cpu": 1}),
+        ("b", 1, {"gpu": 1, "fs": 1}),
+    ]
+    assert {one["trust"] for one in replicas} == {"complete"}
+    _, text = await served.get("openapi.json")
+    document = json.loads(text)
+    assert {*document["paths"]} == {"/query_by_hash", "/replicas", "/healthz", "/readyz", "/metrics"}
+    told = document["components"]["schemas"]["Problem"]["properties"]["error"]["enum"]
+    assert {*get_args(QuestionRefusal)} <= {*told}

@@ -1,0 +1,126 @@
+"""`kvlens index` as a process of its own, and the log and checkpoints that it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import msgspec
+from aiokafka import AIOKafkaProducer
+
+from connectors.kafka.topics import topic_name
+from pipeline.kafka import topics
+from pipeline.residency.partition import PartitionState
+from pipeline.worker.checkpoint.log import CheckpointLog, Record
+from schemas.events import EventsRecord
+from schemas.settings import Settings, Worker
+from tests.support.checkout import ROOT
+from tests.support.processes import KVLENS, Started, as_toml, started
+
+PARTITIONS = 8
+ADDRESS = "answers are on "
+
+
+@dataclass
+class IndexLog:
+    """Topics of one prefix, written as a connector and a worker write them."""
+
+    settings: Settings
+    states: dict[int, PartitionState] = field(default_factory=dict)
+    """What the replica agent knows, by partition."""
+    written: int = 0
+
+    def prepare(self) -> None:
+        asyncio.run(topics.apply(self.settings))
+        self.states = {
+            number: PartitionState(number, Worker(), shards=1, partitions=PARTITIONS)
+            for number in range(PARTITIONS)
+        }
+
+    def produce(self, records: Iterable[EventsRecord], *, applied: bool = False) -> None:
+        """Append records in order; where `applied`, the replica agent has them, too."""
+        asyncio.run(self._produce([*records], applied))
+
+    async def _produce(self, records: Sequence[EventsRecord], applied: bool) -> None:
+        topic = topic_name(self.settings.kafka, "events")
+        async with AIOKafkaProducer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_idempotence=True
+        ) as producer:
+            for record in records:
+                partition = crc32(record.replica.encode()) % PARTITIONS
+                sent = await producer.send(
+                    topic,
+                    msgspec.msgpack.encode(record),
+                    key=record.replica.encode(),
+                    partition=partition,
+                    headers=[("content-type", b"application/msgpack")],
+                )
+                self.written += 1
+                if applied:
+                    self.states[partition].apply((await sent).offset, record)
+
+    def checkpoint(self) -> None:
+        """Commit what the replica agent has applied, as a worker does."""
+        asyncio.run(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        events = topic_name(self.settings.kafka, "events")
+        into = topic_name(self.settings.kafka, "checkpoints_replica")
+        for number, state in self.states.items():
+            cut = state.cut(0.0)
+            if cut.dirty:
+                log = CheckpointLog(self.settings.kafka, group=f"{into}.test", topic=events, partition=number)
+                await log.open()
+                await log.commit(
+                    cut.next_offset, [Record(into, number, key, value) for key, value in cut.checkpoints]
+                )
+                await log.close()
+
+
+class IndexProcess(Started):
+    """A running index."""
+
+    @property
+    def url(self) -> str:
+        said = self.said()
+        return said[said.index(ADDRESS) + len(ADDRESS) :].split()[0]
+
+    def ask(
+        self,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        raw: bytes | None = None,
+    ) -> tuple[int, Any]:
+        """Return status and answer; a body is sent as JSON, by POST."""
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, dict(headers or {}))
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return response.status, _read(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, _read(error)
+
+
+def _read(response: Any) -> Any:
+    text = response.read()
+    return json.loads(text) if "json" in response.headers["Content-Type"] else text.decode()
+
+
+def index_process(settings: Settings, directory: Path, name: str = "index", **more: str) -> IndexProcess:
+    """Start one and return when it listens."""
+    config = directory / f"{name}.toml"
+    config.write_text(as_toml(settings))
+    begun = started([*KVLENS, "index", "--config", str(config)], directory / f"{name}.log", cwd=ROOT, **more)
+    index = IndexProcess(begun.process, begun.log)
+    index.wait_said(ADDRESS)
+    return index

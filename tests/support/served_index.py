@@ -1,0 +1,72 @@
+"""An index of what a test says, and its server, in the test's own process."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import aiohttp
+
+from pipeline.index.freshness import Freshness
+from pipeline.index.index import Index
+from pipeline.index.partition import IndexedPartition
+from pipeline.index.server import IndexServer
+from pipeline.index.sources import Sources
+from pipeline.index.telemetry import IndexMetrics
+from schemas import settings
+from schemas.events import Batch, Event, EventsRecord, Opened
+from schemas.settings import Worker
+
+
+class Served:
+    """An index of what a test says, and its server."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.sources = Sources()
+        self.partition = IndexedPartition(0, Worker(), self.sources)
+        self.metrics = IndexMetrics()
+        self.freshness = Freshness(5.0)
+        self.freshness.follow([0])
+        self.settings = settings.Index(port=0, **changes)
+        self.server = IndexServer(Index(self.sources), self.freshness, self.metrics, self.settings)
+        self.offset = 0
+
+    def publish(
+        self, replica: str, *events: Event, rank: int = 0, model: str = "m", domain: str = "m/x/default"
+    ) -> None:
+        """A source that is complete says this."""
+        batches = [Batch(None, 1.0, 1.0, [Opened(0, complete=True)]), Batch(0, 2.0, 2.0, [*events])]
+        record = EventsRecord(replica, model, domain, rank, 1, batches, tenant=domain.rpartition("/")[2])
+        self.partition.apply(self.offset, record)
+        self.partition.settle()
+        self.offset += 1
+
+    def notice(self, replica: str, event: Event) -> None:
+        """The connector says this of a source that has said something."""
+        record = EventsRecord(replica, "m", "m/x/default", 0, 1, [Batch(None, 3.0, 3.0, [event])])
+        self.partition.apply(self.offset, record)
+        self.partition.settle()
+        self.offset += 1
+
+    def catch_up(self) -> None:
+        self.freshness.looked(0, next_offset=self.offset, end=self.offset, at=time.monotonic())
+
+    async def ask(self, body: Any, **headers: str) -> tuple[int, Any]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{self.server.url}query_by_hash", data=data, headers=headers) as response,
+        ):
+            return response.status, await response.json()
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.server.url}{path}", headers=headers) as response,
+        ):
+            return response.status, await response.text()
+
+    def refused(self, reason: str) -> float:
+        value = self.metrics.registry.get_sample_value("kvlens_index_refused_total", {"reason": reason})
+        return value or 0.0
