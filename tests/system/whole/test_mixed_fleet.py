@@ -64,7 +64,7 @@ def fleet(new_pipeline: Callable[..., Any]) -> Any:
     for turn in zip_longest(*([(name, parts) for parts in messages] for name, messages in sent.items())):
         for name, parts in filter(None, turn):
             pipeline.publish(name, parts)
-    pipeline.wait_batches({name: len(messages) for name, messages in sent.items()})
+    pipeline.wait_batches({name: len(messages) for name, messages in sent.items()}, 240.0)
     pipeline.finish(connector, worker)
     return pipeline
 
