@@ -1,8 +1,8 @@
 """Receive messages by pyzmq, until the compiled receiver is loaded or where there is none.
 
 Asking ZMQ after every frame whether the message goes on costs three times as much as receiving it. So ZMQ is
-asked after the third frame only, and a closer look follows where something is not as it should be. Behind what
-looks like a payload it is asked earlier: messages of publishers without numbers end there.
+asked after the third frame only, and a closer look follows where something is not as it should be. Behind
+what looks like a payload it is asked earlier: messages of publishers without numbers end there.
 """
 
 from __future__ import annotations
