@@ -29,7 +29,7 @@ ENGINES = {
     STORAGE: ("llm-d", "partial"),
     ATOM: ("atom", "partial"),
     GAP: ("trtllm", "degraded"),
-    NAMELESS: ("mooncake", "degraded"),
+    NAMELESS: ("", "degraded"),
 }
 
 
