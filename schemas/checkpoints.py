@@ -420,6 +420,8 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """How the engine encodes."""
     may_reannounce: bool | None = None
     """Whether the engine may announce residents again, as its records said last; None while none did."""
+    one_copy: bool = False
+    """Whether the engine knows at most one copy of each block."""
     window: WindowNumber | None = None
     """Number of the open window; None before the first batch."""
     carried_to: WindowNumber | None = None

@@ -240,6 +240,8 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     last_fingerprint: int = 0
     """Fingerprint of the engine's payload of `last_seq`: it tells a later connector whether the engine still
     lives the same life."""
+    one_copy: bool = False
+    """Whether the engine knows at most one copy of each block: a store of a resident one repeats it."""
 
 
 STORE_ONLY = frozenset({"storage", "fs", "obj"})

@@ -29,7 +29,10 @@ def _recognised(seen: Sighting) -> bool:
 ATOM = Engine(
     name="atom",
     events=(_TRANSFERRED,),
-    media={"REMOTE": Medium("remote")},
+    # What other hosts sent: announced when it came, and never again.
+    media={"REMOTE": Medium("remote", store_only=True)},
     recognised=_recognised,
+    # BlockPool.publish points a hash at the block that was computed last, and announces it every time.
+    one_copy=True,
     unnumbered=True,
 )

@@ -111,6 +111,8 @@ class Engine:
     metrics: Metrics | None = None
     may_reannounce: frozenset[Encoding] = frozenset()
     """Encodings of those versions that may announce again what is resident, without a second copy."""
+    one_copy: bool = False
+    """Whether it knows at most one copy of each block: one removal ends what was announced often."""
     unnumbered: bool = False
     """Whether its messages have no sequence number, which no other engine's lack."""
     era_prefix: str = ""

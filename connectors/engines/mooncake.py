@@ -33,5 +33,6 @@ MOONCAKE = Engine(
     ),
     media={},
     recognised=_recognised,
+    one_copy=True,  # every commit of an object is announced, also where it replaces what the key had
     era_prefix="mooncake-",
 )

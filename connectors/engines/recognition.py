@@ -45,6 +45,11 @@ class StreamEra:
         return self._encoding in self._engine.may_reannounce
 
     @property
+    def one_copy(self) -> bool:
+        """Whether the engine knows at most one copy of each block."""
+        return self._engine is not None and self._engine.one_copy
+
+    @property
     def known(self) -> bool:
         return self._engine is not None and self._encoding is not None
 

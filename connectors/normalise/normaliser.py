@@ -58,6 +58,11 @@ class Normaliser:
         """Whether the engine may announce again what is resident; None while it is not known."""
         return self._era.may_reannounce
 
+    @property
+    def one_copy(self) -> bool:
+        """Whether the engine knows at most one copy of each block, as far as it is told."""
+        return self._era.one_copy
+
     def normalise(self, payload: bytes, *, seq: int, received_at: float, replayed: bool = False) -> Batch:
         """Return the batch in `payload`.
 

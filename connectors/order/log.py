@@ -292,6 +292,7 @@ class SourceLog:
             record.engine = self.normaliser.engine
             record.wire_era = self.normaliser.wire_era
             record.may_reannounce = self.normaliser.may_reannounce
+            record.one_copy = self.normaliser.one_copy
             record.remarks = [*self._remarks]
         return closed
 

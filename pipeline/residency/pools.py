@@ -44,6 +44,7 @@ class Pools:
         self._shared = Shared(
             Adapters(source.loras, most=settings.max_loras), EarlyRoom(early), source.spread
         )
+        self._shared.one_copy = source.one_copy
         self._by_key: dict[tuple[str, int], Pool | GranularPool] = {}
         for head in heads:
             self._by_key[head.medium, head.group_idx] = (
@@ -152,6 +153,12 @@ class Pools:
         if self._unsettled >= SETTLE_AT_BYTES:
             self.settle()
         return others
+
+    def one_copy_each(self, one_copy: bool) -> None:
+        """What comes from now on is of an engine that knows at most one copy of each block, or more."""
+        if one_copy != self._shared.one_copy:
+            self.settle()
+            self._shared.one_copy = one_copy
 
     def knows(self, run: PlainRun) -> bool:
         """Return whether the events of a run are only to be counted, and no limit is near."""
@@ -303,7 +310,7 @@ class Pools:
             pool.head.sliding_window = event.sliding_window
         pool.announce(event.block_size, several=len(event.hashes) > HASH_BYTES)
         pool.settle()
-        sizes = overlapping_sizes(pool.head, event.block_size)
+        sizes = None if self._shared.one_copy else overlapping_sizes(pool.head, event.block_size)
         into = self._split(pool, *sizes) if sizes is not None else pool
         into.store(event, at, self.repeatable)
         self._full = limits.sizes(self) >= self._settings.max_pool_sizes

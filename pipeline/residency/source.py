@@ -176,6 +176,8 @@ class SourceResidency:
         head.wire_era = record.wire_era or head.wire_era
         if record.may_reannounce is not None:
             head.may_reannounce = record.may_reannounce
+        head.one_copy = record.one_copy
+        self.pools.one_copy_each(head.one_copy)
         if record.remarks:
             head.remarks = [*dict.fromkeys([*head.remarks, *record.remarks])][:MOST_REMARKS]
         head.health.duplicate_batches += record.duplicates
@@ -338,6 +340,7 @@ class SourceResidency:
         head.passed_over = 0
         head.engine = head.wire_era = ""
         head.may_reannounce = None
+        head.one_copy = False
         head.remarks = []
         head.limited = False
         head.loras = []

@@ -133,6 +133,7 @@ def count_copies(
     room: int,
     sizes: npt.NDArray[np.int64],
     chained: bool,
+    one_copy: bool,
     events: Events,
     found: Found,
     tally: Tally,
@@ -144,7 +145,7 @@ def count_copies(
     became and ceased to be resident goes to `found`.
 
     Where `chained`, the blocks of an event follow each other after their parent. The root and depth of blocks
-    whose parent is not resident are 0: not known.
+    whose parent is not resident are 0: not known. With `one_copy` a store of a resident block repeats it.
     """
     entries, events, found, tally = borrowed(entries), borrowed(events), borrowed(found), borrowed(tally)
     rows, hashes, counts = events.rows, events.hashes, tally.counts
@@ -202,6 +203,10 @@ def count_copies(
                     change.depth = entry.depth
                     change.adapter = row.adapter
                     changes += 1
+                elif one_copy:
+                    reached.reannounced += 1
+                    operation += 1
+                    continue
                 elif entry.size_code != code:
                     outcome = NEEDS_SIZES
                     break

@@ -184,7 +184,15 @@ class Pool:
         reached["stored_tokens"] = head.stored_tokens
         while True:
             outcome = count_copies(
-                table.entries, table.spread, table.room, sizes, self._chained, events, found, tally
+                table.entries,
+                table.spread,
+                table.room,
+                sizes,
+                self._chained,
+                self._shared.one_copy,
+                events,
+                found,
+                tally,
             )
             table.blocks = int(reached["live"])
             if outcome == FINISHED:

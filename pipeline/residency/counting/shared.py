@@ -73,3 +73,5 @@ class Shared:
         self.early = early
         self.spread = spread
         """Of the block tables."""
+        self.one_copy = False
+        """Whether the engine knows at most one copy of each block."""

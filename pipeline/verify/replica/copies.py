@@ -99,8 +99,17 @@ class Copies:
             self.first_stores.append(FirstStore(parent, hashes))
             self.remembered_hashes += len(hashes)
 
-    def store(self, hashes: tuple[int, ...], block_size: int, at: float, *, may_repeat: bool) -> None:
-        """Count a copy of each hash, unless the store may be a repetition and all are held."""
+    def store(
+        self, hashes: tuple[int, ...], block_size: int, at: float, *, may_repeat: bool, one_copy: bool
+    ) -> None:
+        """Count a copy of each hash, unless the store may be a repetition and all are held.
+
+        With `one_copy` each hash counts by itself, and only if it is not held.
+        """
+        if one_copy:
+            new = tuple(dict.fromkeys(one for one in hashes if one not in self.blocks))
+            self.flow.reannounced_blocks += len(hashes) - len(new)
+            hashes = new
         if may_repeat and all(one in self.blocks for one in hashes):
             self.flow.reannounced_blocks += len(hashes)
             return

@@ -63,6 +63,7 @@ class SourceRecount:
         self.worker = worker
         self.model = self.hash_domain = self.tenant = self.engine = self.wire_era = ""
         self.may_reannounce: bool | None = None
+        self.one_copy = False
         self.remarks: list[str] = []
         self.version = 0
         """Offset of the last record that changed a row."""
@@ -126,6 +127,7 @@ class SourceRecount:
         self.wire_era = record.wire_era or self.wire_era
         if record.may_reannounce is not None:
             self.may_reannounce = record.may_reannounce
+        self.one_copy = record.one_copy
         for remark in record.remarks:
             if remark not in self.remarks and len(self.remarks) < MOST_REMARKS:
                 self.remarks.append(remark)
@@ -204,6 +206,7 @@ class SourceRecount:
         self.model, self.hash_domain, self.tenant = record.model, record.hash_domain, record.tenant
         self.engine = self.wire_era = ""
         self.may_reannounce = None
+        self.one_copy = False
         self.remarks = []
         self.opened_at = self._time_of(record.batches[0]) if record.batches else 0.0
         self.closed_at, self.closed_reason = None, ""
@@ -342,7 +345,7 @@ class SourceRecount:
             self.pools[where] = Copies(store_only=is_store_only(event))
         pool = self.pools[where]
         if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
-            sizes = pool.overlapping_sizes()
+            sizes = None if self.one_copy else pool.overlapping_sizes()
             if sizes is not None:
                 pool = self.pools[where] = TwoSizes(pool, *sizes, age=self.worker.fine_block_age_seconds)
         if isinstance(pool, TwoSizes):
@@ -356,7 +359,7 @@ class SourceRecount:
             )
             others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
             pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
-            pool.store(hashes, event.block_size, at, may_repeat=may_repeat)
+            pool.store(hashes, event.block_size, at, may_repeat=may_repeat, one_copy=self.one_copy)
 
     def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
         self.health.undecodable_events += count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,17 +12,30 @@ import msgspec
 from tests.support.checkout import CAPTURES
 
 _FRAMES, _TRUTH = ".frames.msgpack.gz", ".truth.json.gz"
-NAMES = sorted(path.name.removesuffix(_FRAMES) for path in CAPTURES.glob(f"*{_FRAMES}"))
+_PUBLISHERS = CAPTURES / "publishers"
+
+
+def _names(room: Path) -> list[str]:
+    return sorted(path.name.removesuffix(_FRAMES) for path in room.glob(f"*{_FRAMES}"))
+
+
+NAMES = _names(CAPTURES)
+PUBLISHERS = _names(_PUBLISHERS)
+"""Of publishers that are neither vLLM nor SGLang; their truth is of another form."""
 
 
 def captured_frames(name: str) -> list[list[bytes]]:
     """Return the messages of a capture as they came: topic, sequence number (8 bytes), payload."""
-    packed = gzip.decompress((CAPTURES / f"{name}{_FRAMES}").read_bytes())
+    packed = gzip.decompress((_room(name) / f"{name}{_FRAMES}").read_bytes())
     found: list[list[bytes]] = msgspec.msgpack.decode(packed)
     return found
 
 
 def captured_truth(name: str) -> dict[str, Any]:
     """Return the engine's own account of a capture."""
-    found: dict[str, Any] = json.loads(gzip.decompress((CAPTURES / f"{name}{_TRUTH}").read_bytes()))
+    found: dict[str, Any] = json.loads(gzip.decompress((_room(name) / f"{name}{_TRUTH}").read_bytes()))
     return found
+
+
+def _room(name: str) -> Path:
+    return _PUBLISHERS if name in PUBLISHERS else CAPTURES

@@ -32,6 +32,7 @@ class OrdinaryWalk(Walk):
             wire_era=self.era,
             may_reannounce=rng.choice([None, True, False]),
             duplicates=rng.choice([0] * 9 + [3]),
+            one_copy=rng.choice([False] * 9 + [True]),
         )
 
     def _events(self) -> list[Event]:

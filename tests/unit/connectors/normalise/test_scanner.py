@@ -40,7 +40,7 @@ from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
 from pipeline.simulator.wire.hashing import HashForm
 from schemas.events import Batch, Removed, Stored
-from tests.support.inputs.captures import NAMES, captured_frames
+from tests.support.inputs.captures import NAMES, PUBLISHERS, captured_frames
 
 FORMS = get_args(HashForm)
 RECEIVED_AT = 1_800_000_000.25
@@ -100,6 +100,13 @@ def done_and_equal(payloads: list[bytes], *, sessions: bool = False) -> int:
 def test_every_batch_of_every_capture_is_done(name: str) -> None:
     payloads = [payload for _, _, payload in frames_of(name) if len(payload) <= MAX_FRAME_BYTES]
     assert done_and_equal(payloads) == len(payloads)
+
+
+@pytest.mark.parametrize("name", PUBLISHERS)
+def test_what_it_does_of_other_publishers_batches_is_right(name: str) -> None:
+    payloads = [frames[-1] for frames in frames_of(name)]
+    done = done_and_equal(payloads)
+    assert done == (len(payloads) if name.startswith(("trtllm", "atom")) else 0)
 
 
 def digests(rng: random.Random, count: int) -> tuple[bytes, ...]:

@@ -142,7 +142,9 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     progress, sizes = tally.progress, np.array([16], np.int64)
     progress["live"] = table.blocks
     while True:
-        outcome = count_copies(table.entries, table.spread, table.room, sizes, True, columns, found, tally)
+        outcome = count_copies(
+            table.entries, table.spread, table.room, sizes, True, False, columns, found, tally
+        )
         table.blocks = int(progress["live"][0])
         if outcome == FINISHED:
             break

@@ -1,0 +1,104 @@
+"""Engines that know one copy of each block: a set is all there is to keep, whatever they announce again."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from pipeline.residency.partition import PartitionState
+from pipeline.verify.replica.source import SourceRecount
+from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
+from schemas.settings import Worker
+
+NOW = 1_800_000_000.0
+BLOCKS = 40
+
+
+def packed(*hashes: int) -> bytes:
+    return b"".join(block.to_bytes(8, "big") for block in hashes)
+
+
+def record(number: int, events: list[Event], *, one_copy: bool = True) -> EventsRecord:
+    at = NOW + number / 100
+    batches = [Batch(number, at, at, events, len(events))]
+    if not number:
+        batches.insert(0, Batch(None, at, at, [Opened(0, complete=True)]))
+    return EventsRecord("r", "m", "d", 0, 1, batches, engine="atom", one_copy=one_copy)
+
+
+class Walk:
+    """Random stores, also of several sizes and with a block twice, and removals of what is there."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.held: dict[str, set[int]] = {"gpu": set(), "cpu": set()}
+        self.repeated: Counter[str] = Counter()
+
+    def events(self) -> list[Event]:
+        return [self._event() for _ in range(self.rng.randrange(1, 6))]
+
+    def _event(self) -> Event:
+        rng = self.rng
+        medium = rng.choice(list(self.held))
+        held = self.held[medium]
+        if rng.random() < 0.02:
+            held.clear()
+            return Cleared(medium)
+        if held and rng.random() < 0.4:
+            gone = rng.sample(sorted(held), min(len(held), rng.randrange(1, 4)))
+            held.difference_update(gone)
+            return Removed(packed(*gone), medium)
+        hashes = [rng.randrange(1, BLOCKS) for _ in range(rng.randrange(1, 6))]
+        self.repeated[medium] += len(hashes) - len({*hashes} - held)
+        held.update(hashes)
+        size = rng.choice((16, 16, 16, 32))
+        parent = rng.choice((None, packed(rng.randrange(1, BLOCKS))))
+        return Stored(packed(*hashes), size, size * len(hashes), parent, medium)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_held_is_a_set_also_after_a_restart_and_in_the_recount(seed: int) -> None:
+    walk, state = Walk(seed), PartitionState(0, Worker(), shards=1)
+    recount = SourceRecount("r", 0, Worker())
+    latest: dict[bytes, bytes] = {}
+    again: Counter[str] = Counter()
+
+    def add(_window: int) -> None:
+        for (medium, _), pool in recount.pools.items():
+            again[medium] += pool.flow.reannounced_blocks
+
+    recount.on_window_closed = add
+    for number in range(300):
+        said = record(number, walk.events())
+        state.apply(number, said)
+        recount.apply(number, said)
+        if number % 50 == 49:
+            for key, value in state.cut(NOW + number / 100).checkpoints:
+                if value is None:
+                    latest.pop(key, None)
+                else:
+                    latest[key] = value
+            state = PartitionState.restore(0, Worker(), shards=1, latest=latest)
+        expected = {medium: len(blocks) for medium, blocks in walk.held.items()}
+        counted: Counter[str] = Counter()
+        for row in state.sources["r", 0].occupancy():
+            assert row.entries == row.blocks
+            counted[row.medium] += row.blocks
+        assert {medium: counted[medium] for medium in expected} == expected
+        recounted: Counter[str] = Counter()
+        for medium, _, held in recount.held(NOW):
+            recounted[medium] += held.entries
+        assert {medium: recounted[medium] for medium in expected} == expected
+    add(0)
+    assert again == walk.repeated
+
+
+def test_a_store_counts_again_once_the_engine_is_another_one() -> None:
+    state = PartitionState(0, Worker(), shards=1)
+    store = Stored(packed(1), 16, 16)
+    for number, one_copy in enumerate((True, True, False)):
+        state.apply(number, record(number, [store], one_copy=one_copy))
+    [row] = state.sources["r", 0].occupancy()
+    assert (row.entries, row.blocks) == (2, 1)
