@@ -57,7 +57,9 @@ class IndexedPool(Pool):
         tally = no_tally(max(1, len(head.block_sizes)))
         reached = tally.progress[0]
         reached["stored_tokens"] = head.stored_tokens
-        while self._holdings.count(self.number, head.block_sizes, events, tally) != FINISHED:
+        one_copy = self._shared.one_copy
+        count = self._holdings.count
+        while count(self.number, head.block_sizes, events, tally, one_copy=one_copy) != FINISHED:
             size = int(events.rows["block_size"][reached["event"]])
             self._count_of_several_sizes(int(events.hashes[reached["operation"]]), size, tally)
         head.stored_tokens = int(reached["stored_tokens"])

@@ -147,13 +147,14 @@ def count_holders(
     spread: np.uint64,
     pool: int,
     sizes: I64,
+    one_copy: bool,
     events: Events,
     tally: Tally,
 ) -> int:
     """Apply the events of a pool in order until all are applied, or one operation needs the interpreter.
 
-    `sizes` are the tokens per block of each size code. Of the tally's progress only what events and counts
-    need is kept.
+    `sizes` are the tokens per block of each size code; with `one_copy` a store of a resident block repeats
+    it. Of the tally's progress only what events and counts need is kept.
     """
     table, events, tally = borrowed(table), borrowed(events), borrowed(tally)
     rows, heap, used, held = table.rows, table.heap, table.counts, table.held
@@ -211,6 +212,10 @@ def count_holders(
                     operation += 1
                     continue
                 word -= ONE_COPY
+            elif one_copy:
+                reached.reannounced += 1
+                operation += 1
+                continue
             else:
                 if known != code:
                     outcome = NEEDS_SIZES

@@ -174,11 +174,13 @@ class Holdings:
         if needed > len(self._table.rows) * LOAD:
             self._move_rows(needed)
 
-    def count(self, pool: int, sizes: Sequence[int], events: Events, tally: Tally) -> int:
+    def count(
+        self, pool: int, sizes: Sequence[int], events: Events, tally: Tally, *, one_copy: bool = False
+    ) -> int:
         """Apply events to a pool, until FINISHED or NEEDS_SIZES: see `count_holders`."""
         of_codes = np.array(sizes or [0], np.int64)
         while True:
-            outcome = count_holders(self._table, self._spread, pool, of_codes, events, tally)
+            outcome = count_holders(self._table, self._spread, pool, of_codes, one_copy, events, tally)
             if outcome != NEEDS_ROOM:
                 assert outcome == FINISHED or len(sizes) > 1
                 return outcome
