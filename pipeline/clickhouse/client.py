@@ -13,6 +13,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from connectors.process.addresses import without_secrets
+from pipeline.clickhouse.certificates import tls_arguments
 from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse
 
@@ -31,7 +32,7 @@ _NO_RIGHT = (497,)
 
 
 def connect(store: ClickHouse) -> Client:
-    """Return a client that several threads may use. Raises StoreUnavailable."""
+    """Return a client that several threads may use. Raises StoreUnavailable, CertificateUnusable."""
     without_pandas()
     with store_unavailable(store):
         try:
@@ -41,6 +42,7 @@ def connect(store: ClickHouse) -> Client:
                 interface=urlsplit(store.url).scheme,
                 username=store.username,
                 password=store.password,
+                **tls_arguments(store),
                 # A session would serialise the threads.
                 autogenerate_session_id=False,
                 connect_timeout=_CONNECT_SECONDS,
