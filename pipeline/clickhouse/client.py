@@ -19,6 +19,10 @@ from schemas.settings import ClickHouse
 
 _CONNECT_SECONDS = 5
 _NO_CONNECTION = re.compile(r"ConnectionPool.*\[Errno -?\d+\] ([^\"\')]+)")
+_BROKEN_OFF = re.compile(
+    r"(?i)certificate.required|EOF occurred in violation|Connection reset|RemoteDisconnected"
+)
+"""How a server goes on that wants a certificate and got none, or none that it knows."""
 _NO_HANDSHAKE = re.compile(r"ConnectionPool.*\[SSL: (\w+)\] ([^(]+) \(_ssl")
 _AROUND = re.compile(
     r"Received ClickHouse exception, code: \d+, server response: (.+?)( \(for url [^()]*\))?"
@@ -72,6 +76,8 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
             advice = "run `kvlens migrate`"
         elif code in _NO_LOGIN or code in _NO_RIGHT:
             advice = "check clickhouse.username, its password and its rights"
+        elif store.url.startswith("https") and not store.ssl_certfile and _BROKEN_OFF.search(str(error)):
+            advice += "; if it wants a certificate of its clients, name one in clickhouse.ssl_certfile"
         # Name and password are read once: only a start anew brings other ones.
         heals = code not in _NO_LOGIN
         raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=heals) from error
@@ -86,5 +92,7 @@ def first_line(error: BaseException) -> str:
     if handshake := _NO_HANDSHAKE.search(lines[0]):
         plain = ": it is no TLS port" if handshake[1] == "WRONG_VERSION_NUMBER" else ""
         return f"no TLS connection ({handshake[2]}{plain})"
+    if "EOF occurred in violation of protocol" in lines[0]:
+        return "no TLS connection (the server broke it off)"
     told = _AROUND.fullmatch(lines[0])
     return without_secrets(told[1] if told else lines[0])[:400]
