@@ -19,6 +19,7 @@ from schemas.settings import ClickHouse, Settings
 DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
 _FILE = re.compile(r"\d{4}_\w+\.sql")
 _ENGINE = re.compile(r"\{engine:(\w+)\(([^)]*)\)\}")
+_FILLED = re.compile(r"CREATE MATERIALIZED VIEW [^(]*? TO \{database\}\.(\w+)")
 # A quoted string, a comment, or the end of a statement: only the last one splits.
 _TOKEN = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|(;)")
 
@@ -50,6 +51,19 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
         text = path.read_text()
         found.append(Migration(path.name, text, hashlib.sha256(text.encode()).hexdigest()))
     return found
+
+
+def engines(directory: Path = DIRECTORY) -> set[str]:
+    """Return the table engines that the files name."""
+    found = {match[1] for match in _ENGINE.finditer(_APPLIED)}
+    return found.union(
+        *({match[1] for match in _ENGINE.finditer(each.text)} for each in migrations(directory))
+    )
+
+
+def filled(directory: Path = DIRECTORY) -> set[str]:
+    """Return the tables that materialized views write."""
+    return set().union(*(_FILLED.findall(each.text) for each in migrations(directory)))
 
 
 def unreleased(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str, ...]:
