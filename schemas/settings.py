@@ -61,6 +61,10 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Client certificate (PEM), if the server asks for one. It is the login where there is no password."""
     ssl_keyfile: str = ""
     """Private key of the client certificate (PEM)."""
+    cluster: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]*$")] = ""
+    """Name of the server's cluster over whose shards the tables are spread; empty: tables on one server."""
+    engines: Literal["plain", "replicated", "replicated-database"] = "plain"
+    """Tables on a cluster: `replicated` where shards have several replicas, in databases that are so or not."""
     timeout_seconds: Seconds = 30.0
     """Longest time for one insert or query."""
 

@@ -14,6 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from connectors.process.addresses import without_secrets
 from pipeline.clickhouse.certificates import tls_arguments
+from pipeline.clickhouse.layout import WRITING
 from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse
 
@@ -33,6 +34,7 @@ _UNKNOWN_FUNCTION = 46
 """A view with parameters that is not there is called a table function."""
 _NO_LOGIN = (192, 193, 194, 516)  # unknown user, wrong or required password
 _NO_RIGHT = (497,)
+_NO_SHARD = (209, 210, 279)  # timeout, network error, no connection to any replica
 
 
 def connect(store: ClickHouse) -> Client:
@@ -46,6 +48,7 @@ def connect(store: ClickHouse) -> Client:
                 interface=urlsplit(store.url).scheme,
                 username=store.username,
                 password=store.password,
+                settings=WRITING if store.cluster else None,
                 **tls_arguments(store),
                 # A session would serialise the threads.
                 autogenerate_session_id=False,
@@ -76,6 +79,8 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
             advice = "run `kvlens migrate`"
         elif code in _NO_LOGIN or code in _NO_RIGHT:
             advice = "check clickhouse.username, its password and its rights"
+        elif store.cluster and code in _NO_SHARD:
+            advice = f"a shard of cluster {store.cluster} does not answer: check its servers"
         elif store.url.startswith("https") and not store.ssl_certfile and _BROKEN_OFF.search(str(error)):
             advice += "; if it wants a certificate of its clients, name one in clickhouse.ssl_certfile"
         # Name and password are read once: only a start anew brings other ones.

@@ -34,10 +34,8 @@ def roles(
     databases = (database, database + LOCAL) if on_cluster else (database,)
     kinds = (*sorted(engines), *(("Distributed",) if on_cluster else ()))
     made = [
-        *(
-            Right(f"CREATE DATABASE ON {each}.*", "makes the database; includes its tables and views")
-            for each in databases
-        ),
+        *(Right(f"CREATE DATABASE ON {each}.*", "makes the database") for each in databases),
+        *(Right(f"CREATE TABLE ON {each}.*", "makes tables and, with it, views") for each in databases),
         *(Right(f"ALTER ADD COLUMN ON {each}.*", "adds columns") for each in databases),
         *(Right(f"TABLE ENGINE ON {kind}", "tables are of this engine") for kind in kinds),
         *(
