@@ -64,7 +64,7 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]*$")] = ""
     """Name of the server's cluster over whose shards the tables are spread; empty: tables on one server."""
     engines: Literal["plain", "replicated", "replicated-database"] = "plain"
-    """Tables on a cluster: `replicated` where shards have several replicas, in databases that are so or not."""
+    """Tables on a cluster: `replicated` where shards have several replicas, also of whole databases."""
     timeout_seconds: Seconds = 30.0
     """Longest time for one insert or query."""
 

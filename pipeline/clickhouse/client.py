@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from connectors.process.addresses import without_secrets
 from pipeline.clickhouse.certificates import tls_arguments
-from pipeline.clickhouse.layout import WRITING
+from pipeline.clickhouse.layout import SETTINGS
 from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse
 
@@ -48,7 +48,7 @@ def connect(store: ClickHouse) -> Client:
                 interface=urlsplit(store.url).scheme,
                 username=store.username,
                 password=store.password,
-                settings=WRITING if store.cluster else None,
+                settings=SETTINGS if store.cluster else None,
                 **tls_arguments(store),
                 # A session would serialise the threads.
                 autogenerate_session_id=False,

@@ -1,7 +1,7 @@
 """Where tables and views stand: on one server, or on the shards of a cluster. Pure.
 
-On a cluster each table is in the database `…_local` of every node, a Distributed table of its name in the database
-itself. Views, rows and queries know that name alone. Materialised views stand beside the tables themselves.
+On a cluster each table is in the database `…_local` of every node, a Distributed table of its name in the
+database itself. Views, rows and queries know that name alone. Materialised views stand beside the tables.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ _SORTING_KEY = re.compile(r"^ORDER BY ([^;\n]+)", re.M)
 _SHARDED_BY = ("replica", "hash_domain", "model", "worker", "first_block", "name")
 """The first of these in a table's sorting key decides on the shard, so that rows of one key meet."""
 
-WRITING = {
+SETTINGS = {
     # An insert is done when all shards have their rows, so that who reads next sees them.
     "distributed_foreground_insert": 1,
     # Rows are read from the replica that they were written to: the others have them a moment later.
     "load_balancing": "in_order",
     "prefer_localhost_replica": 0,
+    # What is joined, or looked up in, is gathered from all shards first: each alone has its own part of it.
+    "prefer_global_in_and_join": 1,
 }
 """Settings of a client on a cluster."""
 

@@ -64,6 +64,6 @@ def roles(
             ("kvlens serve", "kvlens doctor", "kvlens verify", "kvlens advise", "Grafana"),
             tuple(read),
             # 1 would refuse the time limits that the page and Grafana set for their queries.
-            {"readonly": "2"},
+            {"readonly": "2", **({"prefer_global_in_and_join": "1"} if on_cluster else {})},
         ),
     ]

@@ -15,6 +15,7 @@ from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.pages.acls import acls_page
 from pipeline.generated.pages.dashboards import dashboards_page
+from pipeline.generated.pages.grants import grants_page
 from pipeline.generated.pages.metrics import metrics_page
 from pipeline.generated.pages.settings import settings_page
 from pipeline.generated.pages.tables import tables_page
@@ -51,6 +52,7 @@ def render() -> dict[str, bytes]:
             for path, content in files(BOARDS, ALERTS, RUNBOOK.read_text(encoding="utf-8")).items()
         },
         "docs/acls.md": acls_page(),
+        "docs/grants.md": grants_page(),
         "docs/configuration.md": settings_page(),
         "docs/dashboards.md": dashboards_page(),
         "docs/metrics.md": metrics_page(),

@@ -31,6 +31,9 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         return SettingsProblem(("connector", "shard"), f"{error} - at `$.connector.shard`")
     if (text := _bootstrap_problem(settings.kafka.bootstrap_servers)) is not None:
         return SettingsProblem(("kafka", "bootstrap_servers"), f"{text} - at `$.kafka.bootstrap_servers`")
+    if settings.clickhouse.engines != "plain" and not settings.clickhouse.cluster:
+        text = f"{settings.clickhouse.engines!r} needs clickhouse.cluster - at `$.clickhouse.engines`"
+        return SettingsProblem(("clickhouse", "engines"), text)
     if (text := next(_prefix_problems(settings.prefixes), None)) is not None:
         return SettingsProblem(("prefixes",), text)
     if (text := _replica_problem(settings.replicas)) is not None:

@@ -158,13 +158,15 @@ def write_rows(settings: Settings, rows: list[Row]) -> None:
         elsewhere.submit(asyncio.run, write()).result()
 
 
-def runner(store: Served, settings: Settings) -> RunSql:
+def runner(store: Served, settings: Settings, **reading: Any) -> RunSql:
+    """`reading`: settings of every query."""
     client = clickhouse_connect.get_client(
         dsn=store.url,
         username=settings.clickhouse.username,
         password=settings.clickhouse.password,
         database=settings.clickhouse.database,
         autogenerate_session_id=False,
+        settings=reading,
     )
 
     def run(owner: str, sql: str, **chosen: Any) -> QueryResult:
