@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -23,6 +24,7 @@ from schemas.rows import Row
 from schemas.settings import ClickHouse, Settings
 from tests.fleet.clickhouse.ddl_front import DdlFront
 from tests.fleet.clickhouse.server import ClickHouseServer
+from tests.support.checkout import ROOT
 from tests.support.inputs.board_rows import HOUR, REPLICAS, hour_of_rows, runner, write_rows
 
 CLUSTER = "two"
@@ -188,6 +190,33 @@ def test_every_view_and_table_has_the_rows_of_one_server(cluster: Cluster, node:
         assert both[0] == both[1], name
     expected.close()
     found.close()
+
+
+def test_rows_of_one_server_move_to_the_cluster_as_documented(cluster: Cluster) -> None:
+    [copies] = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "clickhouse.md").read_text("utf-8"), re.S)
+    migrations.apply(
+        msgspec.structs.replace(cluster.settings, clickhouse=moved(cluster.front.url, "fleet", CLUSTER))
+    )
+    before = Settings(clickhouse=moved(cluster.nodes[0].url, "before", ""))
+    migrations.apply(before)
+    write_rows(before, rows())
+    client = client_of(cluster.nodes[0], "fleet")
+    statements = client.query(copies.replace("kvlens", "before")).result_rows
+    assert len(statements) > 20
+    for (statement,) in statements * 2:
+        client.command(statement.removesuffix(";"))
+    other = client_of(cluster.nodes[1], "fleet")
+    for name in ("flow_10s", "flow_1m", "fills_1h", "sources", "engine_counters_by_hour", "models"):
+        wanted = client.query(f"SELECT * FROM before.{name} FINAL").result_rows
+        assert sorted(map(repr, other.query(f"SELECT * FROM {name} FINAL").result_rows)) == sorted(
+            map(repr, wanted)
+        )
+    client.close()
+    other.close()
+
+
+def moved(url: str, database: str, cluster: str) -> ClickHouse:
+    return ClickHouse(url=url, database=database, cluster=cluster)
 
 
 async def test_a_shard_that_is_down_is_a_clear_error_and_nothing_is_shown_in_part(cluster: Cluster) -> None:
