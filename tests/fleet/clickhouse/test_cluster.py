@@ -15,10 +15,11 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from pipeline.clickhouse import migrations
-from pipeline.clickhouse.layout import placed, sharded_by
+from pipeline.clickhouse.layout import placed
 from pipeline.clickhouse.writer import Tables
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.panel import Panel
+from pipeline.doctor.asking.store import ask_store
 from pipeline.errors import StoreUnavailable
 from schemas.rows import Row
 from schemas.settings import ClickHouse, Settings
@@ -251,17 +252,15 @@ def test_statements_for_the_cluster_are_those_that_clickhouse_reads(cluster: Clu
     client.close()
 
 
+async def test_the_doctor_sees_all_nodes(cluster: Cluster) -> None:
+    for number in range(2):
+        facts = await ask_store(cluster.at(number).clickhouse, 60)
+        assert facts.unanswered == {}
+        assert facts.migrations_missing == ()
+        assert facts.written_at is not None
+
+
 def test_an_unknown_cluster_is_told(cluster: Cluster) -> None:
     store = ClickHouse(url=cluster.nodes[0].url, cluster="nowhere", database=f"d_{secrets.token_hex(4)}")
     with pytest.raises(StoreUnavailable, match=r"it knows no cluster nowhere.*clickhouse\.cluster"):
         migrations.apply(Settings(clickhouse=store))
-
-
-def test_what_decides_on_the_shard_is_in_every_sorting_key() -> None:
-    tables = [
-        piece
-        for migration in migrations.migrations()
-        for piece in migrations.split(migration.text)
-        if "\nCREATE TABLE" in f"\n{piece}"
-    ]
-    assert {sharded_by(table) for table in tables} >= {"replica", "hash_domain", "model", "worker"}
