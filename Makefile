@@ -42,7 +42,7 @@ test: venv ## all tests, JOBS at a time (4: they mostly wait); gets a Chromium f
 	@$(VENV)/python -m tests.support.suite.compiled # once, before processes that would all compile the same
 	$(PYTEST) $(ARGS)
 
-test-fleet: venv ## what Kubernetes does, with a real API server and Helm; builds them once with Go, twenty minutes of CPU
+test-fleet: venv ## real API server, Helm, brokers, ClickHouse; builds them once, twenty minutes of CPU
 	@$(VENV)/python -m tests.fleet.real_parts
 	@$(VENV)/python -m tests.support.suite.compiled
 	$(VENV)/python -m pytest --durations 20 --durations-min 1 tests/fleet $(ARGS)

@@ -58,6 +58,19 @@ class StoreUnavailable(PipelineError):
         return f"ClickHouse at {shown(self.url)} cannot be used: {self.reason}; {self.advice}"
 
 
+class CertificateUnusable(PipelineError):
+    """A file of the settings that ClickHouse is reached with by TLS cannot be used."""
+
+    def __init__(self, setting: str, file: str, reason: str) -> None:
+        super().__init__(setting, file, reason)
+        self.setting = setting
+        self.file = file
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot use {self.file} of clickhouse.{self.setting}: {self.reason}"
+
+
 class TablesMissing(PipelineError):
     """ClickHouse lacks tables of this version."""
 

@@ -59,6 +59,16 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Needs INSERT and SELECT on the database, and CREATE for `kvlens migrate`."""
     password: str = ""
     """Secret; better set as `KVLENS_CLICKHOUSE__PASSWORD_FILE`."""
+    ssl_cafile: str = ""
+    """File of trusted certificates (PEM); the system's own when empty. New connections read it again."""
+    ssl_certfile: str = ""
+    """Client certificate (PEM), if the server asks for one. It is the login where there is no password."""
+    ssl_keyfile: str = ""
+    """Private key of the client certificate (PEM)."""
+    cluster: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]*$")] = ""
+    """Name of the server's cluster over whose shards the tables are spread; empty: tables on one server."""
+    engines: Literal["plain", "replicated", "replicated-database"] = "plain"
+    """Tables on a cluster: `replicated` where shards have several replicas, also of whole databases."""
     timeout_seconds: Seconds = 30.0
     """Longest time for one insert or query."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import clickhouse_connect
 import pytest
@@ -15,6 +16,7 @@ from pipeline.clickhouse.client import without_pandas
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import KeptPorts
+from tests.fleet.clickhouse.server import ClickHouseServer
 from tests.support.suite.order import Measurement, Order
 
 # What decides about a change tells the same of it every time, on a busy machine, too;
@@ -29,6 +31,12 @@ without_pandas()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-durations", action="store_true", help="write how long each file took to tests/durations.json"
+    )
+    parser.addoption(
+        "--clickhouse",
+        type=Path,
+        metavar="LIBRARY",
+        help="a real server of this library instead of the embedded store",
     )
     parser.addoption("--seed", type=int, help="order of interleaved captures; a random one by default")
 
@@ -75,9 +83,17 @@ def broker(
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]) -> Iterator[EmbeddedStore]:
+def store(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+) -> Iterator[EmbeddedStore | ClickHouseServer]:
     """A running ClickHouse; use the `database` fixture. Tests that stop or kill one start their own."""
-    running = EmbeddedStore(tmp_path_factory.mktemp("store"), free_port())
+    directory = tmp_path_factory.mktemp("store")
+    library = pytestconfig.getoption("--clickhouse")
+    running: EmbeddedStore | ClickHouseServer = (
+        ClickHouseServer(library, directory, free_port(), free_port())
+        if library
+        else EmbeddedStore(directory, free_port())
+    )
     running.start()
     yield running
     running.kill()

@@ -13,11 +13,17 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from connectors.process.addresses import without_secrets
+from pipeline.clickhouse.certificates import tls_arguments
+from pipeline.clickhouse.layout import SETTINGS
 from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse
 
 _CONNECT_SECONDS = 5
 _NO_CONNECTION = re.compile(r"ConnectionPool.*\[Errno -?\d+\] ([^\"\')]+)")
+_BROKEN_OFF = re.compile(
+    r"(?i)certificate.required|EOF occurred in violation|Connection reset|RemoteDisconnected"
+)
+"""How a server goes on that wants a certificate and got none, or none that it knows."""
 _NO_HANDSHAKE = re.compile(r"ConnectionPool.*\[SSL: (\w+)\] ([^(]+) \(_ssl")
 _AROUND = re.compile(
     r"Received ClickHouse exception, code: \d+, server response: (.+?)( \(for url [^()]*\))?"
@@ -28,10 +34,11 @@ _UNKNOWN_FUNCTION = 46
 """A view with parameters that is not there is called a table function."""
 _NO_LOGIN = (192, 193, 194, 516)  # unknown user, wrong or required password
 _NO_RIGHT = (497,)
+_NO_SHARD = (209, 210, 279)  # timeout, network error, no connection to any replica
 
 
 def connect(store: ClickHouse) -> Client:
-    """Return a client that several threads may use. Raises StoreUnavailable."""
+    """Return a client that several threads may use. Raises StoreUnavailable, CertificateUnusable."""
     without_pandas()
     with store_unavailable(store):
         try:
@@ -41,6 +48,8 @@ def connect(store: ClickHouse) -> Client:
                 interface=urlsplit(store.url).scheme,
                 username=store.username,
                 password=store.password,
+                settings=SETTINGS if store.cluster else None,
+                **tls_arguments(store),
                 # A session would serialise the threads.
                 autogenerate_session_id=False,
                 connect_timeout=_CONNECT_SECONDS,
@@ -70,6 +79,10 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
             advice = "run `kvlens migrate`"
         elif code in _NO_LOGIN or code in _NO_RIGHT:
             advice = "check clickhouse.username, its password and its rights"
+        elif store.cluster and code in _NO_SHARD:
+            advice = f"a shard of cluster {store.cluster} does not answer: check its servers"
+        elif store.url.startswith("https") and not store.ssl_certfile and _BROKEN_OFF.search(str(error)):
+            advice += "; if it wants a certificate of its clients, name one in clickhouse.ssl_certfile"
         # Name and password are read once: only a start anew brings other ones.
         heals = code not in _NO_LOGIN
         raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=heals) from error
@@ -84,5 +97,7 @@ def first_line(error: BaseException) -> str:
     if handshake := _NO_HANDSHAKE.search(lines[0]):
         plain = ": it is no TLS port" if handshake[1] == "WRONG_VERSION_NUMBER" else ""
         return f"no TLS connection ({handshake[2]}{plain})"
+    if "EOF occurred in violation of protocol" in lines[0]:
+        return "no TLS connection (the server broke it off)"
     told = _AROUND.fullmatch(lines[0])
     return without_secrets(told[1] if told else lines[0])[:400]

@@ -7,18 +7,21 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 import schemas
 from pipeline.clickhouse.client import connect, first_line, store_unavailable
-from pipeline.errors import MigrationChanged, MigrationRefused, MigrationUnreleased
+from pipeline.clickhouse.layout import databases, placed
+from pipeline.errors import MigrationChanged, MigrationRefused, MigrationUnreleased, StoreUnavailable
 from schemas.settings import ClickHouse, Settings
 
 DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
 _FILE = re.compile(r"\d{4}_\w+\.sql")
-_ENGINE = re.compile(r"\{engine:(\w+)\(([^)]*)\)\}")
+_ENGINE = re.compile(r"\{engine:(\w+)\(")
+_FILLED = re.compile(r"CREATE MATERIALIZED VIEW [^(]*? TO \{database\}\.(\w+)")
 # A quoted string, a comment, or the end of a statement: only the last one splits.
 _TOKEN = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|(;)")
 
@@ -52,6 +55,19 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
     return found
 
 
+def engines(directory: Path = DIRECTORY) -> set[str]:
+    """Return the table engines that the files name."""
+    found = {match[1] for match in _ENGINE.finditer(_APPLIED)}
+    return found.union(
+        *({match[1] for match in _ENGINE.finditer(each.text)} for each in migrations(directory))
+    )
+
+
+def filled(directory: Path = DIRECTORY) -> set[str]:
+    """Return the tables that materialized views write."""
+    return set().union(*(_FILLED.findall(each.text) for each in migrations(directory)))
+
+
 def unreleased(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str, ...]:
     """Return the applied names that no release knows.
 
@@ -63,19 +79,19 @@ def unreleased(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str,
 
 
 def statements(text: str, database: str) -> list[str]:
-    """Split at semicolons outside strings and comments; fill in `{database}` and `{engine:...}`."""
+    """Split as in `split`; fill in the database and the table engines of one server."""
+    return [filled_in for piece in split(text) for filled_in in placed(piece, ClickHouse(database=database))]
+
+
+def split(text: str) -> list[str]:
+    """Split at semicolons outside strings and comments."""
     pieces, start = [], 0
     for token in _TOKEN.finditer(text):
         if token[1]:
             pieces.append(text[start : token.start()])
             start = token.end()
     pieces.append(text[start:])
-    return [substituted(piece, database).strip() for piece in pieces if _says_something(piece)]
-
-
-def substituted(text: str, database: str) -> str:
-    """Fill in the database and the table engines of a single server."""
-    return _ENGINE.sub(r"\1(\2)", text).replace("{database}", database)
+    return [piece for piece in pieces if _says_something(piece)]
 
 
 def _says_something(piece: str) -> bool:
@@ -98,8 +114,9 @@ def apply(
     client = connect(store)
     try:
         with store_unavailable(store):
-            client.command(f"CREATE DATABASE IF NOT EXISTS {store.database}")
-            client.command(substituted(_APPLIED, store.database))
+            shards = _shards(client, store)
+            for statement in (*databases(store), *placed(_APPLIED, store)):
+                client.command(statement, settings=_patience(store))
             applied = _applied(client, store)
         files = migrations(directory)
         if names := unreleased(applied, files):
@@ -109,7 +126,7 @@ def apply(
                 raise MigrationChanged(migration.name)
         missing = [migration for migration in files if migration.name not in applied]
         for migration in missing:
-            _run(client, store, migration)
+            _run(client, store, migration, shards)
             say(f"applied {migration.name}")
         return [migration.name for migration in missing]
     finally:
@@ -130,23 +147,48 @@ def missing(store: ClickHouse) -> list[str]:
     return [migration.name for migration in migrations() if migration.name not in applied]
 
 
+def _shards(client: Client, store: ClickHouse) -> int:
+    """Return how many shards the cluster has; 0 without one."""
+    if not store.cluster:
+        return 0
+    query = "SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = {name:String}"
+    ((shards,),) = client.query(query, parameters={"name": store.cluster}).result_rows
+    if not shards:
+        advice = "see SELECT cluster FROM system.clusters, and correct clickhouse.cluster"
+        raise StoreUnavailable(store.url, f"it knows no cluster {store.cluster}", advice=advice, heals=False)
+    return int(shards)
+
+
+def _patience(store: ClickHouse) -> dict[str, Any] | None:
+    """Settings with which a statement for all nodes fails no later than its answer is awaited."""
+    return {"distributed_ddl_task_timeout": max(1, int(store.timeout_seconds) - 1)} if store.cluster else None
+
+
 def _applied(client: Client, store: ClickHouse) -> dict[str, str]:
-    rows = client.query(f"SELECT name, sha256 FROM {store.database}.schema_migrations FINAL").result_rows
+    """Return name and digest of what every shard has."""
+    query = f"SELECT name, sha256 FROM {store.database}.schema_migrations FINAL"
+    if store.cluster:
+        query += " GROUP BY name, sha256 HAVING uniqExact(_shard_num) = {shards:UInt32}"
+    rows = client.query(query, parameters={"shards": _shards(client, store)}).result_rows
     return {name: sha256.decode() if isinstance(sha256, bytes) else sha256 for name, sha256 in rows}
 
 
-def _run(client: Client, store: ClickHouse, migration: Migration) -> None:
+def _run(client: Client, store: ClickHouse, migration: Migration, shards: int) -> None:
     with store_unavailable(store):
-        for number, statement in enumerate(statements(migration.text, store.database), 1):
+        for number, piece in enumerate(split(migration.text), 1):
             try:
-                client.command(statement)
+                for statement in placed(piece, store):
+                    client.command(statement, settings=_patience(store))
             except ClickHouseError as error:
                 if getattr(error, "code", None) is None:
                     raise
                 raise MigrationRefused(migration.name, number, first_line(error)) from error
-        client.insert(
-            "schema_migrations",
-            [[migration.name, migration.sha256]],
-            column_names=["name", "sha256"],
-            database=store.database,
-        )
+        # One row on every shard, so that each node knows, and one that was added is found to lack it.
+        for shard in range(1, shards + 1) if store.cluster else (None,):
+            client.insert(
+                "schema_migrations",
+                [[migration.name, migration.sha256]],
+                column_names=["name", "sha256"],
+                database=store.database,
+                settings=None if shard is None else {"insert_shard_id": shard},
+            )

@@ -14,16 +14,28 @@ LATEST = "from = {to:DateTime} - INTERVAL 60 SECOND, to = {to:DateTime}"
 
 MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN
 (
-    SELECT hash_domain, replica, argMax(group_idx, tokens)
+    SELECT main.1, main.2, main.3
     FROM
     (
-        SELECT hash_domain, replica, group_idx, sum(filled_tokens) AS tokens
-        FROM fills_series({SERIES})
-        GROUP BY hash_domain, replica, group_idx
+        SELECT arrayJoin((
+            SELECT groupArray((hash_domain, replica, group_idx))
+            FROM
+            (
+                SELECT hash_domain, replica, argMax(group_idx, tokens) AS group_idx
+                FROM
+                (
+                    SELECT hash_domain, replica, group_idx, sum(filled_tokens) AS tokens
+                    FROM fills_series({SERIES})
+                    GROUP BY hash_domain, replica, group_idx
+                )
+                GROUP BY hash_domain, replica
+            )
+        )) AS main
     )
-    GROUP BY hash_domain, replica
 )"""
-"""The KV-cache group of a replica that filled most tokens: the others hold the same tokens once more."""
+"""The KV-cache group of a replica that filled most tokens: the others hold the same tokens once more.
+
+As one value, because the shards of a cluster get what stands in IN as it is, and lose a view's arguments."""
 
 
 def gpu_pools(view: str, chosen: str, time: str = "") -> str:

@@ -19,6 +19,7 @@ from pipeline.generated.json_schema import record_schema
 from pipeline.generated.openapi import openapi_document
 from pipeline.generated.pages.acls import acls_page
 from pipeline.generated.pages.dashboards import dashboards_page
+from pipeline.generated.pages.grants import grants_page
 from pipeline.generated.pages.metrics import metrics_page
 from pipeline.generated.pages.settings import settings_page
 from pipeline.generated.pages.tables import tables_page
@@ -63,6 +64,7 @@ def render() -> dict[str, bytes]:
         f"{CHART_DIRECTORY}/rules.json": as_json(compiled(ALERTS, PROCESS_ALERTS)),
         f"{CHART_DIRECTORY}/values.schema.json": as_json(values_schema()),
         "docs/acls.md": acls_page(),
+        "docs/grants.md": grants_page(),
         "docs/configuration.md": settings_page(),
         "docs/dashboards.md": dashboards_page(),
         "docs/metrics.md": metrics_page(),

@@ -38,6 +38,9 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
     if settings.kafka.sasl_mechanism == "OAUTHBEARER" and not settings.kafka.sasl_token_file:
         text = "OAUTHBEARER needs the file of its token - at `$.kafka.sasl_token_file`"
         return SettingsProblem(("kafka", "sasl_mechanism"), text)
+    if settings.clickhouse.engines != "plain" and not settings.clickhouse.cluster:
+        text = f"{settings.clickhouse.engines!r} needs clickhouse.cluster - at `$.clickhouse.engines`"
+        return SettingsProblem(("clickhouse", "engines"), text)
     if (text := next(_prefix_problems(settings.prefixes), None)) is not None:
         return SettingsProblem(("prefixes",), text)
     if (text := _replica_problem(settings.replicas)) is not None:

@@ -29,7 +29,7 @@ WITH worst AS
 )
 SELECT time, concat(replica, '/', toString(dp_rank)) AS source, toString(max(trust)) AS state
 FROM stream_health_series({SERIES})
-WHERE (replica, dp_rank) IN worst
+WHERE has((SELECT groupArray((replica, dp_rank)) FROM worst), (replica, dp_rank))
 GROUP BY time, source
 ORDER BY time, source""",
     colours=TRUST_COLOURS,

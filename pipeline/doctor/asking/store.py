@@ -13,6 +13,7 @@ from clickhouse_connect.driver.client import Client
 from connectors.process.addresses import shown
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.migrations import migrations, unreleased
+from pipeline.clickhouse.rights import LOCAL
 from pipeline.doctor.asking.engines import ask_engines
 from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts
 from pipeline.errors import StoreUnavailable
@@ -82,7 +83,7 @@ WHERE isNull(closed_at)
 """
 _WRITTEN = """
 SELECT toUnixTimestamp(max(modification_time)), count()
-FROM system.parts
+FROM {parts}
 WHERE database = {name:String} AND table = 'stream_health_10s' AND active
 """
 
@@ -160,8 +161,12 @@ def _migrations(client: Client, store: ClickHouse) -> tuple[tuple[str, ...], tup
 
 
 def _written(client: Client, store: ClickHouse) -> float | None:
-    ((at, parts),) = client.query(_WRITTEN, parameters={"name": store.database}).result_rows
-    return float(at) if parts else None
+    parts, database = "system.parts", store.database
+    if store.cluster:
+        parts, database = f"clusterAllReplicas('{store.cluster}', system.parts)", store.database + LOCAL
+    asked = _WRITTEN.replace("{parts}", parts)
+    ((at, written),) = client.query(asked, parameters={"name": database}).result_rows
+    return float(at) if written else None
 
 
 def _health(client: Client, store: ClickHouse) -> Mapping[SourceId, HealthFacts]:

@@ -7,7 +7,6 @@ import re
 _CODE = re.compile(r"Code: (\d+)\. ")
 _VERSION_SUFFIX = re.compile(r" \(version [^)]*\)\s*$")
 
-BAD_ARGUMENTS = 36
 ACCESS_DENIED = 497
 READONLY = 164
 AUTHENTICATION_FAILED = 516
@@ -15,9 +14,11 @@ NOT_IMPLEMENTED = 48
 SESSION_NOT_FOUND = 372
 SESSION_IS_LOCKED = 373
 SYNTAX_ERROR = 62
-UNKNOWN_COMPRESSION_METHOD = 89
-CANNOT_DECOMPRESS = 271
 CANNOT_READ_ALL_DATA = 33
+UNKNOWN_FORMAT = 73
+ZLIB_INFLATE_FAILED = 354
+ZSTD_DECODER_FAILED = 561
+LZ4_DECODER_FAILED = 618
 NOT_ENOUGH_SPACE = 243
 _UNKNOWN_EXCEPTION = 1002
 
@@ -26,34 +27,7 @@ _STATUS = {
     **dict.fromkeys((192, 193, 512, ACCESS_DENIED, AUTHENTICATION_FAILED), 403),
     194: 401,
     **dict.fromkeys(
-        (
-            *(
-                6,
-                26,
-                27,
-                33,
-                36,
-                38,
-                41,
-                43,
-                44,
-                53,
-                62,
-                69,
-                70,
-                72,
-                89,
-                117,
-                130,
-                131,
-                190,
-                271,
-                321,
-                349,
-                386,
-            ),
-            *(395, 456, 457),
-        ),
+        (6, 26, 27, 33, 36, 38, 41, 43, 44, 53, 62, 69, 70, 72, 89, 117, 130, 131, 190, 271, 321, 349, 386),
         400,
     ),
     **dict.fromkeys((46, 47, 50, 56, 60, 63, 73, 78, 81, 115, 336, 372), 404),

@@ -96,6 +96,11 @@ def output_format(statement: bytes) -> str | None:
     return None
 
 
+def is_empty(statement: bytes) -> bool:
+    """Whether there is nothing in it but blanks and comments."""
+    return all(token.lastgroup == "space" for token in _TOKEN.finditer(statement))
+
+
 def is_select(statement: bytes) -> bool:
     """Whether the engine's streaming call takes it; it refuses SHOW, DESCRIBE, EXPLAIN and the like."""
     first = next(_words(statement), None)

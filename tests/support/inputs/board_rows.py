@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Protocol
 
 import clickhouse_connect
 from clickhouse_connect.driver.query import QueryResult
@@ -16,7 +16,6 @@ from pipeline.clickhouse import migrations
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.dashboards.panel import used_parameters
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import (
     CapacityCurveRow,
@@ -38,6 +37,14 @@ HOUR = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0) - t
 """Start of the hour that has rows."""
 WINDOWS = 360
 REPLICAS = ("a", "b")
+
+
+class Served(Protocol):
+    """A server of tables."""
+
+    @property
+    def url(self) -> str: ...
+
 
 RunSql = Callable[..., QueryResult]
 
@@ -129,7 +136,7 @@ def hour_of_rows() -> list[Row]:
     return rows
 
 
-def migrated(store: EmbeddedStore) -> Settings:
+def migrated(store: Served) -> Settings:
     settings = Settings(clickhouse=ClickHouse(url=store.url, database=f"boards_{secrets.token_hex(4)}"))
     migrations.apply(settings)
     return settings
@@ -151,9 +158,15 @@ def write_rows(settings: Settings, rows: list[Row]) -> None:
         elsewhere.submit(asyncio.run, write()).result()
 
 
-def runner(store: EmbeddedStore, settings: Settings) -> RunSql:
+def runner(store: Served, settings: Settings, **reading: Any) -> RunSql:
+    """`reading`: settings of every query."""
     client = clickhouse_connect.get_client(
-        dsn=store.url, database=settings.clickhouse.database, autogenerate_session_id=False
+        dsn=store.url,
+        username=settings.clickhouse.username,
+        password=settings.clickhouse.password,
+        database=settings.clickhouse.database,
+        autogenerate_session_id=False,
+        settings=reading,
     )
 
     def run(owner: str, sql: str, **chosen: Any) -> QueryResult:

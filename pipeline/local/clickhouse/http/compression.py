@@ -8,7 +8,13 @@ from typing import Protocol, cast
 
 import lz4.frame
 
-from pipeline.local.clickhouse.errors import CANNOT_DECOMPRESS, UNKNOWN_COMPRESSION_METHOD, StoreError
+from pipeline.local.clickhouse.errors import (
+    LZ4_DECODER_FAILED,
+    NOT_IMPLEMENTED,
+    ZLIB_INFLATE_FAILED,
+    ZSTD_DECODER_FAILED,
+    StoreError,
+)
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
@@ -17,6 +23,13 @@ else:
 
 # In the order in which one is chosen for an answer.
 CODINGS = ("zstd", "lz4", "gzip", "deflate")
+_FAILED = {
+    "zstd": (ZSTD_DECODER_FAILED, "ZSTD_DECODER_FAILED"),
+    "lz4": (LZ4_DECODER_FAILED, "LZ4_DECODER_FAILED"),
+    "gzip": (ZLIB_INFLATE_FAILED, "ZLIB_INFLATE_FAILED"),
+    "deflate": (ZLIB_INFLATE_FAILED, "ZLIB_INFLATE_FAILED"),
+}
+"""As a server says it of each."""
 _GZIP_OR_ZLIB = 47
 _ZSTD_LEVEL = 1
 _GZIP_LEVEL = 3
@@ -49,7 +62,7 @@ class Decoder:
         """Raises StoreError for a coding not in CODINGS, except "" and identity."""
         self._coding = {"x-gzip": "gzip", "": "identity"}.get(coding.strip().lower(), coding.strip().lower())
         if self._coding != "identity" and self._coding not in CODINGS:
-            raise StoreError(UNKNOWN_COMPRESSION_METHOD, f"Unknown Content-Encoding {coding!r}")
+            raise StoreError(NOT_IMPLEMENTED, f"Unknown compression method {coding!r}. (NOT_IMPLEMENTED)")
         self._frame: _FrameDecompressor | None = None
 
     def feed(self, data: bytes) -> bytes:
@@ -64,13 +77,17 @@ class Decoder:
                 data = (frame.unused_data or b"") if frame.eof else b""
                 self._frame = None if frame.eof else frame
         except (zlib.error, ZstdError, RuntimeError) as error:
-            raise StoreError(CANNOT_DECOMPRESS, f"Cannot decompress {self._coding} data: {error}") from error
+            raise self._failed(str(error)) from error
         return b"".join(pieces)
 
     def finish(self) -> None:
         """Raises StoreError when the body ended within a frame."""
         if self._frame is not None:
-            raise StoreError(CANNOT_DECOMPRESS, f"The {self._coding} data end within a frame")
+            raise self._failed("the data end within a frame")
+
+    def _failed(self, why: str) -> StoreError:
+        code, name = _FAILED[self._coding]
+        return StoreError(code, f"Cannot decompress {self._coding} data: {why}. ({name})")
 
     def _new_frame(self) -> _FrameDecompressor:
         if self._coding == "zstd":

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from pipeline.local.clickhouse.accounts import Account, authenticate
 from pipeline.local.clickhouse.engine import Answer, Engine, EngineConnection, quoted_name
-from pipeline.local.clickhouse.errors import NOT_IMPLEMENTED, StoreError
+from pipeline.local.clickhouse.errors import NOT_IMPLEMENTED, SYNTAX_ERROR, StoreError
 from pipeline.local.clickhouse.foreign_pages import refuse_foreign_pages
 from pipeline.local.clickhouse.http.hello import hello_block
 from pipeline.local.clickhouse.http.reply import Reply, failed
@@ -21,6 +21,7 @@ from pipeline.local.clickhouse.statements import (
     STREAMABLE,
     Head,
     Verdict,
+    is_empty,
     is_select,
     output_format,
 )
@@ -43,7 +44,8 @@ class Front:
 
     def application(self) -> web.Application:
         application = web.Application()
-        application.router.add_get("/ping", self._ping)
+        for path in ("/ping", "/replicas_status"):
+            application.router.add_get(path, self._ping)
         for path in ("/", "/query"):
             application.router.add_route("*", path, self._handle)
         return application
@@ -122,6 +124,8 @@ class Front:
             await self._run(connection.check, head.head.decode() + " FORMAT Null", only_reading)
             written = await self._insert(connection, head, text[head.data_at :], rest)
             return reply.whole(Answer(b"", 0, 0, 0), None, written)
+        if is_empty(text):
+            raise StoreError(SYNTAX_ERROR, "Empty query. (SYNTAX_ERROR)")
         statement = text.decode()
         reads = await self._run(connection.check, statement, only_reading)
         named = output_format(text)

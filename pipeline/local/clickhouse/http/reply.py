@@ -31,7 +31,7 @@ class Reply:
             self._coding = accepted_coding(http.headers.get("Accept-Encoding", ""))
         self._headers = {
             "X-ClickHouse-Server-Display-Name": "kvlens embedded",
-            "X-ClickHouse-Query-Id": request.query.get("query_id") or str(uuid.uuid4()),
+            "X-ClickHouse-Query-Id": request.query_id or str(uuid.uuid4()),
             "X-ClickHouse-Timezone": timezone,
         }
 
@@ -41,6 +41,7 @@ class Reply:
         """A finished result; `written` is rows and bytes of an INSERT."""
         headers = {**self._headers, "X-ClickHouse-Summary": self._summary(answer, written)}
         body = answer.data
+        headers["Content-Type"] = "text/plain; charset=UTF-8"
         if output_format is not None:
             headers["X-ClickHouse-Format"] = output_format
             headers["Content-Type"] = _content_type(output_format)
@@ -76,7 +77,11 @@ class Reply:
                     if piece := coder.feed(block):
                         await response.write(piece)
             except StoreError as error:
-                await response.write(coder.feed(_exception_frame(error, tag)))
+                await response.write(coder.feed(_exception_frame(error, tag)) + coder.finish())
+                # Without its last chunk no client takes the answer for a whole one.
+                if self._http.transport is not None:
+                    self._http.transport.close()
+                return response
             if rest := coder.finish():
                 await response.write(rest)
             await response.write_eof()

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from aiohttp import BodyPartReader, ClientPayloadError, web
 
 from pipeline.local.clickhouse.errors import (
-    BAD_ARGUMENTS,
     CANNOT_READ_ALL_DATA,
     NOT_IMPLEMENTED,
     SYNTAX_ERROR,
+    UNKNOWN_FORMAT,
     StoreError,
 )
 from pipeline.local.clickhouse.http.compression import Decoder
@@ -38,8 +38,6 @@ _NOT_SETTINGS = frozenset(
         *("http_headers_progress_interval_ms", "cancel_http_readonly_queries_on_client_close"),
     )
 )
-# Parameters that come back as headers of the answer.
-_ECHOED = ("query_id", "default_format")
 _EXTERNAL_SUFFIXES = ("_format", "_structure", "_types")
 _READ_BYTES = 1 << 18
 _LONGEST_STATEMENT = 4 << 20  # without the data of an INSERT
@@ -74,6 +72,11 @@ class Request(NamedTuple):
         }
 
     @property
+    def query_id(self) -> str:
+        """As it goes into a header: without characters that none can hold."""
+        return "".join(filter(str.isprintable, self.query.get("query_id", "")))
+
+    @property
     def database(self) -> str:
         return self.query.get("database") or self.headers.get("X-ClickHouse-Database", "")
 
@@ -105,9 +108,8 @@ async def read_request(http: web.Request) -> Request:
                     files[part.name] = content
         external = [_external(name, data, query) for name, data in files.items()]
         body = _nothing()
-    for name in _ECHOED:
-        if not query.get(name, "").isprintable():
-            raise StoreError(BAD_ARGUMENTS, f"{name} has characters that a header cannot hold")
+    if not (default_format := query.get("default_format", "")).isprintable():
+        raise StoreError(UNKNOWN_FORMAT, f"Unknown format {default_format!r}. (UNKNOWN_FORMAT)")
     # Asked for, or implied by the method, as on a server; a client cannot ask for less than its account has.
     readonly = http.method in ("GET", "HEAD") or query.get("readonly", "0") != "0"
     return Request(query, http.headers, body, external, readonly)

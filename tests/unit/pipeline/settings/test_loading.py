@@ -280,3 +280,11 @@ def test_addresses_of_brokers_that_kafkas_client_takes_are_taken(servers: str):
 def test_addresses_of_brokers_that_cannot_be_any_are_refused(servers: str):
     with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap_servers: expected host:port"):
         loaded(f'[kafka]\nbootstrap_servers = "{servers}"')
+
+
+def test_replicated_tables_need_a_cluster() -> None:
+    given = {"KVLENS_CLICKHOUSE__ENGINES": "replicated"}
+    with pytest.raises(ConfigurationError, match=r"needs clickhouse\.cluster"):
+        load(None, "", given, str)
+    loaded = load(None, "", {**given, "KVLENS_CLICKHOUSE__CLUSTER": "main"}, str)
+    assert loaded.settings.clickhouse.cluster == "main"

@@ -1,4 +1,4 @@
-"""The embedded store through clickhouse-connect, as the pipeline uses it."""
+"""The store through clickhouse-connect, as the pipeline uses it: embedded and, by `make test-fleet`, real."""
 
 from __future__ import annotations
 

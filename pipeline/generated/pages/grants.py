@@ -1,0 +1,57 @@
+"""docs/grants.md: the least rights that each process needs of ClickHouse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.clickhouse.migrations import engines, filled
+from pipeline.clickhouse.rights import Role, roles
+from pipeline.generated.pages.markdown import code, fenced, page, table
+
+INTRODUCTION = """\
+Three users suffice: one that makes tables, one that writes them, one that reads. These are the least rights
+that each needs: `make test-fleet` runs migrations, the worker's writing and every panel with them alone on a
+real server, and takes each right of the first user away to see that it is needed. `kvlens` is
+`clickhouse.database`.
+
+`kvlens connect` does not talk to ClickHouse. The user of `kvlens work` reads as well: minutes and hours are
+computed from finer rows."""
+
+ON_CLUSTER = """\
+## On a cluster
+
+Where `clickhouse.cluster` is set, the tables themselves are in `kvlens_local`, and the users need these
+rights on both databases. A Distributed table asks other nodes as the user that `remote_servers` names, or as
+the same user where the nodes share a `secret`. These rights follow from the statements; users of their own
+were not tried on a cluster."""
+
+
+def grants_page() -> bytes:
+    """Return the page."""
+    blocks = [INTRODUCTION]
+    plain = roles("kvlens", engines=engines(), filled=filled())
+    for role in plain:
+        blocks += [f"## {role.name}", _who(role), _rights(role), fenced("sql", _statements(role))]
+    blocks.append(ON_CLUSTER)
+    for role in roles("kvlens", engines=engines(), filled=filled(), on_cluster=True):
+        blocks.append(fenced("sql", _statements(role)))
+    return page("ClickHouse rights", "`pipeline/clickhouse/rights.py`", *blocks)
+
+
+def _who(role: Role) -> str:
+    return f"For {_list([code(each) if each.startswith('kvlens') else each for each in role.commands])}."
+
+
+def _rights(role: Role) -> str:
+    return table(("Right", "Why"), [(code(right.grant), right.why) for right in role.rights])
+
+
+def _statements(role: Role) -> str:
+    profile = "".join(f" SETTINGS {name} = {value}" for name, value in role.profile.items())
+    lines = [f"CREATE USER IF NOT EXISTS {role.name} IDENTIFIED BY '…'{profile};"]
+    lines += [f"GRANT {right.grant} TO {role.name};" for right in role.rights]
+    return "\n".join(lines)
+
+
+def _list(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
