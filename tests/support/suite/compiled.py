@@ -23,10 +23,17 @@ def compile_worker() -> None:
     warm_up()
 
 
+def compile_index() -> None:
+    from pipeline.index.service import warm_up
+
+    warm_up()
+
+
 def main() -> None:
     # A process each, because compiling keeps the interpreter's lock; each imports its own part only.
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as processes:
-        for done in [processes.submit(compile_connector), processes.submit(compile_worker)]:
+        parts = compile_connector, compile_worker, compile_index
+        for done in [processes.submit(part) for part in parts]:
             done.result()
 
 
