@@ -80,7 +80,7 @@ def test_a_page_for_other_machines_without_a_token_is_refused_in_one_line(
     assert refused.returncode == 1
     assert refused.stderr == (
         "kvlens: page.host 0.0.0.0 can be reached from other machines: name a file with a token in "
-        "KVLENS_PAGE__TOKEN_FILE (or set page.token), or let the page listen on 127.0.0.1\n"
+        "KVLENS_PAGE__TOKEN_FILE (or set page.token), or let it listen on 127.0.0.1\n"
     )
 
 
