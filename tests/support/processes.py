@@ -85,7 +85,7 @@ class Started:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def end(self, seconds: float = 60.0) -> int:
         """Send SIGTERM unless it has ended; return the exit code."""

@@ -91,7 +91,7 @@ class Engines:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 async def read(*engines: Engines) -> tuple[Sink, Reading]:

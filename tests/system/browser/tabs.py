@@ -124,7 +124,7 @@ class Served:
 
     def stop(self) -> None:
         self.process.terminate()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(60) == 0
 
 
 def serve(settings: Settings, port: int, directory: Path, more: Mapping[str, str] | None = None) -> Served:

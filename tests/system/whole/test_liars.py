@@ -33,4 +33,7 @@ def test_figures_of_honest_engines_are_right_whatever_others_say(
     assert liars["liar-payloads"]["undecodable"] > FRAMES // 40
     assert liars["liar-numbers"]["restarts"] > 0
     assert liars["liar-numbers"]["lost"] > 0
-    assert {row["trust"] for row in liars.values()} == {"degraded"}
+    # Who is asked often enough may happen to tell everything that is missing: that stream is complete.
+    degraded = {name for name, row in liars.items() if row["trust"] == "degraded"}
+    assert degraded == {name for name, row in liars.items() if row["lost"] or row["undecodable"]}, liars
+    assert degraded >= {"liar-payloads", "liar-numbers", "liar-times"}

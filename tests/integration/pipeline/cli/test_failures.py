@@ -259,7 +259,7 @@ def test_the_page_is_served_without_a_store_and_says_why_once(
     try:
         process.wait_said(line)
         process.send(signal.SIGINT)
-        assert process.process.wait(5) == 0
+        assert process.process.wait(60) == 0
         assert process.said().splitlines()[0].startswith("boards are on http://127.0.0.1:")
     finally:
         process.close()
@@ -313,7 +313,7 @@ def test_signals_end_a_command_with_one_line(tmp_path: Path, signal_number: int,
     ) as process:
         wait_reading(process.pid)
         process.send_signal(signal_number)
-        assert process.wait(10) == code
+        assert process.wait(60) == code
         assert process.stderr is not None
         # An empty line ends that of the terminal's ^C.
         assert process.stderr.read().decode().split("\n") in ([line, ""], ["", line, ""])

@@ -124,7 +124,7 @@ def test_one_source_of_several_can_be_played(context: zmq.Context, tmp_path: Pat
             subscriber.connect(endpoint)
             subscriber.subscribe(b"")
             assert [int.from_bytes(parts[1], "big") for parts in receive(subscriber, 3)] == [1, 3, 5]
-        assert player.wait(20) == 0
+        assert player.wait(60) == 0
         assert player.stdout is not None
         assert player.stdout.read() == "played 3 batches\n"
 

@@ -32,7 +32,7 @@ def test_it_says_when_it_is_ready_and_stops_on_a_signal_with_its_truth(tmp_path:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1.5)
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
