@@ -18,6 +18,8 @@ SET_BY_THE_CHART = {
     "page": ("host", "port"),
 }
 """Settings that follow from other values."""
+NOT_INSTALLED = ("index",)
+"""Sections of services that the chart has no pods of: it mounts no secrets for them."""
 
 
 def values_schema() -> dict[str, Any]:
@@ -48,7 +50,8 @@ def file_settings(section: str) -> list[str]:
 
 
 def _files() -> dict[str, Any]:
-    sections = {name: keys for name in section_types() if (keys := file_settings(name))}
+    installed = [name for name in section_types() if name not in NOT_INSTALLED]
+    sections = {name: keys for name in installed if (keys := file_settings(name))}
     return {
         "type": "object",
         "properties": {

@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from ruamel.yaml import YAML
 
 from pipeline.generated.topics_file import load_topics
 from pipeline.settings.loading import load
@@ -204,6 +205,12 @@ def problems(values: JSON) -> list[str]:
         for each in found
         if each.validator != "required"
     ]
+
+
+def test_the_schema_takes_the_values_of_the_chart_itself() -> None:
+    """With every key that it wants: helm checks the whole, once a team's values are laid over it."""
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    jsonschema.validate(YAML(typ="safe").load(CHART / "values.yaml"), schema)
 
 
 @pytest.mark.parametrize("case", CASES)
