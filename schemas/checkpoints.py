@@ -47,6 +47,8 @@ Offset = Annotated[float, Meta(ge=-LATEST, le=366 * 86_400)]
 """Of one clock from another, in seconds."""
 Histogram = Annotated[list[Natural], Meta(max_length=36)]
 
+LongHistogram = Annotated[list[Natural], Meta(max_length=64)]
+
 META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
 HEAD = "head"
@@ -55,8 +57,10 @@ HeadPieces = Annotated[int, Meta(ge=1, le=1 << 12)]
 """How many there are: those of formats 1 and 2 are numbered from 1 in their order."""
 PieceNumbers = Annotated[list[Annotated[int, Meta(ge=1)]], Meta(max_length=1 << 20)]
 """Numbers of the pieces, in their order; one may be there several times."""
-FORMAT = 3
+FORMAT = 4
 """Of the checkpoints that this kvlens writes. It reads those of formats 1 to FORMAT."""
+FORMAT_WITHOUT_CONTENTS = 3
+"""Where no block has a content hash: a reader that knows of none misreads nothing."""
 NO_BASE = -1
 """Instead of the number of a base: the range has none, its blocks are in deltas only."""
 
@@ -98,8 +102,8 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     """Entries of one medium and group: those of a range (base), or those that changed (delta).
 
     Columns of m entries, little-endian: hashes u64, copies i32 (0: gone), births f64 (seconds since the
-    epoch), block sizes u32, roots u64, depths u16. Copies and block sizes that are all the same are there
-    once.
+    epoch), block sizes u32, roots u64, depths u16, contents u64. Copies and block sizes that are all the same
+    are there once.
     """
 
     medium: Text
@@ -123,6 +127,9 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     """Little-endian u64: blocks that left, before the entries came."""
     life: int = 0
     """Life of the pool that they belong to."""
+    contents: bytes = b""
+    """m little-endian u64: content hash (`schemas.hashing.content`) by which changes of residency name each
+    block; 0 where its own hash does. Empty: of none."""
 
 
 class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
@@ -230,6 +237,8 @@ class GranularState(msgspec.Struct, omit_defaults=True, gc=False):
     """The most recent of those not yet paired, oldest first."""
     token_debt: Natural = 0
     """Tokens counted twice, still to be taken off `stored_tokens` of the flow."""
+    contents: dict[Hash, Hash] = {}
+    """Hash to content hash of resident blocks that came before the second granularity."""
 
 
 class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
@@ -269,6 +278,67 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Kind of attention of the group as the engine calls it; empty where it does not say."""
     sliding_window: Natural = 0
     """Tokens that a sliding-window group looks back; 0: it is none, or the engine does not say."""
+
+
+class ObjectState(msgspec.Struct, array_like=True, gc=False):
+    """A block that is held and whose publisher says its bytes."""
+
+    size: Natural
+    """Bytes."""
+    tokens: BlockSize
+    """Tokens; 0 when unknown."""
+    used_at: Moment
+    """Event time at which it came or was accessed last, seconds since the epoch."""
+    used: Natural
+    """Uses of the medium are numbered: the last one that was of this object."""
+    accesses: Natural = 0
+    """Since it came."""
+
+
+class ObjectFlow(msgspec.Struct, array_like=True, gc=False):
+    """How objects of one pool were used in the open window; named as the columns of `objects_10s`."""
+
+    stored_objects: Natural = 0
+    """Objects that came and were not held."""
+    stored_bytes: Natural = 0
+    """Bytes in them."""
+    accesses: Natural = 0
+    """Uses of objects that were held."""
+    accessed_tokens: Natural = 0
+    """Tokens in them."""
+    accessed_bytes: Natural = 0
+    """Bytes in them."""
+    hits: Natural = 0
+    """Accesses that are one request each."""
+    hit_tokens: Natural = 0
+    """Tokens in them."""
+    hit_bytes: Natural = 0
+    """Bytes in them."""
+    first_accesses: Natural = 0
+    """First ones of their objects."""
+    unknown_accesses: Natural = 0
+    """Uses of objects that are not known."""
+    unlisted_objects: Natural = 0
+    """Stores beyond the limit."""
+    uses_hist: LongHistogram = []
+    """As the column."""
+    reuse_hist: LongHistogram = []
+    """As the column."""
+    needed_hist: LongHistogram = []
+    """As the column."""
+
+
+class ObjectPool(msgspec.Struct, omit_defaults=True, gc=False):
+    """Objects of one medium and group."""
+
+    medium: Text
+    """Canonical medium."""
+    group_idx: GroupIdx
+    """Group of the objects."""
+    flow: ObjectFlow
+    """Counts of the open window."""
+    held: dict[Hash, ObjectState] = {}
+    """By hash."""
 
 
 class BaseRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -436,6 +506,10 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Tokens of the CPU tier, as the engine reported it; 0 when unknown."""
     pools: list[PoolHead] = []
     """One entry per medium and group."""
+    objects: list[ObjectPool] = []
+    """One entry per medium and group of which objects came."""
+    capacity_bytes: dict[Text, Natural] = {}
+    """Bytes that the publisher declared, by medium."""
     loras: Annotated[list[Name], Meta(max_length=(1 << 16) - 1)] = []
     """Adapters of this life by code, from 1."""
     limited: bool = False

@@ -70,9 +70,14 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     lora: Text | None = None
     """Adapter name the blocks belong to."""
     session: Text | None = None
-    """Only with `connector.forward_session_ids`: session ids are user data."""
+    """Keyed hash of the session id, 16 hexadecimal digits; only with `connector.forward_session_ids`."""
     store_only: bool = False
     """Whoever announces blocks like this on this medium never announces that they leave."""
+    size_bytes: Total = 0
+    """Bytes that all n blocks together take, where the publisher says so; 0: it does not."""
+    links: bytes = b""
+    """n links (`schemas.hashing.content`), packed as hashes are: keyed hashes of what each block holds; only
+    with `connector.content_hashes`. Empty where the event does not tell."""
 
 
 class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=True, gc=False):
@@ -179,7 +184,42 @@ class SourceStatus(msgspec.Struct, tag="source_status", tag_field="type", omit_d
     """Whether its event stream is connected, or the engine has answered a replay request of late."""
 
 
-Event = Stored | Removed | Cleared | Opened | Gap | Undecodable | EngineCounters | Closed | SourceStatus
+class Capacity(msgspec.Struct, tag="capacity", tag_field="type", omit_defaults=True, gc=False):
+    """How much room a medium has, as its publisher declares it."""
+
+    medium: Text
+    """Canonical."""
+    capacity_bytes: Total
+    """Bytes that all blocks together may take there."""
+
+
+class Accessed(msgspec.Struct, tag="accessed", tag_field="type", omit_defaults=True, gc=False):
+    """n objects were used, in the publisher's order; what is held stays as it is."""
+
+    hashes: bytes
+    """n packed hashes; one may occur several times."""
+    medium: Text | None = None
+    """Canonical; None: the publisher does not say on which medium it held them."""
+    raw_medium: Text | None = None
+    group_idx: GroupIdx = 0
+    hits: bool = False
+    """Whether each is a request for the object that found it. Else the publisher reports a request several
+    times, or what is no request as well."""
+
+
+Event = (
+    Stored
+    | Removed
+    | Cleared
+    | Opened
+    | Gap
+    | Undecodable
+    | EngineCounters
+    | Closed
+    | SourceStatus
+    | Capacity
+    | Accessed
+)
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False):
@@ -242,6 +282,9 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     lives the same life."""
     one_copy: bool = False
     """Whether the engine knows at most one copy of each block: a store of a resident one repeats it."""
+    emitters: dict[Name, tuple[Total, Seq]] = {}
+    """Where several publishers report of the source and each numbers its own batches: by publisher, its life
+    and the last of its numbers in this record."""
 
 
 STORE_ONLY = frozenset({"storage", "fs", "obj"})

@@ -50,11 +50,11 @@ class Histogram(Metric, frozen=True, kw_only=True):
 
 
 class Login:
-    """Metrics of the login to Kafka, of `kvlens connect` and `kvlens work`."""
+    """Metrics of the login to Kafka and ClickHouse, of `kvlens connect` and `kvlens work`."""
 
     renewed = Counter(
         "kvlens_login_files_renewed_total",
-        "Times that a changed certificate, password or token was read for new connections to Kafka.",
+        "Times that a changed certificate, password or token was read for new connections.",
         ("setting",),
     )
     unusable = Counter(
@@ -92,6 +92,18 @@ class Connector:
         "kvlens_connector_refused_messages_total",
         "Messages of engines that connected, but under a topic that makes no replica.",
         ("reason",),
+    )
+    refused_reports = Counter(
+        "kvlens_connector_refused_reports_total",
+        "What servers of LMCache reported and was left out: requests, Kafka records, batches, or objects.",
+        ("reason",),
+    )
+    reports_read = Counter(
+        "kvlens_connector_report_records_total", "Kafka records of LMCache's servers that were read."
+    )
+    reports_unreachable = Counter(
+        "kvlens_connector_reports_unreachable_total",
+        "Times that the topic of LMCache's servers could not be read; it is tried again.",
     )
     unusable_positions = Counter(
         "kvlens_connector_unusable_positions_total",
@@ -243,12 +255,17 @@ class Worker:
     )
     set_aside = Counter(
         "kvlens_worker_records_set_aside_total",
-        "Records that cannot be applied, by reason; they are in the topic set.aside.v1.",
+        "Records that cannot be applied, by reason; those of events and residency are in set.aside.v1.",
         ("agent", "reason"),
     )
     left_out = Counter(
         "kvlens_worker_left_out_events_total",
         "Events of engines that exceed a limit of the worker; their sources are degraded.",
+        ("reason",),
+    )
+    without_content = Counter(
+        "kvlens_worker_blocks_without_content_total",
+        "Blocks that compare by the engine's own hash, at sources of which others have content hashes.",
         ("reason",),
     )
     lost = Counter(
@@ -270,6 +287,11 @@ class Worker:
         ("agent", "partition", "trouble"),
     )
     partitions = Gauge("kvlens_worker_partitions", "Partitions owned.", ("agent",))
+    topic_partitions = Gauge(
+        "kvlens_worker_topic_partitions",
+        "Partitions of the topic that the agents of a group share.",
+        ("agent",),
+    )
     rebalances = Counter("kvlens_worker_rebalances_total", "Assignments received.", ("agent",))
     checkpoints = Counter("kvlens_worker_checkpoints_total", "Transactions committed.", ("agent",))
     checkpoint_seconds = Histogram(
@@ -298,7 +320,20 @@ class Index:
 
     requests = Counter("kvlens_index_requests_total", "Questions answered.")
     prompts = Counter("kvlens_index_prompts_total", "Prompts in them.")
-    refused = Counter("kvlens_index_refused_total", "Questions without an answer.", ("reason",))
+    refused = Counter(
+        "kvlens_index_refused_total",
+        "Questions without an answer, and refused posts of choices.",
+        ("reason",),
+    )
+    choices = Counter(
+        "kvlens_index_choices_total",
+        "Routers' choices that Kafka acknowledged: best, worse, or why they were not judged.",
+        ("verdict",),
+    )
+    choices_unacknowledged = Counter(
+        "kvlens_index_choices_unacknowledged_total",
+        "Routers' choices that Kafka did not acknowledge in time; the router was told.",
+    )
     answer_seconds = Histogram(
         "kvlens_index_answer_seconds",
         "From a whole question to its answer, without the network.",
@@ -360,7 +395,7 @@ class Fleet:
     )
     replica_avoidable = Gauge(
         "kvlens_fleet_replica_avoidable_prefill_tokens_per_second",
-        "The avoidable part of it for the 200 replicas that lose most; `others` of each model together.",
+        "The avoidable part of it for the top 200 replicas by that; `others` of each model together.",
         ("model", "replica"),
     )
     hit_ratio = Gauge(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from schemas.events import DpRank
+from schemas.events import DpRank, Name, Seq, Total
 
 
 def position_key(replica: str, dp_rank: int) -> bytes:
@@ -44,3 +44,6 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     where nobody tells."""
     connector: str = ""
     """Name of the connector process that wrote this, random for each process."""
+    emitters: dict[Name, tuple[Total, Seq]] = {}
+    """Where several publishers report of the source: by publisher, its life and the last of its numbers
+    published."""

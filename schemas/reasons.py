@@ -49,6 +49,20 @@ ClosedReason = Literal[
     "silent",  # neither connected nor heard for too long
 ]
 
+ReportRefusal = Literal[
+    "malformed",  # no JSON object with batches
+    "bad_batch",  # a field of a batch is missing, of a wrong type, or beyond its bounds
+    "unknown_model",  # objects of a model that `lmcache.models` does not name
+    "bad_name",  # of a server or a storage: unprintable, or too long for a replica's id
+    "replica_id_taken",  # a replica of that id is configured, or another server's storage is called so
+    "too_many_sources",  # beyond `lmcache.max_sources`
+    "too_large",  # more bytes than `connector.max_frame_bytes`
+    "slow_body",  # the body of a request did not come in time
+    "busy",  # Kafka does not keep up, or many requests are under way
+    "no_token",  # where a token is needed, a request has none or a wrong one
+]
+"""Why what a server of LMCache reports, or a part of it, is left out."""
+
 SetAsideReason = Literal[
     "no_value",  # a record without a value
     "malformed",  # no valid MessagePack, or no valid JSON where the header says JSON
@@ -56,10 +70,11 @@ SetAsideReason = Literal[
     "too_deep",  # nested deeper than any record
     "not_a_record",  # a field is missing, of a wrong type, or beyond the bounds of its schema
     "wrong_partition",  # in a partition to which its replica does not belong
-    "bad_time",  # a notice at a time that no clock shows
+    "bad_time",  # a notice at a time that no clock shows, or a choice a day away from its record's
     "backward_gap",  # a gap that ends before it begins
     "uneven_columns",  # packed columns of different lengths, or of no whole number of entries
     "bad_change",  # a change of residency of no known kind, time or adapter
+    "bad_choice",  # a choice whose match is longer than the longest one
 ]
 
 ScrapeFailure = Literal[
@@ -117,6 +132,13 @@ LimitReason = Literal[
 ]
 """Why the worker leaves out events of a source."""
 
+WithoutContent = Literal[
+    "not_told",  # the engine does not say what is in the block: tokens, or keys of images and salts
+    "parent_unknown",  # nobody knows the content of the block before: it is not resident as far as we know
+    "other_tier",  # it came to another medium than the GPU while the GPU did not hold it
+]
+"""Why a block has no content hash, and compares by the engine's own."""
+
 QuestionRefusal = Literal[
     "malformed",  # no JSON
     "bad_question",  # a field is missing, of a wrong type, or beyond its bounds
@@ -129,5 +151,14 @@ QuestionRefusal = Literal[
     "busy",  # as many requests as are taken at a time are under way
     "not_ready",  # the index has not caught up with the log
     "no_token",  # where it takes one, the request has none or a wrong one
+    "too_many_choices",  # in one request: 1,000
+    "choices_off",  # the index records no choices: `index.choices`, and it shows the present
+    "unacknowledged",  # Kafka has not acknowledged the choices; posted again, they count once
 ]
-"""Why the index gives no answer."""
+"""Why the index gives no answer, or takes no choices."""
+
+NotJudged = Literal[
+    "unknown_replica",  # the index knows no replica of that id in the model, hash domain and tenant
+    "share",  # the index follows a share of the replicas only, and the best may be another
+]
+"""Why a router's choice is not compared with the best match."""

@@ -47,7 +47,7 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     store_only: bool
     """The engine never announces removals on this medium: the figures are upper bounds."""
     trust: Trust
-    """complete, partial (joined late) or degraded (batches or events are missing)."""
+    """complete, partial (kvlens started after the engine) or degraded (batches or events are missing)."""
     trust_since: datetime
     """Since when `trust` has this value."""
     version: int
@@ -134,6 +134,59 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     """Physical GPU blocks beyond the engine's capacity: at least this many are wrong (docs/exactness.md)."""
     drift_since: datetime | None
     """Start of the first of the consecutive windows that end with `drift_blocks` above 0; NULL at 0."""
+    trust: Trust
+    trust_since: datetime
+    version: int
+
+
+class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
+    """Blocks whose publisher says how many bytes they take, and how they were used, per medium and group."""
+
+    TABLE: ClassVar[str] = "objects_10s"
+
+    window: datetime
+    model: str
+    replica: str
+    dp_rank: int
+    medium: str
+    group_idx: int
+    objects: int
+    """Held at the end of the window."""
+    bytes: int
+    """Bytes that they take."""
+    capacity_bytes: int
+    """Bytes that the publisher declares for the whole medium, all models and groups; 0 when unknown."""
+    stored_objects: int
+    """Objects that came and were not held."""
+    stored_bytes: int
+    """Bytes in `stored_objects`."""
+    accesses: int
+    """Uses of objects that were held, as the publisher reports them: what its own eviction goes by."""
+    accessed_tokens: int
+    """Tokens in `accesses`."""
+    accessed_bytes: int
+    """Bytes in `accesses`."""
+    hits: int
+    """Of `accesses`, those known to be one request each that found the object."""
+    hit_tokens: int
+    """Tokens in `hits`."""
+    hit_bytes: int
+    """Bytes in `hits`."""
+    first_accesses: int
+    """Of `accesses`, the first ones of their objects since they came."""
+    unknown_accesses: int
+    """Uses of objects that were not held, or are not known one by one; not in `accesses`."""
+    unlisted_objects: int
+    """Stores beyond `worker.max_itemised_blocks`: in none of the figures."""
+    uses_hist: list[int]
+    """Objects that the publisher removed, by their accesses: element 0 counts those without any, element k
+    those with 2**(k-1) or more and less than 2**k; trailing zeros cut."""
+    reuse_hist: list[int]
+    """`accesses` by the time since the object came or was accessed before; buckets like `lifetime_hist`."""
+    needed_hist: list[int]
+    """`accesses` by the least cache that would have kept the object, if what was used longest ago leaves
+    first: element k counts those for which 2**k MiB suffice and, from 1 on, 2**(k-1) do not; trailing zeros
+    cut."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -353,6 +406,45 @@ class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
     """Offset of the record that closed the window."""
 
 
+class ChoiceRow(msgspec.Struct, frozen=True, gc=False):
+    """A router's choice of a replica for a request, as an index judged it when it was posted."""
+
+    TABLE: ClassVar[str] = "choices"
+
+    time: datetime
+    """When the router decided, UTC; when it posted where it does not say."""
+    model: str
+    """Model that was asked for."""
+    replica: str
+    """Replica that the router chose."""
+    request_id: str
+    """The router's own name for the request."""
+    tenant: str
+    """Tenant whose replicas were compared."""
+    hash_domain: str
+    """Hash domain whose replicas were compared; empty: all of the model and tenant."""
+    blocks: int
+    """Blocks of the prompt that the router named."""
+    best_tokens: int
+    """Tokens of the longest match of any replica, on all tiers; 0 where the choice is not judged."""
+    chosen_tokens: int
+    """Tokens of the chosen replica's match."""
+    best_replica: str
+    """A replica with the longest match, the chosen one if it is among them; empty if nobody held any."""
+    not_judged: str
+    """Why the choice is not compared, unknown_replica or share; empty: it is."""
+    stale: bool
+    """The index was more than `index.stale_seconds` behind the log."""
+    index_age_seconds: float
+    """How far it was behind."""
+    trust: Trust
+    """Worst trust of the chosen replica's sources and of those of `best_replica`."""
+    upper_bound: bool
+    """Some of the longest match is on a medium from which blocks leave unsaid: less may be lost."""
+    version: int
+    """2**63 - 1 minus the offset of the record: of a request posted again the first record counts."""
+
+
 class HashGroupRow(msgspec.Struct, frozen=True, gc=False):
     """Sources that hash like this one, as far as one shard of the hash space shows."""
 
@@ -424,6 +516,7 @@ Row = (
     OccupancyRow
     | FlowRow
     | StreamHealthRow
+    | ObjectsRow
     | EngineCountersRow
     | SourceRow
     | FillsRow
@@ -431,6 +524,7 @@ Row = (
     | CapacityCurveRow
     | HotPrefixRow
     | HashGroupRow
+    | ChoiceRow
     | ModelRow
     | PrefillSettingsRow
     | PrefixNameRow

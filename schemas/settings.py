@@ -13,8 +13,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Namespace = Annotated[str, Meta(pattern=r"^(\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$")]
 
 
-class Kafka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the log is, and how kvlens writes records."""
+class KafkaLogin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a Kafka is, and how to log in to it."""
 
     bootstrap_servers: Annotated[str, Meta(min_length=1)] = "127.0.0.1:9092"
     """Comma-separated host:port list."""
@@ -36,6 +36,11 @@ class Kafka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Client certificate (PEM), if the brokers ask for one. Read again when it changes."""
     ssl_keyfile: str = ""
     """Private key of the client certificate (PEM). Read again when it changes."""
+
+
+class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
+    """Where the log is, and how kvlens writes records."""
+
     compression: Literal["none", "zstd"] = "zstd"
     """Compression of records."""
     record_format: Literal["msgpack", "json"] = "msgpack"
@@ -44,6 +49,8 @@ class Kafka(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Beginning of every topic name, before a dot."""
     replication_factor: Annotated[int, Meta(ge=1)] = 1
     """Replicas of each topic that `kvlens topics apply` creates."""
+    partitions: Annotated[int, Meta(ge=1, le=1024)] = 8
+    """Partitions of the topics that workers share, so at most so many workers; fixed once topics are made."""
     group: Name = "kvlens"
     """Beginning of consumer group names; each agent appends its own name."""
 
@@ -58,7 +65,9 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     username: str = "default"
     """Needs INSERT and SELECT on the database, and CREATE for `kvlens migrate`."""
     password: str = ""
-    """Secret; better set as `KVLENS_CLICKHOUSE__PASSWORD_FILE`."""
+    """Secret; better in a file, see `password_file`."""
+    password_file: str = ""
+    """File with the password, instead of `password`; read again when it changes."""
     ssl_cafile: str = ""
     """File of trusted certificates (PEM); the system's own when empty. New connections read it again."""
     ssl_certfile: str = ""
@@ -97,7 +106,15 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Prometheus and health endpoint of the connector; 0 turns it off."""
     forward_session_ids: bool = False
-    """Keep the engines' session ids in the records; off by default, because they are user data."""
+    """Keep the engines' session ids in the records, as keyed hashes; the connector is much slower then."""
+    session_key_file: str = ""
+    """File with the key of these hashes, 16 bytes or more; another key gives other hashes."""
+    content_hashes: bool = False
+    """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare. All connectors
+    of a fleet say the same; a source follows with its engine's next life."""
+    content_key_file: str = ""
+    """File with the key of these hashes, 16 bytes or more, the same for the whole fleet. Without one, whoever
+    reads the topics and guesses the text of a block can tell that it was served."""
     silent_seconds: Seconds = 300.0
     """A source neither connected nor heard for this long is closed: its blocks leave the fleet."""
     tail_seconds: Seconds = 10.0
@@ -117,7 +134,7 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which agents run in the process; run them apart to scale them apart."""
     checkpoint_seconds: Seconds = 1.0
     """Interval of writing tables and committing state; it decides how fresh the tables are. Where that takes
-    longer than half of it, the interval is twice as long, and four times while records are read that have
+    longer than half of it, the interval is twice as long, and eight times while records are read that have
     been in Kafka for 30 s."""
     state_directory: str = ""
     """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
@@ -137,7 +154,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_blocks: Annotated[int, Meta(ge=1, le=1 << 30)] = 20_000_000
     """Resident blocks of one source; stores of batches that may exceed it are left out."""
     max_itemised_blocks: Annotated[int, Meta(ge=1, le=1 << 24)] = 400_000
-    """Blocks of one source kept one by one: of hybrid groups, and copies that differ in block size."""
+    """Blocks of one source kept one by one: of hybrid groups, and copies that differ in block size; and as
+    many of which the bytes are known."""
     max_loras: Annotated[int, Meta(ge=1, le=65_000)] = 1000
     """Adapters that an engine has a name for in one life; others count as `(others)`."""
     forget_seconds: Annotated[float, Meta(ge=600)] = 86400.0
@@ -223,6 +241,9 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the engine hashes blocks; part of the hash domain. Hashes compare only inside one."""
     topic: str = ""
     """ZMQ subscription prefix; empty takes every topic."""
+    shared_sequence: bool = False
+    """The publisher speaks for several emitters, each under a topic, and numbers all messages together. Then
+    `topic` is the whole topic of this one, and other replicas may have the same endpoint."""
 
     @property
     def ranks(self) -> range:
@@ -349,6 +370,8 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Port that the page listens on; if it is taken, `up` and `demo` use another one."""
     token: str = ""
     """Who wants to see the page has to know it: at least 16 characters, better in a file. Empty: no login."""
+    panel_seconds: Seconds = 20.0
+    """Longest time that the store may take for a panel; it stops the statement then."""
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -367,6 +390,44 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """It is not ready, and says so in its answers, when it last knew all of the log longer ago."""
     max_hashes: Annotated[int, Meta(ge=1, le=1 << 20)] = 65_536
     """Most hashes in one request, those of all its prompts together."""
+    choices: bool = False
+    """Take routers' choices by `POST /choices` and write them to Kafka; off, an index writes nothing."""
+
+
+class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cache events of LMCache's servers, which the connector reads from Kafka or takes over HTTP."""
+
+    models: str = ""
+    """Models of the servers, with commas; what they report of other models is counted and left out."""
+    topic: str = ""
+    """Kafka topic that the servers write to; empty: none is read."""
+    group: Name = "kvlens.lmcache"
+    """Consumer group in which the connector keeps how far it has read that topic."""
+    own_kafka: bool = False
+    """The topic is in the Kafka of `[lmcache_kafka]`, not in that of `[kafka]`."""
+    host: Name = "127.0.0.1"
+    """Address that `POST /events` listens on; one that other machines reach needs a token."""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """Port of `POST /events`; 0 turns it off."""
+    token: str = ""
+    """Servers have to send it, as bearer token or as the password in their coordinator's URL: at least 16
+    characters, better in a file. Empty: none."""
+    salt_key_file: str = ""
+    """File with the key, 16 bytes or more, of the hashes that stand for cache salts; without it objects under
+    a salt are left out and counted."""
+    silent_seconds: Seconds = 86400.0
+    """What a server has in memory is taken to be gone when nothing was heard of it for this long."""
+    max_sources: Annotated[int, Meta(ge=1, le=100_000)] = 2000
+    """Most sources that reports make: each server's memory, and each storage, of each model."""
+    tenant: Name = "default"
+    """Goes into every record; part of the hash domain."""
+    hash_scheme: Name = "lmcache"
+    """How servers hash chunks; part of the hash domain. Hashes compare only inside one."""
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """`models`, one by one."""
+        return tuple(name for name in (part.strip() for part in self.models.split(",")) if name)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -380,13 +441,22 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page: Page = msgspec.field(default_factory=Page)
     index: Index = msgspec.field(default_factory=Index)
     discovery: Discovery = msgspec.field(default_factory=Discovery)
+    lmcache: Lmcache = msgspec.field(default_factory=Lmcache)
+    lmcache_kafka: KafkaLogin = msgspec.field(default_factory=KafkaLogin)
     models: tuple[Model, ...] = ()
     prefixes: tuple[Prefix, ...] = ()
     replicas: tuple[Replica, ...] = ()
 
 
 SECRET_KEYS = frozenset(
-    {("kafka", "sasl_password"), ("clickhouse", "password"), ("page", "token"), ("index", "token")}
+    {
+        ("kafka", "sasl_password"),
+        ("clickhouse", "password"),
+        ("page", "token"),
+        ("index", "token"),
+        ("lmcache", "token"),
+        ("lmcache_kafka", "sasl_password"),
+    }
 )
 """Values that `config show` hides and that can come from a file named by `…_FILE`."""
 

@@ -4,7 +4,8 @@ from typing import Literal
 
 Trust = Literal["complete", "partial", "degraded"]
 """complete: every batch since the engine's first one, or since a clear, was applied.
-partial: joined late, so older blocks are unknown. degraded: batches or events are missing."""
+partial: kvlens started after the engine, so older blocks are unknown.
+degraded: batches or events are missing."""
 
 TRUST_ORDER: tuple[Trust, ...] = ("complete", "partial", "degraded")
 """From best to worst; an aggregate is as trustworthy as its worst part."""

@@ -1,0 +1,1142 @@
+-- Which table serves a range is looked up once, not by each table of a statement: planning `briefing` had 33 such
+-- look-ups. The views `*_windows` are told which: `seconds` is the length of its windows (`finest`).
+
+-- engine_hits_series of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.engine_hits_windows AS
+SELECT
+    model,
+    replica,
+    time,
+    queries - if(queries < queries_before, 0, queries_before) AS queried,
+    hits - if(queries < queries_before, 0, hits_before) AS hit
+FROM
+(
+    SELECT
+        model,
+        replica,
+        time,
+        since,
+        queries,
+        hits,
+        coalesce(lagInFrame(toNullable(queries)) OVER scrapes, first_queries) AS queries_before,
+        coalesce(lagInFrame(toNullable(hits)) OVER scrapes, first_hits) AS hits_before
+    FROM
+    (
+        SELECT
+            model, replica, dp_rank, time, toDateTime64({from:DateTime('UTC')}, 3, 'UTC') AS since,
+            toInt64(assumeNotNull(prefix_cache_queries)) AS queries, toInt64(assumeNotNull(prefix_cache_hits)) AS hits,
+            queries AS first_queries, hits AS first_hits
+        FROM {database}.engine_counters FINAL
+        WHERE {seconds:UInt32} = 10
+            AND time >= {from:DateTime('UTC')} - INTERVAL 1 MINUTE
+            AND time < {to:DateTime('UTC')} + INTERVAL 10 SECOND
+            AND toStartOfHour(time) >= toStartOfHour({from:DateTime('UTC')} - INTERVAL 1 MINUTE)
+            AND toStartOfHour(time) <= {to:DateTime('UTC')} + INTERVAL 10 SECOND
+            AND prefix_cache_queries IS NOT NULL
+            AND prefix_cache_hits IS NOT NULL
+        UNION ALL
+        SELECT
+            model, replica, dp_rank, newest.time AS time,
+            toDateTime64(toStartOfMinute({from:DateTime('UTC')}), 3, 'UTC') AS since,
+            newest.queries AS queries, newest.hits AS hits, oldest.queries AS first_queries, oldest.hits AS first_hits
+        FROM
+        (
+            -- FINAL does not aggregate an element of a tuple that is read by itself: of scrapes that were not merged yet,
+            -- it was that of any one. `materialize` has the whole tuple read; grouping takes twice as long.
+            SELECT model, replica, dp_rank, materialize(first) AS oldest, materialize(last) AS newest
+            FROM {database}.engine_counters_by_minute FINAL
+            WHERE {seconds:UInt32}
+                = 60
+                AND window >= toStartOfMinute({from:DateTime('UTC')}) - INTERVAL 1 MINUTE
+                AND window <= {to:DateTime('UTC')}
+                AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')} - INTERVAL 1 MINUTE)
+                AND toStartOfHour(window) <= {to:DateTime('UTC')}
+        )
+        UNION ALL
+        SELECT
+            model, replica, dp_rank, newest.time AS time,
+            toDateTime64(toStartOfHour({from:DateTime('UTC')}), 3, 'UTC') AS since,
+            newest.queries AS queries, newest.hits AS hits, oldest.queries AS first_queries, oldest.hits AS first_hits
+        FROM
+        (
+            SELECT model, replica, dp_rank, materialize(first) AS oldest, materialize(last) AS newest
+            FROM {database}.engine_counters_by_hour FINAL
+            WHERE {seconds:UInt32}
+                = 3600
+                AND window >= toStartOfHour({from:DateTime('UTC')}) - INTERVAL 1 HOUR
+                AND window <= {to:DateTime('UTC')}
+                AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')} - INTERVAL 1 HOUR)
+                AND toStartOfMonth(window) <= {to:DateTime('UTC')}
+        )
+    )
+    WINDOW scrapes AS (PARTITION BY model, replica, dp_rank ORDER BY time ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
+)
+WHERE time >= since;
+
+-- Growth of the engines' counters from one scrape to the next one read, of the first one from the start of its
+-- period; a counter that fell began anew at 0.
+CREATE OR REPLACE VIEW {database}.engine_hits_series AS
+SELECT *
+FROM {database}.engine_hits_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- stream_health_series of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.stream_health_windows AS
+SELECT
+    window,
+    intDiv({step:UInt32} + 9, 10) * 10 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    model, replica, dp_rank, batches, events, duplicate_batches, gap_batches,
+    replayed_batches, lost_batches, undecodable_events, restarts, incarnation, last_seq, lag_seconds, connected,
+    drift_blocks, trust, trust_since
+FROM {database}.stream_health_10s FINAL
+WHERE {seconds:UInt32} = 10
+    AND window >= {from:DateTime('UTC')}
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT
+    window,
+    intDiv({step:UInt32} + 59, 60) * 60 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    model, replica, dp_rank, batches, events, duplicate_batches, gap_batches,
+    replayed_batches, lost_batches, undecodable_events, restarts, incarnation, last_seq, lag_seconds, connected,
+    drift_blocks, trust, trust_since
+FROM {database}.stream_health_1m FINAL
+WHERE {seconds:UInt32} = 60
+    AND window >= toStartOfMinute({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT
+    window,
+    intDiv({step:UInt32} + 3599, 3600) * 3600 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    model, replica, dp_rank, batches, events, duplicate_batches, gap_batches,
+    replayed_batches, lost_batches, undecodable_events, restarts, incarnation, last_seq, lag_seconds, connected,
+    drift_blocks, trust, trust_since
+FROM {database}.stream_health_1h FINAL
+WHERE {seconds:UInt32} = 3600
+    AND window >= toStartOfHour({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
+    AND toStartOfMonth(window) <= {to:DateTime('UTC')};
+
+CREATE OR REPLACE VIEW {database}.stream_health_series AS
+SELECT *
+FROM {database}.stream_health_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = {step:UInt32},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- fills_series of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.fills_windows AS
+SELECT
+    window,
+    intDiv({step:UInt32} + 9, 10) * 10 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    hash_domain, model, replica, dp_rank, group_idx, filled_tokens, promoted_tokens, peer_tokens,
+    peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
+    regret_hist, sampled_one_in, trust
+FROM {database}.fills_10s FINAL
+WHERE {seconds:UInt32} = 10
+    AND window >= {from:DateTime('UTC')}
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT
+    window,
+    intDiv({step:UInt32} + 59, 60) * 60 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    hash_domain, model, replica, dp_rank, group_idx, filled_tokens, promoted_tokens, peer_tokens,
+    peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
+    regret_hist, sampled_one_in, trust
+FROM {database}.fills_1m FINAL
+WHERE {seconds:UInt32} = 60
+    AND window >= toStartOfMinute({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT
+    window,
+    intDiv({step:UInt32} + 3599, 3600) * 3600 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    hash_domain, model, replica, dp_rank, group_idx, filled_tokens, promoted_tokens, peer_tokens,
+    peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
+    regret_hist, sampled_one_in, trust
+FROM {database}.fills_1h FINAL
+WHERE {seconds:UInt32} = 3600
+    AND window >= toStartOfHour({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
+    AND toStartOfMonth(window) <= {to:DateTime('UTC')};
+
+CREATE OR REPLACE VIEW {database}.fills_series AS
+SELECT *
+FROM {database}.fills_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = {step:UInt32},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- capacity_curve_series of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.capacity_curve_windows AS
+SELECT window, hash_domain, model, replica, dp_rank, group_idx, needed_hist, sampled_one_in, trust
+FROM {database}.capacity_curve_10s FINAL
+WHERE {seconds:UInt32} = 10
+    AND window >= {from:DateTime('UTC')}
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT window, hash_domain, model, replica, dp_rank, group_idx, needed_hist, sampled_one_in, trust
+FROM {database}.capacity_curve_1m FINAL
+WHERE {seconds:UInt32} = 60
+    AND window >= toStartOfMinute({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT window, hash_domain, model, replica, dp_rank, group_idx, needed_hist, sampled_one_in, trust
+FROM {database}.capacity_curve_1h FINAL
+WHERE {seconds:UInt32} = 3600
+    AND window >= toStartOfHour({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
+    AND toStartOfMonth(window) <= {to:DateTime('UTC')};
+
+CREATE OR REPLACE VIEW {database}.capacity_curve_series AS
+SELECT *
+FROM {database}.capacity_curve_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- hit_potential_series of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.hit_potential_windows AS
+SELECT
+    fills.model AS model,
+    fills.replica AS replica,
+    fills.hash_domain AS hash_domain,
+    filled_tokens,
+    promoted_tokens,
+    peer_tokens,
+    peer_and_evicted_tokens,
+    evicted_tokens,
+    evicted_elsewhere_tokens,
+    cleared_tokens,
+    cold_tokens,
+    unknown_tokens,
+    peer_tokens + peer_and_evicted_tokens + evicted_tokens + evicted_elsewhere_tokens + cleared_tokens
+        AS avoidable_tokens,
+    (peer_tokens + peer_and_evicted_tokens) / nullIf(filled_tokens, 0) AS routing_share,
+    (evicted_tokens + evicted_elsewhere_tokens + peer_and_evicted_tokens) / nullIf(filled_tokens, 0) AS capacity_share,
+    peer_and_evicted_tokens / nullIf(filled_tokens, 0) AS routing_and_capacity_share,
+    cleared_tokens / nullIf(filled_tokens, 0) AS warm_up_share,
+    promoted_tokens / nullIf(filled_tokens, 0) AS promoted_share,
+    cold_tokens / nullIf(filled_tokens, 0) AS cold_share,
+    unknown_tokens / nullIf(filled_tokens, 0) AS unknown_share,
+    engine.queried AS queried_tokens,
+    engine.hit AS hit_tokens,
+    hit_tokens / nullIf(queried_tokens, 0) AS actual_hit_rate,
+    least(queried_tokens, hit_tokens + evicted_tokens + peer_and_evicted_tokens + cleared_tokens)
+        / nullIf(queried_tokens, 0) AS own_ideal_hit_rate,
+    least(queried_tokens, hit_tokens + avoidable_tokens) / nullIf(queried_tokens, 0) AS ideal_hit_rate,
+    fills.sampled_one_in AS sampled_one_in,
+    fills.trust AS trust
+FROM
+(
+    SELECT
+        hash_domain,
+        model,
+        replica,
+        group_idx,
+        sum(filled_tokens) AS filled_tokens,
+        sum(promoted_tokens) AS promoted_tokens,
+        sum(peer_tokens) AS peer_tokens,
+        sum(peer_and_evicted_tokens) AS peer_and_evicted_tokens,
+        sum(evicted_tokens) AS evicted_tokens,
+        sum(evicted_elsewhere_tokens) AS evicted_elsewhere_tokens,
+        sum(cleared_tokens) AS cleared_tokens,
+        sum(cold_tokens) AS cold_tokens,
+        sum(unknown_tokens) AS unknown_tokens,
+        max(sampled_one_in) AS sampled_one_in,
+        max(trust) AS trust
+    FROM {database}.fills_windows(
+        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
+    )
+    GROUP BY hash_domain, model, replica, group_idx
+    ORDER BY filled_tokens DESC
+    LIMIT 1 BY hash_domain, model, replica
+) AS fills
+LEFT JOIN
+(
+    SELECT model, replica, sum(queried) AS queried, sum(hit) AS hit
+    FROM {database}.engine_hits_windows(
+        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
+    )
+    GROUP BY model, replica
+) AS engine ON engine.model = fills.model AND engine.replica = fills.replica
+SETTINGS join_use_nulls = 1;
+
+-- hit_potential from the table that fits the range; what an engine counted between its last scrape that is read and a
+-- restart is missing.
+CREATE OR REPLACE VIEW {database}.hit_potential_series AS
+SELECT *
+FROM {database}.hit_potential_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- capacity_gain_series of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.capacity_gain_windows AS
+SELECT
+    hash_domain,
+    model,
+    replica,
+    toUInt64(exp2(exponent - 1)) AS extra_tokens,
+    extra_tokens * kv_bytes_per_token AS extra_bytes,
+    saved AS saved_tokens,
+    filled_tokens,
+    saved_tokens / nullIf(filled_tokens, 0) AS saved_share,
+    sampled_one_in,
+    trust
+FROM
+(
+    SELECT
+        fills.hash_domain AS hash_domain,
+        fills.model AS model,
+        fills.replica AS replica,
+        fills.filled_tokens AS filled_tokens,
+        fills.sampled_one_in AS sampled_one_in,
+        fills.trust AS trust,
+        arrayCumSum(curve.needed) AS cumulated
+    FROM
+    (
+        SELECT
+            hash_domain,
+            model,
+            replica,
+            group_idx,
+            sum(filled_tokens) AS filled_tokens,
+            max(sampled_one_in) AS sampled_one_in,
+            max(trust) AS trust
+        FROM {database}.fills_windows(
+            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
+        )
+        GROUP BY hash_domain, model, replica, group_idx
+        ORDER BY filled_tokens DESC
+        LIMIT 1 BY hash_domain, model, replica
+    ) AS fills
+    INNER JOIN
+    (
+        SELECT
+            hash_domain,
+            replica,
+            group_idx,
+            sumForEach(needed_hist) AS needed
+        FROM {database}.capacity_curve_windows(
+            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
+        )
+        GROUP BY hash_domain, replica, group_idx
+    ) AS curve
+        ON curve.hash_domain = fills.hash_domain AND curve.replica = fills.replica
+        AND curve.group_idx = fills.group_idx
+) AS cumulated
+ARRAY JOIN cumulated AS saved, arrayEnumerate(cumulated) AS exponent
+LEFT JOIN
+(
+    SELECT model AS name, kv_bytes_per_token
+    FROM {database}.models FINAL
+) AS models ON models.name = cumulated.model;
+
+-- capacity_gain from the table that fits the range.
+CREATE OR REPLACE VIEW {database}.capacity_gain_series AS
+SELECT *
+FROM {database}.capacity_gain_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- redundancy_series of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.redundancy_windows AS
+SELECT
+    window,
+    intDiv({step:UInt32} + 9, 10) * 10 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
+    unique_tokens, physical_tokens, sampled_one_in, trust
+FROM {database}.redundancy_10s FINAL
+WHERE {seconds:UInt32} = 10
+    AND window >= {from:DateTime('UTC')}
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT
+    window,
+    intDiv({step:UInt32} + 59, 60) * 60 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
+    unique_tokens, physical_tokens, sampled_one_in, trust
+FROM {database}.redundancy_1m FINAL
+WHERE {seconds:UInt32} = 60
+    AND window >= toStartOfMinute({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT
+    window,
+    intDiv({step:UInt32} + 3599, 3600) * 3600 AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
+    unique_tokens, physical_tokens, sampled_one_in, trust
+FROM {database}.redundancy_1h FINAL
+WHERE {seconds:UInt32} = 3600
+    AND window >= toStartOfHour({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
+    AND toStartOfMonth(window) <= {to:DateTime('UTC')};
+
+CREATE OR REPLACE VIEW {database}.redundancy_series AS
+SELECT *
+FROM {database}.redundancy_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = {step:UInt32},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- prefix_refills_series of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.prefix_refills_windows AS
+SELECT window, hash_domain, model, group_idx, lora, prefix, refilled_tokens AS refilled
+FROM {database}.hot_prefixes_10s FINAL
+WHERE {seconds:UInt32} = 10
+    AND window >= {from:DateTime('UTC')}
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT window, hash_domain, model, group_idx, lora, prefix, refilled_tokens AS refilled
+FROM {database}.hot_prefixes_1m FINAL
+ARRAY JOIN lora, prefix, refilled_tokens
+WHERE {seconds:UInt32} = 60
+    AND window >= toStartOfMinute({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+UNION ALL
+SELECT window, hash_domain, model, group_idx, lora, prefix, refilled_tokens AS refilled
+FROM {database}.hot_prefixes_1h FINAL
+ARRAY JOIN lora, prefix, refilled_tokens
+WHERE {seconds:UInt32} = 3600
+    AND window >= toStartOfHour({from:DateTime('UTC')})
+    AND window <= {to:DateTime('UTC')}
+    AND toStartOfMonth(window) >= toStartOfMonth({from:DateTime('UTC')})
+    AND toStartOfMonth(window) <= {to:DateTime('UTC')};
+
+-- Tokens filled again in each window, by prefix, from the table that fits the range.
+CREATE OR REPLACE VIEW {database}.prefix_refills_series AS
+SELECT *
+FROM {database}.prefix_refills_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- replica_facts of windows of `seconds`: what hit_potential_windows and capacity_gain_windows say of a replica, with the
+-- fills read once for both.
+CREATE VIEW IF NOT EXISTS {database}.replica_facts_windows AS
+SELECT
+    fills.hash_domain AS hash_domain,
+    fills.model AS model,
+    fills.replica AS replica,
+    fills.filled AS filled_tokens,
+    fills.peer + fills.peer_and_evicted AS routing_tokens,
+    fills.evicted + fills.peer_and_evicted AS evicted_tokens,
+    fills.cleared AS cleared_tokens,
+    fills.peer + fills.peer_and_evicted + fills.evicted + fills.evicted_elsewhere + fills.cleared AS avoidable_tokens,
+    fills.cold AS cold_tokens,
+    fills.unknown AS unknown_tokens,
+    engine.queried AS queried_tokens,
+    engine.hit AS hit_tokens,
+    least(queried_tokens, hit_tokens + avoidable_tokens) / nullIf(queried_tokens, 0) AS ideal_hit_rate,
+    fills.one_in AS sampled_one_in,
+    fills.worst AS trust,
+    curve.needed AS needed,
+    if(empty(curve.needed), 0, models.kv_bytes_per_token) AS bytes_per_token,
+    cost.rate AS gpu_seconds_per_token,
+    if(cost.basis = '', 'unknown', cost.basis) AS rate_basis,
+    hashing.hashes = 'alone' AS hashes_alone,
+    health.doubt AS doubt
+FROM
+(
+    SELECT
+        hash_domain, model, replica, group_idx,
+        sum(filled_tokens) AS filled,
+        sum(peer_tokens) AS peer,
+        sum(peer_and_evicted_tokens) AS peer_and_evicted,
+        sum(evicted_tokens) AS evicted,
+        sum(evicted_elsewhere_tokens) AS evicted_elsewhere,
+        sum(cleared_tokens) AS cleared,
+        sum(cold_tokens) AS cold,
+        sum(unknown_tokens) AS unknown,
+        max(sampled_one_in) AS one_in,
+        max(trust) AS worst
+    FROM {database}.fills_windows(
+        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
+    )
+    GROUP BY hash_domain, model, replica, group_idx
+    ORDER BY filled DESC
+    LIMIT 1 BY hash_domain, model, replica
+) AS fills
+LEFT JOIN
+(
+    SELECT model, replica, toNullable(sum(queried)) AS queried, toNullable(sum(hit)) AS hit
+    FROM {database}.engine_hits_windows(
+        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
+    )
+    GROUP BY model, replica
+) AS engine ON engine.model = fills.model AND engine.replica = fills.replica
+LEFT JOIN
+(
+    SELECT hash_domain, replica, group_idx, sumForEach(needed_hist) AS needed
+    FROM {database}.capacity_curve_windows(
+        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
+    )
+    GROUP BY hash_domain, replica, group_idx
+) AS curve
+    ON curve.hash_domain = fills.hash_domain AND curve.replica = fills.replica AND curve.group_idx = fills.group_idx
+LEFT JOIN
+(
+    SELECT model, toFloat64(kv_bytes_per_token) AS kv_bytes_per_token
+    FROM {database}.models FINAL
+) AS models ON models.model = fills.model
+LEFT JOIN
+(
+    SELECT model, replica, any(gpu_seconds_per_token) AS rate, any(toString(rate_basis)) AS basis
+    FROM {database}.prefill_rates(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    GROUP BY model, replica
+) AS cost ON cost.model = fills.model AND cost.replica = fills.replica
+LEFT JOIN
+(
+    SELECT DISTINCT hash_domain, replica, hashes
+    FROM {database}.source_hashes
+    WHERE isNull(closed_at) AND hashes = 'alone'
+) AS hashing ON hashing.hash_domain = fills.hash_domain AND hashing.replica = fills.replica
+LEFT JOIN
+(
+    SELECT model, replica, max(state) AS doubt
+    FROM
+    (
+        SELECT
+            model,
+            replica,
+            if(argMax(drift_blocks, window) > 0, 3, toUInt8(argMax(trust, window)) - 1) AS state
+        FROM {database}.stream_health_windows(
+            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
+        )
+        GROUP BY model, replica, dp_rank
+    )
+    GROUP BY model, replica
+) AS health ON health.model = fills.model AND health.replica = fills.replica
+SETTINGS join_use_nulls = 0;
+
+-- Per replica, all that findings rest on: what it filled and why; `needed`, the tokens filled again for which 2**k more
+-- tokens of cache suffice; what a token of prefill takes; whether its hashes compare; and `doubt` about its streams at
+-- the end of the range: 0 complete, 1 partial, 2 events are missing, 3 more blocks than the engine has.
+CREATE OR REPLACE VIEW {database}.replica_facts AS
+SELECT *
+FROM {database}.replica_facts_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- coinciding_restarts of windows of `seconds`, and of `seconds_from_hour_before` where the hour before the range is
+-- read as well.
+CREATE VIEW IF NOT EXISTS {database}.coinciding_restarts_windows AS
+WITH
+    episodes AS
+    (
+        SELECT
+            hash_domain,
+            toDateTime(min(at), 'UTC') AS begun,
+            arraySort(groupUniqArray(replica)) AS restarted
+        FROM
+        (
+            SELECT hash_domain, replica, at, sum(apart) OVER (PARTITION BY hash_domain ORDER BY at, replica) AS episode
+            FROM
+            (
+                SELECT
+                    hash_domain,
+                    replica,
+                    closed_at AS at,
+                    dateDiff('second', lagInFrame(at, 1, at) OVER
+                        (PARTITION BY hash_domain ORDER BY at, replica ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), at)
+                        >= 300 AS apart
+                FROM {database}.sources FINAL
+                WHERE closed_reason IN ('restarted', 'superseded')
+                    AND closed_at >= {from:DateTime('UTC')} - INTERVAL 1 HOUR
+                    AND closed_at <= {to:DateTime('UTC')}
+            )
+        )
+        GROUP BY hash_domain, episode
+    ),
+    refills AS
+    (
+        SELECT hash_domain, fill.1 AS ended, sum(fill.2) AS cleared
+        FROM
+        (
+            SELECT
+                hash_domain,
+                replica,
+                group_idx,
+                sum(filled_tokens) AS filled,
+                groupArrayIf((toDateTime(window + width, 'UTC'), cleared_tokens), cleared_tokens > 0) AS fills
+            FROM {database}.fills_windows(
+                from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
+            )
+            GROUP BY hash_domain, replica, group_idx
+            ORDER BY filled DESC
+            LIMIT 1 BY hash_domain, replica
+        )
+        ARRAY JOIN fills AS fill
+        GROUP BY hash_domain, ended
+    ),
+    shared AS
+    (
+        SELECT
+            hash_domain,
+            toDateTime(window + width + 10, 'UTC') AS known,
+            1 - sum(owners_1) / sum(owners_1 + owners_2 + owners_3 + owners_4_7 + owners_8_up)
+                * sum(unique_tokens) / sum(physical_tokens) AS copies
+        FROM {database}.redundancy_windows(
+            from = {from:DateTime('UTC')} - INTERVAL 1 HOUR, to = {to:DateTime('UTC')}, step = 10,
+            seconds = {seconds_from_hour_before:UInt32}
+        )
+        WHERE medium = 'gpu'
+        GROUP BY hash_domain, window, width
+        HAVING sum(physical_tokens) > 0
+    )
+SELECT
+    losses.hash_domain AS hash_domain,
+    argMax(losses.restarted, losses.cleared) AS restarted,
+    argMax(losses.begun, losses.cleared) AS begun,
+    sum(losses.cleared) AS cleared,
+    toUInt64(sum(losses.cleared * shared.copies)) AS spared
+FROM
+(
+    SELECT
+        refills.hash_domain AS hash_domain,
+        episodes.begun AS begun,
+        any(episodes.restarted) AS restarted,
+        sum(refills.cleared) AS cleared
+    FROM refills
+    ASOF INNER JOIN episodes ON refills.hash_domain = episodes.hash_domain AND refills.ended > episodes.begun
+    GROUP BY hash_domain, begun
+    HAVING length(restarted) > 1
+) AS losses
+ASOF LEFT JOIN shared ON losses.hash_domain = shared.hash_domain AND losses.begun >= shared.known
+GROUP BY hash_domain
+SETTINGS join_use_nulls = 0;
+
+-- Restarts of several replicas of a hash domain with less than five minutes from one to the next (of the range and the
+-- hour before it), those after which most was filled again first: `cleared` counts what was filled again after all of
+-- them, and `spared` the part of it that one of the others would still have held, had they restarted in turn. How many
+-- copies had another owner is taken from the last window but one before.
+CREATE OR REPLACE VIEW {database}.coinciding_restarts AS
+SELECT *
+FROM {database}.coinciding_restarts_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})),
+    seconds_from_hour_before = (
+        SELECT seconds
+        FROM {database}.finest(from = {from:DateTime('UTC')} - INTERVAL 1 HOUR, to = {to:DateTime('UTC')})
+    )
+);
+
+-- new_prefixes of windows of `seconds`.
+CREATE VIEW IF NOT EXISTS {database}.new_prefixes_windows AS
+WITH toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length
+SELECT
+    hash_domain,
+    lora,
+    leftPad(lower(hex(prefix)), 16, '0') AS first_block,
+    since,
+    refilled_tokens,
+    of_all - refilled_tokens AS others_refilled_tokens
+FROM
+(
+    SELECT
+        hash_domain,
+        group_idx,
+        lora,
+        prefix,
+        min(window) AS since,
+        min(min(window)) OVER (PARTITION BY hash_domain) AS known_since,
+        sumIf(refilled, window >= {from:DateTime('UTC')}) AS refilled_tokens,
+        sum(refilled_tokens) OVER (PARTITION BY hash_domain, group_idx) AS of_all
+    FROM {database}.prefix_refills_windows(
+        from = {from:DateTime('UTC')} - length, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
+    )
+    GROUP BY hash_domain, group_idx, lora, prefix
+)
+WHERE since >= {from:DateTime('UTC')} AND since >= known_since + INTERVAL 5 MINUTE AND refilled_tokens > 0
+ORDER BY refilled_tokens DESC, first_block
+LIMIT 1 BY hash_domain, first_block, lora;
+
+-- Prefixes that were not listed before, though kvlens followed the hash domain for five minutes or more (in the range
+-- or, as long, before it), and what the other ones refilled.
+CREATE OR REPLACE VIEW {database}.new_prefixes AS
+WITH
+    toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length,
+    (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {to:DateTime('UTC')})) AS windows
+SELECT *
+FROM {database}.new_prefixes_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows
+);
+
+-- Answer and findings of the models named (of all, if none is) in one, for half of what both cost: rows of which `part`
+-- is `answer`, those of `answer`, then `finding`, those of `findings`: `finding` is the title, `action` the detail. What
+-- each level of views below another costs is a tenth of a second of planning: nothing but `answer`, `findings` and
+-- `advice` is built on this one, and what only it needs stands in it.
+CREATE OR REPLACE VIEW {database}.briefing AS
+WITH
+    toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length,
+    (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) AS windows,
+    (
+        SELECT seconds
+        FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {from:DateTime('UTC')} - INTERVAL 1 SECOND)
+    ) AS windows_before,
+    (
+        SELECT seconds
+        FROM {database}.finest(from = {from:DateTime('UTC')} - INTERVAL 1 HOUR, to = {to:DateTime('UTC')})
+    ) AS windows_from_hour_before,
+    (
+        SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {to:DateTime('UTC')})
+    ) AS windows_of_both,
+    share -> concat(toString(round(100 * assumeNotNull(share), if(assumeNotNull(share) < 0.0995, 1, 0))), ' %')
+        AS percent,
+    number -> concat(
+        toString(multiIf(number >= 999950, round(number / 1e6, 2), number >= 999.5, round(number / 1e3, 1),
+            number >= 9.95, round(number), round(number, 1))),
+        multiIf(number >= 999950, 'M', number >= 999.5, 'k', '')) AS short_rate,
+    (now, before) -> multiIf(
+        isNull(now), '',
+        isNull(before), 'nothing to compare with before',
+        abs(assumeNotNull(now - before)) < 0.0005, 'as in the range before',
+        concat(if(assumeNotNull(now - before) > 0, '▲ ', '▼ '),
+            toString(round(100 * abs(assumeNotNull(now - before)), 1)), ' points against the range before')) AS changed,
+    number -> concat(
+        toString(multiIf(number >= 999950000, round(number / 1e9, 2), number >= 999950, round(number / 1e6, 2),
+            number >= 999.5, round(number / 1e3, 1), round(number))),
+        multiIf(number >= 999950000, 'G', number >= 999950, 'M', number >= 999.5, 'k', '')) AS short,
+    places AS
+    (
+        SELECT
+            hash_domain,
+            any(facts.model) AS model,
+            own,
+            groupArray(facts.replica) AS members,
+            groupArray((facts.replica, facts.filled_tokens, facts.gpu_seconds_per_token, facts.rate_basis)) AS rates,
+            groupArrayIf(facts.replica, facts.hashes_alone) AS alone,
+            groupArrayIf((facts.doubt, facts.unknown_tokens, facts.replica), facts.doubt > 0) AS doubtful,
+            groupArrayIf(facts.replica, most > 0) AS evicting,
+            sum(facts.filled_tokens) AS filled,
+            sumIf(facts.filled_tokens, most > 0) AS filled_evicting,
+            sum(facts.routing_tokens) AS routing,
+            sum(facts.avoidable_tokens) AS avoidable,
+            sum(facts.evicted_tokens) AS all_evicted,
+            sum(facts.cleared_tokens) AS cleared,
+            sum(ifNull(facts.queried_tokens, 0)) AS queried,
+            sum(ifNull(facts.hit_tokens, 0)) AS hit,
+            sum(ifNull(facts.ideal_hit_rate * facts.queried_tokens, 0)) AS ideal,
+            countIf(facts.avoidable_tokens > 0 AND isNull(facts.gpu_seconds_per_token)) AS without_rate,
+            sum(ifNull(facts.avoidable_tokens * facts.gpu_seconds_per_token, 0)) AS gpu_seconds,
+            countIf(facts.rate_basis = 'assumed') AS assumed,
+            sum(facts.unknown_tokens) AS unknown,
+            sum(facts.cold_tokens) AS cold,
+            sumIf(facts.unknown_tokens, facts.hashes_alone) AS unknown_alone,
+            sumIf(facts.unknown_tokens, facts.doubt > 0) AS unknown_doubtful,
+            sumIf(facts.evicted_tokens + facts.unknown_tokens, most > 0) AS evicted,
+            countIf(facts.trust != 'complete') AS incomplete,
+            countIf(facts.trust != 'complete' AND most > 0) AS incomplete_evicting,
+            max(facts.sampled_one_in) AS sampled,
+            max(facts.bytes_per_token) AS bytes_per_token,
+            arrayCumSum(sumForEach(facts.needed)) AS saved,
+            arrayMap((tokens, place) -> tokens / saved[-1] - exp2(place - length(saved)), saved, arrayEnumerate(saved))
+                AS ahead,
+            indexOf(ahead, arrayMax(ahead)) AS knee
+        FROM
+        (
+            SELECT
+                *,
+                arraySum(needed) AS most,
+                if(count() OVER (PARTITION BY hash_domain) > 1
+                    AND 2 * most > sum(most) OVER (PARTITION BY hash_domain), replica, '') AS own
+            FROM {database}.replica_facts_windows(
+                from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows
+            )
+        ) AS facts
+        GROUP BY hash_domain, own
+    ),
+    domains AS
+    (
+        SELECT
+            hash_domain,
+            any(places.model) AS model,
+            arraySort(groupArrayArray(places.members)) AS replicas,
+            groupArrayArray(places.rates) AS rates,
+            arraySort(groupArrayArray(places.alone)) AS alone,
+            arrayReverseSort(groupArrayArray(places.doubtful)) AS doubtful,
+            sum(places.filled) AS filled,
+            sum(places.routing) AS routing,
+            sum(places.avoidable) AS avoidable,
+            (
+                filled, avoidable, routing, sum(places.all_evicted), sum(places.cleared), sum(places.queried),
+                sum(places.hit), sum(places.ideal), sum(places.without_rate), sum(places.gpu_seconds),
+                sum(places.assumed)
+            ) AS sums,
+            sum(places.unknown) AS unknown,
+            sum(places.cold) AS cold,
+            sum(places.unknown_alone) AS unknown_alone,
+            sum(places.unknown_doubtful) AS unknown_doubtful,
+            sum(places.incomplete) AS incomplete,
+            max(places.sampled) AS sampled,
+            groupArrayIf(
+                (arraySort(evicting), saved[knee], greatest(saved[knee], evicted), filled_evicting, saved[-1],
+                    toUInt64(exp2(knee - 1)), bytes_per_token, incomplete_evicting),
+                knee > 0
+            ) AS curves
+        FROM places
+        GROUP BY hash_domain
+    ),
+    prefixes AS
+    (
+        SELECT
+            hash_domain,
+            groupArraySorted(2)((-toInt64(refilled_tokens), first_block, since, others_refilled_tokens)) AS news
+        FROM {database}.new_prefixes_windows(
+            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows_of_both
+        )
+        GROUP BY hash_domain
+    ),
+    advice AS
+    (
+        SELECT
+            row_number() OVER (
+                ORDER BY is_sums, if(ranked_by = 'tokens', tokens_per_hour, gpu_seconds_per_hour) DESC, kind, hash_domain,
+                    subject
+            ) AS place,
+            kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt,
+            multiIf(
+                is_doubt, concat(short(tokens_per_hour), ' tokens/h of unknown cause, at most ', short(at_most_per_hour),
+                    ' in doubt'),
+                concat('saves ', if(at_least > 0, 'at least ', 'about '), short(tokens_per_hour), ' tokens/h',
+                    if(isNull(gpu_seconds_per_hour), '',
+                        concat(' (', toString(round(assumeNotNull(gpu_seconds_per_hour) / 3600, 2)), ' GPUs)')),
+                    ', at most ', short(at_most_per_hour))) AS figure,
+            concat(
+                if(incomplete > 0,
+                    concat('rests on incomplete data: ', toString(incomplete), ' of ', toString(behind), ' replicas'), ''),
+                if(incomplete > 0 AND sampled > 1, '; ', ''),
+                if(sampled > 1, concat('estimated from one block in ', toString(sampled)), '')) AS caveat,
+            tokens, at_least, at_most, filled_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
+            gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
+            multiIf(is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
+                kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
+            concat('SELECT * FROM {database}.',
+                multiIf(kind = 'restarts', 'coinciding_restarts', kind = 'prefix', 'new_prefixes', 'replica_facts'),
+                '(from = ''', toString({from:DateTime('UTC')}), ''', to = ''', toString({to:DateTime('UTC')}),
+                ''') WHERE hash_domain = ''', replaceAll(hash_domain, '''', ''''''), '''') AS evidence
+        FROM
+        (
+            SELECT
+                * EXCEPT (rated),
+                if(
+                    empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
+                    arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / arraySum(rate -> rate.2, rated)
+                ) AS gpu_seconds_per_token,
+                tokens_per_hour * gpu_seconds_per_token AS gpu_seconds_per_hour,
+                multiIf(isNull(gpu_seconds_per_token), 'unknown', arrayExists(rate -> rate.4 = 'assumed', rated), 'assumed',
+                    'measured') AS rate_basis,
+                if(countIf(isNull(gpu_seconds_per_token) AND NOT is_sums) OVER () > 0, 'tokens', 'gpu_seconds') AS ranked_by
+            FROM
+            (
+                SELECT
+                    model, hash_domain, sums, sampled,
+                    one.1 AS kind, one.2 AS replicas, one.3 AS subject, one.4 AS tokens, one.5 AS at_least, one.6 AS at_most,
+                    one.7 AS filled_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS finding, one.11 AS action,
+                    kind = 'sums' AS is_sums,
+                    kind IN ('hashes', 'streams') AS is_doubt,
+                    tokens / seconds * 3600 AS tokens_per_hour,
+                    at_least / seconds * 3600 AS at_least_per_hour,
+                    at_most / seconds * 3600 AS at_most_per_hour,
+                    arrayFilter(rate -> empty(replicas) OR has(replicas, rate.1), rates) AS rated
+                FROM
+                (
+                    SELECT
+                        domains.hash_domain AS hash_domain,
+                        domains.model AS model,
+                        domains.rates AS rates,
+                        domains.sampled AS sampled,
+                        domains.sums AS sums,
+                        length(domains.replicas) AS size,
+                        intDiv(size, 8) AS eighth,
+                        concat(toString(length(doubtful)), ' of ', toString(size), ' replicas of ', model) AS so_many,
+                        arrayConcat(
+                            [(
+                                'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0), size,
+                                '', ''
+                            ), (
+                                'routing', domains.replicas, '', routing, toUInt64(0), avoidable + unknown, filled, incomplete,
+                                size,
+                                concat('Another replica held ', percent(routing / filled), ' of the prefill of ', model),
+                                concat('Route ', model, ' by prefix: send each request to the replica that holds most of it')
+                            )],
+                            arrayMap(
+                                curve -> (
+                                    'capacity', curve.1, if(length(curve.1) = 1, curve.1[1], ''), curve.2, curve.2, curve.3,
+                                    curve.4, curve.8, length(curve.1),
+                                    concat(
+                                        if(length(curve.1) = 1, concat(curve.1[1], ' evicts what it fills'),
+                                            concat(if(length(curve.1) <= 3, arrayStringConcat(curve.1, ', '),
+                                                concat(toString(length(curve.1)), ' replicas of ', model)),
+                                                ' evict what they fill')),
+                                        ' again: ', percent(curve.5 / curve.4), ' of ',
+                                        if(length(curve.1) = 1, 'its', 'their'), ' prefill'),
+                                    concat(
+                                        'Give ', if(length(curve.1) = 1, curve.1[1], 'each of them'), ' ',
+                                        if(curve.7 > 0, replaceOne(formatReadableSize(curve.6 * curve.7), '.00', ''),
+                                            concat(toString(curve.6), ' tokens')),
+                                        ' more KV cache a rank, or a CPU tier with so much more room than the GPU cache')
+                                ),
+                                curves),
+                            if(
+                                length(restarts.restarted) <= greatest(1, eighth), [],
+                                [(
+                                    'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, filled,
+                                    incomplete, size,
+                                    concat(toString(length(restarts.restarted)), ' of ', toString(size), ' replicas of ', model,
+                                        ' restarted together at ', formatDateTime(restarts.begun, '%H:%i'), ' UTC: ',
+                                        percent(restarts.cleared / filled), ' of the prefill was filled again'),
+                                    concat('Restart ', model, ' in rotation, ', toString(greatest(1, eighth)),
+                                        ' at a time, and route by prefix: the others still hold what is shared')
+                                )]),
+                            arrayMap(
+                                new -> (
+                                    'prefix', [] :: Array(String), new.2, toUInt64(-new.1), toUInt64(0),
+                                    toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), filled, incomplete, size,
+                                    concat('Prefix ', new.2, ' of ', model, ' is new since ', formatDateTime(new.3, '%H:%i'),
+                                        ' UTC and makes ', percent(-new.1 / avoidable), ' of the avoidable prefill'),
+                                    concat('Send requests that begin with ', new.2,
+                                        ' to one replica, or undo the change of prompt')
+                                ),
+                                arrayFilter(new -> -new.1 >= 0.1 * avoidable, prefixes.news)),
+                            if(
+                                empty(alone), [],
+                                [(
+                                    'hashes', alone, alone[1], unknown_alone, toUInt64(0), unknown + cold, filled,
+                                    toUInt64(0), length(alone),
+                                    concat(
+                                        alone[1], if(length(alone) = 1, ' hashes', concat(' and ', toString(length(alone) - 1),
+                                        ' more hash')), ' unlike the other replicas of ', model,
+                                        ': nobody can see which prefixes they share'),
+                                    concat('Give all replicas of ', model,
+                                        ' the same hash algorithm and PYTHONHASHSEED, or these another hash_scheme')
+                                )]),
+                            if(
+                                empty(doubtful), [],
+                                [(
+                                    'streams', arrayMap(each -> each.3, doubtful), doubtful[1].3, unknown_doubtful, toUInt64(0),
+                                    unknown + cold, filled, length(doubtful), size,
+                                    concat(so_many, multiIf(
+                                        doubtful[1].1 = 3, ' announce more blocks than the engine has',
+                                        doubtful[1].1 = 2, ' lost events for good',
+                                        ' ran before kvlens did, so older blocks are unknown'),
+                                        if(length(doubtful) = 1, ': ', ', first '), doubtful[1].3),
+                                    multiIf(
+                                        doubtful[1].1 = 3,
+                                        'Do not trust its occupancy; clear the cache of the engine or restart it',
+                                        doubtful[1].1 = 2,
+                                        'Set replay_endpoint, then clear the cache of these engines or restart them in turn',
+                                        'Nothing now: a restart or a cleared cache completes it')
+                                )])
+                        ) AS found
+                    FROM domains
+                    LEFT JOIN {database}.coinciding_restarts_windows(
+                        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows,
+                        seconds_from_hour_before = windows_from_hour_before
+                    ) AS restarts
+                        ON restarts.hash_domain = domains.hash_domain
+                    LEFT JOIN prefixes ON prefixes.hash_domain = domains.hash_domain
+                )
+                ARRAY JOIN found AS one
+                CROSS JOIN {database}.observed(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS watched
+                WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * filled_tokens)
+            )
+        )
+    )
+SELECT
+    line.1 AS part,
+    line.2 AS place,
+    line.3 AS title,
+    line.4 AS figure,
+    line.5 AS detail,
+    line.6 AS change,
+    line.7 AS value,
+    line.8 AS before,
+    line.9.2 AS caveat,
+    line.9.3 AS kind,
+    line.9.4 AS model,
+    line.9.5 AS hash_domain,
+    line.9.6 AS replicas,
+    line.9.7 AS subject,
+    line.9.8 AS tokens_per_hour,
+    line.9.9 AS at_least_per_hour,
+    line.9.10 AS at_most_per_hour,
+    line.9.11 AS gpu_seconds_per_hour,
+    line.9.12 AS rate_basis,
+    line.9.13 AS ranked_by,
+    line.9.14 AS board,
+    line.9.15 AS evidence,
+    line.9.19 AS tokens,
+    line.9.20 AS at_least,
+    line.9.21 AS at_most,
+    line.9.22 AS filled_tokens,
+    line.9.23 AS gpu_seconds_per_token
+FROM
+(
+    SELECT
+        [
+            (
+                toUInt32(1), 'Prefill you could avoid', if(now.filled = 0, '', percent(now.avoidable / now.filled)),
+                concat(short_rate(now.avoidable / watched.seconds), ' tokens/s',
+                    if(isNull(now.gpu_seconds), ', its cost is not known',
+                        concat(' ≈ ', toString(round(assumeNotNull(now.gpu_seconds) / watched.seconds, 2)), ' GPUs, ',
+                            if(now.assumed, 'assumed', 'measured')))),
+                toNullable(now.avoidable / nullIf(now.filled, 0)), past.avoidable / nullIf(past.filled, 0)
+            ),
+            (
+                toUInt32(2), 'Hit rate',
+                multiIf(now.filled = 0, '', now.queried = 0, 'not known', percent(now.hit / now.queried)),
+                if(now.queried = 0, 'kvlens reads the metrics of no engine',
+                    concat('up to ', percent(now.ideal / now.queried), ' possible')),
+                toNullable(now.hit / nullIf(now.queried, 0)), past.hit / nullIf(past.queried, 0)
+            ),
+            (
+                toUInt32(3), 'Biggest lever',
+                if(now.filled = 0, '', transform(now.lever_kind, ['routing', 'capacity', 'restarts', 'prefix'],
+                    ['Routing', 'Cache size', 'Restarts', 'A new prefix'], 'none')),
+                if(now.lever_kind = '', 'nothing known would save a hundredth of the prefill',
+                    concat(if(now.lever_at_least > 0, 'saves at least ', 'saves about '),
+                        percent(now.lever_tokens / now.filled), ' of the prefill, at most ',
+                        percent(now.lever_at_most / now.filled))),
+                multiIf(now.lever_kind = 'routing', now.routing, now.lever_kind = 'capacity', now.evicted,
+                    now.lever_kind = 'restarts', now.cleared, NULL) / nullIf(now.filled, 0),
+                multiIf(now.lever_kind = 'routing', past.routing, now.lever_kind = 'capacity', past.evicted,
+                    now.lever_kind = 'restarts', past.cleared, NULL) / nullIf(past.filled, 0)
+            ),
+            (
+                toUInt32(4), 'Data',
+                if(streams.all = 0, '', concat(toString(streams.complete), ' of ', toString(streams.all), ' complete')),
+                concat('newest rows ', toString(streams.age), ' s old'),
+                toNullable(streams.complete / nullIf(streams.all, 0)),
+                streams_past.complete / nullIf(streams_past.all, 0)
+            )
+        ] AS answers,
+        arrayConcat(
+            arrayMap(
+                one -> (
+                    'answer', one.1, one.2, one.3, one.4, changed(one.5, one.6), one.5, one.6,
+                    now.found[length(now.found) + 1]  -- beyond the end: all empty
+                ),
+                arrayFilter(one -> one.3 != '', answers)
+            ),
+            arrayMap(
+                (one, place) -> (
+                    'finding', toUInt32(place), one.16, one.17, one.18, '', CAST(NULL, 'Nullable(Float64)'),
+                    CAST(NULL, 'Nullable(Float64)'), one
+                ),
+                now.found, arrayEnumerate(now.found)
+            )
+        ) AS lines
+    FROM
+    (
+        SELECT
+            sumIf(sums.1, is_sums) AS filled,
+            sumIf(sums.2, is_sums) AS avoidable,
+            sumIf(sums.3, is_sums) AS routing,
+            sumIf(sums.4, is_sums) AS evicted,
+            sumIf(sums.5, is_sums) AS cleared,
+            sumIf(sums.6, is_sums) AS queried,
+            sumIf(sums.7, is_sums) AS hit,
+            sumIf(sums.8, is_sums) AS ideal,
+            if(sumIf(sums.9, is_sums) > 0, NULL, sumIf(sums.10, is_sums)) AS gpu_seconds,
+            sumIf(sums.11, is_sums) > 0 AS assumed,
+            argMinIf(kind, place, NOT is_sums AND NOT is_doubt) AS lever_kind,
+            argMinIf(tokens, place, NOT is_sums AND NOT is_doubt) AS lever_tokens,
+            argMinIf(at_least, place, NOT is_sums AND NOT is_doubt) AS lever_at_least,
+            argMinIf(at_most, place, NOT is_sums AND NOT is_doubt) AS lever_at_most,
+            arraySort(groupArrayIf(
+                (
+                    place, caveat, kind, model, hash_domain, replicas, subject, tokens_per_hour, at_least_per_hour,
+                    at_most_per_hour, gpu_seconds_per_hour, rate_basis, ranked_by, board, evidence, finding,
+                    advice.figure, action, tokens, at_least, at_most, filled_tokens, gpu_seconds_per_token
+                ),
+                NOT is_sums
+            )) AS found
+        FROM advice
+        WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
+    ) AS now
+    CROSS JOIN
+    (
+        SELECT
+            sum(filled_tokens) AS filled,
+            sum(avoidable_tokens) AS avoidable,
+            sum(peer_tokens + peer_and_evicted_tokens) AS routing,
+            sum(evicted_tokens + peer_and_evicted_tokens) AS evicted,
+            sum(cleared_tokens) AS cleared,
+            sum(ifNull(queried_tokens, 0)) AS queried,
+            sum(ifNull(hit_tokens, 0)) AS hit
+        FROM {database}.hit_potential_windows(
+            from = {from:DateTime('UTC')} - length, to = {from:DateTime('UTC')} - INTERVAL 1 SECOND,
+            seconds = windows_before)
+        WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
+    ) AS past
+    CROSS JOIN
+    (
+        SELECT
+            count() AS all,
+            countIf(trust = 'complete') AS complete,
+            greatest(0, dateDiff('second', max(newest) + INTERVAL 10 SECOND, {to:DateTime('UTC')})) AS age
+        FROM
+        (
+            SELECT replica, dp_rank, argMax(trust, window) AS trust, max(window) AS newest
+            FROM {database}.stream_health(
+                from = {to:DateTime('UTC')} - INTERVAL 30 MINUTE, to = {to:DateTime('UTC')})
+            WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
+            GROUP BY replica, dp_rank
+        )
+    ) AS streams
+    CROSS JOIN
+    (
+        SELECT count() AS all, countIf(trust = 'complete') AS complete
+        FROM
+        (
+            SELECT replica, dp_rank, argMax(trust, window) AS trust
+            FROM {database}.stream_health_windows(
+            from = {from:DateTime('UTC')} - length, to = {from:DateTime('UTC')} - INTERVAL 1 SECOND, step = 10,
+            seconds = windows_before)
+            WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
+            GROUP BY replica, dp_rank
+        )
+    ) AS streams_past
+    CROSS JOIN {database}.observed(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS watched
+)
+ARRAY JOIN lines AS line
+ORDER BY part, place
+SETTINGS join_use_nulls = 0;
