@@ -5,25 +5,33 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import MutableMapping, Sequence
+from typing import cast
 
 from connectors.discovery.file import SettingsFile
+from connectors.lmcache.door import Door
+from connectors.lmcache.servers import Servers
+from connectors.lmcache.topic_reader import TopicReader
 from connectors.order.records import Mention
 from connectors.positions.keeper import Positions
+from connectors.process.collector import GC_THRESHOLD
 from connectors.process.health_pages import HealthPages
 from connectors.process.stopping import done_before
 from connectors.process.waiting import Waiting
 from connectors.publish.publisher import Publisher
 from connectors.reading import Reading
 from connectors.receive.descriptors import raise_limit
+from connectors.sources import SourceKey
 from connectors.telemetry.events import Telemetry
+from connectors.telemetry.streams import Counted
 from schemas import metrics
-from schemas.settings import Settings
+from schemas.settings import Settings, shard_numbers
 
-GC_THRESHOLD = 50_000
-"""Allocations between collections: records are made of structs that hold no cycles."""
 POSITIONS_STOP_SECONDS = 1.0
 """A stop that ran out of time takes this much more for the positions of what it has published."""
+
+Streams = MutableMapping[SourceKey, Counted]
 
 
 async def run(
@@ -37,7 +45,7 @@ async def run(
 
     It waits for a broker, topics and rights that are not there yet. The replicas of `file` are followed when
     it changes. Raises at the start ReplicaInvalid, LoginRefused, CertificateUnreadable, PortUnavailable,
-    DescriptorsExhausted, later EndpointRefused; each says in one line what to do.
+    DescriptorsExhausted, KeyUnusable, later EndpointRefused; each says in one line what to do.
     """
     connector = Connector(settings, file)
     try:
@@ -56,6 +64,7 @@ class Connector:
         self._publisher = Publisher(settings, self._telemetry, self._note_acknowledged)
         self._positions = Positions(settings.kafka, self._publisher, self._telemetry)
         self._reading = Reading(settings, file, self._publisher, self._positions, self._telemetry)
+        self._servers, self._topic_reader, self._door = self._lmcache(settings)
         self._receives = False
         self._waiting = Waiting(self._telemetry.waiting)
         self._pages = HealthPages(
@@ -66,6 +75,30 @@ class Connector:
             unready=self._unready,
         )
 
+    def _lmcache(self, settings: Settings) -> tuple[Servers, TopicReader | None, Door | None]:
+        """Return what reads LMCache's servers, where this connector is the one that does."""
+        servers = Servers(
+            settings,
+            self._publisher,
+            self._positions,
+            self._telemetry,
+            taken=lambda replica: any(replica == of for of, _ in self._reading.streams),
+        )
+        lmcache = settings.lmcache
+        if shard_numbers(settings.connector.shard)[0]:
+            return servers, None, None
+        reader = TopicReader(
+            settings.lmcache_kafka if lmcache.own_kafka else settings.kafka,
+            section="lmcache_kafka" if lmcache.own_kafka else "kafka",
+            topic=lmcache.topic,
+            group=lmcache.group,
+            servers=servers,
+            publisher=self._publisher,
+            telemetry=self._telemetry,
+        )
+        door = Door(lmcache, servers, self._telemetry, most_bytes=settings.connector.max_frame_bytes)
+        return servers, reader if lmcache.topic else None, door if lmcache.port else None
+
     async def start(self, partitions: int | None = None) -> None:
         """Connect to Kafka and begin to read the sources; see `run` for what it raises."""
         raise_limit()
@@ -73,14 +106,18 @@ class Connector:
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, 20, 50)
         reading = self._reading
+        servers = self._servers
         self._telemetry.watch(
-            reading.streams,
+            ChainMap(
+                cast(dict[SourceKey, Counted], reading.streams),
+                cast(dict[SourceKey, Counted], servers.streams),
+            ),
             {
                 metrics.Connector.unacknowledged_bytes: lambda: self._publisher.unacknowledged_bytes,
                 metrics.Connector.hand_over_bytes: lambda: reading.subscriber.waiting_bytes,
                 metrics.Connector.backlog_bytes: lambda: reading.backlog.used,
             },
-            reading.connected,
+            lambda source: (servers if source in servers.streams else reading).connected(source),
         )
         await self._pages.start()
         await self._waiting.until(lambda: self._publisher.start(partitions))
@@ -88,14 +125,20 @@ class Connector:
         self._receives = True
         reading.start()
         await self._waiting.until(reading.begin)
+        if self._topic_reader is not None or self._door is not None:
+            servers.start()
+        if self._topic_reader is not None:
+            self._topic_reader.start()
+        if self._door is not None:
+            await self._door.start()
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`; raises what ended a part that should have run."""
         self._telemetry.started(len(self._reading.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
-        running = [*self._reading.tasks, *self._publisher.tasks]
-        if self._positions.task is not None:
-            running.append(self._positions.task)
+        running = [*self._reading.tasks, *self._servers.tasks, *self._publisher.tasks]
+        others = (self._positions.task, None if self._topic_reader is None else self._topic_reader.task)
+        running += [task for task in others if task is not None]
         try:
             done, _ = await asyncio.wait([stopped, *running], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -107,6 +150,11 @@ class Connector:
     async def stop(self) -> None:
         """Publish what was received, within the drain budget, then let go of everything."""
         deadline = time.monotonic() + self._settings.drain_seconds
+        if self._door is not None:
+            await self._door.stop()
+        if self._topic_reader is not None:
+            await self._topic_reader.stop()
+        await self._servers.stop()
         if self._receives:
             await self._reading.stop(deadline)
         abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))

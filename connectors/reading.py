@@ -9,6 +9,9 @@ from functools import partial
 
 from connectors.discovery.file import SettingsFile
 from connectors.discovery.follow import Follower
+from connectors.normalise.key_file import key_in
+from connectors.normalise.links import Linker
+from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scanned import Scanned
 from connectors.order.backlog import BacklogBudget
 from connectors.order.gathered import Gathered, Slot
@@ -56,9 +59,21 @@ class Reading:
         positions: Positions,
         telemetry: Telemetry,
     ) -> None:
+        """Raises KeyUnusable."""
         self._settings = settings.connector
         # Scanned batches are MessagePack and can only be put into such records.
-        self._may_scan = settings.kafka.record_format == "msgpack"
+        self._may_scan = settings.kafka.record_format == "msgpack" and not self._settings.forward_session_ids
+        self._sessions = (
+            Pseudonyms.of_file(self._settings.session_key_file, "connector.session_key_file")
+            if self._settings.forward_session_ids
+            else None
+        )
+        key_file = self._settings.content_key_file
+        self._linker = (
+            Linker(key_in("connector.content_key_file", key_file) if key_file else b"")
+            if self._settings.content_hashes
+            else None
+        )
         self._scans = False
         self._warming: asyncio.Task[None] | None = None
         self._publisher = publisher
@@ -183,11 +198,15 @@ class Reading:
             budget=self.backlog,
             opened=partial(self._open_runs.opened, source.key),
             slot=slot,
+            sessions=self._sessions,
+            linker=self._linker,
         )
         if restarted:
             self._publish(self.streams[source.key].close("restarted"))
         if self._follower.peer(source.key) is None:
-            self.subscriber.add(source.key, source.endpoint, source.topic)
+            self.subscriber.add(
+                source.key, source.endpoint, source.topic, shared_sequence=source.shared_sequence
+            )
         if source.metrics_url is not None:
             self._scraper.add(source.replica, source.metrics_url)
         began, stream = time.thread_time(), self.streams[source.key]
@@ -257,7 +276,9 @@ class Reading:
         if self._scans and len(portions) > 1:
             bundles = [received.messages for received in portions]
             received_at = [received.received_at for received in portions]
-            scanned, slots = scanned_together(streams, bundles, received_at, self._gathered, self._settings)
+            scanned, slots = scanned_together(
+                streams, bundles, received_at, self._gathered, self._settings, self._linker
+            )
             scanning = time.thread_time() - worked
             seconds_a_byte = scanning / max(sum(received.size for received in portions), 1)
             worked += scanning
@@ -290,6 +311,7 @@ class Reading:
             together.received_at,
             self._gathered,
             self._settings,
+            self._linker,
         )
         worked = time.thread_time()
         seconds_a_byte = (worked - began) / together.bundles.data.size

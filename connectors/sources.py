@@ -22,6 +22,8 @@ class Source:
     endpoint: str
     replay_endpoint: str | None = None
     topic: str = ""
+    shared_sequence: bool = False
+    """Whether the publisher numbers the messages of other topics along with those of this one."""
     metrics_url: str | None = None
     life: str = ""
     """What the engine's life is called, such as the UID of its pod; empty where nobody tells."""

@@ -64,6 +64,7 @@ def _source(replica: Replica, rank: int) -> Source:
         endpoint=_endpoint(replica, replica.endpoint, rank),
         replay_endpoint=None if replay is None else _endpoint(replica, replay, rank),
         topic=replica.topic,
+        shared_sequence=replica.shared_sequence,
         metrics_url=replica.metrics_url,
     )
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from connectors.engines.atom import ATOM
 from connectors.engines.description import Engine, EventType, Medium
 from connectors.engines.llmd import LLMD
+from connectors.engines.lmcache import LMCACHE
 from connectors.engines.media import Media
 from connectors.engines.mooncake import MOONCAKE
 from connectors.engines.sglang import SGLANG
@@ -18,7 +19,7 @@ from connectors.engines.vllm import VLLM
 
 _Where = TypeVar("_Where", str, int)
 
-ENGINES = (VLLM, SGLANG, TRTLLM, MOONCAKE, LLMD, ATOM)
+ENGINES = (VLLM, SGLANG, TRTLLM, MOONCAKE, LLMD, LMCACHE, ATOM)
 """If an event fits several engines, the last one here counts."""
 
 TYPE_KEY = "type"

@@ -91,6 +91,10 @@ class Metrics:
     """Field of EngineCounters to what is added up to it."""
     capacity_tokens: str = ""
     """Metric with the GPU's capacity where that is told in tokens; the block size makes blocks of it."""
+    cpu_capacity_blocks: tuple[str, str] = ("", "")
+    """(Metric, label whose value it is) with the CPU tier's capacity, where that is told in `block_size`."""
+    unused_cpu_blocks: int = 0
+    """Of them, those that hold nothing ever."""
     unused_blocks: int | None = None
     """`EngineCounters.unused_blocks`, where the engine has a capacity."""
 

@@ -20,11 +20,12 @@ _STORED = EventType(
     (
         Field("hashes", "block_hashes", 1, required=True),
         Field("parent", "parent_block_hash", 2),
-        # 3: token_ids, with EAGLE pairs of them
+        Field("tokens", "token_ids", 3),  # with EAGLE pairs of them
         Field("block_size", "block_size", 4, required=True),
         Field("lora_id", "lora_id", 5),  # always nil
         Field("medium", "medium", 6),  # since 0.5.9
-        Field("session", "session_id"),  # since 0.5.20, as cache_salt
+        Field("salt", "cache_salt"),  # since 0.5.20
+        Field("session", "session_id"),  # since 0.5.20
         Field("lora_name", "lora_name"),  # since 0.5.23
     ),
     foreign_maps=frozenset({_METADATA}),

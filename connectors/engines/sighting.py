@@ -24,9 +24,17 @@ Meaning = Literal[
     "spec_kind",
     "sliding_window",
     "session",
+    "tokens",
+    "keys",
+    "media_keys",
+    "salt",
 ]
 """What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number. `from_medium` is where
-blocks leave that come to `medium`."""
+blocks leave that come to `medium`. The last four are hashed where content hashes are wanted (CONTENT), and go
+no further."""
+
+CONTENT: frozenset[Meaning] = frozenset({"tokens", "keys", "media_keys", "salt"})
+"""Fields that say what blocks hold."""
 
 
 @dataclass(frozen=True, slots=True)

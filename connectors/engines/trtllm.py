@@ -18,10 +18,11 @@ _STORED = EventType(
     (
         Field("hashes", "block_hashes", 1, required=True),
         Field("parent", "parent_block_hash", 2),
-        # token_ids, numbers or texts
+        Field("tokens", "token_ids", 3),  # numbers or texts
         Field("block_size", "block_size", 4, required=True),
         Field("lora_id", "lora_id", 5),
         Field("medium", "medium", 6),
+        Field("media_keys", _MULTIMODAL),
     ),
     marks=frozenset({_MULTIMODAL}),
 )

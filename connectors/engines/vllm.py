@@ -17,12 +17,12 @@ _STORED = EventType(
     (
         Field("hashes", "block_hashes", 1, required=True),
         Field("parent", "parent_block_hash", 2),
-        # 3: token_ids
+        Field("tokens", "token_ids", 3),
         Field("block_size", "block_size", 4, required=True),
         Field("lora_id", "lora_id", 5),  # deprecated upstream in favour of the name
         Field("medium", "medium", 6),  # since 0.10.2
         Field("lora_name", "lora_name", 7),  # since 0.14
-        # 8: extra_keys, since 0.17; locality since 0.26, ownership since 0.29
+        Field("keys", "extra_keys", 8),  # since 0.17; locality since 0.26, ownership since 0.29
         Field("group_idx", "group_idx", 9),  # since 0.20
         Field("spec_kind", "kv_cache_spec_kind", 10),  # since 0.22
         Field("sliding_window", "kv_cache_spec_sliding_window", 11),  # since 0.22
@@ -92,6 +92,10 @@ VLLM = Engine(
             "capacity_blocks": ("vllm:cache_config_info", "num_gpu_blocks"),
             "block_size": ("vllm:cache_config_info", "block_size"),
         },
+        # Of SimpleCPUOffloadConnector, since 0.31. OffloadingConnector says only what share is in use.
+        cpu_capacity_blocks=("vllm:simple_kv_offload_info", "capacity_blocks"),
+        unused_cpu_blocks=1,  # the null block of its pool
+        only={"vllm:simple_kv_offload_info": {"backend": frozenset({"cpu"})}},  # else the blocks are on disk
     ),
     # kv_cache_report_mode=full, since 0.26: a prefix hit is announced like a store, and nothing marks it.
     may_reannounce=frozenset({"map"}),

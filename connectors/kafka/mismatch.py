@@ -6,7 +6,7 @@ import ssl
 
 from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError, UnsupportedSaslMechanismError
 
-from schemas.settings import Kafka
+from schemas.settings import KafkaLogin
 
 CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """What a TLS handshake ends with when the broker goes away meanwhile, or does not speak TLS."""
@@ -16,7 +16,7 @@ _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_HA
 """Ends of the names of alerts that a client without a certificate gets, by version of TLS."""
 
 
-def mismatch(settings: Kafka, error: BaseException) -> str | None:
+def mismatch(settings: KafkaLogin, error: BaseException) -> str | None:
     """Return which setting may not fit the port when connecting failed so; None when none is known."""
     given = f"kafka.security_protocol is {settings.security_protocol}"
     if isinstance(error, IllegalSaslStateError):

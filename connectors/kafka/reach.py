@@ -17,7 +17,7 @@ from aiokafka.errors import (
 from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, LoginRefused, failure_reason
 from connectors.kafka.mismatch import CUT_OFF, mismatch
 from connectors.kafka.security import client_options
-from schemas.settings import Kafka
+from schemas.settings import KafkaLogin
 
 ANSWER_SECONDS = 5.0
 """How long one broker may take to answer."""
@@ -31,7 +31,7 @@ _REFUSALS = (
 )
 
 
-async def reach(settings: Kafka) -> None:
+async def reach(settings: KafkaLogin) -> None:
     """Return when one of the brokers has let us in.
 
     Raises BrokerUnreachable when none answers, LoginRefused, CertificateUnreadable.
@@ -55,7 +55,7 @@ async def reach(settings: Kafka) -> None:
     raise BrokerUnreachable(servers, reason)
 
 
-def _renewed(settings: Kafka, *, tls: bool) -> bool:
+def _renewed(settings: KafkaLogin, *, tls: bool) -> bool:
     """Return whether what was refused comes from files, which may change."""
     if tls:
         return bool(settings.ssl_cafile or settings.ssl_certfile)

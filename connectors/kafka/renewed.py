@@ -7,28 +7,18 @@ stays: a file may be looked at while somebody writes it.
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import prometheus_client
 from aiokafka.abc import AbstractTokenProvider
 
 from connectors.kafka.errors import CertificateUnreadable
 from connectors.process.limited_log import LogLimiter
-from schemas import metrics
+from connectors.process.login_files import RENEWED, UNUSABLE, Unreadable, state_of, text_of
 
 _log = logging.getLogger("kvlens.kafka")
 _limiter = LogLimiter()
-
-
-def _counter(metric: metrics.Counter) -> prometheus_client.Counter:
-    return prometheus_client.Counter(metric.name, metric.meaning, metric.labels, registry=None)
-
-
-RENEWED, UNUSABLE = _counter(metrics.Login.renewed), _counter(metrics.Login.unusable)
-"""Of the process: connections of all its clients count here; for its registry."""
 
 
 class RenewedText:
@@ -52,14 +42,9 @@ class RenewedText:
 
     def _read(self) -> str:
         try:
-            with open(self._file, encoding="utf-8") as file:
-                text = file.read().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or "not UTF-8 text"
-            raise CertificateUnreadable(self._setting, self._file, reason) from error
-        if not text:
-            raise CertificateUnreadable(self._setting, self._file, "it is empty")
-        return text
+            return text_of(self._file)
+        except Unreadable as error:
+            raise CertificateUnreadable(self._setting, self._file, str(error)) from error
 
 
 class RenewedPassword(str):
@@ -124,15 +109,7 @@ class RenewedContext(ssl.SSLContext):
         return self._inside
 
     def _state(self) -> dict[str, tuple[int, ...] | None]:
-        return {setting: _state_of(file) for setting, file in self._files.items()}
-
-
-def _state_of(file: str) -> tuple[int, ...] | None:
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return {setting: state_of(file) for setting, file in self._files.items()}
 
 
 def _tell_renewed(setting: str, file: str) -> None:

@@ -15,7 +15,7 @@ from connectors.kafka.renewed import (
     RenewedText,
     RenewedToken,
 )
-from schemas.settings import Kafka
+from schemas.settings import KafkaLogin
 
 complete_the_login()
 
@@ -23,7 +23,7 @@ _FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 _NO_CERTIFICATE = "no certificate in PEM form"
 
 
-def client_options(settings: Kafka) -> dict[str, Any]:
+def client_options(settings: KafkaLogin) -> dict[str, Any]:
     """Return address, TLS and SASL arguments for an aiokafka client.
 
     Files are read now, and again for each connection that the client makes. Raises CertificateUnreadable.
@@ -41,7 +41,7 @@ def client_options(settings: Kafka) -> dict[str, Any]:
     return options
 
 
-def _login(settings: Kafka) -> dict[str, Any]:
+def _login(settings: KafkaLogin) -> dict[str, Any]:
     if settings.sasl_mechanism == "OAUTHBEARER":
         token = RenewedText("sasl_token_file", settings.sasl_token_file)
         return {"sasl_oauth_token_provider": RenewedToken(token)}
@@ -51,7 +51,7 @@ def _login(settings: Kafka) -> dict[str, Any]:
     return {"sasl_plain_username": settings.sasl_username, "sasl_plain_password": password}
 
 
-def _ssl_context(settings: Kafka) -> ssl.SSLContext:
+def _ssl_context(settings: KafkaLogin) -> ssl.SSLContext:
     # OpenSSL's errors name no file, so each is opened first, and loaded by itself.
     for setting in _FILES:
         _require_readable(setting, getattr(settings, setting))
@@ -74,7 +74,7 @@ def _ssl_context(settings: Kafka) -> ssl.SSLContext:
     return context
 
 
-def _not_a_pair(settings: Kafka, error: OSError) -> CertificateUnreadable:
+def _not_a_pair(settings: KafkaLogin, error: OSError) -> CertificateUnreadable:
     """Return which of the two files it is: OpenSSL loads them together, and says of either `PEM lib`."""
     certificate = settings.ssl_certfile
     try:

@@ -29,6 +29,15 @@ class Topic(msgspec.Struct, frozen=True):
     same_partitions_as: str | None = None
     """Catalogue key of the topic whose partition numbers name the same state."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether workers share it, so that `kafka.partitions` says how many partitions it has."""
+        return self.partitions > 1
+
+    def partitions_for(self, kafka: Kafka) -> int:
+        """Return how many partitions it is made with."""
+        return kafka.partitions if self.shared else self.partitions
+
 
 @lru_cache(maxsize=1)
 def catalogue() -> Mapping[str, Topic]:
@@ -44,4 +53,9 @@ def topic_name(kafka: Kafka, key: str) -> str:
 
 def partition_of(key: str, partitions: int) -> int:
     """Return the partition of a key, e.g. a replica's events: the same in every process and for ever."""
-    return crc32(key.encode()) % partitions
+    return partition_of_key(key.encode(), partitions)
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """Return the partition of a record with this key."""
+    return crc32(key) % partitions

@@ -20,6 +20,7 @@ from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import MILLISECONDS, rank_of
 from connectors.normalise.errors import EventError
 from connectors.normalise.hashes import HashPacker
+from connectors.normalise.links import Linker, Told
 from connectors.normalise.wire import ABSENT, Hash
 from connectors.normalise.wire_structs import WireBatch, WireEvent, batch_types
 from schemas.events import Batch, Cleared, Event, Removed, Stored
@@ -32,8 +33,12 @@ _TIMELESS = b"\x92\xcb" + bytes(8) + b"\xdd"
 class FastDecoder:
     """Decodes the payloads of one source as long as they are well-formed; tries the last encoding first."""
 
-    def __init__(self, *, forward_session_ids: bool, catalogue: Catalogue = CATALOGUE) -> None:
-        arrays, maps = batch_types(catalogue, sessions=forward_session_ids)
+    def __init__(
+        self, *, forward_session_ids: bool, linker: Linker | None = None, catalogue: Catalogue = CATALOGUE
+    ) -> None:
+        """`linker` makes links of blocks, which are left out without it."""
+        arrays, maps = batch_types(catalogue, sessions=forward_session_ids, content=linker is not None)
+        self._linker = linker
         self._decode: Callable[[bytes], WireBatch] = Decoder(arrays).decode
         self._decode_other: Callable[[bytes], WireBatch] = Decoder(maps).decode
         self._packer = HashPacker()
@@ -56,7 +61,7 @@ class FastDecoder:
                 return None
             if len(payload) > MAX_BATCH_HASHES and _count_hashes(wire.events) > MAX_BATCH_HASHES:
                 return None
-            events, skipped = _normalised(wire.events, self._packer, self._locate)
+            events, skipped = _normalised(wire.events, self._packer, self._locate, self._linker)
         except (DecodeError, UnicodeDecodeError, RecursionError, EventError):
             return None
         self.skipped += skipped
@@ -76,7 +81,7 @@ def _count_hashes(wire_events: Sequence[WireEvent]) -> int:
 
 
 def _normalised(
-    wire_events: Sequence[WireEvent], packer: HashPacker, locate: Locate
+    wire_events: Sequence[WireEvent], packer: HashPacker, locate: Locate, linker: Linker | None
 ) -> tuple[list[Event], int]:
     """Return the events in order, adjacent removals of one place merged, and how many were skipped."""
     events: list[Event] = []
@@ -102,7 +107,11 @@ def _normalised(
             events.append(_removed(run, packer, locate))
             run = None
         if kind == "stored":
-            events.append(_stored(event, packer, locate))
+            stored = _stored(event, packer, locate)
+            if linker is not None and stored.medium == "gpu":
+                told = Told(event.tokens, event.keys, event.media_keys, event.salt, event.in_map)
+                stored.links = linker.links(told, len(event.hashes), stored.block_size, stored.lora)
+            events.append(stored)
         elif kind == "cleared":
             events.append(Cleared(locate(event.medium)[0] if event.medium else None))
     if run is not None:

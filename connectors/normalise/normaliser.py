@@ -8,9 +8,11 @@ from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.errors import FrameError
 from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.links import Linker
+from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.reference_decoder import ReferenceDecoder
 from connectors.normalise.scanned import Scanned
-from schemas.events import Batch, Undecodable
+from schemas.events import Batch, Cleared, Stored, Undecodable
 from schemas.reasons import UndecodableReason
 
 FIRST_LOOKS = 32
@@ -26,15 +28,27 @@ class Normaliser:
     """Decodes the payloads of one source."""
 
     def __init__(
-        self, *, max_frame_bytes: int, forward_session_ids: bool = False, catalogue: Catalogue = CATALOGUE
+        self,
+        *,
+        max_frame_bytes: int,
+        sessions: Pseudonyms | None = None,
+        linker: Linker | None = None,
+        clears_all: bool = False,
+        catalogue: Catalogue = CATALOGUE,
     ) -> None:
+        """`sessions` names session ids, `linker` makes links of blocks; both are left out without them.
+
+        With `clears_all` a clear that names no medium is of every one: its publisher is no engine.
+        """
+        self._clears_all = clears_all
         self._max_frame_bytes = max_frame_bytes
-        self._forward_session_ids = forward_session_ids
+        self._sessions = sessions
         self._catalogue = catalogue
         self._era = StreamEra()
-        self._fast = FastDecoder(forward_session_ids=forward_session_ids, catalogue=catalogue)
+        self._linker = linker
+        self._fast = FastDecoder(forward_session_ids=sessions is not None, linker=linker, catalogue=catalogue)
         self._reference = ReferenceDecoder(
-            self._era, forward_session_ids=forward_session_ids, catalogue=catalogue
+            self._era, forward_session_ids=sessions is not None, linker=linker, catalogue=catalogue
         )
         self._until_look = 0
         self._first_looks = FIRST_LOOKS
@@ -76,6 +90,14 @@ class Normaliser:
         before = self._reference.skipped + self._fast.skipped
         batch = self._decoded(payload, seq, received_at, replayed)
         self.skipped = self._reference.skipped + self._fast.skipped - before
+        if self._sessions is not None:
+            for event in batch.events:
+                if isinstance(event, Stored) and event.session is not None:
+                    event.session = self._sessions.name(event.session)
+        if self._clears_all:
+            for event in batch.events:
+                if isinstance(event, Cleared) and event.medium is None:
+                    event.medium = ""
         return batch
 
     def _decoded(self, payload: bytes, seq: int, received_at: float, replayed: bool) -> Batch:
@@ -108,7 +130,7 @@ class Normaliser:
         self._era.unnumbered(self._catalogue.engines)
 
     def scan(self, messages: Bundle, received_at: float, scanned: Scanned | None = None) -> Scanned:
-        """Return the well-formed batches encoded; those given up are for `normalise`.
+        """Return the well-formed batches encoded, without session ids; those given up are for `normalise`.
 
         `scanned` has them where they were scanned with those of others.
         """
@@ -120,13 +142,14 @@ class Normaliser:
         if scanned is not None:
             return scanned
         # numba takes a second to import, and not everybody scans
-        from connectors.normalise.scan import scan
+        from connectors.normalise.scan import content_of, scan
 
         return scan(
             messages,
             received_at,
             max_frame_bytes=self._max_frame_bytes,
-            forward_session_ids=self._forward_session_ids,
+            forward_session_ids=False,
+            content=content_of(self._linker),
             catalogue=self._catalogue,
         )
 

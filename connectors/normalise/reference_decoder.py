@@ -29,6 +29,7 @@ from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import open_envelope
 from connectors.normalise.errors import EventError, FrameError, UnknownType
 from connectors.normalise.hashes import pack_hash, pack_hashes
+from connectors.normalise.links import Linker, Told
 from connectors.normalise.objects import object_hash, tenant_group
 from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
@@ -68,9 +69,16 @@ class ReferenceDecoder:
     """Decodes the payloads of one source and lets `era` judge what it understands."""
 
     def __init__(
-        self, era: StreamEra, *, forward_session_ids: bool, catalogue: Catalogue = CATALOGUE
+        self,
+        era: StreamEra,
+        *,
+        forward_session_ids: bool,
+        linker: Linker | None = None,
+        catalogue: Catalogue = CATALOGUE,
     ) -> None:
+        """`linker` makes links of blocks, which are left out without it."""
         self._era = era
+        self._linker = linker
         self._forward_session_ids = forward_session_ids
         self._forms = catalogue.forms
         self._locate = catalogue.media.locate
@@ -249,6 +257,9 @@ class ReferenceDecoder:
                 else None,
                 store_only,
             )
+            if self._linker is not None and medium == "gpu":
+                told = Told.by(fields, in_map=elements is None)
+                event.links = self._linker.links(told, len(hashes), block_size, event.lora)
         self._era.saw(seen, form)
         return (event,)
 
@@ -272,7 +283,9 @@ class ReferenceDecoder:
             return Removed(packed, medium, raw_medium, group)
         raw_size = fields.get("block_size", _NIL)
         size = 0 if raw_size == _NIL else _block_size(raw_size)
-        return Stored(packed, size, size * (len(packed) // HASH_BYTES), None, medium, raw_medium, group)
+        tokens = size * (len(packed) // HASH_BYTES)
+        # What is evicted is announced by nothing, only what somebody removes.
+        return Stored(packed, size, tokens, None, medium, raw_medium, group, store_only=True)
 
 
 @lru_cache(maxsize=8)

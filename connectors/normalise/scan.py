@@ -10,11 +10,16 @@ import numpy as np
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import ROWS
+from connectors.normalise.links import Linker
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
+from connectors.normalise.scanner.blake2b import Words, state_of
 from connectors.normalise.scanner.layout import ROOM, Bytes, Ints
 from connectors.normalise.scanner.payloads import PART_DATA, PART_END, PART_RECEIVED_AT, PARTS, transcode
+from schemas.hashing.content import PERSON
 
+NO_LINKS: Words = np.empty(0, np.uint64)
+"""Instead of a state: links are left out."""
 Numbers = Sequence[int] | Ints
 
 _OUTPUT_SPARE = 64 << 10
@@ -27,14 +32,16 @@ def scan(
     *,
     max_frame_bytes: int,
     forward_session_ids: bool,
+    content: Words = NO_LINKS,
     catalogue: Catalogue = CATALOGUE,
 ) -> Scanned:
-    """Transcode what is well-formed; the rest is marked as given up."""
+    """Transcode what is well-formed; the rest is marked as given up. `content` is of `links_state`."""
     encoded, columns = scan_joined(
         [messages],
         [received_at],
         max_frame_bytes=max_frame_bytes,
         forward_session_ids=forward_session_ids,
+        content=content,
         catalogue=catalogue,
     )
     return Scanned(encoded, columns)
@@ -46,6 +53,7 @@ def scan_joined(
     *,
     max_frame_bytes: int,
     forward_session_ids: bool,
+    content: Words = NO_LINKS,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
     """Do what `scan` does to each bundle, with its time of receipt, in one call of compiled code.
@@ -66,6 +74,7 @@ def scan_joined(
         parts,
         max_frame_bytes=max_frame_bytes,
         forward_session_ids=forward_session_ids,
+        content=content,
         catalogue=catalogue,
     )
 
@@ -86,6 +95,7 @@ def scan_side_by_side(
     *,
     max_frame_bytes: int,
     forward_session_ids: bool,
+    content: Words = NO_LINKS,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
     """Do what `scan` does to bundles that lie side by side, as `transcode` takes them: (encoded, columns)."""
@@ -99,6 +109,7 @@ def scan_side_by_side(
         parts,
         max_frame_bytes,
         forward_session_ids,
+        content,
         tables.forms,
         tables.media,
         out,
@@ -107,6 +118,19 @@ def scan_side_by_side(
     return out[:used], columns
 
 
+def content_of(linker: Linker | None) -> Words:
+    """Return the `content` of streams that have this linker, or none."""
+    return NO_LINKS if linker is None else linker.state
+
+
+def links_state(key: bytes) -> Words:
+    """Return what the scanner makes links of blocks with; `key` is a `usable_key`, empty for none."""
+    return state_of(key, PERSON)
+
+
 def warm_up() -> None:
     """Compile the scanner or load its code: seconds or a tenth of one, before streams are read."""
-    scan(Bundle.of([(b"", bytes(8), b"")]), 0.0, max_frame_bytes=1, forward_session_ids=False)
+    content = links_state(bytes(1))
+    scan(
+        Bundle.of([(b"", bytes(8), b"")]), 0.0, max_frame_bytes=1, forward_session_ids=False, content=content
+    )

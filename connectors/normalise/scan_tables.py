@@ -19,15 +19,19 @@ from connectors.normalise.scanner.forms import (
     CLEARED,
     F_GROUP,
     F_HASHES,
+    F_KEYS,
     F_KIND,
     F_LORA,
     F_LORA_ID,
+    F_MEDIA_KEYS,
     F_MEDIUM,
     F_OTHER,
     F_PARENT,
+    F_SALT,
     F_SESSION,
     F_SIZE,
     F_TENANT,
+    F_TOKENS,
     F_TYPE,
     F_WINDOW,
     FOREIGN,
@@ -56,6 +60,7 @@ from connectors.normalise.scanner.location import (
     MAX_MEDIUM_BYTES,
     MEDIUM_ENCODED,
     MEDIUM_FIELDS,
+    MEDIUM_GPU,
     MEDIUM_LOCATION,
     MEDIUM_RAW,
     MEDIUM_ROW,
@@ -77,6 +82,10 @@ _FIELDS: dict[Meaning, int] = {
     "session": F_SESSION,
     "object_key": F_TENANT,
     "tenant": F_TENANT,
+    "tokens": F_TOKENS,
+    "keys": F_KEYS,
+    "media_keys": F_MEDIA_KEYS,
+    "salt": F_SALT,
 }
 _KINDS: dict[Kind, int] = {
     "stored": STORED,
@@ -163,6 +172,7 @@ def _media(media: Media) -> Bytes:
         row[MEDIUM_LOCATION] = names.index(location[:2])
         row[MEDIUM_STORE_ONLY] = store_only
         row[MEDIUM_FIELDS] = len(fields)
+        row[MEDIUM_GPU] = medium == "gpu"
         row[MEDIUM_RAW] = len(spelling)
         row[MEDIUM_ENCODED] = len(encoded)
         row[MEDIUM_TEXT : MEDIUM_TEXT + len(spelling)] = np.frombuffer(spelling.encode(), np.uint8)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Protocol, Union
 from msgspec import Meta, Raw, Struct, defstruct
 
 from connectors.engines.catalogue import TYPE_KEY, Catalogue, EventForm
-from connectors.engines.sighting import Kind, Meaning
+from connectors.engines.sighting import CONTENT, Kind, Meaning
 from connectors.normalise.bounds import MAX_BATCH_HASHES
 from connectors.normalise.wire import ABSENT, BlockSize, GroupIdx, Hash, Text
 
@@ -32,6 +32,11 @@ class WireEvent(Protocol):
     spec_kind: str | None
     sliding_window: int | None
     session: str | None
+    tokens: Raw | None
+    keys: Raw | None
+    media_keys: Raw | None
+    salt: Raw | None
+    in_map: bool
 
 
 class WireBatch(Protocol):
@@ -63,18 +68,26 @@ _TYPES: dict[Meaning, Any] = {
     "spec_kind": Text | None,
     "sliding_window": int | None,
     "session": Text | None,
+    "tokens": Raw,
+    "keys": Raw,
+    "media_keys": Raw,
+    "salt": Raw,
 }
 _MAY_BE_FOREIGN: frozenset[Meaning] = frozenset({"lora_name"})
 """Fields for which the fast decoder takes a map; it gives up a payload that has one elsewhere."""
 
 
 @lru_cache(maxsize=8)
-def batch_types(catalogue: Catalogue, *, sessions: bool) -> tuple[type[WireBatch], type[WireBatch]]:
+def batch_types(
+    catalogue: Catalogue, *, sessions: bool, content: bool
+) -> tuple[type[WireBatch], type[WireBatch]]:
     """Return the structs of batches whose events are all arrays, and all maps.
 
-    Without `sessions` these fields are not decoded.
+    Without `sessions` and `content` the fields for these are not looked at.
     """
     left_out: frozenset[Meaning] = frozenset() if sessions else frozenset({"session"})
+    if not content:
+        left_out |= CONTENT
     forms = [form for form in catalogue.forms.values() if form.everyday]
     return (
         _batch([_array(form, left_out) for form in forms if form.required <= form.positions.keys()]),
@@ -103,7 +116,7 @@ def _array(form: EventForm, left_out: frozenset[Meaning]) -> type[Struct]:
     return defstruct(
         f"{form.name}Array",
         fields,
-        namespace=_constants(form, by_position.values()),
+        namespace=_constants(form, by_position.values(), in_map=False),
         tag=form.name,
         array_like=True,
         gc=False,
@@ -119,7 +132,7 @@ def _map(form: EventForm, left_out: frozenset[Meaning]) -> type[Struct]:
     return defstruct(
         f"{form.name}Map",
         fields,
-        namespace=_constants(form, known),
+        namespace=_constants(form, known, in_map=True),
         tag=form.name,
         tag_field=TYPE_KEY,
         rename={meaning: form.keys[meaning] for meaning in known},
@@ -128,6 +141,10 @@ def _map(form: EventForm, left_out: frozenset[Meaning]) -> type[Struct]:
     )
 
 
-def _constants(form: EventForm, known: Collection[Meaning]) -> dict[str, Any]:
+def _constants(form: EventForm, known: Collection[Meaning], *, in_map: bool) -> dict[str, Any]:
     """Return what all events of a type have in common: its kind, and None for what it does not have."""
-    return {"kind": form.kind, **{meaning: None for meaning in _TYPES if meaning not in known}}
+    return {
+        "kind": form.kind,
+        "in_map": in_map,
+        **{meaning: None for meaning in _TYPES if meaning not in known},
+    }

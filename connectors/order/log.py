@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
 from connectors.normalise.bounds import MAX_BATCH_BYTES
 from connectors.normalise.columns import EVENTS, FINGERPRINT, NO_RANK, PAYLOAD_BYTES, RANK, SEQ, SKIPPED
+from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
+from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scanned import Scanned
 from connectors.order.gathered import Waiting
 from connectors.order.message import Message
-from connectors.order.runs import RunBuilder
+from connectors.order.runs import Reached, RunBuilder
 from connectors.order.sequence import SequencePosition, StoredPosition
 from connectors.sources import Source
 from schemas.events import (
@@ -29,8 +32,9 @@ from schemas.events import (
     Stored,
     Undecodable,
 )
+from schemas.hashing.content import SCHEME
 from schemas.reasons import ClosedReason, GapReason, Remark
-from schemas.settings import Connector
+from schemas.settings import Connector, hash_domain
 
 _LARGE_PAYLOAD_BYTES = 128 << 10
 """From here on a batch is measured, not estimated: a small payload cannot grow beyond a record's bound."""
@@ -80,6 +84,19 @@ class StreamCounts:
         return sum(self.gaps_by_reason.values())
 
 
+class Publisher(Protocol):
+    """Who publishes a stream, as its records say it."""
+
+    @property
+    def engine(self) -> str: ...
+    @property
+    def wire_era(self) -> str: ...
+    @property
+    def may_reannounce(self) -> bool | None: ...
+    @property
+    def one_copy(self) -> bool: ...
+
+
 class SourceLog:
     """The records of one source. It decides nothing: whoever calls knows what is next, and what is lost.
 
@@ -95,14 +112,24 @@ class SourceLog:
         resume: StoredPosition | None,
         now: float,
         opened: Callable[[float], None],
+        sessions: Pseudonyms | None = None,
+        publisher: Publisher | None = None,
+        linker: Linker | None = None,
     ) -> None:
+        """`publisher` is known where batches come decoded; otherwise the normaliser finds out."""
         self.source = source
         self.counts = StreamCounts()
         self.normaliser = Normaliser(
-            max_frame_bytes=settings.max_frame_bytes, forward_session_ids=settings.forward_session_ids
+            max_frame_bytes=settings.max_frame_bytes,
+            sessions=sessions,
+            linker=linker,
+            clears_all=source.shared_sequence,
         )
+        self._publisher = publisher or self.normaliser
         self.runs = RunBuilder(
             source,
+            # Blocks compare by what they hold, whatever the engine's own hashes are.
+            source.hash_domain if linker is None else hash_domain(source.model, SCHEME, source.tenant),
             record_bytes=settings.record_bytes,
             linger_seconds=settings.linger_seconds,
             opened=opened,
@@ -143,19 +170,50 @@ class SourceLog:
             if position is not None:
                 position.pass_over(seq)
             return
+        self.ranked(self.normaliser.rank)
+        self._take(batch, seq, message.fingerprint, len(payload), skipped, now, missing)
+
+    def take_decoded(
+        self,
+        batch: Batch,
+        seq: int,
+        payload_bytes: int,
+        skipped: int,
+        *,
+        missing: GapReason,
+        reached: Reached | None = None,
+    ) -> None:
+        """Take a batch that is understood and ahead of the position, or the first one of an incarnation.
+
+        The numbers between, if there are any, are lost for the reason `missing`. `skipped` of its events are
+        not in it; `reached` tells which of several publishers it is of.
+        """
+        self._take(batch, seq, 0, payload_bytes, skipped, batch.received_at, missing, reached)
+
+    def _take(
+        self,
+        batch: Batch,
+        seq: int,
+        fingerprint: int,
+        payload_bytes: int,
+        skipped: int,
+        now: float,
+        missing: GapReason,
+        reached: Reached | None = None,
+    ) -> None:
+        position = self.position
         if position is None:
-            self.position = SequencePosition(seq, message.fingerprint)
+            self.position = SequencePosition(seq, fingerprint)
             self.notice(Opened(seq, seq == 0, self.source.endpoint), now)
         else:
             if seq > position.due:
                 self._lose(position.due, seq - 1, missing, now)
-            (position.advance_by_replay if replayed else position.advance)(seq, message.fingerprint)
-        self.counts.replayed += replayed
+            (position.advance_by_replay if batch.replayed else position.advance)(seq, fingerprint)
+        self.counts.replayed += batch.replayed
         # It may have waited, and others that came after it were taken before.
-        received_at = max(self.counts.last_received_at, received_at)
-        self.ranked(self.normaliser.rank)
-        self.took(1, batch.engine_events, skipped, len(payload), received_at, batch.ts)
-        self.runs.add(batch, self.size(batch, len(payload)), now, message.fingerprint)
+        received_at = max(self.counts.last_received_at, batch.received_at)
+        self.took(1, batch.engine_events, skipped, payload_bytes, received_at, batch.ts)
+        self.runs.add(batch, self.size(batch, payload_bytes), now, fingerprint, reached)
 
     def take_scanned(
         self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
@@ -289,10 +347,10 @@ class SourceLog:
         """Return the records that were closed since the last call, in order."""
         closed = self.runs.take_closed()
         for record in closed:
-            record.engine = self.normaliser.engine
-            record.wire_era = self.normaliser.wire_era
-            record.may_reannounce = self.normaliser.may_reannounce
-            record.one_copy = self.normaliser.one_copy
+            record.engine = self._publisher.engine
+            record.wire_era = self._publisher.wire_era
+            record.may_reannounce = self._publisher.may_reannounce
+            record.one_copy = self._publisher.one_copy
             record.remarks = [*self._remarks]
         return closed
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
 from connectors.sources import SourceKey
 from schemas.events import Closed, EventsRecord
+
+NONE: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
 class PackedRecord(EventsRecord):
@@ -26,6 +30,8 @@ class Mention(NamedTuple):
     fingerprint: int
     closed: bool
     """Whether the incarnation ends with the record."""
+    emitters: Mapping[str, tuple[int, int]] = NONE
+    """As in the record."""
 
 
 def mention_of(record: EventsRecord) -> Mention:
@@ -35,5 +41,10 @@ def mention_of(record: EventsRecord) -> Mention:
         events = record.batches[-1].events
         closed = bool(events) and type(events[-1]) is Closed
     return Mention(
-        (record.replica, record.dp_rank), record.incarnation, record.last_seq, record.last_fingerprint, closed
+        (record.replica, record.dp_rank),
+        record.incarnation,
+        record.last_seq,
+        record.last_fingerprint,
+        closed,
+        record.emitters or NONE,
     )

@@ -18,6 +18,9 @@ from schemas.events import Batch, Closed, EventsRecord
 MAX_RUN_BYTES = 5 << 20
 """A run never grows beyond this by adding to it; with JSON's overhead it stays below the topic's 8 MB."""
 
+Reached = tuple[str, tuple[int, int]]
+"""Which of several publishers a batch is of, its life, and the number that it gave the batch."""
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -39,6 +42,7 @@ class RunBuilder:
     def __init__(
         self,
         source: Source,
+        hash_domain: str,
         *,
         record_bytes: int,
         linger_seconds: float,
@@ -46,6 +50,7 @@ class RunBuilder:
     ) -> None:
         """`opened` is told of each run that opens, and when it is due."""
         self._source = source
+        self._hash_domain = hash_domain
         self._opened = opened
         self._record_bytes = record_bytes if linger_seconds > 0 else 1
         self._linger_seconds = linger_seconds
@@ -60,6 +65,7 @@ class RunBuilder:
         self._incarnation = 0
         self.duplicates = 0
         """Repeated batches that were dropped; the next record reports them."""
+        self._emitters: dict[str, tuple[int, int]] = {}
 
     @property
     def incarnation(self) -> int:
@@ -81,8 +87,13 @@ class RunBuilder:
         """Bytes that close the open run, or the next one."""
         return self._record_bytes - self._bytes
 
-    def add(self, batch: Batch, size: int, now: float, fingerprint: int = 0) -> None:
-        """Append a batch, with its payload's fingerprint, or a notice; `size` is about its packed bytes."""
+    def add(
+        self, batch: Batch, size: int, now: float, fingerprint: int = 0, reached: Reached | None = None
+    ) -> None:
+        """Append a batch, with its payload's fingerprint, or a notice; `size` is about its packed bytes.
+
+        `reached` goes into the record that has the batch.
+        """
         if self._packed and batch.events and isinstance(batch.events[-1], Closed):
             self.flush()
         self._append(batch, size, now)
@@ -92,6 +103,8 @@ class RunBuilder:
                 self._first_seq = seq
             self._last_seq = seq
             self._last_fingerprint = fingerprint
+        if reached is not None:
+            self._emitters[reached[0]] = reached[1]
         if self._bytes >= self._record_bytes:
             self.flush()
 
@@ -157,7 +170,7 @@ class RunBuilder:
         record = kind(
             replica=source.replica,
             model=source.model,
-            hash_domain=source.hash_domain,
+            hash_domain=self._hash_domain,
             dp_rank=source.dp_rank,
             incarnation=self._incarnation,
             batches=cast(Any, batches),
@@ -166,6 +179,7 @@ class RunBuilder:
             tenant=source.tenant,
             duplicates=self.duplicates,
             last_fingerprint=self._last_fingerprint,
+            emitters=self._emitters,
         )
         self._closed.append(record)
         self._batches = []
@@ -174,6 +188,7 @@ class RunBuilder:
         self._first_seq = self._last_seq = None
         self._last_fingerprint = 0
         self.duplicates = 0
+        self._emitters = {}
 
     def _packed_batches(self) -> msgspec.Raw:
         count = 0

@@ -7,6 +7,8 @@ from typing import cast
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.framing import MAX_SEQUENCE, SEQUENCE_BYTES, Frames
+from connectors.normalise.links import Linker
+from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scanned import Scanned
 from connectors.order.asks import Ask, Outcome
 from connectors.order.backlog import Backlog, BacklogBudget
@@ -41,17 +43,20 @@ class SourceStream:
         budget: BacklogBudget | None = None,
         opened: Callable[[float], None] = lambda due_at: None,
         slot: Slot | None = None,
+        sessions: Pseudonyms | None = None,
+        linker: Linker | None = None,
     ) -> None:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
         `resume` is where the log ends for this source; `budget` is shared with other streams;
         `opened` is told of each run that opens, and when `due` will close it. Batches that are put into
-        `slot` count as taken; `due` has to be called when they are old enough, too.
+        `slot` count as taken; `due` has to be called when they are old enough, too. `sessions` and
+        `linker` are for `Normaliser`.
         """
         self.source = source
         self._clock = clock
         self._settings = settings
-        self._log = SourceLog(source, settings, observe, resume, clock(), opened)
+        self._log = SourceLog(source, settings, observe, resume, clock(), opened, sessions, linker=linker)
         self._recovery = Recovery(
             self._log,
             Backlog(budget or BacklogBudget(settings.backlog_bytes)),
@@ -59,6 +64,8 @@ class SourceStream:
             clock=clock,
         )
         self._slot = slot
+        # The scanner knows no names for sessions, nor a clear that means every medium.
+        self._may_scan = sessions is None and not source.shared_sequence
         self._next_number: int | None = None
         """That the next message gets, if messages have none; None as long as they have."""
         self._began_at = clock()
@@ -112,7 +119,7 @@ class SourceStream:
     @property
     def scans(self) -> bool:
         """Whether the next messages of a bundle may be scanned: none waits, and it is known which is due."""
-        return self._log.position is not None and not self._recovery.holding
+        return self._may_scan and self._log.position is not None and not self._recovery.holding
 
     def readdress(self, source: Source) -> None:
         """Go on with the same engine at other addresses."""
@@ -134,7 +141,7 @@ class SourceStream:
         """
         self._take_gathered()
         self._live_at = received_at
-        if isinstance(messages, Bundle):
+        if isinstance(messages, Bundle) and self._may_scan:
             self._take_bundle(messages, received_at, scanned)
         else:
             self._take_each(messages, received_at)

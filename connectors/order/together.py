@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
 from connectors.normalise.columns import PUBLISHED_AT
+from connectors.normalise.links import Linker
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.order.gathered import NOTHING, Gathered
@@ -34,10 +35,14 @@ def scanned_together(
     received_at: Sequence[float],
     gathered: Gathered,
     settings: Connector,
+    linker: Linker | None = None,
 ) -> DealtTogether:
-    """Scan bundle i for stream i, and gather it if it is simply the next of that stream."""
+    """Scan bundle i for stream i, and gather it if it is simply the next of that stream.
+
+    `linker` is that of the streams.
+    """
     # numba takes a second to import, and not everybody scans
-    from connectors.normalise.scan import scan_joined
+    from connectors.normalise.scan import content_of, scan_joined
     from connectors.order.gathering import GATHERED
 
     scanned: list[Scanned | None] = [None] * len(streams)
@@ -54,7 +59,8 @@ def scanned_together(
         [bundle for _, _, bundle in chosen],
         times,
         max_frame_bytes=settings.max_frame_bytes,
-        forward_session_ids=settings.forward_session_ids,
+        forward_session_ids=False,
+        content=content_of(linker),
     )
     ends: Ints = np.cumsum([len(bundle) for _, _, bundle in chosen], dtype=np.int64)
     may_come = [
@@ -91,13 +97,14 @@ def gathered_together(
     received_at: float,
     gathered: Gathered,
     settings: Connector,
+    linker: Linker | None = None,
 ) -> GatheredTogether:
     """Scan bundle i, of source i, and gather those that are simply the next batches of their source.
 
-    None stands for a source that may not take them now.
+    None stands for a source that may not take them now; `linker` is that of the sources.
     """
     # numba takes a second to import, and not everybody scans
-    from connectors.normalise.scan import parts_of, scan_side_by_side
+    from connectors.normalise.scan import content_of, parts_of, scan_side_by_side
     from connectors.order.gathering import GATHERED, IN_ORDER
 
     encoded, columns = scan_side_by_side(
@@ -105,7 +112,8 @@ def gathered_together(
         bundles.table,
         parts_of(bundles.ends, bundles.begins, received_at),
         max_frame_bytes=settings.max_frame_bytes,
-        forward_session_ids=settings.forward_session_ids,
+        forward_session_ids=False,
+        content=content_of(linker),
     )
     numbers = [NOTHING if source is None else gathered.numbers.get(source, NOTHING) for source in sources]
     slots: Ints = np.array(numbers, np.int64)

@@ -37,7 +37,9 @@ class Backwards:
         for source, position in self._part.items():
             later = self.positions.get(source)
             if later is not None:
-                said = Mention(source, later.incarnation, later.seq, later.fingerprint, later.closed)
+                said = Mention(
+                    source, later.incarnation, later.seq, later.fingerprint, later.closed, later.emitters
+                )
                 advance(position, said)
             self.positions[source] = position
         self._part = {}

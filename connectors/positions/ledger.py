@@ -21,9 +21,17 @@ def advance(position: PositionRecord, mention: Mention) -> None:
     if mention.incarnation > position.incarnation:
         position.incarnation, position.closed = mention.incarnation, False
         position.seq, position.fingerprint, position.life = None, 0, ""
+        position.emitters = {}
     if mention.seq is not None and (position.seq is None or mention.seq > position.seq):
         position.seq, position.fingerprint = mention.seq, mention.fingerprint
     position.closed = position.closed or mention.closed
+    if mention.emitters:
+        # Copies of a position share it.
+        before = position.emitters
+        position.emitters = before | {
+            emitter: max(before.get(emitter, reached), reached)
+            for emitter, reached in mention.emitters.items()
+        }
 
 
 class Ledger:

@@ -280,6 +280,7 @@ class _Outline(msgspec.Struct, gc=False):
     batches: list[msgspec.Raw]
     last_seq: int | None = None
     last_fingerprint: int = 0
+    emitters: dict[str, tuple[int, int]] = {}
 
 
 _decode_position = msgspec.msgpack.Decoder(PositionRecord).decode
@@ -303,6 +304,7 @@ def _mention(message: Any) -> Mention | None:
         outline.last_seq,
         outline.last_fingerprint,
         bool(events) and type(events[-1]) is Closed,
+        outline.emitters,
     )
 
 

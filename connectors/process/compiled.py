@@ -152,14 +152,14 @@ def word_at(typing_context: Any, pointer: Any, offset: Any) -> Any:
     return types.uint64(_Pointer(types.uint8), types.intp), generate
 
 
-def _big_endian(result: Any) -> Any:
+def _ordered(result: Any, order: str) -> Any:
     def typed(typing_context: Any, pointer: Any, offset: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             address = builder.gep(arguments[0], [arguments[1]])
             number = context.get_value_type(types.uint64)
             word = builder.load(builder.bitcast(address, number.as_pointer()))
             word.align = 1
-            if sys.byteorder == "little":
+            if sys.byteorder != order:
                 swap = builder.module.declare_intrinsic("llvm.bswap", [number])
                 word = builder.call(swap, [word])
             return builder.bitcast(word, context.get_value_type(result))
@@ -169,13 +169,15 @@ def _big_endian(result: Any) -> Any:
     return intrinsic(typed)
 
 
-big_endian_at = _big_endian(types.uint64)
+big_endian_at = _ordered(types.uint64, "big")
 """Returns the whole number in the eight bytes at `offset` behind a pointer to bytes, first byte first.
 
 Nothing checks bounds.
 """
-double_at = _big_endian(types.float64)
-"""The same for a number with a fraction (IEEE 754)."""
+little_endian_at = _ordered(types.uint64, "little")
+"""The same, last byte first."""
+double_at = _ordered(types.float64, "big")
+"""The same as `big_endian_at` for a number with a fraction (IEEE 754)."""
 pointer_to_bytes = _pointer_to(types.uint8)
 """Returns bytes at an address (`array.ctypes.data`), for compiled functions.
 
@@ -184,3 +186,5 @@ The array must outlive the pointer; nothing checks bounds.
 """
 pointer_to_numbers = _pointer_to(types.int64)
 """The same for whole numbers of eight bytes."""
+pointer_to_words = _pointer_to(types.uint64)
+"""The same for those without a sign."""

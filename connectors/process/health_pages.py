@@ -8,22 +8,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from connectors.process.errors import OperatorError
-
-_SHUTDOWN_SECONDS = 1.0
-
-
-class PortUnavailable(OperatorError):
-    """The pages cannot be served on their port."""
-
-    def __init__(self, setting: str, port: int, reason: str) -> None:
-        super().__init__(setting, port, reason)
-        self.setting = setting
-        self.port = port
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"cannot listen on {self.setting} {self.port}: {self.reason}; choose another one"
+from connectors.process.listening import listening
 
 
 class HealthPages:
@@ -61,13 +46,7 @@ class HealthPages:
                 web.get("/metrics", self._metrics),
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
-        except OSError as error:
-            await self.stop()
-            raise PortUnavailable(self._setting, self._port, error.strerror or str(error)) from error
+        self._runner = await listening(application, self._host, self._port, setting=self._setting)
 
     async def stop(self) -> None:
         if self._runner is not None:

@@ -105,6 +105,14 @@ class Publisher:
         """Tell whether every record of a partition is acknowledged."""
         return not self._lanes[partition].waiting
 
+    def mark(self) -> list[int]:
+        """Return what `passed` takes: where each partition stands with what was added so far."""
+        return [lane.acknowledged + len(lane.waiting) for lane in self._lanes]
+
+    def passed(self, mark: list[int]) -> bool:
+        """Tell whether everything is acknowledged that was added before a mark."""
+        return all(lane.acknowledged >= added for lane, added in zip(self._lanes, mark, strict=True))
+
     @property
     def full(self) -> bool:
         return self._unacknowledged_bytes >= MAX_UNACKNOWLEDGED_BYTES
@@ -227,6 +235,7 @@ class Publisher:
                 continue
             failures = 0
             mentions = [lane.waiting.popleft().mention for _ in range(count)]
+            lane.acknowledged += count
             if self._tell_acknowledged is not None:
                 last_offset = first_offset + count - 1 if first_offset >= 0 else -1
                 self._tell_acknowledged(lane.partition, last_offset, mentions)
@@ -292,6 +301,8 @@ class _Lane:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.waiting: deque[_Outgoing] = deque()
+        self.acknowledged = 0
+        """Records, since the start."""
         self.some = asyncio.Event()
         self.delayed = False
         """Whether a batch is on its way for longer than it should."""

@@ -16,6 +16,7 @@ import zmq
 
 from connectors.frames.bundle import Bundle
 from connectors.order.gathered import SLOT_BATCHES
+from connectors.receive.emitter import Emitter
 from connectors.receive.hand_over import HandOver
 from connectors.receive.listening import receive_by_topic
 from connectors.receive.monitors import Connections
@@ -62,6 +63,7 @@ class _Add:
     source: SourceKey | Listening
     endpoint: str
     topic: str = ""
+    shared_sequence: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class Subscriber:
         self._connections: Connections[Key] = Connections(clock)
         self._commands: deque[_Add | _Remove | _Pause | _GoOn] = deque()
         self._paused: set[Key] = set()
+        self._emitters: dict[SourceKey, Emitter] = {}
         self._hand_over = HandOver(hand_over_bytes, self._wake)
         self._emptied_at = clock()
         self._receiver: Receiver | None = None
@@ -162,9 +165,14 @@ class Subscriber:
         """Receive by compiled code from now on; the receiver is the subscriber's alone."""
         self._receiver = receiver
 
-    def add(self, source: SourceKey, endpoint: str, topic: str = "") -> None:
-        """Subscribe; ZMQ connects and reconnects by itself."""
-        self._command(_Add(source, endpoint, topic))
+    def add(
+        self, source: SourceKey, endpoint: str, topic: str = "", *, shared_sequence: bool = False
+    ) -> None:
+        """Subscribe; ZMQ connects and reconnects by itself.
+
+        With `shared_sequence` the topic is one of several whose messages are numbered together.
+        """
+        self._command(_Add(source, endpoint, topic, shared_sequence))
 
     def listen(self, listening: Listening, endpoint: str) -> None:
         """Bind, so that engines can connect; their messages come with a `Peer` as source."""
@@ -320,6 +328,7 @@ class Subscriber:
                 for socket in [socket for socket, source in sockets.items() if source == command.source]:
                     self._close(socket, command.source, ready)
                     del sockets[socket]
+                self._emitters.pop(command.source, None)
                 self._hand_over.put_last(command.source, self._clock())
                 self._hand_over.tell()
 
@@ -336,12 +345,15 @@ class Subscriber:
                 ready.add(socket)
 
     def _opened(self, command: _Add, messages: int) -> _Socket:
-        socket = new_sub_socket(self._context, command.endpoint, command.topic, messages)
+        topic = "" if command.shared_sequence else command.topic
+        socket = new_sub_socket(self._context, command.endpoint, topic, messages)
         try:
             if isinstance(command.source, Listening):
                 self._connections.listen(socket)
                 socket.bind(command.endpoint)
             else:
+                if command.shared_sequence:
+                    self._emitters[command.source] = Emitter(command.topic)
                 self._connections.watch(socket, command.source)
                 socket.connect(command.endpoint)
         except zmq.ZMQError:
@@ -391,14 +403,16 @@ class Subscriber:
         source = sockets[readable[0]]
         if isinstance(source, Listening):
             return [self._take_by_topic(readable[0], source, now)]
-        if self._receiver is None:
+        emitter = self._emitters.get(source)
+        if emitter is not None or self._receiver is None:
             messages, size, emptied = receive_messages(readable[0], TURN_MESSAGES, TURN_BYTES)
-            self._hand_over.put(source, Bundle.of(messages), size, now)
+            bundle = Bundle.of(messages if emitter is None else emitter.view(messages))
+            self._hand_over.put(source, bundle, size, now)
             return [emptied]
         sources: list[SourceKey] = []
         for socket in readable:
             source = sockets[socket]
-            if isinstance(source, Listening):
+            if isinstance(source, Listening) or source in self._emitters:
                 break
             sources.append(source)
         taken = self._receiver.take(readable[: len(sources)], self._hand_over.free)

@@ -128,9 +128,17 @@ def _counters(
     for name, names in metrics.samples.items():
         # Under its newest name: in between, engines export both.
         found.update([(name, values[known]) for known in names if known in values][:1])
+    size = _whole(found.get("block_size"))
     tokens = values.get(metrics.capacity_tokens)
-    if tokens is not None and (size := _whole(found.get("block_size"))):
+    if tokens is not None and size:
         found["capacity_blocks"] = tokens // size
+    of_cpu = labels.get(metrics.cpu_capacity_blocks, "")
+    if of_cpu not in _ABSENT and size:
+        try:
+            usable = BOUNDS["capacity_blocks"].of_label(of_cpu) - metrics.unused_cpu_blocks
+            found["cpu_capacity_tokens"] = float(max(0, usable) * size)
+        except FigureRefused as error:
+            refused[error.reason] += 1
     fields: dict[str, Any] = {}
     for name, figure in found.items():
         bound = BOUNDS[name]
@@ -161,7 +169,8 @@ def _counts(metrics: Metrics, name: str, labels: Mapping[str, str]) -> bool:
 def _names(metrics: Metrics) -> set[str]:
     """Return the names, without `_total`, of all metrics that an engine's description mentions."""
     samples = {name for names in metrics.samples.values() for name in names}
-    others = {name for name, _ in metrics.labels.values()} | {parts.metric for parts in metrics.sums.values()}
+    labels = {name for name, _ in (*metrics.labels.values(), metrics.cpu_capacity_blocks)}
+    others = labels | {parts.metric for parts in metrics.sums.values()}
     return (samples | others | {metrics.capacity_tokens}) - {""}
 
 

@@ -11,13 +11,12 @@ import structlog
 
 from connectors.discovery.bound import TopicReason
 from connectors.discovery.plan import Clash
-from connectors.kafka.renewed import RENEWED, UNUSABLE
-from connectors.order.stream import SourceStream
 from connectors.process.limited_log import LogLimiter
+from connectors.process.login_files import RENEWED, UNUSABLE
 from connectors.process.registry import Registry
 from connectors.receive.sub_sockets import EndpointRefused
 from connectors.sources import Source, SourceKey
-from connectors.telemetry.streams import StreamCollector
+from connectors.telemetry.streams import Counted, StreamCollector
 from schemas.events import Closed, Event, Gap, Opened, Undecodable
 from schemas.metrics import Connector, Counter, Gauge, metrics_of
 from schemas.reasons import (
@@ -25,6 +24,7 @@ from schemas.reasons import (
     FigureRefusal,
     KubernetesFailure,
     PodRefusal,
+    ReportRefusal,
     ScrapeFailure,
 )
 
@@ -48,7 +48,7 @@ class Telemetry:
 
     def watch(
         self,
-        streams: Mapping[SourceKey, SourceStream],
+        streams: Mapping[SourceKey, Counted],
         gauges: Mapping[Gauge, Callable[[], float]],
         connected: Callable[[SourceKey], bool],
     ) -> None:
@@ -154,6 +154,18 @@ class Telemetry:
         self._counters[Connector.refused_messages].labels(reason).inc(messages)
         shown = topic[:SHOWN_TOPIC_BYTES].decode(errors="replace")
         self._warn("topic_refused", reason, topic=shown, reason=reason)
+
+    def reports_refused(self, refused: Mapping[ReportRefusal, int]) -> None:
+        for reason, count in refused.items():
+            self._counters[Connector.refused_reports].labels(reason).inc(count)
+            self._warn("reports_refused", reason, reason=reason, count=count)
+
+    def reports_read(self, topic: str, records: int) -> None:
+        self._count(Connector.reports_read, records)
+
+    def reports_unreachable(self, topic: str, reason: str) -> None:
+        self._count(Connector.reports_unreachable)
+        self._warn("reports_unreachable", topic, topic=topic, reason=reason)
 
     def waiting(self, reason: str) -> None:
         self._log.warning("waiting", message=reason)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from connectors.order.log import StreamCounts
-from connectors.order.stream import SourceStream
-from connectors.sources import SourceKey
+from connectors.sources import Source, SourceKey
 from schemas.metrics import Connector, Counter, Gauge
 
 _COUNTS: dict[Counter, Callable[[StreamCounts], float]] = {
@@ -33,17 +33,24 @@ _COUNTS_BY_REASON: dict[Counter, Callable[[StreamCounts], Mapping[str, int]]] = 
 }
 
 
+class Counted(Protocol):
+    """A stream, as far as its metrics go."""
+
+    @property
+    def source(self) -> Source: ...
+    @property
+    def counts(self) -> StreamCounts: ...
+
+
 class StreamCollector(Collector):
     """Sums the counts of each replica's streams when Prometheus asks: counting costs the hot path nothing."""
 
-    def __init__(
-        self, streams: Mapping[SourceKey, SourceStream], connected: Callable[[SourceKey], bool]
-    ) -> None:
+    def __init__(self, streams: Mapping[SourceKey, Counted], connected: Callable[[SourceKey], bool]) -> None:
         self._streams = streams
         self._connected = connected
 
     def collect(self) -> Iterable[Metric]:
-        replicas: dict[str, list[SourceStream]] = {}
+        replicas: dict[str, list[Counted]] = {}
         for stream in self._streams.values():
             replicas.setdefault(stream.source.replica, []).append(stream)
         for metric, count_of in _COUNTS.items():
@@ -72,8 +79,8 @@ class StreamCollector(Collector):
 
 def _gauge(
     metric: Gauge,
-    replicas: Mapping[str, list[SourceStream]],
-    value_of: Callable[[list[SourceStream]], float],
+    replicas: Mapping[str, list[Counted]],
+    value_of: Callable[[list[Counted]], float],
 ) -> GaugeMetricFamily:
     gauge = GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
     for replica, streams in replicas.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from connectors.normalise.columns import MAX_RANK, NO_RANK
+from connectors.normalise.scanner.blake2b import Words
 from connectors.normalise.scanner.events import put_events
 from connectors.normalise.scanner.layout import MAX_EVENTS, MAX_SCANNED_BYTES, ROOM, Bytes, Ints
 from connectors.normalise.scanner.msgpack_keys import K_EVENTS, K_TS, is_text
@@ -59,6 +60,8 @@ def put_batch(
     seq: int,
     received_at: int,
     sessions: bool,
+    links: bool,
+    content: Words,
     forms: Bytes,
     media: Bytes,
     fields: Ints,
@@ -89,7 +92,7 @@ def put_batch(
     o += 18
     head = o
     p, o, written, skipped = put_events(
-        data, p, end, count, sessions, forms, media, fields, stack, out, limit, o + 3
+        data, p, end, count, sessions, links, content, forms, media, fields, stack, out, limit, o + 3
     )
     if p < 0 or limit - o < ROOM:
         return -1, 0, 0, 0, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from connectors.normalise.scanner.blake2b import Words
 from connectors.normalise.scanner.forms import (
     F_GROUP,
     F_HASHES,
@@ -55,6 +56,8 @@ def put_events(
     end: int,
     count: int,
     sessions: bool,
+    links: bool,
+    content: Words,
     forms: Bytes,
     media: Bytes,
     fields: Ints,
@@ -117,7 +120,7 @@ def put_events(
         if o < 0 or limit - o < ROOM:
             return -1, o, 0, 0
         if kind == STORED:
-            o = put_stored(data, end, fields, sessions, media, out, limit, o)
+            o = put_stored(data, end, fields, sessions, links, content, media, stack, out, limit, o)
             if o < 0:
                 return -1, o, 0, 0
         else:

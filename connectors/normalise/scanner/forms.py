@@ -29,10 +29,14 @@ from connectors.process.msgpack import same_bytes, text_at
     F_WINDOW,
     F_SESSION,
     F_TENANT,
+    F_TOKENS,
+    F_KEYS,
+    F_MEDIA_KEYS,
+    F_SALT,
     F_TYPE,
     F_OTHER,
-) = range(13)
-FIELDS: Final = 13
+) = range(17)
+FIELDS: Final = 17
 FOREIGN: Final = 0x80
 """Added to a field: it is another one if its value is a map."""
 
@@ -40,7 +44,7 @@ NO_MORE, STORED, REMOVED, CLEARED, SKIPPED = range(5)
 """Kinds. A row of NO_MORE ends the table."""
 MAX_POSITIONS: Final = 32
 """Elements of an array that may be fields, its type included."""
-MAX_KEYS: Final = 16
+MAX_KEYS: Final = 20
 """Keys of a map that are fields, its type included."""
 MAX_TEXT: Final = 31
 """Characters of a type or key."""

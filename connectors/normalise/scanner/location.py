@@ -26,7 +26,9 @@ MEDIUM_RAW: Final = 3
 """Bytes of the spelling; NO_MEDIUM ends the table."""
 MEDIUM_ENCODED: Final = 4
 """Bytes of the encoded fields."""
-MEDIUM_TEXT: Final = 5
+MEDIUM_GPU: Final = 5
+"""1: the medium is the GPU."""
+MEDIUM_TEXT: Final = 6
 """The spelling, then the encoded fields."""
 MEDIUM_ROW: Final = MEDIUM_TEXT + MAX_MEDIUM_BYTES + MAX_ENCODED_BYTES
 NO_MEDIUM: Final = 0xFF

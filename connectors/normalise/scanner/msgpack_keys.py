@@ -22,6 +22,7 @@ _WRITTEN = (
     ("lora",),
     ("session",),
     ("store_only",),
+    ("links",),
 )
 _KEY_BYTES = 32
 KEYS = np.zeros((len(_READ) + len(_WRITTEN), _KEY_BYTES), np.uint8)
@@ -49,6 +50,7 @@ for _row, _encoded in zip(
     W_LORA,
     W_SESSION,
     W_STORE_ONLY,
+    W_LINKS,
 ) = range(len(KEYS))
 
 

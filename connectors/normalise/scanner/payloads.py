@@ -23,9 +23,16 @@ from connectors.normalise.columns import (
     STRETCH_END,
 )
 from connectors.normalise.scanner.batches import put_batch
+from connectors.normalise.scanner.blake2b import STATE, Words
 from connectors.normalise.scanner.forms import FIELDS
 from connectors.normalise.scanner.layout import MAX_DEPTH, Bytes, Ints
-from connectors.process.compiled import compiled_nogil, inner, pointer_to_bytes, pointer_to_numbers
+from connectors.process.compiled import (
+    compiled_nogil,
+    inner,
+    pointer_to_bytes,
+    pointer_to_numbers,
+    pointer_to_words,
+)
 
 
 def _crc_table() -> NDArray[np.uint32]:
@@ -60,6 +67,7 @@ def transcode(
     parts: Ints,
     max_bytes: int,
     sessions: bool,
+    content: Words,
     forms: Bytes,
     media: Bytes,
     out: Bytes,
@@ -69,7 +77,8 @@ def transcode(
 
     `messages` are the bundles' tables, each with positions in its own data; column k of `parts` is bundle k.
     `forms` and `media` are tables of `connectors.normalise.scan_tables`. Payloads above `max_bytes` are not
-    looked at. Column i of `result` says what became of payload i; STRETCH_END is the index in its bundle
+    looked at. `content` is the state of `blake2b.state_of` with which links of blocks are made; empty: none
+    are made. Column i of `result` says what became of payload i; STRETCH_END is the index in its bundle
     behind the last payload of an unbroken stretch of done ones with consecutive numbers that begins here,
     whose batches lie side by side in `out`.
     """
@@ -81,6 +90,11 @@ def transcode(
     target = pointer_to_bytes(out.ctypes.data)
     form_rows = pointer_to_bytes(forms.ctypes.data)
     media_rows = pointer_to_bytes(media.ctypes.data)
+    links = content.size == STATE
+    word_array = np.zeros(2 * STATE, np.uint64)
+    if links:
+        word_array[:STATE] = content
+    words = pointer_to_words(word_array.ctypes.data)
     limit = out.size
     o = 0
     first = 0
@@ -109,6 +123,8 @@ def transcode(
                     seqs[i],
                     received_at,
                     sessions,
+                    links,
+                    words,
                     form_rows,
                     media_rows,
                     fields,
@@ -133,5 +149,5 @@ def transcode(
                 result[STRETCH_END, i] = result[STRETCH_END, i + 1]
         first = behind_part
     # The arrays must outlive their pointers.
-    field_array[0] = stack_array[0] = 0
+    field_array[0] = stack_array[0] = word_array[0] = 0
     return o

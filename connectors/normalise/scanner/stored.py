@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from connectors.normalise.scanner.blake2b import Words
 from connectors.normalise.scanner.forms import (
     F_GROUP,
     F_HASHES,
@@ -18,8 +19,10 @@ from connectors.normalise.scanner.forms import (
 )
 from connectors.normalise.scanner.hashes import put_hash, put_hashes
 from connectors.normalise.scanner.layout import MAX_RUN_BYTES, ROOM, Bytes, Ints
+from connectors.normalise.scanner.links import put_links, tells_links
 from connectors.normalise.scanner.location import (
     MEDIUM_FIELDS,
+    MEDIUM_GPU,
     MEDIUM_ROW,
     MEDIUM_STORE_ONLY,
     group_at,
@@ -27,7 +30,9 @@ from connectors.normalise.scanner.location import (
     put_location,
 )
 from connectors.normalise.scanner.msgpack_keys import (
+    KEYS,
     W_KIND,
+    W_LINKS,
     W_LORA,
     W_PARENT,
     W_SESSION,
@@ -92,12 +97,15 @@ def put_stored(
     end: int,
     fields: Ints,
     sessions: bool,
+    links: bool,
+    content: Words,
     media: Bytes,
+    stack: Ints,
     out: Bytes,
     limit: int,
     o: int,
 ) -> int:
-    """Write a `Stored`; return where it ends in `out`, or -1."""
+    """Write a `Stored`; return where it ends in `out`, or -1. `content` is for `links`."""
     if limit - o < ROOM:
         return -1
     map_head = o
@@ -155,6 +163,9 @@ def put_stored(
     if o < 0:
         return -1
     entries += 1 if o > before else 0
+    lora, lora_end = before + KEYS[W_LORA, 0] + 1, o
+    if o > before and out[lora - 1] == 0xDA:
+        lora += 2
     if sessions:
         before = o
         o = _put_named(data, fields[F_SESSION], end, W_SESSION, out, limit, o)
@@ -166,5 +177,16 @@ def put_stored(
         o = put(out, o, W_STORE_ONLY)
         out[o] = 0xC3
         o += 1
+    blocks = hashes_end - first >> 3
+    if links and media[row * MEDIUM_ROW + MEDIUM_GPU] and tells_links(data, end, fields, blocks, block_size):
+        entries += 1
+        o = put(out, o, W_LINKS)
+        out[o] = 0xC5
+        out[o + 1] = out[first - 2]
+        out[o + 2] = out[first - 1]
+        lora_bytes = max(lora_end - lora, 0)
+        o = put_links(data, end, fields, blocks, lora, lora_bytes, content, stack, out, limit, o + 3)
+        if o < 0:
+            return -1
     out[map_head] = 0x80 + entries
     return o

@@ -1,0 +1,126 @@
+"""`POST /events`: what LMCache's servers would tell their coordinator over HTTP. Bounded in size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import time
+from collections import Counter
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+from aiohttp import web
+
+from connectors.lmcache.servers import Servers
+from connectors.process.listening import listening
+from schemas.reasons import ReportRefusal
+from schemas.settings import Lmcache
+
+BODY_SECONDS = 5.0
+"""A request whose body takes longer is refused."""
+TAKE_SECONDS = 1.5
+"""A server waits two seconds for its answer; what has no room at Kafka by then is refused."""
+MOST_AT_ONCE = 64
+"""Requests under way."""
+STATUS: dict[ReportRefusal, int] = {
+    "malformed": 422,
+    "too_large": 413,
+    "slow_body": 408,
+    "busy": 503,
+    "no_token": 401,
+}
+"""Of requests of which nothing is taken."""
+
+Value = TypeVar("Value")
+
+
+class DoorTelemetry(Protocol):
+    """Where refused requests are counted."""
+
+    def reports_refused(self, refused: Counter[ReportRefusal]) -> None: ...
+
+
+class _Refused(Exception):
+    """Nothing of a request is taken."""
+
+    def __init__(self, reason: ReportRefusal) -> None:
+        super().__init__(reason)
+        self.reason: ReportRefusal = reason
+
+
+class Door:
+    """Listens for reports until stopped."""
+
+    def __init__(
+        self, settings: Lmcache, servers: Servers, telemetry: DoorTelemetry, *, most_bytes: int
+    ) -> None:
+        self._settings = settings
+        self._servers = servers
+        self._telemetry = telemetry
+        self._most_bytes = most_bytes
+        self._under_way = 0
+        self._runner: web.AppRunner | None = None
+        self.port = settings.port
+
+    async def start(self) -> None:
+        """Raises PortUnavailable."""
+        application = web.Application(client_max_size=self._most_bytes)
+        application.add_routes([web.post("/events", self._events)])
+        self._runner = await listening(
+            application, self._settings.host, self._settings.port, setting="lmcache.port"
+        )
+        self.port = self._runner.addresses[0][1]
+        self._servers.reached = True
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _events(self, request: web.Request) -> web.Response:
+        """Take a report; what of it cannot be taken is counted, and what can is."""
+        try:
+            if not self._allowed(request):
+                raise _Refused("no_token")
+            if self._under_way >= MOST_AT_ONCE:
+                raise _Refused("busy")
+            self._under_way += 1
+            try:
+                body = await self._body(request)
+                taking = asyncio.ensure_future(self._servers.take([body], time.time()))
+                refused = await self._within(TAKE_SECONDS, taking, "busy")
+            finally:
+                self._under_way -= 1
+        except _Refused as refusal:
+            self._telemetry.reports_refused(Counter({refusal.reason: 1}))
+            return web.json_response({"error": refusal.reason}, status=STATUS[refusal.reason])
+        status = STATUS["malformed"] if refused["malformed"] else 200
+        return web.json_response({"refused": refused}, status=status)
+
+    async def _body(self, request: web.Request) -> bytes:
+        if (request.content_length or 0) > self._most_bytes:
+            raise _Refused("too_large")
+        try:
+            return await self._within(BODY_SECONDS, request.read(), "slow_body")
+        except web.HTTPRequestEntityTooLarge:
+            raise _Refused("too_large") from None
+
+    async def _within(self, seconds: float, wanted: Awaitable[Value], reason: ReportRefusal) -> Value:
+        try:
+            return await asyncio.wait_for(wanted, seconds)
+        except asyncio.TimeoutError:
+            raise _Refused(reason) from None
+
+    def _allowed(self, request: web.Request) -> bool:
+        if not self._settings.token:
+            return True
+        scheme, _, said = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                said = base64.b64decode(said, validate=True).decode().partition(":")[2]
+            except (binascii.Error, UnicodeDecodeError):
+                return False
+        # Of bytes that are no text aiohttp makes surrogates.
+        return hmac.compare_digest(said.encode(errors="surrogateescape"), self._settings.token.encode())

@@ -1,0 +1,221 @@
+"""From reports of LMCache's servers to the publisher: sources come with what is first reported of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from connectors.lmcache.decoder import Place, ReportDecoder, Reported
+from connectors.lmcache.names import replica_id, source_at
+from connectors.lmcache.streams import MemoryStream, ReportStream, StorageStream
+from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.order.idle import IdleReports
+from connectors.order.open_runs import OpenRuns
+from connectors.positions.keeper import Positions
+from connectors.process.stopping import ended
+from connectors.publish.publisher import Publisher
+from connectors.sources import Source, SourceKey, SourcesNotAdded
+from schemas.events import Event, EventsRecord, SourceStatus
+from schemas.positions import PositionRecord
+from schemas.reasons import ReportRefusal
+from schemas.settings import Settings
+
+MIN_TICK_SECONDS = 0.005
+"""Runs are looked at for their age this often at most."""
+LOOK_SECONDS = 1.0
+"""Sources are looked at for silence this often."""
+RETRY_SECONDS = 2.0
+
+
+class ServersTelemetry(Protocol):
+    """Where it is told what happens."""
+
+    def stream_event(self, source: Source, event: Event) -> None: ...
+    def reports_refused(self, refused: Mapping[ReportRefusal, int]) -> None: ...
+    def sources_not_added(self, reason: str) -> None: ...
+
+
+class Servers:
+    """The sources of all servers that report to this connector."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        publisher: Publisher,
+        positions: Positions,
+        telemetry: ServersTelemetry,
+        taken: Callable[[str], bool],
+    ) -> None:
+        """`taken` tells whether a replica id belongs to somebody else. Raises KeyUnusable."""
+        self._settings = settings
+        self._publisher = publisher
+        self._positions = positions
+        self._telemetry = telemetry
+        self._taken = taken
+        key_file = settings.lmcache.salt_key_file
+        salts = Pseudonyms.of_file(key_file, "lmcache.salt_key_file") if key_file else None
+        self._decoder = ReportDecoder(settings.lmcache.model_names, salts)
+        self.streams: dict[SourceKey, ReportStream] = {}
+        self._at: dict[Place, ReportStream] = {}
+        self._places: dict[SourceKey, Place] = {}
+        self._storage: dict[str, list[StorageStream]] = {}
+        """By server, those that know it."""
+        self._open_runs = OpenRuns()
+        self._taking = asyncio.Lock()
+        self.reached = False
+        """Whether reports would come if there were any."""
+        self._ticker: asyncio.Task[None] | None = None
+        self._looker: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to close runs in time, when publisher and positions have started."""
+        self._ticker = asyncio.create_task(self._tick(), name="lmcache ticker")
+        self._looker = asyncio.create_task(self._look(), name="lmcache looker")
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What runs until the stop; a task that ends before has failed."""
+        return [task for task in (self._ticker, self._looker) if task is not None]
+
+    async def stop(self) -> None:
+        """Hand everything to the publisher."""
+        await ended(self._ticker, self._looker)
+        self.flush()
+
+    def connected(self, source: SourceKey) -> bool:
+        """Tell whether something new of a source would be heard."""
+        return source in self.streams and self.reached
+
+    async def take(self, payloads: Iterable[bytes], received_at: float) -> Counter[ReportRefusal]:
+        """Take Kafka records or bodies of requests, in order; return what was left out and why.
+
+        Waits for room at the publisher, and for the positions of sources that are new.
+        """
+        async with self._taking:
+            await self._publisher.room()
+            found: list[Reported] = []
+            refused: Counter[ReportRefusal] = Counter()
+            for payload in payloads:
+                if len(payload) > self._settings.connector.max_frame_bytes:
+                    refused["too_large"] += 1
+                    continue
+                reported, left_out = self._decoder.decode(payload)
+                found += reported
+                refused += left_out
+            refused += await self._meet(found)
+            for batch in found:
+                self._feed(batch, received_at)
+            if refused:
+                self._telemetry.reports_refused(refused)
+            return refused
+
+    def flush(self) -> None:
+        """Hand the open runs to the publisher."""
+        for stream in self.streams.values():
+            self._publish(stream.flush())
+
+    def _feed(self, batch: Reported, received_at: float) -> None:
+        """A server's memory, and storage that it has written to, see all its numbers."""
+        began = time.thread_time()
+        fed: list[ReportStream] = []
+        for model in self._decoder.models:
+            memory = self._at.get(Place(batch.instance, "", model))
+            if memory is not None:
+                fed.append(memory)
+        for place in batch.parts:
+            storage = self._at.get(place)
+            if isinstance(storage, StorageStream) and batch.instance not in storage.servers:
+                self._storage.setdefault(batch.instance, []).append(storage)
+        fed += self._storage.get(batch.instance, ())
+        for stream in fed:
+            part = batch.parts.get(self._places[stream.source.key])
+            self._publish(stream.take(batch, part, received_at))
+            now = time.thread_time()
+            stream.counts.seconds += now - began
+            began = now
+
+    async def _meet(self, found: Sequence[Reported]) -> Counter[ReportRefusal]:
+        """Begin to read the places that are new."""
+        refused: Counter[ReportRefusal] = Counter()
+        new: dict[str, Place] = {}
+        for batch in found:
+            memory = [Place(batch.instance, "", model) for model in self._decoder.models]
+            for place in dict.fromkeys((*memory, *batch.parts)):
+                if place in self._at:
+                    continue
+                name = replica_id(place)
+                known = None if name is None else self.streams.get((name, 0))
+                if name is None:
+                    refused["bad_name"] += 1
+                elif self._taken(name) or known is not None or new.get(name, place) != place:
+                    refused["replica_id_taken"] += 1
+                elif len(self.streams) + len(new.keys() | {name}) > self._settings.lmcache.max_sources:
+                    refused["too_many_sources"] += 1
+                else:
+                    new[name] = place
+        if new:
+            sources = {name: source_at(place, name, self._settings.lmcache) for name, place in new.items()}
+            positions = await self._resumed([*sources.values()])
+            for name, place in new.items():
+                self._begin(place, sources[name], positions[name, 0])
+        return refused
+
+    async def _resumed(self, sources: Sequence[Source]) -> dict[SourceKey, PositionRecord]:
+        while True:
+            try:
+                return await self._positions.resume(sources)
+            except SourcesNotAdded as error:
+                self._telemetry.sources_not_added(str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _begin(self, place: Place, source: Source, position: PositionRecord) -> None:
+        kind = StorageStream if place.backend else MemoryStream
+        stream = kind(
+            source,
+            self._settings.connector,
+            time.time,
+            self._telemetry.stream_event,
+            position,
+            partial(self._open_runs.opened, source.key),
+        )
+        self.streams[source.key] = self._at[place] = stream
+        self._places[source.key] = place
+        if isinstance(stream, StorageStream):
+            for server in stream.servers:
+                self._storage.setdefault(server, []).append(stream)
+
+    async def _tick(self) -> None:
+        """Publish the runs that are old enough."""
+        pause = max(self._settings.connector.linger_seconds / 4, MIN_TICK_SECONDS)
+        while True:
+            await asyncio.sleep(pause)
+            now = time.time()
+            for source in self._open_runs.due(now):
+                stream = self.streams[source]
+                self._publish(stream.due(now))
+                if stream.due_at is not None:
+                    self._open_runs.opened(source, stream.due_at)
+
+    async def _look(self) -> None:
+        """Publish, for each idle source, whether reports would come, and end servers that are silent."""
+        reports = IdleReports()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._publisher.full or self._taking.locked():
+                continue
+            now = time.time()
+            begun = {key: stream for key, stream in self.streams.items() if stream.begun}
+            heard = [(key, stream.counts.last_received_at) for key, stream in begun.items()]
+            for key in reports.due(now, heard):
+                self._publish(begun[key].note(SourceStatus(self.reached), now))
+            for stream in begun.values():
+                if isinstance(stream, MemoryStream):
+                    self._publish(stream.look(now, self._settings.lmcache.silent_seconds))
+
+    def _publish(self, records: Iterable[EventsRecord]) -> None:
+        for record in records:
+            self._publisher.add(record)

@@ -1,0 +1,163 @@
+"""Reads the Kafka topic that LMCache's servers write to.
+
+Offsets are committed only when Kafka has acknowledged every record that follows from what is before them. So
+a successor reads some of it again. Nothing counts twice: positions tell what of each server is in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import UnknownTopicOrPartitionError
+from aiokafka.structs import ConsumerRecord
+
+from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.reach import reach
+from connectors.kafka.security import client_options
+from connectors.kafka.topic_metadata import topic_metadata
+from connectors.lmcache.servers import Servers
+from connectors.process.backoff import Backoff
+from connectors.process.errors import OperatorError
+from connectors.process.stopping import ended
+from connectors.publish.publisher import Publisher
+from schemas.settings import KafkaLogin
+
+COMMIT_SECONDS = 1.0
+"""Offsets are committed this often, if Kafka keeps up."""
+ANSWER_SECONDS = 20.0
+"""How long the broker may take to answer."""
+POLL_MS = 200
+MOST_RECORDS = 500
+"""Taken at a time."""
+FETCH_BYTES = 4 << 20
+RETRY = Backoff(first=0.5, longest=10.0)
+
+_LOGIN_SETTING = re.compile(r"\bkafka(?=\.(?:bootstrap|security|sasl|ssl)_)")
+
+Offsets = dict[TopicPartition, int]
+
+
+class TopicTelemetry(Protocol):
+    """Where it is told what happens."""
+
+    def reports_unreachable(self, topic: str, reason: str) -> None: ...
+    def reports_read(self, topic: str, records: int) -> None: ...
+
+
+class TopicReader:
+    """Reads all partitions of the topic, from where the group stands, else from their beginning."""
+
+    def __init__(
+        self,
+        login: KafkaLogin,
+        *,
+        section: str = "kafka",
+        topic: str,
+        group: str,
+        servers: Servers,
+        publisher: Publisher,
+        telemetry: TopicTelemetry,
+    ) -> None:
+        """`section` of the settings has the login."""
+        self._login = login
+        self._section = section
+        self._topic = topic
+        self._group = group
+        self._servers = servers
+        self._publisher = publisher
+        self._telemetry = telemetry
+        self._failures = 0
+        self.task: asyncio.Task[None] | None = None
+        """Runs from the start to the stop."""
+
+    def start(self) -> None:
+        """Begin to read; whatever is not there yet is waited for."""
+        self.task = asyncio.create_task(self._run(), name="lmcache topic")
+
+    async def stop(self) -> None:
+        await ended(self.task)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await reach(self._login)
+                await self._read()
+            except OperatorError as error:
+                reason = str(error)
+            except KAFKA_FAILURES as error:
+                reason = failure_reason(error)
+            self._servers.reached = False
+            reason = _LOGIN_SETTING.sub(self._section, reason)
+            self._telemetry.reports_unreachable(self._topic, reason)
+            self._failures += 1
+            await asyncio.sleep(RETRY.pause(self._failures))
+
+    async def _read(self) -> None:
+        """Read for ever. Raises KAFKA_FAILURES, TopicHidden, RightMissing, CertificateUnreadable."""
+        options = client_options(self._login)
+        places = await self._places(options)
+        async with started_consumer(
+            **options,
+            group_id=self._group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=FETCH_BYTES,
+        ) as consumer:
+            # Nobody else reads it, so there is nothing to share out: no group is joined.
+            consumer.assign(places)
+            commit = _Commit(consumer, self._publisher)
+            while True:
+                found: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+                found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MOST_RECORDS)
+                self._servers.reached, self._failures = True, 0
+                for place, records in found.items():
+                    await self._servers.take([record.value or b"" for record in records], time.time())
+                    commit.taken[place] = records[-1].offset + 1
+                    self._telemetry.reports_read(self._topic, len(records))
+                await commit.look(time.monotonic(), self._servers.flush)
+
+    async def _places(self, options: dict[str, Any]) -> list[TopicPartition]:
+        """Return the partitions of the topic. Raises KAFKA_FAILURES, TopicHidden, RightMissing."""
+        client = AIOKafkaClient(**options)
+        try:
+            await client.bootstrap()
+            found = (await topic_metadata(client, [self._topic]))[self._topic]
+        finally:
+            await client.close()
+        if not found.hidden and not found.partitions:
+            raise UnknownTopicOrPartitionError(f"{self._topic} does not exist")
+        found.require("Read")
+        return [TopicPartition(self._topic, partition) for partition in range(found.partitions)]
+
+
+class _Commit:
+    """Commits what was taken, once everything that follows from it is in the log."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, publisher: Publisher) -> None:
+        self._consumer = consumer
+        self._publisher = publisher
+        self.taken: Offsets = {}
+        """Next offsets."""
+        self._committed: Offsets = {}
+        self._waiting: tuple[Offsets, list[int]] | None = None
+        self._began_at = 0.0
+
+    async def look(self, now: float, flush: Callable[[], None]) -> None:
+        """Commit, or begin to wait for what has to be acknowledged before. Raises KAFKA_FAILURES."""
+        if self._waiting is None:
+            if self.taken != self._committed and now - self._began_at >= COMMIT_SECONDS:
+                flush()
+                self._waiting, self._began_at = ({**self.taken}, self._publisher.mark()), now
+            return
+        offsets, mark = self._waiting
+        if self._publisher.passed(mark):
+            committing: Awaitable[None] = self._consumer.commit(offsets)
+            await asyncio.wait_for(committing, ANSWER_SECONDS)
+            self._committed, self._waiting = offsets, None

@@ -1,0 +1,33 @@
+"""Keys of hashes, from files that settings name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from connectors.process.errors import OperatorError
+
+MIN_KEY_BYTES = 16
+
+
+class KeyUnusable(OperatorError):
+    """There is no key in the file that the settings name."""
+
+    def __init__(self, setting: str, path: str, reason: str) -> None:
+        super().__init__(setting, path, reason)
+        self.setting = setting
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.path}: {self.reason}"
+
+
+def key_in(setting: str, path: str) -> bytes:
+    """Return the key in a file, without white space around it. Raises KeyUnusable."""
+    try:
+        key = Path(path).read_bytes().strip()
+    except OSError as error:
+        raise KeyUnusable(setting, path, error.strerror or str(error)) from error
+    if len(key) < MIN_KEY_BYTES:
+        raise KeyUnusable(setting, path, f"a key has at least {MIN_KEY_BYTES} bytes")
+    return key

@@ -1,0 +1,26 @@
+"""Names for what is user data: equal where it is equal, and telling nothing to who does not have the key."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from connectors.normalise.key_file import key_in
+from schemas.hashing.content import usable_key
+
+_NAME_BYTES = 8
+
+
+class Pseudonyms:
+    """Keyed BLAKE2b, 64 bits of it. The key stays in this process."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = usable_key(key)
+
+    @classmethod
+    def of_file(cls, path: str, setting: str) -> Pseudonyms:
+        """Take the key from the file of a setting, without white space around it. Raises KeyUnusable."""
+        return cls(key_in(setting, path))
+
+    def name(self, text: str) -> str:
+        """Return 16 hexadecimal digits that stand for a text."""
+        return blake2b(text.encode(), digest_size=_NAME_BYTES, key=self._key).hexdigest()

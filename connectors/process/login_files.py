@@ -1,0 +1,44 @@
+"""Files with what a login is made with: read, looked at for changes, counted when they are read again."""
+
+from __future__ import annotations
+
+import os
+
+import prometheus_client
+
+from schemas import metrics
+
+
+class Unreadable(Exception):
+    """A file holds no text that could be a password or a token; the text says why."""
+
+
+def _counter(metric: metrics.Counter) -> prometheus_client.Counter:
+    return prometheus_client.Counter(metric.name, metric.meaning, metric.labels, registry=None)
+
+
+RENEWED, UNUSABLE = _counter(metrics.Login.renewed), _counter(metrics.Login.unusable)
+"""Of the process: connections of all its clients count here; for its registry."""
+
+
+def text_of(file: str) -> str:
+    """Return the text of a file, without the end of its last line. Raises Unreadable."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            text = opened.read().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(
+            (error.strerror if isinstance(error, OSError) else None) or "not UTF-8 text"
+        ) from error
+    if not text:
+        raise Unreadable("it is empty")
+    return text
+
+
+def state_of(file: str) -> tuple[int, ...] | None:
+    """Return what differs when a file was written or replaced; None where there is none."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
