@@ -102,6 +102,22 @@ class GroupRefused(PipelineError):
         )
 
 
+class TransactionsRefused(PipelineError):
+    """This user may not write in transactions with an id."""
+
+    heals = True
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(transactional_id)
+        self.transactional_id = transactional_id
+
+    def __str__(self) -> str:
+        return (
+            f"this user lacks Write on the transactional id {self.transactional_id}; "
+            "give kafka.sasl_username this right (docs/acls.md)"
+        )
+
+
 class TopicMismatch(PipelineError):
     """A topic exists with a partition count that the state kept for it does not fit."""
 

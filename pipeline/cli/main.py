@@ -28,6 +28,11 @@ COMMANDS = {
     "advise": ("pipeline.cli.commands.advise", "Say what to do first, and what it is worth."),
     "serve": ("pipeline.cli.commands.serve", "Show the boards in a browser, without Grafana."),
     "index": ("pipeline.cli.commands.index", "Answer which replica holds how much of a prompt."),
+    "hash": (
+        "pipeline.cli.commands.hash",
+        "Print the block hashes of token ids, as an engine computes them.",
+    ),
+    "at": ("pipeline.cli.commands.at", "Say which replica held what at a moment of the past."),
     "verify": ("pipeline.cli.commands.verify", "Check the tables: compute each again from the log."),
     "state": ("pipeline.cli.commands.state", "Compute the agents' state again from the log."),
     "migrate": ("pipeline.cli.commands.migrate", "Create or upgrade the ClickHouse tables."),

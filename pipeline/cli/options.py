@@ -106,8 +106,9 @@ def load_running(config: Path | None, data_dir: Path | None) -> LoadedSettings:
 def require_engines(settings: Settings) -> None:
     """Raises ConfigurationError when the settings name no engine and no way to find one."""
     found = {name: value for name, value in asdict(settings.discovery).items() if isinstance(value, tuple)}
-    if not (settings.replicas or any(found.values())):
-        *others, last = ["[[replicas]]", *(f"[[discovery.{name}]]" for name in found)]
+    reported = settings.lmcache.topic or settings.lmcache.port
+    if not (settings.replicas or any(found.values()) or reported):
+        *others, last = ["[[replicas]]", *(f"[[discovery.{name}]]" for name in found), "[lmcache]"]
         raise ConfigurationError(
             "settings", f"no engine to read; add {', '.join(others)} or {last}, or set KVLENS_REPLICAS"
         )

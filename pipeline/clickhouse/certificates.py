@@ -33,7 +33,7 @@ def tls_arguments(store: ClickHouse) -> dict[str, Any]:
         arguments["client_cert"] = store.ssl_certfile
         arguments["client_cert_key"] = store.ssl_keyfile or None
         # A password beside the certificate: it is that of the login, the certificate that of the connection.
-        arguments["tls_mode"] = "strict" if store.password else "mutual"
+        arguments["tls_mode"] = "strict" if store.password or store.password_file else "mutual"
     return arguments
 
 

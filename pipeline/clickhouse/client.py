@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 from urllib.parse import urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver import options
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httpclient import HttpClient
 
 from connectors.process.addresses import without_secrets
 from pipeline.clickhouse.certificates import tls_arguments
 from pipeline.clickhouse.layout import SETTINGS
+from pipeline.clickhouse.login import RenewedHeaders, password_of
 from pipeline.errors import StoreUnavailable
 from schemas.settings import ClickHouse
 
@@ -34,20 +37,22 @@ _UNKNOWN_FUNCTION = 46
 """A view with parameters that is not there is called a table function."""
 _NO_LOGIN = (192, 193, 194, 516)  # unknown user, wrong or required password
 _NO_RIGHT = (497,)
+_STOPPED = (159, 160)  # it took, or would take, longer than it may
 _NO_SHARD = (209, 210, 279)  # timeout, network error, no connection to any replica
 
 
 def connect(store: ClickHouse) -> Client:
     """Return a client that several threads may use. Raises StoreUnavailable, CertificateUnusable."""
     without_pandas()
+    password = password_of(store)
     with store_unavailable(store):
         try:
-            return clickhouse_connect.get_client(
+            client = clickhouse_connect.get_client(
                 dsn=store.url,
                 # Of the address it takes the host alone, and guesses from the port whether to use TLS.
                 interface=urlsplit(store.url).scheme,
                 username=store.username,
-                password=store.password,
+                password=password,
                 settings=SETTINGS if store.cluster else None,
                 **tls_arguments(store),
                 # A session would serialise the threads.
@@ -60,6 +65,10 @@ def connect(store: ClickHouse) -> Client:
         except (TypeError, ValueError) as error:  # a parameter that it does not know, a port that is none
             advice = "correct clickhouse.url"
             raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=False) from error
+    if store.password_file:
+        over_http = cast(HttpClient, client)
+        over_http.headers = RenewedHeaders(over_http.headers, store, password)
+    return client
 
 
 def without_pandas() -> None:
@@ -79,12 +88,14 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
             advice = "run `kvlens migrate`"
         elif code in _NO_LOGIN or code in _NO_RIGHT:
             advice = "check clickhouse.username, its password and its rights"
+        elif code in _STOPPED:
+            advice = "ask for a shorter range, or raise page.panel_seconds or the user's max_execution_time"
         elif store.cluster and code in _NO_SHARD:
             advice = f"a shard of cluster {store.cluster} does not answer: check its servers"
         elif store.url.startswith("https") and not store.ssl_certfile and _BROKEN_OFF.search(str(error)):
             advice += "; if it wants a certificate of its clients, name one in clickhouse.ssl_certfile"
-        # Name and password are read once: only a start anew brings other ones.
-        heals = code not in _NO_LOGIN
+        # Name and password are read once: only a start anew brings other ones. A file may change.
+        heals = code not in _NO_LOGIN or bool(store.password_file)
         raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=heals) from error
 
 

@@ -13,10 +13,11 @@ from schemas.settings import ClickHouse
 
 _ENGINE = re.compile(r"\{engine:(\w+)\(([^)]*)\)\}")
 _STATEMENT = re.compile(
-    r"^(?P<kind>CREATE TABLE|CREATE MATERIALIZED VIEW|CREATE VIEW|ALTER TABLE)(?: IF NOT EXISTS)?"
-    r" \{database\}\.(?P<name>\w+)",
+    r"^(?P<kind>CREATE TABLE|CREATE MATERIALIZED VIEW|CREATE VIEW|DROP VIEW|ALTER TABLE)"
+    r"(?: IF (?:NOT )?EXISTS)? \{database\}\.(?P<name>\w+)",
     re.M,
 )
+_REPLACED = re.compile(r"^CREATE OR REPLACE VIEW (\{database\}\.\w+)", re.M)
 _SORTING_KEY = re.compile(r"^ORDER BY ([^;\n]+)", re.M)
 _SHARDED_BY = ("replica", "hash_domain", "model", "worker", "first_block", "name")
 """The first of these in a table's sorting key decides on the shard, so that rows of one key meet."""
@@ -48,6 +49,10 @@ def databases(store: ClickHouse) -> list[str]:
 
 def placed(statement: str, store: ClickHouse) -> list[str]:
     """Return what a statement of a migration becomes for these settings."""
+    if found := _REPLACED.search(statement):
+        # In one statement ClickHouse wants rights for it that let a user drop and fill tables.
+        made = statement[: found.start()] + f"CREATE VIEW {found[1]}" + statement[found.end() :]
+        return [*placed(f"DROP VIEW IF EXISTS {found[1]}", store), *placed(made, store)]
     if not store.cluster:
         return [_in(store.database, _ENGINE.sub(r"\1(\2)", statement))]
     found = _STATEMENT.search(statement)
@@ -60,7 +65,7 @@ def placed(statement: str, store: ClickHouse) -> list[str]:
     def on_cluster(text: str) -> str:
         return text[: found.end()] + everywhere + text[found.end() :]
 
-    if found["kind"] == "CREATE VIEW":
+    if found["kind"] in ("CREATE VIEW", "DROP VIEW"):
         return [_in(store.database, on_cluster(statement))]
     if found["kind"] == "CREATE MATERIALIZED VIEW":
         return [_in(local, on_cluster(statement))]

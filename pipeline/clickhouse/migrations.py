@@ -50,7 +50,7 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
     """Return the files in the order of their numbers."""
     found = []
     for path in sorted(path for path in directory.iterdir() if _FILE.fullmatch(path.name)):
-        text = path.read_text()
+        text = path.read_text("utf-8")
         found.append(Migration(path.name, text, hashlib.sha256(text.encode()).hexdigest()))
     return found
 

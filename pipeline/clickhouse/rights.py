@@ -36,6 +36,7 @@ def roles(
     made = [
         *(Right(f"CREATE DATABASE ON {each}.*", "makes the database") for each in databases),
         *(Right(f"CREATE TABLE ON {each}.*", "makes tables and, with it, views") for each in databases),
+        Right(f"DROP VIEW ON {database}.*", "replaces views by better ones"),
         *(Right(f"ALTER ADD COLUMN ON {each}.*", "adds columns") for each in databases),
         *(Right(f"TABLE ENGINE ON {kind}", "tables are of this engine") for kind in kinds),
         *(

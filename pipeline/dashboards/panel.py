@@ -80,6 +80,7 @@ class Shared(msgspec.Struct, frozen=True):
     id: str
     sql: str
     """Its column `part` says for which panel a row is."""
+    columns: tuple[str, ...]
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,7 +70,7 @@ ORDER BY time, medium"""
 
 
 TOP = 20
-"""Series or rows of a picture that names models or replicas; the rest are added up as `others`."""
+"""Series or rows of a chart that names models or replicas; the rest are added up as `others`."""
 
 
 def with_top(column: str, rows: str, chosen: str, figure: str) -> str:

@@ -111,7 +111,7 @@ def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
                 "repairs the figures"
             )
         else:
-            message = "joined late, older blocks are unknown: " + "; ".join(details)
+            message = "kvlens started after the engine, so older blocks are unknown: " + "; ".join(details)
             remedy = ""
         yield Finding(code, "problem" if severity == "problem" else "note", message, remedy, _names(found))
 

@@ -46,8 +46,8 @@ class Media:
         bits.setdefault("gpu", 0)
 
     def bit(self, medium: str, *, store_only: bool) -> int:
-        """Return the bit; media beyond the seventh of a kind share one."""
-        store_only = store_only or medium in STORE_ONLY
+        """Return the bit; media beyond the seventh of a kind share one. A GPU is never store-only."""
+        store_only = medium != "gpu" and (store_only or medium in STORE_ONLY)
         name = f"{medium}/store-only" if store_only else medium
         bit = self.bits.get(name)
         if bit is None:

@@ -9,6 +9,7 @@ import msgspec
 
 from pipeline.generated.source_docs import attribute_docs
 from schemas.checkpoints import PartitionMeta, PoolsRecord, SourceHead
+from schemas.choices import ChoiceRecord
 from schemas.events import EventsRecord
 from schemas.fleet_checkpoints import FleetHead, FleetPart
 from schemas.positions import PositionRecord
@@ -21,6 +22,7 @@ RECORDS_OF_TOPIC: dict[str, tuple[Record, ...]] = {
     "events": (EventsRecord,),
     "positions": (PositionRecord,),
     "residency": (ResidencyRecord,),
+    "choices": (ChoiceRecord,),
     "set_aside": (SetAsideRecord,),
     "checkpoints_replica": (SourceHead, PoolsRecord, PartitionMeta),
     "checkpoints_fleet": (FleetHead, FleetPart),

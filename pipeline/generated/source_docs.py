@@ -22,7 +22,8 @@ def attribute_docs(module: ModuleType) -> dict[str, dict[str, str]]:
 
     A meaning is the string that follows the attribute. An attribute without one takes the meaning that an
     attribute of the same name has in an earlier class of the module, because repeated dimensions are
-    described once; it is empty when there is none either.
+    described once; it is empty when there is none either. Attributes of a class of the module that it
+    extends are its own.
     """
     classes: dict[str, dict[str, str]] = {}
     described: dict[str, str] = {}
@@ -30,7 +31,13 @@ def attribute_docs(module: ModuleType) -> dict[str, dict[str, str]]:
         if isinstance(node, ast.ClassDef):
             own = _strings_after_names(node.body)
             names = filter(None, map(_target, node.body))
-            classes[node.name] = {name: own.get(name) or described.get(name, "") for name in names}
+            inherited: dict[str, str] = {}
+            for base in node.bases:
+                if isinstance(base, ast.Name):
+                    inherited |= classes.get(base.id, {})
+            classes[node.name] = inherited | {
+                name: own.get(name) or described.get(name, "") for name in names
+            }
             for name, meaning in own.items():
                 described.setdefault(name, meaning)
     return classes

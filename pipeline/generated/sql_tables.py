@@ -29,7 +29,8 @@ CLAUSES = {
     "key": re.compile(r"\bORDER BY\s+(.+?)(?=\bTTL\b|\bSETTINGS\b|$)", re.I | re.S),
     "ttl": re.compile(r"\bTTL\s+(.+?)(?=\bSETTINGS\b|$)", re.I | re.S),
 }
-VIEW_SOURCE = re.compile(r"\bFROM \{database\}\.(\w+)", re.I)
+# `finest` has no rows of a view: it says from which table they are read.
+VIEW_SOURCE = re.compile(r"\bFROM \{database\}\.(?!finest\b)(\w+)", re.I)
 VIEW_PARAMETER = re.compile(r"\{(\w+):\s*([^}]+?)\}")
 
 

@@ -67,6 +67,8 @@ class IndexState(msgspec.Struct):
     """Whether that is longer ago than `index.stale_seconds`."""
     lag_records: int
     """Records of the log that it knows of and has not read."""
+    at: float | None = None
+    """Moment that the answers are of, in seconds since the epoch; null: the present."""
 
 
 class QueryResponse(msgspec.Struct):
@@ -87,6 +89,21 @@ class PromptsResponse(msgspec.Struct):
     """In the order of the prompts."""
     index: IndexState
     """State of the index."""
+
+
+class ChoicesResponse(msgspec.Struct):
+    """The choices are in the log."""
+
+    accepted: int
+    """All choices of the request: Kafka has acknowledged them."""
+    judged: int
+    """Of these, those that were compared with the best match."""
+    worse: int
+    """Of these, those whose replica did not have the longest match."""
+    lost_tokens: int
+    """Tokens by which their matches were shorter, together."""
+    index: IndexState
+    """State of the index when it had judged them."""
 
 
 class SourceState(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""How far the index is behind the log, partition by partition."""
+"""How far the index is behind the log, partition by partition, or which moment of the past it shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pipeline.index.answers import IndexState
 class Freshness:
     """When each partition was last known to be read to its end, by a clock that only goes forward."""
 
-    def __init__(self, stale_seconds: float) -> None:
+    def __init__(self, stale_seconds: float, *, at: float | None = None) -> None:
+        self.at = at
+        """The moment shown, in seconds since the epoch, which gets no older; None: the present."""
         self._stale_seconds = stale_seconds
         self._current_at: dict[int, float] = {}
         self._lag: dict[int, int] = {}
@@ -29,8 +31,14 @@ class Freshness:
             self._current_at[partition] = max(self._current_at[partition], at)
             self.ready = self.ready or min(self._current_at.values()) > -math.inf
 
+    def went_back(self) -> None:
+        """All that the log had at the moment was read."""
+        self.ready = True
+
     def age(self, now: float) -> float:
         """Return the seconds since everything was known; infinite before the first time."""
+        if self.at is not None and self.ready:
+            return 0.0
         return max(0.0, now - min(self._current_at.values(), default=-math.inf))
 
     @property
@@ -41,10 +49,12 @@ class Freshness:
     def state(self, now: float) -> IndexState:
         """Return what answers say of it, once it is ready."""
         age = self.age(now)
-        return IndexState(round(age, 3), age > self._stale_seconds, self.lag)
+        return IndexState(round(age, 3), age > self._stale_seconds, self.lag, self.at)
 
     def unready(self, now: float) -> str | None:
         """Return why the index is not ready, None if it is."""
+        if not self.ready and self.at is not None:
+            return "reading the log from its beginning up to the moment"
         if not self.ready:
             missing = sum(at == -math.inf for at in self._current_at.values())
             return f"catching up: {self.lag:,} records to read in {missing} partitions"

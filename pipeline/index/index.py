@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from pipeline.index.answers import Answer, InstanceMatch, RankMatch, SourceState
+from pipeline.index.following.sources import Sources
 from pipeline.index.holdings.holdings import NO_BESIDE
 from pipeline.index.holdings.matching import WHOLE, Beside
-from pipeline.index.question import Question, QuestionRefused, hashes_of
-from pipeline.index.sources import Sources
-from pipeline.index.tiers import window_of
+from pipeline.index.pools.tiers import window_of
+from pipeline.index.questions.chains import Chain, Chains, chains_of
+from pipeline.index.questions.question import About
+from pipeline.index.questions.refused import QuestionRefused
 from pipeline.residency.counting.block_table import Hashes
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.source import SourceResidency
+from schemas.trust import Trust, worst
 
 MOST_ROWS = 50_000
 """Replicas and ranks in the answers to one question."""
@@ -26,82 +30,88 @@ class Index:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
-    def scopes_of(self, question: Question) -> Any:
+    def scopes_of(self, about: About) -> Any:
         """Return which scopes a question is about. Raises QuestionRefused."""
         found = self._sources.scopes.asked_for(
-            question.asked_model, hash_domain=question.hash_domain, tenant=question.tenant_id
+            about.asked_model, hash_domain=about.hash_domain, tenant=about.tenant_id
         )
         if found is None:
-            asked = (question.asked_model, question.hash_domain or question.tenant_id)
+            asked = (about.asked_model, about.hash_domain or about.tenant_id)
             raise QuestionRefused("unknown_model", f"no replica of model {asked[0]!r} in {asked[1]!r}")
         return found
 
-    def answer(self, question: Question, scopes: Any, chain: list[Any], now: float) -> Answer:
-        """Return who holds a beginning of a prompt; `now` is in seconds since the epoch.
+    def answer(self, about: About, scopes: Any, chain: Chain, now: float) -> Answer:
+        """Return who holds a beginning of one prompt, as `answers` does."""
+        return self.answers(about, scopes, chains_of([chain]), now)[0]
+
+    def answers(self, about: About, scopes: Any, chains: Chains, now: float) -> list[Answer]:
+        """Return who holds a beginning of each prompt; `now` is in seconds since the epoch.
 
         Raises QuestionRefused.
         """
-        hashes = hashes_of(chain)
-        if not len(hashes):
-            return Answer({}, {})
-        holdings = self._sources.holdings
-        beside = self._beside(scopes, hashes) if self._sources.granular else NO_BESIDE
-        rows = holdings.match(scopes, hashes, beside, question.block_size)
-        if question.limit and len(rows) > question.limit:
-            rows = rows[np.argsort(-rows["disk_tokens"], kind="stable")]
-        return self._told(question, rows.tolist(), now)
+        hashes, ends = chains
+        longest = int(np.diff(ends, prepend=0).max(initial=0))
+        beside = self._beside(scopes, hashes, ends) if self._sources.granular else NO_BESIDE
+        matches = self._sources.holdings.match(
+            scopes, hashes, ends, beside, longest=longest, default_size=about.block_size
+        )
+        if about.limit:
+            matches = matches[np.lexsort((-matches["disk_tokens"], matches["chain"]))]
+        answers = [Answer({}, {}) for _ in ends]
+        self._tell(answers, about, matches.tolist(), now)
+        return answers
 
-    def _told(self, question: Question, rows: list[tuple[Any, ...]], now: float) -> Answer:
-        instances: dict[str, InstanceMatch] = {}
-        scores: dict[str, dict[str, int]] = {}
-        wanted, lora = question.instance_id, question.lora_name
-        for number, _, _, blocks, gpu, cpu, disk, unsure in rows:
-            source = self._sources.by_number[number]
-            residency = source.residency
-            assert residency is not None
-            head = residency.head
-            replica = head.replica
-            if (wanted is not None and replica != wanted) or (lora is not None and lora not in head.loras):
+    def _tell(self, answers: list[Answer], about: About, rows: list[tuple[Any, ...]], now: float) -> None:
+        wanted, lora, limit = about.instance_id, about.lora_name, about.limit
+        of_match = self._sources.of_match
+        for chain, number, _, _, blocks, gpu, cpu, disk, unsure in rows:
+            source = of_match(number)
+            replica, rank, trust, last_batch_at = source.told or source.tell()
+            if (wanted is not None and replica != wanted) or (lora is not None and not source.uses(lora)):
                 continue
+            instances = answers[chain].instances
             known = instances.get(replica)
-            if known is None and question.limit and len(instances) == question.limit:
+            if known is None and limit and len(instances) == limit:
                 continue
-            match = RankMatch(
-                gpu,
-                cpu,
-                disk,
-                disk,
-                blocks,
-                source.trust(),
-                _event_age(residency, now),
-                unsure,
-            )
-            rank = str(head.dp_rank)
+            match = RankMatch(gpu, cpu, disk, disk, blocks, trust, _age(last_batch_at, now), unsure)
             if known is None:
                 dp = {rank: gpu}
                 instances[replica] = InstanceMatch(disk, gpu, cpu, disk, dp, {rank: match})
-                scores[replica] = dp
+                answers[chain].scores[replica] = dp
             else:
                 known.gpu, known.cpu = max(known.gpu, gpu), max(known.cpu, cpu)
                 known.longest_matched = known.disk = max(known.disk, disk)
                 known.dp[rank] = gpu
                 known.ranks[rank] = match
-        return Answer(instances, scores)
 
-    def _beside(self, scopes: Any, hashes: Hashes) -> Beside:
+    def _beside(self, scopes: Any, hashes: Hashes, ends: np.ndarray) -> Beside:
         """Return what pools of two granularities hold, which the table does not know."""
-        found: list[tuple[int, int, int]] = []
-        chain: list[int] = hashes.tolist()
         numbers = self._sources.scopes
-        for source in self._sources.granular.values():
-            if not scopes[numbers.number(source.scope)]:
-                continue
-            for number, pool in source.granular.items():
-                found += _held(number, pool, chain)
+        pools = [
+            (number, pool)
+            for source in self._sources.granular.values()
+            if scopes[numbers.number(source.scope)]
+            for number, pool in source.granular.items()
+        ]
+        found = [
+            (chain, number, at, size)
+            for chain, blocks in enumerate(np.split(hashes, ends[:-1]) if pools else ())
+            for number, pool in pools
+            for at, size in _held(pool, blocks.tolist())
+        ]
         if not found:
             return NO_BESIDE
         columns = np.array(found, np.int64).T
         return Beside(*(np.ascontiguousarray(column) for column in columns))
+
+    def trusts(self, scopes: Any) -> dict[str, Trust]:
+        """Return the replicas that scopes are about, each with the worst trust of its ranks."""
+        numbers, found = self._sources.scopes, dict[str, Trust]()
+        for source in self._sources.by_number.values():
+            if source.residency is not None and scopes[numbers.number(source.scope)]:
+                replica, _, trust, _ = source.told or source.tell()
+                found[replica] = worst(trust, found.get(replica, "complete"))
+        return found
 
     def replicas(self, now: float) -> list[SourceState]:
         """Return the state of every source, by replica and rank."""
@@ -113,17 +123,20 @@ class Index:
         return sorted(told, key=lambda one: (one.replica, one.dp_rank))
 
 
-def _held(number: int, pool: GranularPool, chain: list[int]) -> list[tuple[int, int, int]]:
-    """Return (pool, position, size) of the blocks of a chain that a pool holds, if they can matter."""
-    if window_of(pool.head) == WHOLE and pool.size_of(chain[0]) is None:
-        return []
-    sizes = ((at, pool.size_of(block)) for at, block in enumerate(chain))
-    return [(number, at, size) for at, size in sizes if size is not None]
+def _held(pool: GranularPool, chain: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield position and size of the blocks of a chain that a pool holds, if they can matter."""
+    if not chain or (window_of(pool.head) == WHOLE and pool.size_of(chain[0]) is None):
+        return
+    for at, block in enumerate(chain):
+        size = pool.size_of(block)
+        if size is not None:
+            yield at, size
 
 
-def _event_age(residency: SourceResidency, now: float) -> float | None:
-    at = residency.head.connectivity.last_batch_at
-    return None if at is None else round(max(0.0, now - at), 3)
+def _age(at: float | None, now: float) -> float | None:
+    if at is None:
+        return None
+    return round(now - at, 3) if now > at else 0.0
 
 
 def _state(residency: SourceResidency, now: float) -> SourceState:
@@ -140,7 +153,7 @@ def _state(residency: SourceResidency, now: float) -> SourceState:
         head.tenant,
         head.engine,
         residency.overall_trust().trust,
-        _event_age(residency, now),
+        _age(head.connectivity.last_batch_at, now),
         head.closed_reason if head.closed_at is not None else "",
         blocks,
     )

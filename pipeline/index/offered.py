@@ -9,7 +9,7 @@ import structlog
 
 from connectors.process.limited_log import LogLimiter
 from pipeline.errors import OffsetGap, RecordFatal
-from pipeline.index.partition import IndexedPartition
+from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused
@@ -21,6 +21,11 @@ AT_ONCE_BYTES = 64 << 10
 AT_ONCE_RECORDS = 32
 
 _log = structlog.get_logger(__name__)
+
+
+def from_log(record: Any) -> Offered:
+    """Return a consumer's record as states get it."""
+    return Offered(record.offset, record.value, tuple(record.headers), record.key, record.timestamp / 1000)
 
 
 def portions(records: Sequence[Offered]) -> Iterator[Sequence[Offered]]:

@@ -6,13 +6,22 @@ from typing import Any, get_args
 
 import msgspec
 
-from pipeline.index.answers import Problem, PromptsResponse, QueryResponse, ReplicasResponse
-from pipeline.index.question import Question
+from pipeline.index.answers import ChoicesResponse, Problem, PromptsResponse, QueryResponse, ReplicasResponse
+from pipeline.index.choices.posted import Choices
+from pipeline.index.questions.question import Question
 from schemas.reasons import QuestionRefusal
 
-CONTRACT_VERSION = "1.0.0"
+CONTRACT_VERSION = "1.2.0"
 _REFERENCE = "#/components/schemas/{name}"
-_TYPES = (Question, QueryResponse, PromptsResponse, ReplicasResponse, Problem)
+_TYPES = (
+    Question,
+    QueryResponse,
+    PromptsResponse,
+    Choices,
+    ChoicesResponse,
+    ReplicasResponse,
+    Problem,
+)
 
 
 def document() -> dict[str, Any]:
@@ -39,6 +48,21 @@ def document() -> dict[str, Any]:
                         "200": {
                             "description": "With `prompts` a PromptsResponse, else a QueryResponse.",
                             "content": _json("QueryResponse", "PromptsResponse"),
+                        },
+                        **_problems("400", "401", "404", "408", "413", "503"),
+                    },
+                }
+            },
+            "/choices": {
+                "post": {
+                    "operationId": "choices",
+                    "summary": "Where a router sent requests: each is compared with the best match "
+                    "and written to Kafka. Only with `index.choices`.",
+                    "requestBody": {"required": True, "content": _json("Choices")},
+                    "responses": {
+                        "200": {
+                            "description": "Kafka has acknowledged all of them.",
+                            "content": _json("ChoicesResponse"),
                         },
                         **_problems("400", "401", "404", "408", "413", "503"),
                     },

@@ -11,13 +11,16 @@ import msgspec
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from connectors.process.health_pages import PortUnavailable
+from connectors.process.listening import listening
 from pipeline.dashboards.page.login import Login
 from pipeline.index.answers import Answer, Problem, PromptsResponse, QueryResponse, ReplicasResponse
+from pipeline.index.choices.door import ChoicesDoor
+from pipeline.index.choices.log import ChoiceLog
 from pipeline.index.freshness import Freshness
 from pipeline.index.index import MOST_ROWS, Index
 from pipeline.index.openapi import document
-from pipeline.index.question import Question, QuestionRefused, parsed
+from pipeline.index.questions.question import Asked, asked
+from pipeline.index.questions.refused import QuestionRefused
 from pipeline.index.telemetry import IndexMetrics
 from schemas import settings
 
@@ -39,8 +42,15 @@ class IndexServer:
     """Serves answers until stopped."""
 
     def __init__(
-        self, index: Index, freshness: Freshness, metrics: IndexMetrics, settings: settings.Index
+        self,
+        index: Index,
+        freshness: Freshness,
+        metrics: IndexMetrics,
+        settings: settings.Index,
+        choices: ChoiceLog | None = None,
     ) -> None:
+        """`choices`: where routers' choices are written; None: nowhere."""
+        self._choices = ChoicesDoor(index, freshness, metrics, settings, choices)
         self._index = index
         self._freshness = freshness
         self._metrics = metrics
@@ -62,6 +72,7 @@ class IndexServer:
         application.add_routes(
             [
                 web.post("/query_by_hash", self._query_by_hash),
+                web.post("/choices", self._post_choices),
                 web.get("/replicas", self._replicas),
                 web.get("/healthz", self._healthz),
                 web.get("/livez", self._healthz),
@@ -70,16 +81,10 @@ class IndexServer:
                 web.get("/openapi.json", self._openapi),
             ]
         )
-        self._runner = web.AppRunner(
-            application, access_log=None, shutdown_timeout=1.0, handler_cancellation=True
+        host, port = self._settings.host, self._settings.port
+        self._runner = await listening(
+            application, host, port, setting="index.port", handler_cancellation=True
         )
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._settings.host, self._settings.port).start()
-        except OSError as error:
-            await self.stop()
-            reason = error.strerror or str(error)
-            raise PortUnavailable("index.port", self._settings.port, reason) from error
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
@@ -109,14 +114,14 @@ class IndexServer:
             if not self._freshness.ready:
                 unready = self._freshness.unready(time.monotonic())
                 raise QuestionRefused("not_ready", unready or "")
-            question = parsed(await self._body(request), most_hashes=self._settings.max_hashes)
+            question = asked(await self._body(request), most_hashes=self._settings.max_hashes)
             began = time.perf_counter()
             answers = await self._answers(question)
             state = self._freshness.state(time.monotonic())
-            if question.prompts is None:
-                response: Any = QueryResponse(answers[0].instances, answers[0].scores, state)
+            if question.several:
+                response: Any = PromptsResponse(answers, state)
             else:
-                response = PromptsResponse(answers, state)
+                response = QueryResponse(answers[0].instances, answers[0].scores, state)
             body = _encode(response)
             self._metrics.requests.inc()
             self._metrics.prompts.inc(len(answers))
@@ -124,6 +129,13 @@ class IndexServer:
             return web.Response(body=body, content_type="application/json")
         finally:
             self._under_way -= 1
+
+    async def _post_choices(self, request: web.Request) -> web.Response:
+        self._choices.enter()
+        try:
+            return _json(await self._choices.take(await self._body(request)))
+        finally:
+            self._choices.leave()
 
     async def _body(self, request: web.Request) -> bytes:
         if (request.content_length or 0) > self._most_bytes:
@@ -140,16 +152,17 @@ class IndexServer:
     def _too_large(self) -> QuestionRefused:
         return QuestionRefused("too_large", f"more than {self._most_bytes:,} bytes")
 
-    async def _answers(self, question: Question) -> list[Answer]:
-        scopes, now = self._index.scopes_of(question), time.time()
+    async def _answers(self, question: Asked) -> list[Answer]:
+        about, now = question.about, self._moment()
+        scopes = self._index.scopes_of(about)
         answers: list[Answer] = []
         rows = 0
-        for chain in question.chains:
-            if answers and len(answers) % 8 == 0:
+        for chains in question.chains.portions():
+            if answers:
                 await asyncio.sleep(0)  # others have a turn
-                scopes = self._index.scopes_of(question)
-            answers.append(self._index.answer(question, scopes, chain, now))
-            rows += len(answers[-1].instances)
+                scopes = self._index.scopes_of(about)
+            answers += (more := self._index.answers(about, scopes, chains, now))
+            rows += sum(len(answer.instances) for answer in more)
             if rows > MOST_ROWS:
                 detail = f"more than {MOST_ROWS:,} replicas in all answers: fewer prompts, or set limit"
                 raise QuestionRefused("answer_too_large", detail)
@@ -159,7 +172,11 @@ class IndexServer:
         if not self._freshness.ready:
             raise QuestionRefused("not_ready", self._freshness.unready(time.monotonic()) or "")
         state = self._freshness.state(time.monotonic())
-        return _json(ReplicasResponse(self._index.replicas(time.time()), state))
+        return _json(ReplicasResponse(self._index.replicas(self._moment()), state))
+
+    def _moment(self) -> float:
+        """Return the time to which ages are told, in seconds since the epoch."""
+        return time.time() if self._freshness.at is None else self._freshness.at
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

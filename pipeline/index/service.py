@@ -1,24 +1,30 @@
-"""The service: compiled code first, then the checkpoints, then the log, and answers once it has caught up."""
+"""The service: compiled code first, then the checkpoints, then the log, and answers once it has caught up.
+
+Of a moment of the past: the log from its beginning, up to that moment.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 import numpy as np
 import structlog
 
 from connectors.process.leaving import aside
-from connectors.process.stopping import done_before
+from connectors.process.stopping import done_before, ended
 from connectors.process.waiting import Waiting
-from pipeline.index.follower import Follower
+from pipeline.index.choices.log import ChoiceLog
+from pipeline.index.following.follower import Follower
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.past import past
+from pipeline.index.following.sources import Sources
 from pipeline.index.freshness import Freshness
 from pipeline.index.index import Index
-from pipeline.index.partition import IndexedPartition
-from pipeline.index.question import Question
+from pipeline.index.questions.question import asked
 from pipeline.index.server import IndexServer
-from pipeline.index.sources import Sources
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.residency.intake.plain_runs import plain_runs
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
@@ -27,21 +33,41 @@ from schemas.settings import Settings, Worker
 _log = structlog.get_logger(__name__)
 
 
-async def serve(settings: Settings, stop: asyncio.Event, told: Callable[[str], None]) -> None:
-    """Answer until `stop`; `told` gets the address.
+async def serve(
+    settings: Settings, stop: asyncio.Event, told: Callable[[str], None], *, at: float | None = None
+) -> None:
+    """Answer until `stop`, of the present or of a moment `at`; `told` gets the address.
 
-    Waits for brokers and topics to be there. Raises PortUnavailable, and what ends a `Follower`.
+    Of the present, it waits for brokers and topics to be there. Raises PortUnavailable, and what ends a
+    `Follower` or `past`.
     """
     metrics = IndexMetrics()
-    freshness = Freshness(settings.index.stale_seconds)
+    freshness = Freshness(settings.index.stale_seconds, at=at)
     sources = Sources()
-    server = IndexServer(Index(sources), freshness, metrics, settings.index)
+    choices = ChoiceLog(settings) if settings.index.choices and at is None else None
+    server = IndexServer(Index(sources), freshness, metrics, settings.index, choices)
     await server.start()
     told(server.url)
     try:
-        await done_before(stop, asyncio.create_task(_follow(settings, sources, freshness, metrics)))
+        if at is None:
+            following = _follow(settings, sources, freshness, metrics)
+            await done_before(stop, asyncio.create_task(_beside(following, choices)))
+        elif await done_before(stop, asyncio.create_task(_go_back(settings, sources, freshness, at))):
+            await stop.wait()
     finally:
         await server.stop()
+        if choices is not None:
+            await choices.stop()
+
+
+async def _beside(following: Coroutine[Any, Any, None], choices: ChoiceLog | None) -> None:
+    """Follow the log, and connect to that of choices meanwhile: each may wait for what the other has not."""
+    connecting = [] if choices is None else [choices.connect()]
+    tasks = [asyncio.create_task(each) for each in (following, *connecting)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        await ended(*tasks)
 
 
 async def _follow(settings: Settings, sources: Sources, freshness: Freshness, metrics: IndexMetrics) -> None:
@@ -50,6 +76,13 @@ async def _follow(settings: Settings, sources: Sources, freshness: Freshness, me
     follower = Follower(settings, sources, freshness, metrics)
     await waiting.until(follower.reach)
     await follower.run()
+
+
+async def _go_back(settings: Settings, sources: Sources, freshness: Freshness, at: float) -> None:
+    await aside(warm_up)
+    found = await past(settings, at, sources=sources, share=settings.index.share)
+    freshness.went_back()
+    _log.info("read the log up to the moment", at=at, records=found.records, whole_from=found.whole_from)
 
 
 def warm_up() -> None:
@@ -69,9 +102,9 @@ def warm_up() -> None:
         if run is not None:
             partition.apply(3, run)
     partition.settle()
-    index, chain = Index(sources), [200, 201, 202]
-    question = Question("m", block_hashes=[*chain])
-    index.answer(question, index.scopes_of(question), [*chain], 0.0)
+    index = Index(sources)
+    about, chains, _ = asked(b'{"model": "m", "prompts": [[200, 201], [202]]}', most_hashes=3)
+    index.answers(about, index.scopes_of(about), chains, 0.0)
     sources.forget(sources.by_number[0])
     while sources.holdings.sweep():
         pass

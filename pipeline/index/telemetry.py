@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.kafka.renewed import RENEWED, UNUSABLE
+from connectors.process.login_files import RENEWED, UNUSABLE
 from connectors.process.registry import Registry
 from schemas.metrics import Index
 
@@ -17,6 +17,8 @@ class IndexMetrics:
         self.requests = registry.counter(Index.requests)
         self.prompts = registry.counter(Index.prompts)
         self.refused = registry.counter(Index.refused)
+        self.choices = registry.counter(Index.choices)
+        self.choices_unacknowledged = registry.counter(Index.choices_unacknowledged)
         self.answer_seconds = registry.histogram(Index.answer_seconds)
         self.records = registry.counter(Index.records)
         self.set_aside = registry.counter(Index.set_aside)

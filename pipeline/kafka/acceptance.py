@@ -9,14 +9,16 @@ from __future__ import annotations
 import struct
 
 from connectors.kafka.topics import partition_of
-from pipeline.kafka.decoding import Headers, decode_events, decode_residency
+from pipeline.kafka.decoding import Headers, decode_choice, decode_events, decode_residency
 from pipeline.kafka.refusal import RecordRefused, SourceName
+from schemas.choices import ChoiceRecord
 from schemas.events import LATEST, EventsRecord, Gap
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import SetAsideReason
 from schemas.residency import FILLED, KINDS, LATEST_CHANGE, ResidencyChanges, ResidencyRecord
 
 NOT_APPLICABLE = "it decodes, but says what cannot be"
+CHOICE_DAY_SECONDS = 86_400.0
 
 
 def accepted_events(value: bytes | None, headers: Headers, key: bytes | None) -> EventsRecord:
@@ -33,6 +35,23 @@ def accepted_residency(value: bytes | None, headers: Headers, key: bytes | None)
     if (reason := residency_refusal(record)) is not None:
         raise RecordRefused(reason, NOT_APPLICABLE, residency_sources(record))
     return record
+
+
+def accepted_choice(value: bytes | None, headers: Headers, key: bytes | None) -> ChoiceRecord:
+    """Return the record, decoded and fit for a row. Raises RecordRefused."""
+    record = decode_choice(value, headers, key)
+    if record.chosen_tokens > record.best_tokens:
+        raise RecordRefused("bad_choice", NOT_APPLICABLE, ())
+    return record
+
+
+def require_time_of_the_log(record: ChoiceRecord, written_at: float) -> None:
+    """Raise RecordRefused where a choice is of another day than its record: rows lie by day, few at a time.
+
+    `written_at`: the log's time of the record, in seconds since the epoch; 0 or less where it tells none.
+    """
+    if written_at > 0 and abs(record.time - written_at) > CHOICE_DAY_SECONDS:
+        raise RecordRefused("bad_time", NOT_APPLICABLE, ())
 
 
 def events_source(record: EventsRecord) -> tuple[SourceName, ...]:

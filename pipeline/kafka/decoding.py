@@ -9,6 +9,7 @@ import msgspec
 
 from connectors.kafka.content_types import JSON, UNDECODABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
+from schemas.choices import ChoiceRecord
 from schemas.events import DpRank, EventsRecord, Name
 from schemas.reasons import SetAsideReason
 from schemas.residency import ResidencyRecord
@@ -29,6 +30,7 @@ class _NamedSources(msgspec.Struct):
 
 _events = msgspec.msgpack.Decoder(EventsRecord).decode, msgspec.json.Decoder(EventsRecord).decode
 _named = msgspec.msgpack.Decoder(_Named).decode, msgspec.json.Decoder(_Named).decode
+_choice = msgspec.msgpack.Decoder(ChoiceRecord).decode
 _residency = msgspec.msgpack.Decoder(ResidencyRecord).decode
 _named_sources = msgspec.msgpack.Decoder(_NamedSources).decode
 
@@ -47,6 +49,11 @@ def decode_events(value: bytes | None, headers: Headers, key: bytes | None = Non
 def decode_residency(value: bytes | None, headers: Headers, key: bytes | None = None) -> ResidencyRecord:
     """Return the record, which is always MessagePack. Raises RecordRefused."""
     return _decoded(_residency, value, lambda: _sources(value))
+
+
+def decode_choice(value: bytes | None, headers: Headers, key: bytes | None = None) -> ChoiceRecord:
+    """Return the record, which is always MessagePack and names no source. Raises RecordRefused."""
+    return _decoded(_choice, value, tuple)
 
 
 def _decoded(

@@ -6,7 +6,7 @@ ACLs" of Kafka's documentation, tried one by one in tests/integration/pipeline/k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -15,6 +15,10 @@ Operation = Literal["Create", "Delete", "Describe", "DescribeConfigs", "Read", "
 
 CONNECTORS = "connectors"
 INDEXES = "indexes"
+RECORDING_INDEXES = "indexes with index.choices"
+CHOICES = "choices"
+"""Ends the name of the group whose members write choices into tables, beside the fleet agent."""
+RECORDING = "kvlens index, index.choices"
 AGENTS = {"replica": "replica agent", "fleet": "fleet agent"}
 """Agent, as in `worker.agents` and in the names of consumer groups -> its name in `topics.toml`."""
 VERIFY = "kvlens verify"
@@ -60,22 +64,56 @@ class Role:
 def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group: str) -> list[Role]:
     """Return all roles for topics with this prefix and consumer groups that begin with `group`.
 
-    A worker that runs both agents needs the rights of both.
+    A worker that runs both agents needs the rights of both; an index that records choices, those of an index
+    and of one that does.
     """
     names = {key: f"{topic_prefix}.{topic.name}" for key, topic in catalogue.items()}
     groups = {agent: f"{group}.{agent}" for agent in AGENTS}
+    choices = f"{group}.{CHOICES}"
     return [
         Role("kvlens topics apply", _apply(names)),
         Role("kvlens connect", _uses(catalogue, names, CONNECTORS)),
         *(
-            Role(worker(agent), _work(catalogue, names, name, groups[agent]))
+            Role(
+                worker(agent),
+                _work(catalogue, names, name, groups[agent], choices if agent == "fleet" else None),
+            )
             for agent, name in AGENTS.items()
         ),
         Role("kvlens index", _uses(catalogue, names, INDEXES)),
-        Role(VERIFY, _verify(names, groups)),
+        Role(RECORDING, _uses(catalogue, names, RECORDING_INDEXES)),
+        Role(VERIFY, _verify(names, [*groups.values(), choices])),
         Role("kvlens doctor", _doctor(names, groups)),
         Role(REBUILD, _rebuild(names, groups)),
     ]
+
+
+def reading_reports(topic: str, group: str) -> Role:
+    """Return what `kvlens connect` needs besides to read `lmcache.topic`, in whichever Kafka that is."""
+    return Role(
+        "kvlens connect, lmcache.topic",
+        (
+            Right("topic", topic, "Read", "reads what LMCache's servers report"),
+            Right("group", group, "Read", "commits how far it has read"),
+        ),
+    )
+
+
+def copying(
+    catalogue: Mapping[str, CataloguedTopic], old_prefix: str, *, topic_prefix: str, group: str
+) -> Role:
+    """Return what copying the log to other topics needs, those of an installation that is to begin."""
+    events, positions = catalogue["events"].name, catalogue["positions"].name
+    return Role(
+        "kvlens topics copy",
+        (
+            Right("topic", f"{old_prefix}.{events}", "Read", "reads the log"),
+            Right("topic", f"{topic_prefix}.{events}", "Read", "sees what an earlier copy sent last"),
+            Right("topic", f"{topic_prefix}.{events}", "Write", "writes it"),
+            Right("topic", f"{topic_prefix}.{positions}", "Describe", "sees that no connector writes yet"),
+            Right("group", f"{group}.copy", "Read", "commits how far it is"),
+        ),
+    )
 
 
 def on_topics(role: Role) -> dict[str, list[str]]:
@@ -106,7 +144,11 @@ def _uses(catalogue: Mapping[str, CataloguedTopic], names: Mapping[str, str], wh
 
 
 def _work(
-    catalogue: Mapping[str, CataloguedTopic], names: Mapping[str, str], who: str, group: str
+    catalogue: Mapping[str, CataloguedTopic],
+    names: Mapping[str, str],
+    who: str,
+    group: str,
+    choices: str | None,
 ) -> tuple[Right, ...]:
     used = _uses(catalogue, names, who)
     seen = {right.name for right in used}
@@ -115,16 +157,22 @@ def _work(
         *used,
         *(Right("topic", name, "Describe", "looks at every topic before it starts") for name in others),
         Right("group", group, "Read", "joins it and commits offsets"),
+        *(
+            Right("group", name, "Read", "commits how far choices are in the table")
+            for name in (choices,)
+            if name
+        ),
         Right("transactional id", f"{group}-", "Write", "commits checkpoints", prefix=True),
     )
 
 
-def _verify(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right, ...]:
+def _verify(names: Mapping[str, str], groups: Sequence[str]) -> tuple[Right, ...]:
     return (
         Right("topic", names["events"], "Read", "recounts it"),
         Right("topic", names["residency"], "Read", "recounts it"),
         Right("topic", names["checkpoints_fleet"], "Read", "sees what was held where that begins"),
-        *(Right("group", name, "Describe", "asks how far the agent is") for name in groups.values()),
+        Right("topic", names["choices"], "Read", "recounts it"),
+        *(Right("group", name, "Describe", "asks how far the worker is") for name in groups),
     )
 
 
@@ -151,7 +199,7 @@ def _rebuild(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right
 def _doctor(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right, ...]:
     rights = []
     for key, name in names.items():
-        read = key != "residency"
+        read = key not in ("residency", "choices")
         rights.append(
             Right("topic", name, "Read", "reads its newest records")
             if read

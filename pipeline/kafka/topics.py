@@ -31,6 +31,11 @@ class Found(TopicMetadata):
     key: str
     wanted_partitions: int
 
+    @property
+    def wanted_by(self) -> str:
+        """What says how many partitions it should have."""
+        return "kafka.partitions" if catalogue()[self.key].shared else "schemas/topics.toml"
+
 
 async def describe(settings: Settings) -> list[Found]:
     """Return what the cluster has of each topic of the catalogue.
@@ -86,7 +91,7 @@ def check(found: list[Found]) -> None:
         if twin is not None and topic.partitions != partitions[twin]:
             raise TopicMismatch(topic.name, topic.partitions, partitions[twin], f"as many as {twin}")
         if twin is None and topic.partitions != topic.wanted_partitions:
-            raise TopicMismatch(topic.name, topic.partitions, topic.wanted_partitions, "schemas/topics.toml")
+            raise TopicMismatch(topic.name, topic.partitions, topic.wanted_partitions, topic.wanted_by)
 
 
 async def _create(admin: AIOKafkaAdminClient, topic: Found, replication_factor: int) -> bool:
@@ -120,7 +125,7 @@ async def _found(admin: AIOKafkaAdminClient, kafka: Kafka) -> list[Found]:
     names = {key: topic_name(kafka, key) for key in catalogue()}
     metadata = await topic_metadata(admin._client, names.values())
     return [
-        Found(**vars(metadata[names[key]]), key=key, wanted_partitions=topic.partitions)
+        Found(**vars(metadata[names[key]]), key=key, wanted_partitions=topic.partitions_for(kafka))
         for key, topic in catalogue().items()
     ]
 

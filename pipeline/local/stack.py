@@ -1,4 +1,4 @@
-"""Everything `kvlens up` runs for one data directory: broker and store unless given, worker, connector."""
+"""Everything `kvlens up` runs for one data directory: broker, store, worker, connector, page, index."""
 
 from __future__ import annotations
 
@@ -97,6 +97,8 @@ class Stack:
             self._steps.step(doing)
             process.wait_ready()
             self._steps.tell(f"boards are on {self.urls['page']}" if name == "page" else f"{name} is ready")
+        # It would take a processor from what somebody waits for, and need not be ready for any of it.
+        self._launch_index()
 
     def _broker(self) -> EmbeddedBroker | None:
         """Return the embedded broker, which has a port but does not run yet; None where one is configured."""
@@ -118,6 +120,7 @@ class Stack:
         if self._loaded.origin("clickhouse", "url") != DEFAULT:
             self.urls["clickhouse"] = shown(given.url)
             return None
+        from pipeline.clickhouse.login import password_of
         from pipeline.local.clickhouse.accounts import Account
         from pipeline.local.clickhouse.embedded import EmbeddedStore
 
@@ -125,7 +128,7 @@ class Stack:
             self._directory.store,
             self._supervisor.ports.preferred(DEFAULT_STORE_PORT),
             log=self._directory.logs / "store.log",
-            writer=Account(given.username, given.password, readonly=False),
+            writer=Account(given.username, password_of(given), readonly=False),
         )
         self._environment[variable_of("clickhouse", "url")] = store.url
         self.urls["clickhouse"] = store.url
@@ -149,10 +152,21 @@ class Stack:
     def _launch_page(self) -> CommandProcess:
         """Launch `kvlens serve`, on the configured port unless that is taken."""
         host, port = self.settings.page.host, self._supervisor.ports.preferred(self.settings.page.port)
-        environment = {**self._environment, variable_of("page", "port"): str(port)}
-        url = self.urls["page"] = f"http://{host}:{port}/"
-        arguments = ["serve", "--data-dir", str(self._directory.path)]
-        return self._launch_command("page", arguments, environment, f"{url}livez")
+        return self._launch_server("page", "serve", host, port, "livez")
+
+    def _launch_index(self) -> CommandProcess:
+        """Launch `kvlens index` in the same way."""
+        host, ports = self.settings.index.host, self._supervisor.ports
+        wanted = self.settings.index.port
+        port = ports.preferred(wanted) if wanted else ports.any()
+        return self._launch_server("index", "index", host, port, "readyz")
+
+    def _launch_server(self, name: str, command: str, host: str, port: int, ready: str) -> CommandProcess:
+        """Launch what reads the run file and answers; `name` is also that of its section in the settings."""
+        environment = {**self._environment, variable_of(name, "port"): str(port)}
+        url = self.urls[name] = f"http://{host}:{port}/"
+        arguments = [command, "--data-dir", str(self._directory.path)]
+        return self._launch_command(name, arguments, environment, f"{url}{ready}")
 
     def _launch_command(
         self, name: str, arguments: list[str], environment: Mapping[str, str], ready: str

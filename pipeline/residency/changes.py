@@ -20,6 +20,7 @@ CHANGE: Final = np.dtype(
         ("depth", np.uint16),  # of fills: blocks of the chain up to and including this one
         ("adapter", np.uint16),  # of fills: 0, or the position of the LoRA in `Changes.loras`, from 1
         ("kind", np.uint8),  # as in `schemas.residency`
+        ("by_content", np.bool_),  # whether `hash` is a content hash
     ]
 )
 """One change; `root`, `depth` and `adapter` mean nothing where nothing was filled."""

@@ -28,6 +28,7 @@ from pipeline.residency.silence import Silence, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import (
     FORMAT,
+    FORMAT_WITHOUT_CONTENTS,
     HEAD,
     META_KEY,
     CheckpointFormat,
@@ -36,7 +37,7 @@ from schemas.checkpoints import (
     slot_key,
 )
 from schemas.events import EventsRecord
-from schemas.reasons import LimitReason, SetAsideReason
+from schemas.reasons import LimitReason, SetAsideReason, WithoutContent
 from schemas.rows import Row
 from schemas.settings import Worker
 
@@ -175,6 +176,14 @@ class PartitionState:
                 source.left_out = Counter()
         return found
 
+    def take_without_content(self) -> Counter[WithoutContent]:
+        """Return how many blocks got no content hash, and why, since the last call."""
+        found: Counter[WithoutContent] = Counter()
+        for source in self.sources.values():
+            if source.pools.without_content:
+                found += source.pools.take_without_content()
+        return found
+
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.
 
@@ -204,7 +213,10 @@ class PartitionState:
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
-        meta = PartitionMeta(self.next_offset, FORMAT, self._silence.clock)
+        contents = any(source.pools.keep_contents for source in self.sources.values())
+        meta = PartitionMeta(
+            self.next_offset, FORMAT if contents else FORMAT_WITHOUT_CONTENTS, self._silence.clock
+        )
         checkpoints.append((META_KEY, _encode(meta)))
         return Cut(
             self.next_offset,

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from pipeline.residency import limits
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting import flow
+from pipeline.residency.counting.block_table import Hashes
+from pipeline.residency.counting.count_copies import REMOVAL
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import NO_LORA, Adapters, EarlyRoom, Shared
 from pipeline.residency.granularity.two_sizes import GranularPool, overlapping_sizes
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.limits import LEFT_AFTER_SHEDDING, MOST_OF_A_BATCH, LeftOut
+from pipeline.residency.objects.objects import Objects
 from pipeline.residency.occupancy import Occupancy
 from schemas.checkpoints import FlowState, PoolHead, SourceHead
-from schemas.events import Cleared, Event, Removed, Stored, Undecodable, is_store_only
+from schemas.events import (
+    Accessed,
+    Capacity,
+    Cleared,
+    Event,
+    Removed,
+    Stored,
+    Undecodable,
+    is_store_only,
+)
 from schemas.hashes import HASH_BYTES
-from schemas.reasons import LimitReason
+from schemas.reasons import LimitReason, WithoutContent
 from schemas.settings import Worker
 
 Codes = npt.NDArray[np.uint16]
@@ -63,8 +77,11 @@ class Pools:
         self._resident = limits.resident(self)
         """Blocks at the last `settle`."""
         self._itemised = limits.itemised(self)
-        """Those of them that are kept one by one."""
+        """Those of them that are kept one by one, and those of groups that became hybrid since."""
+        self._links_came = False
+        """Whether any came since this object was made."""
         self._flow_before: dict[tuple[str, int], FlowState] = {}
+        self.objects = Objects(source, most=settings.max_itemised_blocks, most_pools=settings.max_pool_sizes)
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -81,6 +98,11 @@ class Pools:
         return [pool for pool in self._by_key.values() if isinstance(pool, Pool)]
 
     @property
+    def keep_contents(self) -> bool:
+        """Whether content hashes of resident blocks may be known."""
+        return any(pool.keeps_contents for pool in self._by_key.values())
+
+    @property
     def granular(self) -> list[GranularPool]:
         """The pools of two granularities."""
         return self._granular
@@ -94,6 +116,7 @@ class Pools:
         others: list[Cleared | Undecodable | LeftOut] = []
         no_stores = self._too_many(events)
         self._settled = False
+        begun_with = self._contents_on_gpu(events) if self._content_known else {}
         pools = self._by_key
         pool: Pool | GranularPool | None = None
         key: tuple[str, int] | None = None
@@ -111,6 +134,10 @@ class Pools:
                 if key is None or event.group_idx != key[1] or event.medium != key[0]:
                     key = event.medium, event.group_idx
                     pool = pools.get(key) or self._begin(event)
+                if begun_with and event.medium != "gpu":
+                    event = self._with_contents(event, begun_with)
+                elif event.medium != "gpu" and event.links:
+                    event = replace(event, links=b"")
                 if pool is None:
                     others.append(LeftOut("too_many_sizes", 1))
                 elif not pool.store(event, at, self.repeatable) and isinstance(pool, Pool):
@@ -118,7 +145,12 @@ class Pools:
                     pool = announced or pool
                     if announced is None:
                         others.append(LeftOut("too_many_sizes", 1))
+                    elif event.size_bytes:
+                        self.objects.store(event, at)
+                elif event.size_bytes:
+                    self.objects.store(event, at)
                 collected += len(event.hashes)
+                self._links_came |= bool(event.links)
             elif type(event) is Removed:
                 if len(event.hashes) % HASH_BYTES:
                     others.append(Undecodable("bad_hash_length"))
@@ -130,6 +162,8 @@ class Pools:
                     others.append(LeftOut("too_many_sizes", 1))
                 else:
                     pool.remove(event.hashes, at)
+                    if self.objects:
+                        self.objects.remove(event.medium, event.group_idx, event.hashes)
                 collected += len(event.hashes)
             elif type(event) is Cleared:
                 if event.medium and not self._has(event.medium):
@@ -145,6 +179,13 @@ class Pools:
                     others.append(event)
                 else:
                     others.append(LeftOut("too_many_sizes", event.count))
+            elif type(event) is Accessed:
+                if len(event.hashes) % HASH_BYTES:
+                    others.append(Undecodable("bad_hash_length"))
+                else:
+                    self.objects.access(event, at)
+            elif type(event) is Capacity:
+                self.objects.declared(event)
         for granular in self._granular:
             granular.batch_ended(at)
         self._unsettled += collected
@@ -154,6 +195,34 @@ class Pools:
             self.settle()
         return others
 
+    @property
+    def _content_known(self) -> bool:
+        """Whether blocks may have content hashes."""
+        return self._links_came or self.keep_contents
+
+    def _contents_on_gpu(self, events: list[Event]) -> dict[tuple[int, bytes], Hashes]:
+        """Return the content hashes that the GPU has of what comes to other media, by group and hashes."""
+        return {
+            (event.group_idx, event.hashes): self._content_of(event)
+            for event in events
+            if type(event) is Stored and event.medium != "gpu" and len(event.hashes) % HASH_BYTES == 0
+        }
+
+    def _content_of(self, event: Stored) -> Hashes:
+        hashes = np.frombuffer(event.hashes, ">u8").astype(np.uint64)
+        on_gpu = self._by_key.get(("gpu", event.group_idx))
+        return on_gpu.contents_of(hashes) if isinstance(on_gpu, Pool) else np.zeros_like(hashes)
+
+    def _with_contents(self, event: Stored, begun_with: dict[tuple[int, bytes], Hashes]) -> Stored:
+        """Return a store on another medium than the GPU with content hashes instead of links.
+
+        They are those of the blocks that the GPU holds now, or held when the batch began: engines announce
+        first what leaves the GPU, and then where it was copied to before.
+        """
+        before = begun_with[event.group_idx, event.hashes]
+        now = self._content_of(event)
+        return replace(event, links=np.where(now != 0, now, before).astype(">u8").tobytes())
+
     def one_copy_each(self, one_copy: bool) -> None:
         """What comes from now on is of an engine that knows at most one copy of each block, or more."""
         if one_copy != self._shared.one_copy:
@@ -162,9 +231,12 @@ class Pools:
 
     def knows(self, run: PlainRun) -> bool:
         """Return whether the events of a run are only to be counted, and no limit is near."""
-        if self._granular:
+        if self._granular or self.objects:
             return False
         for key, block_size, several in run.shapes:
+            # Which blocks the GPU held then, nobody can tell later.
+            if key[0] != "gpu" and block_size != REMOVAL and (run.has_links or self._content_known):
+                return False
             pool = self._by_key.get(key)
             if not isinstance(pool, Pool) or not pool.knows(block_size, several=several):
                 return False
@@ -177,6 +249,7 @@ class Pools:
     def apply_run(self, run: PlainRun) -> None:
         """Apply the events of a run that it `knows`."""
         self._settled = False
+        self._links_came |= bool(run.has_links)
         loras = self._lora_codes(run) if run.has_loras else None
         for key, events in run.events_by_pool():
             if loras is not None:
@@ -236,6 +309,7 @@ class Pools:
         for (of_medium, of_group), pool in self._by_key.items():
             if medium in ("", of_medium) and group in (None, of_group):
                 pool.clear(at)
+        self.objects.clear(medium, group)
 
     def settle(self) -> None:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
@@ -251,9 +325,20 @@ class Pools:
         for key, pool in self._by_key.items():
             self._flow_before[key] = flow.added(self._flow_before.get(key, FlowState()), pool.head.flow)
             pool.head.flow = FlowState()
+        self.objects.window_ended()
         for granular in self._granular:
             self._settled = False
             granular.expire(end)
+
+    @property
+    def without_content(self) -> bool:
+        """Whether `take_without_content` has anything to return."""
+        return bool(self._shared.without_content)
+
+    def take_without_content(self) -> Counter[WithoutContent]:
+        """Return how many blocks got no content hash, and why, since the last call."""
+        found, self._shared.without_content = self._shared.without_content, Counter()
+        return found
 
     def take_changes(self) -> list[Changes]:
         """Return the changes of residency since the last call."""
@@ -320,6 +405,8 @@ class Pools:
         age = self._settings.fine_block_age_seconds
         granular = GranularPool.adopted(pool, coarse_size, fine_size, age=age)
         pool.given_up()
+        # All that it holds is kept one by one from now on; what was collected since is counted by itself.
+        self._itemised += granular.blocks
         self._by_key[pool.head.medium, pool.head.group_idx] = granular
         self._heads[self._heads.index(pool.head)] = granular.head
         self._granular.append(granular)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple
 
 from pipeline.residency import windows
+from pipeline.residency.objects.objects import HeldObjects
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.stream import connectivity, drift, trust
-from schemas.checkpoints import FlowState, HealthState, SourceHead
+from schemas.checkpoints import FlowState, HealthState, ObjectFlow, SourceHead
 from schemas.events import EngineCounters
-from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, Row, SourceRow, StreamHealthRow
+from schemas.rows import (
+    EngineCountersRow,
+    FlowRow,
+    ObjectsRow,
+    OccupancyRow,
+    Row,
+    SourceRow,
+    StreamHealthRow,
+)
 
 _NOTHING = FlowState()
 
@@ -24,6 +33,8 @@ class View(NamedTuple):
     window: int
     occupancy: Sequence[Occupancy]
     """At the end of the window."""
+    objects: Iterable[HeldObjects] = ()
+    """The same of objects, and their uses in the open window."""
     idle: bool = False
     """Nothing came in the window: its rows carry forward what was left."""
 
@@ -31,7 +42,7 @@ class View(NamedTuple):
 def rows(view: View) -> list[Row]:
     """Return the rows of a window: occupancy, what came and went, and stream health."""
     flow = [] if view.idle else _flow_rows(view)
-    return [*_occupancy_rows(view), *flow, _health_row(view)]
+    return [*_occupancy_rows(view), *flow, *_objects_rows(view), _health_row(view)]
 
 
 def timestamp(at: float) -> datetime:
@@ -108,6 +119,47 @@ def _flow_rows(view: View) -> list[Row]:
                 reannounced_blocks=flow.reannounced_blocks,
                 unknown_removed_blocks=flow.unknown_removed_blocks,
                 lifetime_hist=flow.lifetimes,
+                trust=since.trust,
+                trust_since=timestamp(since.since),
+                version=head.version,
+            )
+        )
+    return found
+
+
+def _objects_rows(view: View) -> list[Row]:
+    head = view.head
+    start = windows.window_start(view.window)
+    found: list[Row] = []
+    for part in view.objects:
+        flow = ObjectFlow() if view.idle else part.flow
+        trust_of = trust.of if view.idle else trust.in_window
+        since = trust_of(head.trust, part.medium)
+        found.append(
+            ObjectsRow(
+                window=start,
+                model=head.model,
+                replica=head.replica,
+                dp_rank=head.dp_rank,
+                medium=part.medium,
+                group_idx=part.group_idx,
+                objects=part.objects,
+                bytes=part.size,
+                capacity_bytes=part.capacity,
+                stored_objects=flow.stored_objects,
+                stored_bytes=flow.stored_bytes,
+                accesses=flow.accesses,
+                accessed_tokens=flow.accessed_tokens,
+                accessed_bytes=flow.accessed_bytes,
+                hits=flow.hits,
+                hit_tokens=flow.hit_tokens,
+                hit_bytes=flow.hit_bytes,
+                first_accesses=flow.first_accesses,
+                unknown_accesses=flow.unknown_accesses,
+                unlisted_objects=flow.unlisted_objects,
+                uses_hist=[*flow.uses_hist],
+                reuse_hist=[*flow.reuse_hist],
+                needed_hist=[*flow.needed_hist],
                 trust=since.trust,
                 trust_since=timestamp(since.since),
                 version=head.version,

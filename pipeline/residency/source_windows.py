@@ -119,7 +119,9 @@ class SourceWindows:
         return range(first, min(last, first + CARRY_LIMIT - 1) + 1)
 
     def _view(self, window: int, *, idle: bool = False) -> View:
-        return View(self._head, window, self._pools.occupancy(windows.window_end(window)), idle)
+        pools = self._pools
+        occupancy = pools.occupancy(windows.window_end(window))
+        return View(self._head, window, occupancy, pools.objects.held(), idle)
 
     def _wrote(self, window: int) -> None:
         written_to = self._head.written_to

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from schemas.settings import Discovery, Prefix, Replica, Settings, rank_endpoint, shard_numbers
 
 MAX_PORT = 65535
+MAX_MODEL = 200
+"""Characters of a model's name."""
 _SERVER = re.compile(r"(?:\[[\w:.%]+\]|[\w.-]+)(?::(\d{1,5}))?|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 """host, host:port, [address]:port; without brackets an IPv6 address has no port."""
 
@@ -33,6 +35,12 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         shard_numbers(settings.index.share)
     except ValueError as error:
         return SettingsProblem(("index", "share"), f"{error} - at `$.index.share`")
+    if settings.connector.forward_session_ids and not settings.connector.session_key_file:
+        return SettingsProblem(
+            ("connector", "forward_session_ids"),
+            "session ids leave as keyed hashes only, which needs a session_key_file"
+            " - at `$.connector.forward_session_ids`",
+        )
     if (text := _bootstrap_problem(settings.kafka.bootstrap_servers)) is not None:
         return SettingsProblem(("kafka", "bootstrap_servers"), f"{text} - at `$.kafka.bootstrap_servers`")
     if settings.kafka.sasl_mechanism == "OAUTHBEARER" and not settings.kafka.sasl_token_file:
@@ -41,6 +49,8 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
     if settings.clickhouse.engines != "plain" and not settings.clickhouse.cluster:
         text = f"{settings.clickhouse.engines!r} needs clickhouse.cluster - at `$.clickhouse.engines`"
         return SettingsProblem(("clickhouse", "engines"), text)
+    if (problem := _lmcache_problem(settings)) is not None:
+        return problem
     if (text := next(_prefix_problems(settings.prefixes), None)) is not None:
         return SettingsProblem(("prefixes",), text)
     if (text := _replica_problem(settings.replicas)) is not None:
@@ -51,6 +61,24 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         return SettingsProblem(("discovery", "kubernetes"), text)
     if (text := next(_bind_problems(settings.discovery), None)) is not None:
         return SettingsProblem(("discovery", "bind"), text)
+    return None
+
+
+def _lmcache_problem(settings: Settings) -> SettingsProblem | None:
+    lmcache, login = settings.lmcache, settings.lmcache_kafka
+    if (lmcache.topic or lmcache.port) and not lmcache.model_names:
+        text = "name the models of the servers - at `$.lmcache.models`"
+        return SettingsProblem(("lmcache", "models"), text)
+    if any(len(name) > MAX_MODEL for name in lmcache.model_names):
+        text = f"expected names of at most {MAX_MODEL} characters - at `$.lmcache.models`"
+        return SettingsProblem(("lmcache", "models"), text)
+    problem = _bootstrap_problem(login.bootstrap_servers)
+    if problem is not None:
+        path = ("lmcache_kafka", "bootstrap_servers")
+        return SettingsProblem(path, f"{problem} - at `$.lmcache_kafka.bootstrap_servers`")
+    if login.sasl_mechanism == "OAUTHBEARER" and not login.sasl_token_file:
+        text = "OAUTHBEARER needs the file of its token - at `$.lmcache_kafka.sasl_token_file`"
+        return SettingsProblem(("lmcache_kafka", "sasl_mechanism"), text)
     return None
 
 
@@ -74,11 +102,23 @@ def _replica_problem(replicas: tuple[Replica, ...]) -> str | None:
     """Return the first clash among the replicas, with its path; None when there is none."""
     ids: set[str] = set()
     taken: dict[str, str] = {}
+    shared: dict[tuple[str, range], set[str]] = {}
     for number, replica in enumerate(replicas):
         path = f"$.replicas[{number}]"
         if replica.id in ids:
             return f"replica id {replica.id!r} is used twice - at `{path}.id`"
         ids.add(replica.id)
+        if replica.shared_sequence:
+            if not replica.topic:
+                return f"with shared_sequence the topic of the emitter is needed - at `{path}.topic`"
+            if replica.replay_endpoint is not None:
+                return f"nobody replays a shared sequence - at `{path}.replay_endpoint`"
+            topics = shared.setdefault((replica.endpoint, replica.ranks), set())
+            if replica.topic in topics:
+                return f"topic {replica.topic!r} of {replica.endpoint} is used twice - at `{path}.topic`"
+            topics.add(replica.topic)
+            if len(topics) > 1:
+                continue
         for key in ("endpoint", "replay_endpoint"):
             endpoint = getattr(replica, key)
             if endpoint is None:

@@ -1,4 +1,4 @@
-"""`kvlens verify`: recounts both topics and compares every table with them."""
+"""`kvlens verify`: recounts the topics and compares every table with them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from datetime import datetime, timedelta
 from connectors.kafka.reach import reach
 from pipeline.kafka.acceptance import (
     NOT_APPLICABLE,
+    accepted_choice,
     accepted_events,
     accepted_residency,
     events_source,
     is_misplaced,
+    require_time_of_the_log,
 )
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.kafka.rights import VERIFY
+from pipeline.kafka.rights import CHOICES, VERIFY
 from pipeline.kafka.topics import describe, require_rights
 from pipeline.verify import times
+from pipeline.verify.choices import ChoicesCheck
 from pipeline.verify.estimate import estimate
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, saved_in
@@ -40,6 +43,7 @@ from pipeline.verify.replica.silence import SourceId
 from pipeline.verify.rollups.check import check_rollups
 from pipeline.verify.store import StoredTables
 from pipeline.verify.topic_log import Extent, TopicLog, opened_topic
+from schemas.choices import ChoiceRecord
 from schemas.events import EventsRecord
 from schemas.residency import ResidencyRecord
 from schemas.settings import Settings
@@ -60,7 +64,7 @@ async def check_log(
     patience: float,
     progress: Progress | None = None,
 ) -> Findings:
-    """Recount the whole log and compare; `until`: leave records from this offset of each partition out.
+    """Recount the whole log and compare; `until`: ignore records at or after this offset of each partition.
 
     `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
     Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, TopicHidden,
@@ -88,6 +92,10 @@ async def check_log(
                 progress.partition("residency", shard, residency.partitions)
                 await comparison.shard(residency, shard)
         comparison.finish()
+        async with opened_topic(settings, CHOICES, agent=CHOICES, decode=accepted_choice) as choices:
+            for partition in range(choices.partitions):
+                progress.partition(CHOICES, partition, choices.partitions)
+                await comparison.choices(choices, partition)
         progress.step("comparing minutes and hours")
         await asyncio.to_thread(
             check_rollups, tables, findings, oldest=now - RECOMPUTED_FOR, patience=patience
@@ -104,7 +112,7 @@ async def check_log(
 
 @dataclass
 class _Comparison:
-    """One run through both topics."""
+    """One run through all topics."""
 
     settings: Settings
     tables: StoredTables
@@ -143,6 +151,26 @@ class _Comparison:
         if extent.begin == 0:
             for sums in check.residency_sums():
                 self.topic.expect(partition, committed, sums)
+
+    async def choices(self, choices: TopicLog[ChoiceRecord], partition: int) -> None:
+        """Compare the rows of a partition of routers' choices."""
+        # In the order of `partition`, for the same reasons.
+        extent = await choices.extent(partition)
+        found = await asyncio.to_thread(
+            lambda: list(self.tables.choices_of_partition(partition, choices.partitions))
+        )
+        end, committed = self._bounds(await choices.end(partition), extent)
+        oldest = self.now - KEPT_FOR
+        check = ChoicesCheck(found, self.findings, begin=extent.begin, committed=committed, oldest=oldest)
+        async for offset, record in choices.records(partition, extent.begin, end):
+            try:
+                if not isinstance(record, RecordRefused):
+                    require_time_of_the_log(record, choices.written_at)
+                    check.apply(offset, record)
+            except RecordRefused as refused:
+                record = refused
+            self._count(record)
+        check.finish(end)
 
     async def wait_readable(self, residency: TopicLog[ResidencyRecord], patience: float) -> None:
         """Wait for what the replica agent had committed when its partitions were compared."""
@@ -237,7 +265,7 @@ class _Comparison:
             return end, extent.committed
         return min(end, self.until), min(extent.committed, self.until)
 
-    def _count(self, record: EventsRecord | ResidencyRecord | RecordRefused) -> None:
+    def _count(self, record: EventsRecord | ResidencyRecord | ChoiceRecord | RecordRefused) -> None:
         self.progress.record()
         self.findings.records += 1
         if isinstance(record, RecordRefused):

@@ -8,11 +8,13 @@ import msgspec
 
 from schemas.rows import (
     CapacityCurveRow,
+    ChoiceRow,
     EngineCountersRow,
     FillsRow,
     FlowRow,
     HashGroupRow,
     HotPrefixRow,
+    ObjectsRow,
     OccupancyRow,
     RedundancyRow,
     SourceRow,
@@ -25,6 +27,7 @@ KEYS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     OccupancyRow: ("window", *_SOURCE, "medium", "group_idx", "block_size"),
     FlowRow: ("window", *_SOURCE, "medium", "group_idx"),
     StreamHealthRow: ("window", *_SOURCE),
+    ObjectsRow: ("window", *_SOURCE, "medium", "group_idx"),
     EngineCountersRow: ("time", *_SOURCE),
     SourceRow: (*_SOURCE, "incarnation"),
     FillsRow: _FILLS,
@@ -32,6 +35,7 @@ KEYS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     CapacityCurveRow: _FILLS,
     HotPrefixRow: ("window", "hash_domain", "model", "group_idx", "lora", "prefix", "shard"),
     HashGroupRow: ("hash_domain", *_SOURCE, "shard"),
+    ChoiceRow: ("time", "model", "replica", "request_id"),
 }
 
 RowKey = tuple[Any, ...]

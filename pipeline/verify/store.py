@@ -13,6 +13,7 @@ from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.verify.fleet.expected import FleetRow
 from pipeline.verify.replica.expected import ReplicaRow
 from schemas.rows import (
+    ChoiceRow,
     FlowRow,
     OccupancyRow,
 )
@@ -41,6 +42,11 @@ class StoredTables:
         """Give the rows of a partition of the residency topic."""
         for kind in FLEET_TABLES:
             yield from self._rows(kind, "shard = {shard:UInt16}", {"shard": shard})
+
+    def choices_of_partition(self, partition: int, partitions: int) -> Iterator[ChoiceRow]:
+        """Give the choices of requests that belong to a partition of the topic of choices."""
+        which = "CRC32(request_id) % {partitions:UInt32} = {partition:UInt32}"
+        yield from self._rows(ChoiceRow, which, {"partition": partition, "partitions": partitions})
 
     def rows_by_partition(self, partitions: int) -> list[int]:
         """Return how many rows belong to each partition of the events topic; earlier versions may count."""

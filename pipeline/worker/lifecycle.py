@@ -17,6 +17,7 @@ from aiokafka import TopicPartition
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
+from connectors.process.collector import GC_THRESHOLD
 from connectors.process.errors import OperatorError
 from connectors.process.health_pages import HealthPages
 from connectors.process.leaving import leave
@@ -26,10 +27,11 @@ from connectors.process.waiting import Waiting
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import KafkaUnavailable
-from pipeline.kafka.rights import AGENTS
+from pipeline.kafka.rights import AGENTS, CHOICES
 from pipeline.worker.agent import Agent, group_name, state_directory
 from pipeline.worker.checkpoint.log import without_verification_retries
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
+from pipeline.worker.choices.agent import ChoicesAgent
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.exits import ExitCode, fatal
 from pipeline.worker.model_settings import write_models
@@ -42,7 +44,6 @@ from schemas.settings import Settings, Worker
 
 _SAVING_SHARE = 0.75
 """Part of the time for a stop that the last checkpoint may take."""
-_GC_THRESHOLD = 50_000
 # Below these, Kafka and ClickHouse would see little else than checkpoints, and a slow round would look
 # like a stall.
 _MIN_CHECKPOINT_SECONDS = 0.05
@@ -88,9 +89,8 @@ async def _run(settings: Settings) -> None:
     if not await done_before(stop, preparing):
         await _end(pages)
     found = preparing.result()
-    # Records are structs without cycles: collecting them in small portions would only cost time.
     gc.freeze()
-    gc.set_threshold(_GC_THRESHOLD)
+    gc.set_threshold(GC_THRESHOLD)
     agents += [
         Agent(
             settings,
@@ -108,6 +108,9 @@ async def _run(settings: Settings) -> None:
         )
         if settings.worker.agents in ("both", role.name)
     ]
+    for agent in agents:
+        shared = next(topic for topic in found.values() if topic.name == agent.role.topic)
+        metrics.topic_partitions.labels(agent.role.name).set(shared.partitions)
     every = max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS)
     # In turns, so that their pauses do not add up, and what one commits is soon in the other's round.
     rounds = [
@@ -125,6 +128,9 @@ async def _run(settings: Settings) -> None:
         _watched(write_prefix_names(settings, tables)),
         _watched(rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS))),
     ]
+    if settings.worker.agents != "replica":
+        choices = ChoicesAgent(settings, tables, metrics, every=every, joined=memberships.note)
+        tasks.append(_watched(choices.run()))
     limiter = LogLimiter()
     for agent in agents:
         tasks += [
@@ -167,7 +173,8 @@ def _unready(agents: Sequence[Agent]) -> str | None:
 
 
 def _groups(settings: Settings) -> list[str]:
-    return [group_name(settings.kafka, role) for role in AGENTS if settings.worker.agents in ("both", role)]
+    agents = [agent for agent in AGENTS if settings.worker.agents in ("both", agent)]
+    return [group_name(settings.kafka, name) for name in (*agents, *([CHOICES] if "fleet" in agents else []))]
 
 
 def _rounds(worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> CheckpointRounds:

@@ -20,7 +20,7 @@ from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.set_aside import Offered, SetAside
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.reasons import LimitReason, SetAsideReason
+from schemas.reasons import LimitReason, SetAsideReason, WithoutContent
 from schemas.rows import Row
 
 
@@ -86,6 +86,8 @@ class Role:
     """Reads several records at once; None for those that `decode` must."""
     left_out: Callable[[Any], Iterable[tuple[SourceName, Mapping[LimitReason, int]]]] = lambda state: ()
     """Of a state, how many events of which source limits kept out, by reason, since it was asked last."""
+    without_content: Callable[[Any], Mapping[WithoutContent, int]] = lambda state: {}
+    """Of a state, how many blocks got no content hash, by reason, since it was asked last."""
 
     def restored(self, partition: int, latest: Mapping[bytes, bytes]) -> State:
         """Return the state that the checkpoint of a partition holds. Raises CheckpointUnreadable."""
@@ -161,6 +163,8 @@ class OwnedPartition:
         self._metrics.sources.labels(*labels).set(len(self.state.sources))
         self._metrics.forgotten.labels(self.role.name).inc(self.state.take_forgotten())
         self._left_out.add(self.role.left_out(self.state))
+        for reason, blocks in self.role.without_content(self.state).items():
+            self._metrics.without_content.labels(reason).inc(blocks)
         for trouble, count in self.role.troubles(self.state).items():
             self._metrics.troubled.labels(*labels, trouble).set(count)
         if not cut.dirty:

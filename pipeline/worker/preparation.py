@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,10 +14,14 @@ from pipeline.errors import TablesMissing
 from pipeline.kafka import topics
 from pipeline.kafka.membership import leave_groups, may_join
 from pipeline.kafka.rights import AGENTS, worker
+from pipeline.kafka.transactions import may_write, transactional_id
+from pipeline.worker.agent import group_name
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
 
+_INPUTS = {"replica": "events", "fleet": "residency"}
+"""Agent -> key of the topic that it reads."""
 _LOOK_SECONDS = 5.0
 """How long ClickHouse may take to say which tables it has."""
 
@@ -34,6 +38,7 @@ async def prepare(
     try:
         found = await waiting.until(lambda: _topics(settings))
         await waiting.until(lambda: may_join(settings.kafka, groups))
+        await waiting.until(lambda: may_write(settings.kafka, _transactional_ids(settings, found)))
         await waiting.until(lambda: _tables(settings.clickhouse))
         await compiling
         await waiting.until(lambda: _bury(settings.kafka, memberships))
@@ -44,10 +49,23 @@ async def prepare(
 
 async def _topics(settings: Settings) -> dict[str, topics.Found]:
     found = {topic.key: topic for topic in await topics.describe(settings)}
-    agents = [agent for agent in AGENTS if settings.worker.agents in ("both", agent)]
-    topics.require_rights(list(found.values()), settings.kafka, [worker(agent) for agent in agents])
+    agents = [worker(agent) for agent in _agents(settings)]
+    topics.require_rights(list(found.values()), settings.kafka, agents)
     topics.check(list(found.values()))
     return found
+
+
+def _agents(settings: Settings) -> list[str]:
+    return [agent for agent in AGENTS if settings.worker.agents in ("both", agent)]
+
+
+def _transactional_ids(settings: Settings, found: Mapping[str, topics.Found]) -> list[str]:
+    """Return those with which this worker may come to commit: one for each partition of its inputs."""
+    return [
+        transactional_id(group_name(settings.kafka, agent), found[_INPUTS[agent]].name, partition)
+        for agent in _agents(settings)
+        for partition in range(found[_INPUTS[agent]].partitions)
+    ]
 
 
 async def _bury(kafka: Kafka, memberships: Memberships) -> None:

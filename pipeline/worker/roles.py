@@ -67,6 +67,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         continued=PartitionState.announced,
         troubles=PartitionState.troubles,
         left_out=PartitionState.take_left_out,
+        without_content=PartitionState.take_without_content,
     )
 
 

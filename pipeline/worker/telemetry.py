@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.kafka.renewed import RENEWED, UNUSABLE
+from connectors.process.login_files import RENEWED, UNUSABLE
 from connectors.process.registry import Registry
 from schemas.metrics import Worker
 
@@ -18,6 +18,7 @@ class WorkerMetrics:
         self.skipped = registry.counter(Worker.skipped)
         self.set_aside = registry.counter(Worker.set_aside)
         self.left_out = registry.counter(Worker.left_out)
+        self.without_content = registry.counter(Worker.without_content)
         self.lost = registry.counter(Worker.lost)
         self.next_offset = registry.gauge(Worker.next_offset)
         self.lag = registry.gauge(Worker.lag)
@@ -25,6 +26,7 @@ class WorkerMetrics:
         self.forgotten = registry.counter(Worker.forgotten)
         self.troubled = registry.gauge(Worker.troubled)
         self.partitions = registry.gauge(Worker.partitions)
+        self.topic_partitions = registry.gauge(Worker.topic_partitions)
         self.rebalances = registry.counter(Worker.rebalances)
         self.checkpoints = registry.counter(Worker.checkpoints)
         self.checkpoint_seconds = registry.histogram(Worker.checkpoint_seconds)

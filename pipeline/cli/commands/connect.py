@@ -40,6 +40,10 @@ def connect(config: Path | None, log_level: str) -> None:
     import uvloop
 
     from pipeline.cli.logs import configure_logs
+    from pipeline.dashboards.page.login import check_token
+
+    if settings.lmcache.port:
+        check_token(settings.lmcache.host, settings.lmcache.token, section="lmcache")
 
     configure_logs(log_level)
     uvloop.run(_run(settings, config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)))

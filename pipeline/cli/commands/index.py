@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from pipeline.cli.examples import examples
+from pipeline.cli.moment import Moment
 from pipeline.cli.options import config_option, load_running, log_level_option, running_directory_option
 from schemas.settings import Settings
 
@@ -16,21 +17,27 @@ from schemas.settings import Settings
 @click.command(
     epilog=examples(
         "kvlens index --config kvlens.toml",
-        "kvlens index --data-dir .kvlens/up",
+        "KVLENS_INDEX__PORT=0 kvlens index --data-dir .kvlens/up   # one more",
         "KVLENS_INDEX__SHARE=0/2 kvlens index   # one of two",
         "KVLENS_INDEX__TOKEN_FILE=/run/secrets/index kvlens index",
+        "kvlens index --at 2026-11-23T10:00:00   # who had them then",
     )
 )
 @config_option
 @running_directory_option
+@click.option(
+    "--at",
+    type=Moment(),
+    help="Answer of this moment of the past, as ISO 8601 or -SECONDS; reads the log from its beginning.",
+)
 @log_level_option
-def index(config: Path | None, data_dir: Path | None, log_level: str) -> None:
+def index(config: Path | None, data_dir: Path | None, at: float | None, log_level: str) -> None:
     """Answer which replica holds how much of a prompt's beginning, over HTTP.
 
     The settings index.host and index.port say where. It runs until you stop it.
-    It starts from the workers' checkpoints and reads the log behind them; it writes nothing, and several can
-    run side by side. It gives no answer before it has caught up. Where other machines reach it, it needs
-    index.token.
+    It starts from the workers' checkpoints and reads the log behind them; several can run side by side. It
+    writes nothing but routers' choices, with index.choices. It gives no answer before it has caught up. Where
+    other machines reach it, it needs index.token.
     """
     settings = load_running(config, data_dir).settings
     from pipeline.dashboards.page.login import check_token
@@ -41,14 +48,14 @@ def index(config: Path | None, data_dir: Path | None, log_level: str) -> None:
     from pipeline.cli.logs import configure_logs
 
     configure_logs(log_level)
-    uvloop.run(_run(settings))
+    uvloop.run(_run(settings, at))
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: Settings, at: float | None) -> None:
     from pipeline.index.service import serve
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await serve(settings, stop, lambda url: click.echo(f"answers are on {url}"))
+    await serve(settings, stop, lambda url: click.echo(f"answers are on {url}"), at=at)

@@ -58,7 +58,7 @@ async def _serve(settings: Settings, on_purpose: Mapping[str, str]) -> None:
         return await _findings(settings, on_purpose)
 
     page = Page(
-        Answers(settings.clickhouse),
+        Answers(settings.clickhouse, settings.page.panel_seconds),
         settings.page.host,
         settings.page.port,
         findings=Findings(look),

@@ -16,7 +16,7 @@ from pipeline.cli.options import config_option, load_settings
 
 @click.group(cls=Group, epilog=examples("kvlens topics apply", "kvlens topics list --json"))
 def topics() -> None:
-    """Create or list the Kafka topics."""
+    """Create, list or copy the Kafka topics."""
 
 
 @topics.command("apply", epilog=examples("kvlens topics apply --config kvlens.toml"))
@@ -27,6 +27,35 @@ def apply_topics(config: Path | None) -> None:
     from pipeline.kafka.topics import apply
 
     asyncio.run(apply(settings, click.echo))
+
+
+@topics.command("copy", epilog=examples("kvlens topics copy --from kvlens --config more.toml"))
+@config_option
+@click.option(
+    "--from", "prefix", required=True, metavar="PREFIX", help="Prefix of the topics that have the log."
+)
+def copy_topics(config: Path | None, prefix: str) -> None:
+    """Copy the log into topics with another number of partitions.
+
+    Settings are those of the new installation: its prefix, group, partitions and database. No connector may
+    write there yet. Called again, it goes on where it ended: once while the old connectors run, and once
+    more when they are stopped.
+    """
+    settings = load_settings(config).settings
+    if prefix == settings.kafka.topic_prefix:
+        raise click.UsageError("--from is kafka.topic_prefix itself: name the topics that have the log")
+    from pipeline.kafka.copying import copy_events
+
+    done = asyncio.run(copy_events(settings, prefix, click.echo))
+    click.echo(f"{done.copied:,} records copied")
+    if done.lost:
+        click.echo(f"{done.lost:,} records were gone, by retention, before they were copied")
+    if done.misplaced:
+        click.echo(f"{done.misplaced:,} records left out that are not in the partition of their key")
+    if done.came:
+        click.echo(f"{done.came:,} came meanwhile: stop the connectors that write them, and copy again")
+    else:
+        click.echo("none came meanwhile: if no connector writes there any more, start the new ones")
 
 
 @topics.command("list", epilog=examples("kvlens topics list", "kvlens topics list --json"))

@@ -46,6 +46,7 @@ def up(config: Path | None, data_dir: Path) -> None:
     from pipeline.dashboards.page.login import check_token
 
     check_token(loaded.settings.page.host, loaded.settings.page.token)
+    check_token(loaded.settings.index.host, loaded.settings.index.token, section="index")
     if config is None and DEFAULT_FILE.is_file():
         config = DEFAULT_FILE
     from pipeline.advice.text import as_text

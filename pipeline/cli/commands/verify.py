@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from connectors.process.collector import GC_THRESHOLD
 from pipeline.cli.examples import examples
 from pipeline.cli.options import config_option, load_running, running_directory_option
 
@@ -23,8 +24,6 @@ EXIT_CODES = {"equal": 0, "different": 1, "late": 3}
 CANNOT = 2
 LEAST_PATIENCE = 30.0
 """Seconds; brokers end what a killed worker left open after 12 s, and look for it every 10 s."""
-
-GC_THRESHOLD = 50_000
 
 
 @click.command(
@@ -84,7 +83,6 @@ def verify(
         if recordings:
             findings = _from_recordings(settings, recordings)
         else:
-            # What is kept has no cycles: looking for some in all of it would only cost time.
             gc.set_threshold(GC_THRESHOLD)
             now = datetime.now(timezone.utc)
             findings = asyncio.run(

@@ -14,6 +14,7 @@ SELECT
 FROM briefing({RANGE}, models = {{model:Array(String)}})
 WHERE place <= 7
 ORDER BY part, place""",
+    ("part", "place", "title", "figure", "detail", "change", "caveat", "model", "replica", "board"),
 )
 
 

@@ -48,7 +48,7 @@ def causes(per: str = "") -> str:
 
 
 def filled_by_cause(id: str, chosen: str, *, width: int = 12, height: int = 8) -> Panel:
-    """Return the picture of the fills of the replicas that the condition `chosen` selects."""
+    """Return the chart of the fills of the replicas that the condition `chosen` selects."""
     return Panel(
         id=id,
         title="Prefill by avoidable cause",

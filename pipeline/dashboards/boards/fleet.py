@@ -32,8 +32,8 @@ SOURCES_NOW = Panel(
     id="fleet-sources",
     title="Event streams",
     description="Streams with data in the last minute of the range, by how complete they are: complete (seen "
-    "from the engine's first batch or since a clear), partial (joined late), degraded (batches or events are "
-    "lost for good). Exact.",
+    "from the engine's first batch or since a clear), partial (kvlens started after the engine), degraded "
+    "(batches or events are lost for good). Exact.",
     unit="sources",
     kind="stat",
     width=6,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.dashboards.boards.causes import CAUSE_COLOURS, causes, filled_by_cause
+from pipeline.dashboards.boards.choices import SHARES, TOKENS
 from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section
 from pipeline.dashboards.queries import (
@@ -169,6 +170,7 @@ BOARD = Board(
     choices=("model", "replica"),
     sections=(
         Section("Hit potential", (FILLS, BY_REPLICA, CAPACITY_GAIN, REGRET)),
+        Section("Routing", (SHARES, TOKENS)),
         Section("Cache", (FULLNESS, LIFETIMES)),
     ),
     annotations=(restarts("restarts", CHOSEN),),

@@ -12,7 +12,7 @@ LOST_CAUSES = {
     "capacity": ("evicted", "evicted_elsewhere"),
     "warm-up": ("cleared",),
 }
-"""{what would have saved it: causes of `prefill_costs`}."""
+"""{what would have avoided it: causes of `prefill_costs`}."""
 RATES = (
     "GPU-seconds a token are measured by the engines' own counters where kvlens scrapes them, else assumed "
     "from `[[models]]`. Estimates that lean upwards: docs/figures.md says by what."
@@ -32,7 +32,7 @@ GPUS_LOST = Panel(
     id="fleet-gpus-lost",
     title="GPUs busy with avoidable prefill",
     description="GPU-seconds a second, so GPUs, that computed what some replica had computed before, by what "
-    f"would have saved it. {RATES} Replicas without a rate are left out.",
+    f"would have avoided it. {RATES} Replicas without a rate are left out.",
     unit="GPUs",
     kind="stacked",
     empty=NO_RATE,

@@ -82,6 +82,48 @@ GROUP BY time
 ORDER BY time""",
 )
 
+NO_OBJECTS = "No LMCache server reports to a connector here (`[lmcache]`, docs/engines.md)."
+
+TIERS = Panel(
+    id="replica-tiers",
+    title="Tiers in bytes, of their capacity",
+    description="Bytes of the objects that LMCache's servers and storage hold, as a share of the capacity "
+    "that they declare. The capacity is for all models of a server; storage that declares none is not shown.",
+    unit="share",
+    kind="timeseries",
+    width=12,
+    named_by="tier",
+    empty=NO_OBJECTS,
+    sql=f"""
+SELECT time, concat(replica, ' ', medium) AS tier, avg(bytes / capacity_bytes) AS held
+FROM object_series({SERIES})
+WHERE {CHOSEN} AND capacity_bytes > 0
+GROUP BY time, tier
+ORDER BY time, tier""",
+)
+
+USES = Panel(
+    id="replica-uses",
+    title="Objects stored and used",
+    description="Objects per second on LMCache's tiers: stored, accessed, and of these the hits. An access "
+    "of most storage is a hit; memory is also touched at the end of each request, so its accesses are no "
+    "hits (docs/figures.md, Objects).",
+    unit="blocks/s",
+    kind="timeseries",
+    width=12,
+    empty=NO_OBJECTS,
+    sql=f"""
+SELECT
+    time,
+    sum(stored_objects) / any(width) AS stored,
+    sum(accesses) / any(width) AS accessed,
+    sum(ifNull(hits, 0)) / any(width) AS hits
+FROM object_series({SERIES})
+WHERE {CHOSEN}
+GROUP BY time
+ORDER BY time""",
+)
+
 LIVES = Panel(
     id="replica-lives",
     title="Engine sessions",
@@ -108,6 +150,7 @@ BOARD = Board(
     choices=("model", "replica"),
     sections=(
         Section("Cache", (OCCUPANCY, GPU_BLOCKS, FLOW, GROUPS)),
+        Section("LMCache", (TIERS, USES)),
         Section("Engine", (LIVES,)),
     ),
     annotations=(restarts("restarts", CHOSEN),),

@@ -17,6 +17,7 @@ from pipeline.dashboards.grafana.query import (
     grafana_sql,
     panel_sql,
 )
+from pipeline.dashboards.grafana.sharing import OF_ANOTHER_PANEL, SharedQuery, transformations
 from pipeline.dashboards.layout import GridArea, arranged, bottom
 from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel, Unit
 
@@ -82,7 +83,9 @@ class GrafanaPanel(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     description: str = ""
     datasource: DataSource | None = None
     interval: str = ""
-    targets: list[Query] = []
+    targets: list[Any] = []
+    """A Query, or a SharedQuery: JSON does not say which."""
+    transformations: list[dict[str, Any]] = []
     field_config: dict[str, Any] = {}
     options: dict[str, Any] = {}
 
@@ -175,6 +178,7 @@ def places(boards: tuple[Board, ...]) -> dict[str, Place]:
 def compiled(board: Board) -> Dashboard:
     """Return the dashboard of a board."""
     panels: list[GrafanaPanel] = []
+    asking: dict[str, int] = {}  # {id of a shared statement: the number of the panel that asks it}
     top = 0
     for section in board.sections:
         panels.append(
@@ -184,7 +188,9 @@ def compiled(board: Board) -> Dashboard:
         )
         areas = arranged(section.panels, top + 1)
         for panel, area in areas:
-            panels.append(_panel(len(panels) + 1, panel, area))
+            number = len(panels) + 1
+            asked_by = asking.setdefault(panel.shared.id, number) if panel.shared else number
+            panels.append(_panel(number, panel, area, asked_by))
         top = bottom(areas, top + 1)
     return Dashboard(
         uid=_uid(board),
@@ -200,26 +206,31 @@ def _uid(board: Board) -> str:
     return f"kvlens-{board.id}"
 
 
-def _panel(number: int, panel: Panel, area: GridArea) -> GrafanaPanel:
-    as_series = panel.kind in ("timeseries", "stacked", "heatmap", "state_timeline")
-    query = Query(
-        ref_id="A",
-        datasource=HERE,
-        raw_sql=panel_sql(panel),
-        format=TIME_SERIES if as_series else TABLE,
-        query_type="timeseries" if as_series else "table",
-    )
+def _panel(number: int, panel: Panel, area: GridArea, asked_by: int) -> GrafanaPanel:
+    asks = asked_by == number
     return GrafanaPanel(
         id=number,
         type=_TYPES[panel.kind],
         title=panel.title,
         description=panel.description,
         grid_pos=GridPosition(area.x, area.y, area.width, area.height),
-        datasource=HERE,
+        datasource=HERE if asks else OF_ANOTHER_PANEL,
         interval=SMALLEST_STEP,
-        targets=[query],
+        targets=[_query(panel) if asks else SharedQuery(ref_id="A", panel_id=asked_by)],
+        transformations=transformations(panel),
         field_config=_field_config(panel),
         options=_options(panel),
+    )
+
+
+def _query(panel: Panel) -> Query:
+    as_series = panel.kind in ("timeseries", "stacked", "heatmap", "state_timeline")
+    return Query(
+        ref_id="A",
+        datasource=HERE,
+        raw_sql=panel_sql(panel),
+        format=TIME_SERIES if as_series else TABLE,
+        query_type="timeseries" if as_series else "table",
     )
 
 

@@ -64,7 +64,9 @@ def grafana_sql(owner: str, sql: str, allowed: frozenset[str] = frozenset(PARAME
 
 
 def panel_sql(panel: Panel) -> str:
-    """Return the SQL of a panel, its rows in the shape from which Grafana makes series."""
+    """Return the SQL that a panel asks, its rows in the shape from which Grafana makes series."""
+    if panel.shared is not None:
+        return grafana_sql(panel.shared.id, panel.shared.sql)
     if panel.kind == "heatmap":
         return grafana_sql(panel.id, _rows_of_heat(panel.sql))
     if panel.kind == "state_timeline":

@@ -31,11 +31,10 @@ SHARED_PARTS = 60
 SHARED_SECONDS = 60
 """A dear answer serves ranges of its length that end later: by a part of it, and so many seconds at most."""
 KEPT = 256
-MAX_SECONDS = 20
 MAX_ROWS = 50_000
 WINDOWS = f"SELECT seconds FROM finest({RANGE})"
 """Length of the windows from which the views `*_series` read a range."""
-LIMITS = {"max_execution_time": MAX_SECONDS, "max_result_rows": MAX_ROWS, "result_overflow_mode": "throw"}
+LIMITS = {"max_result_rows": MAX_ROWS, "result_overflow_mode": "throw"}
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -71,8 +70,9 @@ class _Asked:
 class Answers:
     """Raises StoreUnavailable, with what to do, whenever the store does not answer."""
 
-    def __init__(self, store: ClickHouse) -> None:
+    def __init__(self, store: ClickHouse, panel_seconds: float) -> None:
         self._store = store
+        self._limits = {**LIMITS, "max_execution_time": panel_seconds, "database": store.database}
         self._client: Client | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._kept: OrderedDict[tuple[str, Question], _Asked] = OrderedDict()
@@ -148,9 +148,7 @@ class Answers:
         with store_unavailable(self._store):
             if self._client is None:
                 self._client = connect(self._store)
-            result = self._client.query(
-                sql, parameters=dict(parameters), settings={**LIMITS, "database": self._store.database}
-            )
+            result = self._client.query(sql, parameters=dict(parameters), settings=self._limits)
         return tuple(result.column_names), [tuple(row) for row in result.result_rows]
 
 

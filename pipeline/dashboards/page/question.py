@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 POINTS = 240
-"""Points of time that a picture aims at."""
+"""Points of time that a chart aims at."""
 STEPS = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
 """Widths of a point of time, in seconds."""
 MAX_RANGE_SECONDS = 2 * 366 * 86400

@@ -144,7 +144,8 @@ PROCESS_ALERTS = (
     ProcessAlert(
         id="partitions-without-owner",
         title="Partitions without an owner: restart workers",
-        expression="sum by (agent) (kvlens_worker_partitions) < 8",
+        expression="sum by (agent) (kvlens_worker_partitions) "
+        "< max by (agent) (kvlens_worker_topic_partitions)",
         for_minutes=2,
         severity="critical",
         see="docs/operations.md#scaling",

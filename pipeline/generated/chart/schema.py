@@ -16,10 +16,9 @@ SET_BY_THE_CHART = {
     "connector": ("shard", "metrics_host", "metrics_port"),
     "worker": ("metrics_host", "metrics_port"),
     "page": ("host", "port"),
+    "index": ("host", "port", "share"),
 }
 """Settings that follow from other values."""
-NOT_INSTALLED = ("index",)
-"""Sections of services that the chart has no pods of: it mounts no secrets for them."""
 
 
 def values_schema() -> dict[str, Any]:
@@ -50,8 +49,7 @@ def file_settings(section: str) -> list[str]:
 
 
 def _files() -> dict[str, Any]:
-    installed = [name for name in section_types() if name not in NOT_INSTALLED]
-    sections = {name: keys for name in installed if (keys := file_settings(name))}
+    sections = {name: keys for name in section_types() if (keys := file_settings(name))}
     return {
         "type": "object",
         "properties": {

@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pipeline.generated.topics_file import load_topics
 from schemas.settings import Settings
 
-PARTITIONS = load_topics()["events"].partitions
-"""More workers have nothing to do."""
+MOST_WORKERS = 1024
+"""As many as `kafka.partitions` may be; templates refuse more than it is."""
 
 Object = dict[str, Any]
 Objects = list[dict[str, Any]]
@@ -88,13 +87,13 @@ class ConnectorPods(Pods, frozen=True):
 
 class Autoscaling(Closed, frozen=True):
     enabled: bool
-    min_replicas: Annotated[int, Meta(ge=1, le=PARTITIONS)]
-    max_replicas: Annotated[int, Meta(ge=1, le=PARTITIONS)]
+    min_replicas: Annotated[int, Meta(ge=1, le=MOST_WORKERS)]
+    max_replicas: Annotated[int, Meta(ge=1, le=MOST_WORKERS)]
     cpu_percent: Annotated[int, Meta(ge=1, le=100)]
 
 
 class WorkerPods(Pods, frozen=True, kw_only=True):
-    replicas: Annotated[int, Meta(ge=0, le=PARTITIONS)] | msgspec.UnsetType = msgspec.UNSET
+    replicas: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] | msgspec.UnsetType = msgspec.UNSET
     """Helm takes keys away that are null."""
     metrics_port: Port
     autoscaling: Autoscaling
@@ -112,6 +111,14 @@ class ServePods(Pods, frozen=True):
     replicas: Annotated[int, Meta(ge=0)]
     port: Port
     service: Service
+
+
+class IndexPods(Pods, frozen=True):
+    enabled: bool
+    replicas: Annotated[int, Meta(ge=0)]
+    port: Port
+    service: Service
+    pod_disruption_budget: bool
 
 
 class PrepareJob(Pods, frozen=True):
@@ -143,6 +150,7 @@ class NetworkPolicy(Closed, frozen=True):
     enabled: bool
     metrics_from: Objects
     page_from: Objects
+    index_from: Objects
     engines_from: Objects
     egress: Objects
 
@@ -168,6 +176,7 @@ class Values(Closed, frozen=True):
     connector: ConnectorPods
     worker: WorkerPods
     serve: ServePods
+    index: IndexPods
     prepare: PrepareJob
     pod_monitor: PodMonitor
     prometheus_rule: PrometheusRule

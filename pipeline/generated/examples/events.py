@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pipeline.generated.examples.blocks import ANSWER, DOMAIN, INCARNATION, PROMPT, START, packed
+from pipeline.generated.examples.blocks import ANSWER, DOMAIN, INCARNATION, LINKS, PROMPT, START, packed
 from schemas.events import (
+    Accessed,
     Batch,
+    Capacity,
     Cleared,
     Closed,
     EngineCounters,
@@ -90,6 +92,7 @@ def events_examples() -> dict[str, EventsRecord]:
                     spec_kind="sliding_window",
                     sliding_window=4096,
                     lora="sql-adapter",
+                    links=packed(*LINKS),
                 ),
                 Stored(hashes=packed(PROMPT[0]), block_size=0, medium="cpu", raw_medium="CPU_PINNED"),
             ),
@@ -129,6 +132,14 @@ def events_examples() -> dict[str, EventsRecord]:
                     kv_cache_usage=0.4375,
                 ),
             ),
+        ),
+        "capacity": events_record(
+            batch(0, Capacity(medium="cpu", capacity_bytes=64 << 30)),
+            batch(1, Stored(hashes=packed(PROMPT[0]), block_size=256, tokens=256, size_bytes=32 << 20)),
+        ),
+        "accessed": events_record(
+            batch(2, Accessed(hashes=packed(PROMPT[0], PROMPT[0]))),
+            batch(3, Accessed(packed(PROMPT[1]), "lmcache-l2-fs", hits=True, group_idx=1)),
         ),
         "source_status": events_record(notice(20.0, SourceStatus(connected=True))),
         "closed": restarted,

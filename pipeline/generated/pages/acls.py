@@ -6,7 +6,8 @@ from itertools import groupby
 
 from pipeline.generated.pages.markdown import code, fenced, page, table
 from pipeline.generated.topics_file import load_topics
-from pipeline.kafka.rights import Right, Role, roles
+from pipeline.kafka.rights import Right, Role, copying, reading_reports, roles
+from schemas.settings import Lmcache
 
 INTRODUCTION = """\
 If your brokers check access, give each process a user and these rights, from any host (`*`). They are the
@@ -17,7 +18,9 @@ transactional ids).
 - In Kafka, Read and Write include Describe, so Describe stands only where neither does.
 - A worker that runs both agents (`worker.agents = "both"`, the default) needs the rights of both.
 - Brokers before 3.0 also want IdempotentWrite on the cluster from `kvlens connect`.
-- `kvlens connect` joins no consumer group. `kvlens topics list` needs Describe on the topics.
+- `kvlens topics copy --from old` copies the log of the topics with the prefix `old`.
+- `kvlens connect` joins no consumer group; with `lmcache.topic` it commits offsets in one.
+  `kvlens topics list` needs Describe on the topics.
   `kvlens migrate` does not talk to Kafka, and `kvlens serve` only for the doctor's findings."""
 
 BY_TOOL = """\
@@ -34,8 +37,8 @@ that does not exist. `kvlens connect` and `kvlens work` wait for the right, say 
 `/readyz`, and go on without a restart; `kvlens verify`, `topics` and `state` end with that line, and
 `kvlens doctor` makes a finding of it. Two cases differ:
 
-- Rights on transactional ids show only in a transaction, so a worker that lacks one ends with code 69 and a
-  line that names it. So does a worker, or a command, that loses a right while it runs.
+- A worker that loses a right while it runs ends with code 69 or 75 and a line that names it; its next start
+  waits. A command ends with that line.
 - `kvlens connect` that loses Write on the events topic while it runs keeps records in memory and logs
   `publish_failed`, as it does when Kafka is away.
 
@@ -46,8 +49,10 @@ Kafka's own authorizer."""
 def acls_page() -> bytes:
     """Return the page."""
     blocks = [INTRODUCTION]
-    found = roles(load_topics(), topic_prefix="kvlens", group="kvlens")
-    for role in found:
+    names = {"topic_prefix": "kvlens", "group": "kvlens"}
+    found = roles(load_topics(), **names)
+    further = copying(load_topics(), "old", **names), reading_reports("lmcache-cache-events", Lmcache().group)
+    for role in (*found, *further):
         blocks += [f"## {role.command}", _rights(role)]
     [connect] = [role for role in found if role.command == "kvlens connect"]
     commands = "\n".join(_command(right) for right in connect.rights)

@@ -32,8 +32,9 @@ ORDER BY window, replica
 
 TRUST = """\
 **Trust.** Every row says how far you can rely on it: `complete` (every batch since the engine's first
-one, or since a clear, was applied), `partial` (joined late, older blocks are unknown) or `degraded` (batches
-or events are missing). An aggregate is as trustworthy as its worst part: `max(trust)`.
+one, or since a clear, was applied), `partial` (kvlens started after the engine, so older blocks are
+unknown) or `degraded` (batches or events are missing). An aggregate is as trustworthy as its worst part:
+`max(trust)`.
 
 **A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
 time. A source that lives but is silent still gets its occupancy rows, so sums over a fleet have no holes."""

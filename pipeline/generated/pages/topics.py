@@ -36,6 +36,7 @@ EXAMPLE_SHOWN = {
     "events": "run",
     "positions": "published",
     "residency": "filled_and_evicted",
+    "choices": "worse",
     "set_aside": "backward_gap",
     "checkpoints_replica": "head",
     "checkpoints_fleet": "head",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled, inlined
-from pipeline.index.holdings.rows import FETCHED_AHEAD, ROW, Rows, fetch_row, find, free_row
+from pipeline.index.holdings.rows import FETCHED_AHEAD, Rows, Spread, fetch_row, find, free_row
 from pipeline.index.holdings.sets import (
     ROWS_USED,
     SMALLEST,
@@ -20,7 +20,6 @@ from pipeline.index.holdings.sets import (
     Words,
     count_of,
     new_set,
-    no_counts,
     place_of,
     with_holder,
     without_holder,
@@ -74,12 +73,6 @@ class Table(NamedTuple):
     """(pools,): blocks that each pool holds."""
 
 
-def new_table(blocks: int, pools: int) -> Table:
-    """Return a table with room for so many blocks and pools, and without any."""
-    rows: Rows = np.zeros(max(1024, int(blocks / LOAD) + 1), ROW)
-    return Table(rows, np.zeros(1024, np.uint64), no_counts(), np.zeros(pools, np.int64))
-
-
 @inlined
 def place_in(rows: Any, heap: Any, slot: int, pool: int) -> int:
     """Return where the word of a pool is, given the slot of a block: in the heap, IN_ROW or ABSENT."""
@@ -95,9 +88,7 @@ def place_in(rows: Any, heap: Any, slot: int, pool: int) -> int:
 
 
 @compiled
-def _all_held(
-    rows: Any, heap: Any, spread: np.uint64, hashes: Hashes, start: int, end: int, pool: int
-) -> bool:
+def _all_held(rows: Any, heap: Any, spread: Spread, hashes: Hashes, start: int, end: int, pool: int) -> bool:
     for at in range(start, end):
         if place_in(rows, heap, find(rows, spread, hashes[at]), pool) == ABSENT:
             return False
@@ -130,7 +121,7 @@ def add_holder(rows: Any, heap: Any, counts: Any, slot: int, block: np.uint64, w
 
 
 @compiled
-def drop_holder(rows: Any, heap: Any, counts: Any, spread: np.uint64, slot: int, place: int) -> None:
+def drop_holder(rows: Any, heap: Any, counts: Any, spread: Spread, slot: int, place: int) -> None:
     """Take away the holder whose word is at a place, or in the row."""
     if place == IN_ROW:
         counts[ROWS_USED] -= 1
@@ -144,7 +135,7 @@ def drop_holder(rows: Any, heap: Any, counts: Any, spread: np.uint64, slot: int,
 @compiled
 def count_holders(
     table: Table,
-    spread: np.uint64,
+    spread: Spread,
     pool: int,
     sizes: I64,
     one_copy: bool,
@@ -238,7 +229,7 @@ def count_holders(
 
 
 @compiled
-def put_holders(table: Table, spread: np.uint64, pool: int, columns: BlockColumns, begin: int) -> int:
+def put_holders(table: Table, spread: Spread, pool: int, columns: BlockColumns, begin: int) -> int:
     """Set holders from entry `begin` on as a checkpoint has them, or remove those without copies.
 
     Return the number of entries, or of the first one that there is no room for.
@@ -270,7 +261,7 @@ def put_holders(table: Table, spread: np.uint64, pool: int, columns: BlockColumn
 
 
 @compiled
-def sweep(table: Table, spread: np.uint64, retired: Any, start: int, slots: int) -> int:
+def sweep(table: Table, spread: Spread, retired: Any, start: int, slots: int) -> int:
     """Take away holders of retired pools in so many slots from `start`; return the slot to go on with."""
     table = borrowed(table)
     rows, heap, used, held = table.rows, table.heap, table.counts, table.held
@@ -317,7 +308,7 @@ def held_by(table: Table, pool: int, hashes: Hashes, words: Words) -> int:
 
 
 @compiled
-def word_at(table: Table, spread: np.uint64, pool: int, block: np.uint64) -> Any:
+def word_at(table: Table, spread: Spread, pool: int, block: np.uint64) -> Any:
     """Return the word of a pool for a block; NOTHING if it does not hold it."""
     slot = find(table.rows, spread, block)
     place = place_in(table.rows, table.heap, slot, pool)
@@ -327,7 +318,7 @@ def word_at(table: Table, spread: np.uint64, pool: int, block: np.uint64) -> Any
 
 
 @compiled
-def set_word(table: Table, spread: np.uint64, pool: int, block: np.uint64, word: np.uint64) -> None:
+def set_word(table: Table, spread: Spread, pool: int, block: np.uint64, word: np.uint64) -> None:
     """Replace the word of a pool for a block that it holds."""
     slot = find(table.rows, spread, block)
     place = place_in(table.rows, table.heap, slot, pool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,12 +11,13 @@ from pipeline.index.holdings.counting import (
     Table,
     count_holders,
     held_by,
-    new_table,
     put_holders,
     set_word,
     sweep,
     word_at,
 )
+from pipeline.index.holdings.growing_rows import GrowingRows
+from pipeline.index.holdings.long_array import LongArray
 from pipeline.index.holdings.matching import (
     MATCH,
     NO_SIZE,
@@ -29,19 +29,21 @@ from pipeline.index.holdings.matching import (
     Scratch,
     match,
 )
-from pipeline.index.holdings.rows import ROW, move_rows
-from pipeline.index.holdings.sets import HEAP_USED, ROWS_USED, Words
+from pipeline.index.holdings.sets import ROWS_USED, Words, no_counts
 from pipeline.index.holdings.words import MOST_POOLS
 from pipeline.residency.counting.block_table import BlockColumns, Hashes
 from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, Events, Tally
 
 LOAD_AFTER_GROWTH = 0.6
+MOVED_FOR_EACH = 8
+"""Slots of a table that grows, for each block that comes: it has grown long before it is full."""
+LEAST_MOVED = 1 << 10
 SWEPT_AT_ONCE = 1 << 16
 """Slots: a fraction of a millisecond."""
 LEAST_SCRATCH = 1 << 12
 
 Matches = np.ndarray
-NO_BESIDE = Beside(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+NO_BESIDE = Beside(*(np.empty(0, np.int64) for _ in range(4)))
 
 
 class TooManyPools(Exception):
@@ -52,8 +54,8 @@ class Holdings:
     """Which pools hold which block. Nothing here is of a moment, but the order of calls."""
 
     def __init__(self) -> None:
-        self._table = new_table(0, 64)
-        self._spread = np.uint64(secrets.randbits(62) << 1 | 1)
+        self._rows, self._heap = GrowingRows(1024), LongArray(1024, np.uint64)
+        self._counts, self._held = no_counts(), np.zeros(64, np.int64)
         self._known = Pools(np.zeros(64, POOL), np.zeros(64, SOURCE), np.zeros(64, np.int64))
         self._known.pools["source"] = NOBODY
         self._retired = np.zeros(64, np.bool_)
@@ -68,9 +70,14 @@ class Holdings:
         self._scratch = _scratch(LEAST_SCRATCH, 1, 64, 64, 1)
 
     @property
+    def _table(self) -> Table:
+        """Return the arrays. Nobody keeps them: memory that arrays look at cannot move when it grows."""
+        return Table(self._rows.array, self._heap.array, self._counts, self._held)
+
+    @property
     def blocks(self) -> int:
         """Return how many blocks are held, each one counted once for each pool that holds it."""
-        return int(self._table.held.sum() - self._table.held[self._retired].sum())
+        return int(self._held.sum() - self._held[self._retired].sum())
 
     @property
     def bytes_allocated(self) -> int:
@@ -121,7 +128,7 @@ class Holdings:
         self._known = self._known._replace(pools=_doubled(self._known.pools))
         self._known.pools["source"][self._pools :] = NOBODY
         self._retired = _doubled(self._retired)
-        self._table = self._table._replace(held=_doubled(self._table.held))
+        self._held = _doubled(self._held)
 
     def describe(
         self, pool: int, sizes: Sequence[int], window: int, *, store_only: bool = False, fine: int = NO_SIZE
@@ -147,7 +154,7 @@ class Holdings:
         else:
             self._known.pools["next"][before] = row["next"]
         row["source"] = NOBODY
-        if self._table.held[pool]:
+        if self._held[pool]:
             self._retired[pool] = True
             self._to_sweep.add(pool)
         else:
@@ -166,13 +173,14 @@ class Holdings:
 
     def held(self, pool: int) -> int:
         """Return how many blocks a pool holds."""
-        return int(self._table.held[pool])
+        return int(self._held[pool])
 
     def make_room(self, blocks: int) -> None:
         """Make room for so many blocks more."""
-        needed = int(self._table.counts[ROWS_USED]) + blocks
-        if needed > len(self._table.rows) * LOAD:
-            self._move_rows(needed)
+        needed = int(self._counts[ROWS_USED]) + blocks
+        if needed > len(self._rows.array) * LOAD:
+            self._lengthen_rows(needed)
+        self._rows.go_on(len(self._rows.array))
 
     def count(
         self, pool: int, sizes: Sequence[int], events: Events, tally: Tally, *, one_copy: bool = False
@@ -180,7 +188,8 @@ class Holdings:
         """Apply events to a pool, until FINISHED or NEEDS_SIZES: see `count_holders`."""
         of_codes = np.array(sizes or [0], np.int64)
         while True:
-            outcome = count_holders(self._table, self._spread, pool, of_codes, one_copy, events, tally)
+            self._go_on(len(events.hashes))
+            outcome = count_holders(self._table, self._rows.spread, pool, of_codes, one_copy, events, tally)
             if outcome != NEEDS_ROOM:
                 assert outcome == FINISHED or len(sizes) > 1
                 return outcome
@@ -191,16 +200,20 @@ class Holdings:
         if any(len(column) != len(columns.hashes) for column in columns):
             raise ValueError("columns of different lengths")
         done = 0
-        while (done := put_holders(self._table, self._spread, pool, columns, done)) < len(columns.hashes):
+        while True:
+            self._go_on(len(columns.hashes))
+            done = put_holders(self._table, self._rows.spread, pool, columns, done)
+            if done == len(columns.hashes):
+                return
             self._grow()
 
     def word(self, pool: int, block: int) -> int:
         """Return the word of a pool for a block, 0 if it does not hold it."""
-        return int(word_at(self._table, self._spread, pool, np.uint64(block)))
+        return int(word_at(self._table, self._rows.spread, pool, np.uint64(block)))
 
     def set_word(self, pool: int, block: int, word: int) -> None:
         """Replace the word of a pool for a block that it holds."""
-        set_word(self._table, self._spread, pool, np.uint64(block), np.uint64(word))
+        set_word(self._table, self._rows.spread, pool, np.uint64(block), np.uint64(word))
 
     def blocks_of(self, pool: int) -> tuple[Hashes, Words]:
         """Return the blocks that a pool holds and their words; looks at the whole table."""
@@ -212,9 +225,9 @@ class Holdings:
         """Take some of what retired pools held away; return whether something is left to do."""
         if not self._to_sweep:
             return False
-        self._swept_to = sweep(self._table, self._spread, self._retired, self._swept_to, SWEPT_AT_ONCE)
+        self._swept_to = sweep(self._table, self._rows.spread, self._retired, self._swept_to, SWEPT_AT_ONCE)
         if self._swept_to == 0:
-            for pool in [pool for pool in self._to_sweep if not self._table.held[pool]]:
+            for pool in [pool for pool in self._to_sweep if not self._held[pool]]:
                 self._to_sweep.remove(pool)
                 self._retired[pool] = False
                 self._free_pools.append(pool)
@@ -222,66 +235,64 @@ class Holdings:
 
     def _grow(self) -> None:
         """Make room for what needs it: rows beyond their load, or else sets."""
-        used = int(self._table.counts[ROWS_USED])
-        if used + 1 > len(self._table.rows) * LOAD:
-            self._move_rows(used + 1)
+        used = int(self._counts[ROWS_USED])
+        if used + 1 > len(self._rows.array) * LOAD:
+            self._lengthen_rows(used + 1)
         else:
-            heap = self._table.heap
-            more = np.zeros(max(1024, len(heap) // 2, 2 * self._pools), np.uint64)
-            self._table = self._table._replace(heap=np.concatenate((heap, more)))
+            words = len(self._heap.array)
+            self._heap.lengthen(words + max(1024, words // 2, 2 * self._pools))
 
-    def _move_rows(self, blocks: int) -> None:
-        rows = np.zeros(int(blocks / LOAD_AFTER_GROWTH) + 1024, ROW)
-        move_rows(self._table.rows, rows, self._spread)
-        self._table = self._table._replace(rows=rows)
-        self._swept_to = 0
+    def _lengthen_rows(self, blocks: int) -> None:
+        self._rows.grow(int(blocks / LOAD_AFTER_GROWTH) + 1024)
+
+    def _go_on(self, blocks: int) -> None:
+        self._rows.go_on(max(LEAST_MOVED, MOVED_FOR_EACH * blocks))
 
     # Questions
 
-    def match(self, scopes: np.ndarray, hashes: Hashes, beside: Beside, default_size: int) -> Matches:
-        """Return the sources that hold a beginning of a chain, in no order: see `match`.
+    def match(
+        self,
+        scopes: np.ndarray,
+        hashes: Hashes,
+        ends: np.ndarray,
+        beside: Beside,
+        *,
+        longest: int,
+        default_size: int,
+    ) -> Matches:
+        """Return the sources that hold a beginning of each chain, chain by chain: see `match`.
 
-        `scopes` says of each number of a scope whether it is asked for. Holds until the next call.
+        Chains lie side by side in `hashes`, each up to its end, of at most `longest` blocks. `scopes` says of
+        each number of a scope whether it is asked for. Holds until the next call.
         """
-        blocks = len(hashes)
-        words = max(1, (blocks + 63) // 64)
+        words = max(1, (longest + 63) // 64)
         scratch = self._scratch
         most = len(scratch.found)
         while True:
             if (
                 len(scratch.masks) < most * words
-                or len(scratch.tokens) <= blocks
+                or len(scratch.tokens) <= longest
                 or len(scratch.pool_marks) < len(self._known.pools)
                 or len(scratch.source_marks) < len(self._known.sources)
                 or len(scratch.found) < most
             ):
                 scratch = self._scratch = _scratch(
-                    most, words, len(self._known.pools), len(self._known.sources), blocks
+                    most, words, len(self._known.pools), len(self._known.sources), longest
                 )
-            found = np.empty(min(most, max(1, self._sources)), MATCH)
             count = match(
                 self._table,
-                self._spread,
+                self._rows.spread,
                 self._known,
                 scopes,
                 hashes,
+                ends,
                 beside,
                 default_size,
                 scratch,
-                found,
             )
             if count >= 0:
-                return found[:count]
+                return scratch.matches[:count]
             most *= 2
-
-    def table(self) -> Table:
-        """Return the arrays, for those who measure them."""
-        return self._table
-
-    @property
-    def heap_words(self) -> int:
-        """Return how many words sets of holders ever took."""
-        return int(self._table.counts[HEAP_USED])
 
 
 def _scratch(most: int, words: int, pools: int, sources: int, blocks: int) -> Scratch:
@@ -291,6 +302,8 @@ def _scratch(most: int, words: int, pools: int, sources: int, blocks: int) -> Sc
         np.zeros(most, np.int32),
         np.zeros(most * words, np.uint64),
         np.zeros(blocks + 1, np.int64),
+        np.zeros(blocks, np.uint64),
+        np.zeros(most, MATCH),
     )
 
 

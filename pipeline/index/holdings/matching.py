@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import borrowed, compiled, inlined
+from connectors.process.compiled import borrowed, compiled, fetch_ahead, inlined
 from pipeline.index.holdings.counting import Table
-from pipeline.index.holdings.rows import FETCHED_AHEAD, fetch_row, find
+from pipeline.index.holdings.rows import FETCHED_AHEAD, Spread, fetch_row, find
 from pipeline.index.holdings.sets import Words, count_of
 from pipeline.index.holdings.words import MOST_POOLS, NOTHING, OFFSET_MASK, pool_of, size_code_of
 from pipeline.residency.counting.block_table import Hashes
@@ -44,6 +44,7 @@ SOURCE: Final = np.dtype([("first", np.int32), ("scope", np.int32)])
 """The first of its pools, and the number of its model and hash domain."""
 MATCH: Final = np.dtype(
     [
+        ("chain", np.int32),  # which of those asked
         ("source", np.int32),
         ("gpu", np.int32),
         ("cpu", np.int32),
@@ -73,8 +74,9 @@ class Pools(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """k holders of blocks that the table does not know."""
+    """k holders of blocks that the table does not know, chain by chain."""
 
+    chains: I64
     pools: I64
     places: I64
     """Which block of the chain."""
@@ -94,6 +96,10 @@ class Scratch(NamedTuple):
     """(most * words,): one bit for each block of the chain."""
     tokens: I64
     """(blocks + 1,)"""
+    holders: Words
+    """(blocks,): what the row of each block says."""
+    matches: npt.NDArray[Any]
+    """(most,) of MATCH."""
 
 
 @inlined
@@ -116,7 +122,73 @@ def _leading(masks: Any, words: int, local: int, blocks: int) -> int:
 @compiled
 def match(
     table: Table,
-    spread: np.uint64,
+    spread: Spread,
+    known: Pools,
+    allowed: Any,
+    hashes: Hashes,
+    ends: I64,
+    beside: Beside,
+    default_size: int,
+    scratch: Scratch,
+) -> int:
+    """Note the sources that hold a beginning of each chain, chain by chain; return how many there are.
+
+    Chains lie side by side in `hashes`; `ends` says where each one ends. `allowed` says of each scope whether
+    it is asked for. A block of which nobody says a size has `default_size`, or else that of the chain's
+    largest block. Returns -1 if the scratch has no room.
+    """
+    table, known, scratch = borrowed(table), borrowed(known), borrowed(scratch)
+    beside = borrowed(beside)
+    matches = scratch.matches
+    matched = begin = known_beside = 0
+    for chain in range(len(ends)):
+        of_chain = known_beside
+        while known_beside < len(beside.chains) and beside.chains[known_beside] == chain:
+            known_beside += 1
+        its_beside = Beside(
+            beside.chains[of_chain:known_beside],
+            beside.pools[of_chain:known_beside],
+            beside.places[of_chain:known_beside],
+            beside.sizes[of_chain:known_beside],
+        )
+        found = _match_one(
+            table,
+            spread,
+            known,
+            allowed,
+            hashes[begin : ends[chain]],
+            its_beside,
+            default_size,
+            scratch,
+            matches[matched:],
+        )
+        if found < 0:
+            return -1
+        for at in range(matched, matched + found):
+            matches[at].chain = chain
+        matched += found
+        begin = ends[chain]
+    return matched
+
+
+@compiled
+def _words_of(table: Table, spread: Spread, hashes: Hashes, words: Words) -> None:
+    """Note what the row of each block says; the sets that they name are in the cache soon."""
+    rows, heap = table.rows, table.heap
+    for at in range(min(FETCHED_AHEAD, len(hashes))):
+        fetch_row(rows, spread, hashes[at])
+    for at in range(len(hashes)):
+        if at + FETCHED_AHEAD < len(hashes):
+            fetch_row(rows, spread, hashes[at + FETCHED_AHEAD])
+        word = words[at] = rows[find(rows, spread, hashes[at])].word
+        if pool_of(word) == MOST_POOLS:
+            fetch_ahead(heap, np.int64(word & OFFSET_MASK))
+
+
+@compiled
+def _match_one(
+    table: Table,
+    spread: Spread,
     known: Pools,
     allowed: Any,
     hashes: Hashes,
@@ -125,30 +197,23 @@ def match(
     scratch: Scratch,
     matches: Any,
 ) -> int:
-    """Fill `matches` with the sources that hold a beginning of the chain; return how many there are.
-
-    `allowed` says of each scope whether it is asked for. A block of which nobody says a size has
-    `default_size`, or else that of the chain's largest block. Returns -1 if the scratch has no room.
-    """
+    """Fill `matches` with the sources that hold a beginning of a chain; return how many there are, or -1."""
     table, known, scratch = borrowed(table), borrowed(known), borrowed(scratch)
     beside = borrowed(beside)
-    rows, heap = table.rows, table.heap
+    heap = table.heap
     pools, sources, pool_sizes = known.pools, known.sources, known.sizes
     marks, source_marks, found = scratch.pool_marks, scratch.source_marks, scratch.found
-    masks, tokens = scratch.masks, scratch.tokens
+    masks, tokens, holders = scratch.masks, scratch.tokens, scratch.holders
     blocks = len(hashes)
     words = (blocks + _IN_WORD) >> _SIX
-    most = min(len(found), len(masks) // max(words, 1))
+    most = min(len(found), len(masks) // max(words, 1), len(matches))
     count = 0
     full = False
-    for at in range(min(FETCHED_AHEAD, blocks)):
-        fetch_row(rows, spread, hashes[at])
+    _words_of(table, spread, hashes, holders)
     tokens[0] = 0
     for at in range(blocks):
-        if at + FETCHED_AHEAD < blocks:
-            fetch_row(rows, spread, hashes[at + FETCHED_AHEAD])
         tokens[at + 1] = 0
-        word = rows[find(rows, spread, hashes[at])].word
+        word = holders[at]
         if word == NOTHING:
             continue
         in_set = pool_of(word) == MOST_POOLS

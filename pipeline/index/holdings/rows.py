@@ -1,12 +1,13 @@
 """Blocks in a flat hash table: a row of 16 bytes for each, whoever holds it.
 
 Linear probing; rows that leave draw those behind them back (Knuth 6.4, algorithm R), as in
-`pipeline.residency.counting.block_table`. Where a row lies is a secret of the process.
+`pipeline.residency.counting.block_table`. Where a row lies is a secret of the process. Rows lie in the order
+of their homes, so that a table grows in steps from its end on: see `growing_rows`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +23,36 @@ FETCHED_AHEAD: Final = 32
 _HALF = np.uint64(32)
 
 
+class Spread(NamedTuple):
+    """Where the search for a block begins: its home."""
+
+    factor: np.uint64
+    """The secret."""
+    slots: np.uint64
+    """Homes are among so many slots, or were before the table began to grow."""
+    grown: np.uint64
+    """Those from here on are among all slots of the table by now."""
+
+
 @compiled
-def home(rows: Rows, spread: np.uint64, block: np.uint64) -> int:
+def home(rows: Rows, spread: Spread, block: np.uint64) -> int:
     """Return where the search for a block begins."""
-    slot: int = np.intp((((block * spread) >> _HALF) * np.uint64(len(rows))) >> _HALF)
-    return slot
+    share = (block * spread.factor) >> _HALF
+    slot = (share * spread.slots) >> _HALF
+    if slot >= spread.grown:
+        slot = (share * np.uint64(len(rows))) >> _HALF
+    at: int = np.intp(slot)
+    return at
 
 
 @compiled
-def fetch_row(rows: Rows, spread: np.uint64, block: np.uint64) -> None:
+def fetch_row(rows: Rows, spread: Spread, block: np.uint64) -> None:
     """Begin to bring the row of a block into the cache."""
     fetch_ahead(rows, home(rows, spread, block))
 
 
 @compiled
-def find(rows: Rows, spread: np.uint64, block: np.uint64) -> int:
+def find(rows: Rows, spread: Spread, block: np.uint64) -> int:
     """Return the slot of a block, or the free one where it would come."""
     slot = home(rows, spread, block)
     while rows[slot].word != NOTHING and rows[slot].hash != block:
@@ -47,7 +63,7 @@ def find(rows: Rows, spread: np.uint64, block: np.uint64) -> int:
 
 
 @compiled
-def free_row(rows: Rows, spread: np.uint64, slot: int) -> None:
+def free_row(rows: Rows, spread: Spread, slot: int) -> None:
     """Free a slot; rows behind it move up."""
     slots = len(rows)
     free = at = slot
@@ -66,8 +82,28 @@ def free_row(rows: Rows, spread: np.uint64, slot: int) -> None:
 
 
 @compiled
-def move_rows(source: Rows, target: Rows, spread: np.uint64) -> None:
-    """Put all rows into a table that has none."""
-    for slot in range(len(source)):
-        if source[slot].word != NOTHING:
-            target[find(target, spread, source[slot].hash)] = source[slot]
+def take_rows(rows: Rows, low: int, high: int) -> Rows:
+    """Take out the rows from one slot to the first free one at or behind another, and return them.
+
+    Among them are all whose homes are in between. Nothing that stays was found by way of them.
+    """
+    slots = len(rows)
+    end = high
+    while end - high < slots and rows[end % slots].word != NOTHING:
+        end += 1
+    taken = np.empty(end - low, ROW)
+    count = 0
+    for at in range(low, end):
+        slot = at % slots
+        if rows[slot].word != NOTHING:
+            taken[count] = rows[slot]
+            rows[slot].word = NOTHING
+            count += 1
+    return taken[:count]
+
+
+@compiled
+def put_rows(rows: Rows, spread: Spread, taken: Rows) -> None:
+    """Put rows into a table that does not have them."""
+    for at in range(len(taken)):
+        rows[find(rows, spread, taken[at].hash)] = taken[at]

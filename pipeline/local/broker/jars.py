@@ -7,6 +7,7 @@ import os
 import ssl
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,8 @@ else:
     import tomli as tomllib
 
 LOCK = Path(__file__).with_name("kafka.lock.toml")
+_PAUSES_SECONDS = (1.0, 3.0)
+"""Before a download that failed is tried again."""
 _DOWNLOADS = 6
 _DEBIAN_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
@@ -111,17 +114,25 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
 
 
 def _fetch(context: MavenContext, jar: Jar, repository: Path) -> Jar:
-    try:
-        component = context.project(jar.group, jar.artifact).at_version(jar.version)
-        fetched = Path(component.artifact().resolve())
-    except Exception as error:  # jgo lets requests, urllib3 and its own errors through
-        raise JarsUnavailable(jar.file_name, str(error)) from error
+    fetched = _downloaded(context, jar)
     if not _matches(fetched, jar):
         raise JarsUnavailable(jar.file_name, "the content differs from the lock")
     target = repository / jar.path
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(fetched, target)
     return jar
+
+
+def _downloaded(context: MavenContext, jar: Jar) -> Path:
+    pauses = iter(_PAUSES_SECONDS)
+    while True:
+        try:
+            component = context.project(jar.group, jar.artifact).at_version(jar.version)
+            return Path(component.artifact().resolve())
+        except Exception as error:  # jgo lets requests, urllib3 and its own errors through
+            if (pause := next(pauses, None)) is None:
+                raise JarsUnavailable(jar.file_name, str(error)) from error
+            time.sleep(pause)
 
 
 @contextmanager

@@ -20,6 +20,12 @@ class Account(NamedTuple):
 DEFAULT_ACCOUNT = Account("default", "", readonly=False)
 """What a ClickHouse server has when nobody configured users."""
 
+_NO_CERTIFICATE = (
+    "Invalid authentication: SSL certificate authentication requires nonempty certificate's Common Name or "
+    "Subject Alternative Name. (AUTHENTICATION_FAILED)"
+)
+"""The front has no TLS, so whoever wants to log in by certificate showed none."""
+
 
 def authenticate(
     accounts: Sequence[Account], headers: Mapping[str, str], query: Mapping[str, str]
@@ -28,6 +34,8 @@ def authenticate(
 
     Raises StoreError 516.
     """
+    if headers.get("X-ClickHouse-SSL-Certificate-Auth", "").lower() == "on":
+        raise StoreError(AUTHENTICATION_FAILED, _NO_CERTIFICATE)
     name, password = _credentials(headers, query)
     for account in accounts:
         if account.name == name and hmac.compare_digest(account.password.encode(), password.encode()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pipeline.local.advice_watch import AdviceWatch
 from pipeline.local.demo.figures import count_events, count_rows, read_health, read_pools
 from pipeline.local.demo.fleet import start_fleet
 from pipeline.local.demo.freshness import FreshnessMeter, PublicationProbe
+from pipeline.local.demo.question import IndexQuestion, answer_line
 from pipeline.local.demo.story import ON_PURPOSE, Narrator
 from pipeline.local.demo.terminal import RANGE_SECONDS, plain, screen
 from pipeline.local.directory import DataDirectory
@@ -35,6 +36,7 @@ from schemas.settings import Settings, rank_endpoint
 _QUERY_SECONDS = 0.25
 _NOTES_SHOWN = 7
 _ADVICE_SECONDS = 10.0
+_INDEX_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Demo:
         self._meter = FreshnessMeter()
         self._narrator: Narrator | None = None
         self._advice: AdviceWatch | None = None
+        self._question: IndexQuestion | None = None
         self._stopped = False
 
     def start_fleet(self) -> Path:
@@ -81,6 +84,7 @@ class Demo:
         )
         stack.start()
         self._client = connect(stack.settings.clickhouse)
+        self._question = IndexQuestion(self._directory.path, stack.urls["index"], stack.settings.index.token)
         self._advice = AdviceWatch(stack.settings.clickhouse, RANGE_SECONDS, _ADVICE_SECONDS)
         # After the connector: engines publish once anybody subscribed, and it is to see their first batch.
         self._probe = PublicationProbe(endpoints, self._meter)
@@ -111,8 +115,12 @@ class Demo:
         self._stopped = True
 
     def summary(self, ready_seconds: float) -> dict[str, Any]:
-        """Return what the tables and topics hold; raises StoreUnavailable and KafkaUnavailable."""
+        """Return what the tables and topics hold, and what the index answers, waiting for its start.
+
+        Raises StoreUnavailable and KafkaUnavailable.
+        """
         client, settings = self._ready()
+        question = self._asked()
         database = settings.clickhouse.database
         with store_unavailable(settings.clickhouse):
             health = read_health(client, database, time.time())
@@ -129,6 +137,7 @@ class Demo:
                 for (replica, rank), figures in sorted(health.items())
             ],
             "freshness_seconds": {"p50": self._meter.quantile(0.5), "p99": self._meter.quantile(0.99)},
+            "index": {"question": question.command, "answer": _awaited(question)},
             "topics": asyncio.run(_end_offsets(settings)),
             "restarts": self._supervisor.restarts,
             "urls": self._urls(),
@@ -158,8 +167,12 @@ class Demo:
         freshness = (self._meter.quantile(0.5), self._meter.quantile(0.99))
         size = shutil.get_terminal_size()
         advice = None if self._advice is None else self._advice.latest
+        question = self._asked()
+        answer = answer_line(question.ask(), question.tokens)
+        lines = [question.command, f"-> {answer}"]
         return Moment(
-            screen(pools, freshness, self._urls(), self._notes, size, advice), plain(pools, freshness, advice)
+            screen(pools, freshness, self._urls(), self._notes, size, advice, lines),
+            f"{plain(pools, freshness, advice)}; index: {answer}",
         )
 
     def _urls(self) -> dict[str, str]:
@@ -178,10 +191,22 @@ class Demo:
         self._notes = [*self._notes, line][-_NOTES_SHOWN:]
         self._steps.tell(line)
 
+    def _asked(self) -> IndexQuestion:
+        assert self._question is not None
+        return self._question
+
     def _ready(self) -> tuple[Client, Settings]:
         assert self._client is not None
         assert self._stack is not None
         return self._client, self._stack.settings
+
+
+def _awaited(question: IndexQuestion) -> Mapping[str, Any] | None:
+    """Return the answer of an index that may still be starting, None if it takes too long."""
+    deadline = time.monotonic() + _INDEX_SECONDS
+    while (answer := question.ask()) is None and time.monotonic() < deadline:
+        time.sleep(_QUERY_SECONDS)
+    return answer
 
 
 async def _end_offsets(settings: Settings) -> dict[str, int]:

@@ -15,6 +15,7 @@ from pipeline.local.directory import DataDirectory
 from pipeline.local.processes.command import CommandProcess
 from pipeline.local.processes.supervisor import Supervisor
 from pipeline.simulator.config_file import ReplicaAddress, replicas_toml
+from pipeline.simulator.traffic.workload import WorkloadSettings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -60,8 +61,10 @@ class Group:
 
 
 _COMMON = ("--steps-per-second", "10")
+TIERED_TRAFFIC = WorkloadSettings(seed=1, system_prompt_tokens=256)
+"""What decides the system prompts of the first group."""
 _SHORT_CHATS = (
-    *("--system-prompt-tokens", "256", "--max-prompt-tokens", "1800"),
+    *("--system-prompt-tokens", str(TIERED_TRAFFIC.system_prompt_tokens), "--max-prompt-tokens", "1800"),
     *("--user-tokens", "100", "--output-tokens", "30", "--routing", "sticky"),
 )
 GROUPS = (
@@ -70,7 +73,8 @@ GROUPS = (
         ("vllm-0.14-cpu", "vllm-0.33-cpu"),
         (
             *("--replicas", "2", "--era", "vllm-0.14", "--era", "vllm-0.33", "--model", MODEL),
-            *("--blocks", "450", "--cpu-blocks", "600", "--rate", "5", "--seed", "1", "--lora-share", "0.1"),
+            *("--blocks", "450", "--cpu-blocks", "600", "--rate", "5", "--lora-share", "0.1"),
+            *("--seed", str(TIERED_TRAFFIC.seed)),
             *_SHORT_CHATS,
         ),
     ),

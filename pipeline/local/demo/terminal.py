@@ -45,6 +45,7 @@ def screen(
     notes: Sequence[str],
     size: os.terminal_size,
     advice: Advice | None = None,
+    question: Sequence[str] = (),
 ) -> str:
     """Return the view, as much of it as fits; `freshness` is p50 and p99 in seconds."""
     head = [
@@ -57,7 +58,10 @@ def screen(
     figures.append(freshness_line(freshness))
     others = ["", *(f"{name}: {url}" for name, url in urls.items() if name != "page")]
     told = ["", *(textwrap.shorten(note, size.columns, placeholder=" …") for note in notes)]
-    last = ["Ctrl-C stops it; the data stay"]
+    last = [
+        *(textwrap.shorten(line, size.columns, placeholder=" …") for line in question),
+        "Ctrl-C stops it; the data stay",
+    ]
     room = size.lines - 1 - _height([*head, *figures, *last], size.columns)
     if _height([*told, *others], size.columns) > room:
         others = []

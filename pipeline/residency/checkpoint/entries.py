@@ -13,8 +13,8 @@ from pipeline.residency.counting.pool import Pool
 from schemas.checkpoints import PoolEntries
 from schemas.hashes import HASH_BYTES
 
-RECORD_ENTRIES = 200_000
-"""Entries per checkpoint record: 34 bytes each, well below the topic's 8 MB bound."""
+RECORD_ENTRIES = 160_000
+"""Entries per checkpoint record: 34 bytes each, 42 with content hashes, well below the topic's 8 MB bound."""
 
 _HASHES: Final = np.dtype("<u8")
 _BIRTHS: Final = np.dtype("<f8")
@@ -34,6 +34,7 @@ def packed_entries(pool: Pool, entries: Entries, gone: Hashes | None = None) -> 
         _once(_packed(pool.sizes_of(entries["size_code"]), _SIZES), _SIZES),
         _packed(entries["root"], _HASHES),
         _packed(entries["depth"], _DEPTHS),
+        contents=_packed(pool.table.contents_of(entries["hash"]), _HASHES) if pool.keeps_contents else b"",
         gone=_packed(gone, _HASHES) if gone is not None else b"",
         life=pool.head.life,
     )
@@ -75,6 +76,7 @@ def unpacked_entries(pool: Pool, entries: PoolEntries) -> BlockColumns:
         _after(gone, pool.codes_of(sizes)),
         _after(gone, roots),
         _after(gone, depths),
+        _after(gone, np.frombuffer(entries.contents or bytes(count * HASH_BYTES), _HASHES)),
     )
 
 

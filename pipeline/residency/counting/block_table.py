@@ -63,6 +63,8 @@ class BlockColumns(NamedTuple):
     size_codes: npt.NDArray[np.uint16]
     roots: Hashes
     depths: npt.NDArray[np.uint16]
+    contents: Hashes
+    """Content hashes; 0: not known."""
 
 
 class BlockTable:
@@ -71,18 +73,32 @@ class BlockTable:
     def __init__(self, blocks: int = 0, *, spread: int) -> None:
         """`blocks`: as many have room. `spread`: from `new_spread`."""
         self.entries = _vacant(blocks)
+        self.contents: Hashes = np.empty(0, np.uint64)
+        """Content hash of each slot's block, 0 where it is not known; empty until `keep_contents`."""
         self.spread = np.uint64(spread)
         """Factor that spreads hashes over the slots (multiply-shift hashing). No figure depends on it."""
         self.blocks = 0
 
     @property
     def bytes_allocated(self) -> int:
-        return int(self.entries.nbytes)
+        return int(self.entries.nbytes + self.contents.nbytes)
 
     @property
     def room(self) -> int:
         """How many blocks fit before the table must grow."""
         return int(len(self.entries) * _LOAD_LIMIT)
+
+    def keep_contents(self) -> None:
+        """Keep content hashes from now on."""
+        if not len(self.contents):
+            self.contents = np.zeros(len(self.entries), np.uint64)
+
+    def contents_of(self, hashes: Hashes) -> Hashes:
+        """Return the content hash of each block, 0 where it is not known or the block is not resident."""
+        found = np.zeros(len(hashes), np.uint64)
+        if len(self.contents):
+            find_contents(self.entries, self.contents, self.spread, hashes, found)
+        return found
 
     def live(self) -> Entries:
         """Return a copy of the entries of all resident blocks, in no order of meaning."""
@@ -132,11 +148,16 @@ class BlockTable:
             raise ValueError("columns of different lengths")
         if self.blocks + count > self.room:
             self.grow(self.blocks + count)
-        self.blocks = put_entries(self.entries, self.spread, self.blocks, columns)
+        if columns.contents.any():
+            self.keep_contents()
+        self.blocks = put_entries(self.entries, self.contents, self.spread, self.blocks, columns)
 
     def _rebuild(self, blocks: int) -> None:
         old, self.entries = self.entries, _vacant(blocks)
-        move_entries(old, self.entries, self.spread)
+        contents, self.contents = self.contents, np.empty(0, np.uint64)
+        if len(contents):
+            self.keep_contents()
+        move_entries(old, contents, self.entries, self.contents, self.spread)
 
 
 def _vacant(blocks: int) -> Entries:
@@ -224,7 +245,16 @@ def find(entries: Any, spread: np.uint64, block: np.uint64) -> int:
 
 
 @compiled
-def remove(entries: Any, spread: np.uint64, slot: int) -> None:
+def find_contents(entries: Any, contents: Hashes, spread: np.uint64, hashes: Hashes, found: Hashes) -> None:
+    """Write the content hashes of resident blocks to `found`, which has zeros."""
+    for at in range(len(hashes)):
+        slot = find(entries, spread, hashes[at])
+        if entries[slot].copies != 0:
+            found[at] = contents[slot]
+
+
+@compiled
+def remove(entries: Any, contents: Hashes, spread: np.uint64, slot: int) -> None:
     """Free a slot; entries behind it move up."""
     slots = len(entries)
     free = at = slot
@@ -238,20 +268,27 @@ def remove(entries: Any, spread: np.uint64, slot: int) -> None:
         # An entry may not come before its own slot.
         if (at - home) % slots >= (at - free) % slots:
             entries[free] = entries[at]
+            if len(contents) > 0:
+                contents[free] = contents[at]
             free = at
     entries[free].copies = 0
 
 
 @compiled
-def move_entries(source: Any, target: Any, spread: np.uint64) -> None:
+def move_entries(
+    source: Any, contents: Hashes, target: Any, target_contents: Hashes, spread: np.uint64
+) -> None:
     """Put all entries into a table that has none."""
     for slot in range(len(source)):
         if source[slot].copies != 0:
-            target[find(target, spread, source[slot].hash)] = source[slot]
+            into = find(target, spread, source[slot].hash)
+            target[into] = source[slot]
+            if len(contents) > 0:
+                target_contents[into] = contents[slot]
 
 
 @compiled
-def put_entries(entries: Any, spread: np.uint64, live: int, columns: BlockColumns) -> int:
+def put_entries(entries: Any, contents: Hashes, spread: np.uint64, live: int, columns: BlockColumns) -> int:
     """Set entries, or remove those without copies; `entries` has room. Return how many there are then."""
     for at in range(len(columns.hashes)):
         slot = find(entries, spread, columns.hashes[at])
@@ -259,7 +296,7 @@ def put_entries(entries: Any, spread: np.uint64, live: int, columns: BlockColumn
         known = entry.copies != 0
         if columns.copies[at] <= 0:
             if known:
-                remove(entries, spread, slot)
+                remove(entries, contents, spread, slot)
                 live -= 1
             continue
         if not known:
@@ -272,4 +309,6 @@ def put_entries(entries: Any, spread: np.uint64, live: int, columns: BlockColumn
         entry.depth = columns.depths[at]
         entry.unsaved = SAVED
         entry.several_sizes = 0
+        if len(contents) > 0:
+            contents[slot] = columns.contents[at]
     return live

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.residency.counting.block_table import Hashes
-from pipeline.residency.counting.count_copies import EVENT, EventRows, Events
+from pipeline.residency.counting.count_copies import EVENT, NO_LINKS, EventRows, Events
 from pipeline.residency.counting.shared import NO_LORA, Shared
 from schemas.hashes import HASH_BYTES
 
@@ -35,6 +35,8 @@ class Collected:
         """Adds an event that `store` has nothing to say of: called for almost every event of a fleet."""
         self._adapters: dict[int, int] = {}
         """Index in `_events` to the code of a LoRA, where a store has one."""
+        self._links: dict[int, bytes] = {}
+        """Index in `_events` to the packed links, where a store has them."""
         self._repeats: list[int] = []
         """Indices in `_events` of stores that do not count if all their hashes are resident."""
 
@@ -48,22 +50,28 @@ class Collected:
         block_size: int,
         parent: bytes | None,
         lora: str | None,
+        links: bytes,
         *,
         repeatable: bool,
     ) -> None:
-        """A copy of each hash came; where `repeatable`, a chain's start counts only if one was absent."""
+        """A copy of each hash came; where `repeatable`, a chain's start counts only if one was absent.
+
+        `links`, packed, are as many as the hashes, or none.
+        """
         if parent is None:
             parent = NO_PARENT
             if repeatable:
                 self._repeats.append(len(self._events))
         if lora is not None:
             self._adapters[len(self._events)] = self._shared.adapters.code(lora)
+        if links:
+            self._links[len(self._events)] = links
         self._events.append((packed, at, block_size, parent))
 
     def add_rows(self, events: Events) -> None:
         """Add events whose LoRAs have the codes of the source."""
         self._end_part()
-        self._parts.append(Events(without_the_rest(events.rows), without_the_rest(events.hashes)))
+        self._parts.append(Events(*map(without_the_rest, events)))
 
     def take(self) -> Events:
         """Return what was collected, one event at least, and begin anew."""
@@ -73,7 +81,11 @@ class Collected:
             return parts[0]
         # As bytes, because numpy compares the fields of all rows first.
         rows = np.concatenate([part.rows.view(_BYTES) for part in parts]).view(EVENT)
-        return Events(rows, np.concatenate([part.hashes for part in parts]))
+        hashes = np.concatenate([part.hashes for part in parts])
+        links = NO_LINKS
+        if any(len(part.links) for part in parts):
+            links = np.concatenate([part.links if len(part.links) else _none(part.hashes) for part in parts])
+        return Events(rows, hashes, links)
 
     def _end_part(self) -> None:
         if not self._events:
@@ -89,10 +101,22 @@ class Collected:
         for index, adapter in self._adapters.items():
             rows["adapter"][index] = adapter
         hashes: Hashes = np.frombuffer(b"".join(packed), ">u8").astype(np.uint64)
-        self._parts.append(Events(rows, hashes))
+        links = NO_LINKS
+        if self._links:
+            links = _none(hashes)
+            ends = np.cumsum(rows["hashes"])
+            for index, packed_links in self._links.items():
+                links[ends[index] - rows["hashes"][index] : ends[index]] = np.frombuffer(packed_links, ">u8")
+        self._parts.append(Events(rows, hashes, links))
         self._events.clear()
+        self._links.clear()
         self._repeats.clear()
         self._adapters.clear()
+
+
+def _none(hashes: Hashes) -> Hashes:
+    """Return as many links that are not known."""
+    return np.zeros(len(hashes), np.uint64)
 
 
 def without_the_rest(part: npt.NDArray[Any]) -> npt.NDArray[Any]:

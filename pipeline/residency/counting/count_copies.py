@@ -20,6 +20,7 @@ from pipeline.residency.counting.block_table import (
     find,
     remove,
 )
+from pipeline.residency.counting.content_chain import UNKNOWN, follow
 from pipeline.residency.histogram import BUCKETS, bucket_of
 from schemas.residency import EVICTED, FILLED
 
@@ -35,6 +36,8 @@ PROGRESS: Final = np.dtype(
         ("unknown_removed", np.int64),
         ("reannounced", np.int64),
         ("stored_tokens", np.int64),
+        ("not_told", np.int64),
+        ("parent_unknown", np.int64),
     ]
 )
 """How far `count_copies` came, and what it counted."""
@@ -56,6 +59,7 @@ EVENT: Final = np.dtype(
 """A store or a removal."""
 
 EventRows = npt.NDArray[np.void]
+NO_LINKS: Final = np.empty(0, np.uint64)
 
 STORED, FIRST, REMOVED, LAST = range(4)
 """Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
@@ -71,6 +75,8 @@ class Events(NamedTuple):
     """(m,) of EVENT; their numbers of hashes add up to n."""
     hashes: Hashes
     """(n,)"""
+    links: Hashes = NO_LINKS
+    """(n,) or nothing: links of stores whose blocks follow each other, else content hashes; 0: unknown."""
 
 
 class Found(NamedTuple):
@@ -126,9 +132,19 @@ def _code_of(block_size: int, sizes: npt.NDArray[np.int64]) -> int:
     return code
 
 
+@inlined
+def _content_after(content: np.uint64, known: bool, links: Hashes, at: int) -> np.uint64:
+    """Return the content hash of the block behind one whose is this, if that is known; else UNKNOWN."""
+    after: np.uint64 = UNKNOWN
+    if known and len(links) > 0 and links[at] != UNKNOWN:
+        after = follow(content, links[at])
+    return after
+
+
 @compiled
 def count_copies(
     entries: Any,
+    contents: Hashes,
     spread: np.uint64,
     room: int,
     sizes: npt.NDArray[np.int64],
@@ -140,15 +156,19 @@ def count_copies(
 ) -> int:
     """Apply events in order until all are applied, or one operation needs the interpreter.
 
-    `entries` and `spread` are those of a `BlockTable` with `room`, `sizes` the tokens per block of each size
-    code. A count never falls below zero: removals of unknown blocks are normal after joining late. What
-    became and ceased to be resident goes to `found`.
+    `entries`, `contents` and `spread` are those of a `BlockTable` with `room`, which keeps contents if there
+    are links; `sizes` are the tokens per block of each size code. A count never falls below zero: removals of
+    unknown blocks are normal after joining late. What became and ceased to be resident goes to `found`.
 
     Where `chained`, the blocks of an event follow each other after their parent. The root and depth of blocks
     whose parent is not resident are 0: not known. With `one_copy` a store of a resident block repeats it.
+
+    Changes name a block by its content hash if that was known when it was filled, else by its own hash.
     """
+    contents = borrowed(contents)
     entries, events, found, tally = borrowed(entries), borrowed(events), borrowed(found), borrowed(tally)
-    rows, hashes, counts = events.rows, events.hashes, tally.counts
+    rows, hashes, links, counts = events.rows, events.hashes, events.links, tally.counts
+    kept, linked = len(contents) > 0, len(links) > 0
     reached = tally.progress[0]
     event, start, operation = reached.event, reached.begin, reached.operation
     live, touched, changes = reached.live, reached.touched, reached.changes
@@ -166,18 +186,37 @@ def count_copies(
             reached.reannounced += end - operation
             operation = end
         root, before = np.uint64(0), 0
+        # Content hash of the block before, and whether it is known: 0 at the start of a chain.
+        content, known = UNKNOWN, False
         if chained and not removal and operation < end:
             if row.parent == 0:
-                root = hashes[start]
+                root, known = hashes[start], linked
+                if linked and links[start] != UNKNOWN:
+                    root = follow(UNKNOWN, links[start])
             else:
-                parent = entries[find(entries, spread, row.parent)]
+                above = find(entries, spread, row.parent)
+                parent = entries[above]
                 if parent.copies != 0:
                     root, before = parent.root, np.int64(parent.depth)
+                    if kept:
+                        content = contents[above]
+                        known = content != UNKNOWN
+            if kept:
+                for done in range(start, operation):  # before it went to the interpreter
+                    content = _content_after(content, known, links, done)
+                    if content == UNKNOWN:
+                        content = contents[find(entries, spread, hashes[done])]
+                    known = content != UNKNOWN
         while operation < end:
             block = hashes[operation]
             slot = find(entries, spread, block)
             entry = entries[slot]
             if not removal:
+                after = content
+                if kept:
+                    after = _content_after(content, known, links, operation) if chained else UNKNOWN
+                    if not chained and linked:
+                        after = links[operation]
                 if entry.copies == 0:
                     if live >= room:
                         outcome = NEEDS_ROOM
@@ -187,6 +226,12 @@ def count_copies(
                     entry.size_code = code
                     entry.unsaved = NEW
                     entry.several_sizes = 0
+                    if kept:
+                        contents[slot] = after
+                        if after == UNKNOWN:
+                            told = linked and links[operation] != UNKNOWN
+                            reached.parent_unknown += told
+                            reached.not_told += not told
                     entry.root = root
                     entry.depth = 0 if root == 0 else min(before + operation - start + 1, MAX_DEPTH)
                     live += 1
@@ -194,7 +239,8 @@ def count_copies(
                     touched += 1
                     counts[code, FIRST] += 1
                     change = found.changes[changes]
-                    change.hash = block
+                    change.by_content = kept and after != UNKNOWN
+                    change.hash = after if change.by_content else block
                     change.kind = FILLED
                     change.time = at
                     change.block_size = sizes[code]
@@ -204,6 +250,9 @@ def count_copies(
                     change.adapter = row.adapter
                     changes += 1
                 elif one_copy:
+                    if kept:
+                        content = after if after != UNKNOWN else contents[slot]
+                        known = content != UNKNOWN
                     reached.reannounced += 1
                     operation += 1
                     continue
@@ -214,6 +263,9 @@ def count_copies(
                     entry.unsaved = CHANGED
                     found.touched[touched] = block
                     touched += 1
+                if kept:
+                    content = after if after != UNKNOWN else contents[slot]
+                    known = content != UNKNOWN
                 entry.copies += 1
                 counts[code, STORED] += 1
                 stored_tokens += sizes[code]
@@ -234,7 +286,8 @@ def count_copies(
                     counts[entry.size_code, LAST] += 1
                     tally.lifetimes[bucket_of(at - entry.birth)] += 1
                     change = found.changes[changes]
-                    change.hash = block
+                    change.by_content = kept and contents[slot] != UNKNOWN
+                    change.hash = contents[slot] if change.by_content else block
                     change.kind = EVICTED
                     change.time = at
                     change.block_size = sizes[entry.size_code]
@@ -244,7 +297,7 @@ def count_copies(
                         found.gone[reached.gone] = block
                         reached.gone += 1
                     live -= 1
-                    remove(entries, spread, slot)
+                    remove(entries, contents, spread, slot)
             operation += 1
         if outcome == FINISHED:
             event += 1

@@ -37,6 +37,7 @@ from pipeline.residency.occupancy import Occupancy, counted_occupancy
 from schemas.checkpoints import PoolHead
 from schemas.events import Stored
 from schemas.hashes import HASH_BYTES
+from schemas.reasons import WithoutContent
 from schemas.residency import CLEARED
 
 
@@ -97,11 +98,19 @@ class Pool:
             and self._shared.early.take(len(packed) // HASH_BYTES)
         ):
             self._early.append((parent, packed))
-        if parent is None or event.lora is not None:
-            self._collected.store(packed, at, event.block_size, parent, event.lora, repeatable=repeatable)
+        if parent is None or event.lora is not None or event.links:
+            links = event.links if len(event.links) == len(packed) else b""
+            self._collected.store(
+                packed, at, event.block_size, parent, event.lora, links, repeatable=repeatable
+            )
         else:
             self._collect((packed, at, event.block_size, parent))
         return True
+
+    @property
+    def keeps_contents(self) -> bool:
+        """Whether content hashes of blocks are known here."""
+        return len(self.table.contents) > 0
 
     def knows(self, block_size: int, *, several: bool) -> bool:
         """Return whether events are only to be counted.
@@ -157,11 +166,16 @@ class Pool:
         live = self.table.live()
         head.flow.cleared_blocks += sum(head.entries)
         cleared = np.zeros(len(live), CHANGE)
-        cleared["hash"], cleared["kind"], cleared["time"] = live["hash"], CLEARED, at
+        contents = self.table.contents_of(live["hash"])
+        cleared["hash"] = np.where(contents != 0, contents, live["hash"])
+        cleared["kind"], cleared["time"] = CLEARED, at
         cleared["block_size"] = self.sizes_of(live["size_code"])
         cleared["stored"] = head.stored_tokens
         self._record(cleared)
+        keeps_contents = self.keeps_contents
         self.table = BlockTable(len(live), spread=self._shared.spread)  # as many as left are likely to come
+        if keeps_contents:
+            self.table.keep_contents()
         head.entries = [0] * len(head.entries)
         head.blocks = [0] * len(head.blocks)
         head.other_sizes.clear()
@@ -177,6 +191,8 @@ class Pool:
             return
         events = self._collected.take()
         head, table = self.head, self.table
+        if len(events.links):
+            table.keep_contents()
         sizes = np.array(head.block_sizes or [0], np.int64)
         found, tally = room_for(len(events.hashes)), no_tally(len(sizes))
         reached = tally.progress[0]
@@ -185,6 +201,7 @@ class Pool:
         while True:
             outcome = count_copies(
                 table.entries,
+                table.contents,
                 table.spread,
                 table.room,
                 sizes,
@@ -242,6 +259,10 @@ class Pool:
         head, flow, reached = self.head, self.head.flow, tally.progress[0]
         flow.unknown_removed_blocks += int(reached["unknown_removed"])
         flow.reannounced_blocks += int(reached["reannounced"])
+        if self.keeps_contents:
+            not_told: WithoutContent = "not_told" if self._chained else "other_tier"
+            self._shared.without_content[not_told] += int(reached["not_told"])
+            self._shared.without_content["parent_unknown"] += int(reached["parent_unknown"])
         flow.lifetimes = added(flow.lifetimes, trimmed(tally.lifetimes))
         counts = tally.counts.tolist()
         for code, size in enumerate(head.block_sizes):
@@ -280,6 +301,11 @@ class Pool:
     def live(self) -> Entries:
         """Return a copy of the entries of all resident blocks, in no order of meaning."""
         return self.table.live()
+
+    def contents_of(self, hashes: Hashes) -> Hashes:
+        """Return the content hashes of those blocks that are resident now; 0 where they are not known."""
+        self.settle()
+        return self.table.contents_of(hashes)
 
     def given_up(self) -> None:
         """Another kind of pool goes on with what is here."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
+
+from schemas.reasons import WithoutContent
 
 NO_LORA: Final = 0
 OTHER_LORAS: Final = "(others)"
@@ -75,3 +78,6 @@ class Shared:
         """Of the block tables."""
         self.one_copy = False
         """Whether the engine knows at most one copy of each block."""
+        self.without_content: Counter[WithoutContent] = Counter()
+        """Blocks that were filled where others have content hashes, and have none, since this was looked at
+        last."""

@@ -36,17 +36,22 @@ from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
 def overlapping_sizes(head: PoolHead, announced: int) -> tuple[int, int] | None:
     """Return (coarse, fine) block sizes if a settled pool is announced at two overlapping granularities.
 
-    One of them is the size `announced` just now: an earlier pair would have been found before. Telling them
-    from partial tail blocks (vLLM 0.24), which are removed one by one like any other: those come one hash an
-    event, and their removals are announced.
+    The size `announced` just now is the fine one or a multiple of it, but need not be the smallest one:
+    others may have come while the engine was taken for one that knows one copy of each block. Telling them
+    from partial tail blocks (vLLM 0.24), which are removed one by one like any other: those come one hash
+    an event, and their removals are announced.
     """
     columns = zip(head.block_sizes, head.several_hashes, head.removed, strict=True)
-    fine_sizes = [size for size, several, removed in columns if size > 0 and several and not removed]
-    pairs = [(announced, fine) for fine in fine_sizes if announced > fine and announced % fine == 0]
-    if announced in fine_sizes:
-        multiples = [size for size in head.block_sizes if size > announced and size % announced == 0]
-        pairs += [(min(multiples), announced)] if multiples else []
-    return min(pairs, key=lambda pair: pair[1], default=None)
+    fine_sizes = [
+        size
+        for size, several, removed in columns
+        if several and not removed and 0 < size <= announced and announced % size == 0
+    ]
+    for fine in sorted(fine_sizes):
+        multiples = [size for size in head.block_sizes if size > fine and size % fine == 0]
+        if multiples:
+            return min(multiples), fine
+    return None
 
 
 class GranularPool:
@@ -83,6 +88,9 @@ class GranularPool:
             strict=True,
         )
         state = GranularState(coarse_size, fine_size)
+        contents = pool.table.contents_of(live["hash"])
+        known = contents != 0
+        state.contents = dict(zip(live["hash"][known].tolist(), contents[known].tolist(), strict=True))
         for block, copies, birth, size in blocks:
             if size == fine_size:
                 state.fine[block] = FineBlock(None, None, birth, birth)
@@ -93,6 +101,7 @@ class GranularPool:
             before.medium,
             before.group_idx,
             before.flow,
+            store_only=before.store_only,
             granular=state,
             spec_kind=before.spec_kind,
             sliding_window=before.sliding_window,
@@ -151,10 +160,11 @@ class GranularPool:
         for block in hashes:
             known = state.coarse.get(block)
             if known is None:
+                # A fine block of the same hash may be there, and may have left as one that is covered.
+                if not self._resident(block):
+                    self._log.append((block, FILLED, at, state.coarse_size))
                 state.coarse[block] = CoarseBlock(1, at)
                 flow.filled_blocks += 1
-                if block not in state.fine:
-                    self._log.append((block, FILLED, at, state.coarse_size))
             else:
                 known.copies += 1
         self._coarse_entries += len(hashes)
@@ -343,8 +353,25 @@ class GranularPool:
         if self._log:
             rows = np.zeros(len(self._log), CHANGE)
             rows[["hash", "kind", "time", "block_size"]] = self._log
+            if self._state.contents:
+                rows["hash"] = [self._named(block, kind) for block, kind, _, _ in self._log]
             self._log = []
-            self.changes.append(Changes(self.head.medium, self.head.group_idx, rows, stored_known=False))
+            head = self.head
+            # As those before it became hybrid: what is told of a medium of a source may not change.
+            self.changes.append(
+                Changes(head.medium, head.group_idx, rows, stored_known=False, store_only=head.store_only)
+            )
+
+    def _named(self, block: int, kind: int) -> int:
+        """Return the hash by which a change names a block: the one by which it was filled."""
+        if kind == FILLED:
+            return block
+        return self._state.contents.pop(block, block)
+
+    @property
+    def keeps_contents(self) -> bool:
+        """Whether content hashes of some blocks are known."""
+        return bool(self._state.contents)
 
 
 def _unpacked(block: bytes | None) -> int | None:

@@ -11,12 +11,14 @@ from pipeline.residency.intake.words import (
     GPU,
     GROUP_IDX,
     HASHES,
+    LINKS,
     LORA,
     MEDIUM,
     NO_WORD,
     PARENT,
     RAW_MEDIUM,
     REMOVED,
+    SIZE_BYTES,
     SLIDING_WINDOW,
     STORE_ONLY,
     STORED,
@@ -55,6 +57,8 @@ class ReadEvent(NamedTuple):
     lora: int
     lora_bytes: int
     """NONE without one."""
+    links: int
+    """Position of the first one, or NONE."""
 
 
 @inner
@@ -64,6 +68,7 @@ def event_at(data: Bytes, p: int, end: int) -> ReadEvent:
     fine, stored, seen = fields > 0, False, 0
     hashes = hash_bytes = block_size = group_idx = 0
     parent, medium, medium_bytes, lora, lora_bytes = NONE, 0, NONE, 0, NONE
+    links, link_bytes = NONE, 0
     key = NO_WORD
     for _ in range(fields):
         key, p = key_at(data, p, end, key + 1)
@@ -80,15 +85,22 @@ def event_at(data: Bytes, p: int, end: int) -> ReadEvent:
             hashes, hash_bytes = binary_at(data, p, end)
             fine = hash_bytes >= 0 and hash_bytes % HASH_BYTES == 0
             p = hashes + hash_bytes
+        elif key == LINKS:
+            links, link_bytes = binary_at(data, p, end)
+            fine = link_bytes >= 0
+            p = links + link_bytes
         elif key == PARENT:
             start, size = binary_at(data, p, end)
             fine = size in (HASH_BYTES, NONE)
             parent = start if size == HASH_BYTES else NONE
             p = start + size if size != NONE else p + 1
-        elif key in (BLOCK_SIZE, TOKENS, GROUP_IDX, SLIDING_WINDOW):
+        elif key in (BLOCK_SIZE, TOKENS, GROUP_IDX, SLIDING_WINDOW, SIZE_BYTES):
             value = integer_at(data, p, end)
             fine = value >= 0 or (value == NONE and key == SLIDING_WINDOW)
-            if key == BLOCK_SIZE:
+            if key == SIZE_BYTES:
+                # Blocks whose bytes are known are kept one by one.
+                fine = fine and value == 0
+            elif key == BLOCK_SIZE:
                 block_size = value
                 fine = fine and value <= _MOST_SIZE
             elif key == GROUP_IDX:
@@ -110,6 +122,7 @@ def event_at(data: Bytes, p: int, end: int) -> ReadEvent:
         if not fine:
             break
     fine = fine and seen >> TYPE & 1 != 0 and seen >> HASHES & 1 != 0
+    fine = fine and (links == NONE or link_bytes == hash_bytes)
     fine = fine and (seen >> BLOCK_SIZE & 1 != 0 if stored else seen & ~_OF_REMOVALS == 0)
     return ReadEvent(
         p if fine else REFUSED,
@@ -123,4 +136,5 @@ def event_at(data: Bytes, p: int, end: int) -> ReadEvent:
         group_idx,
         lora,
         lora_bytes,
+        links if link_bytes > 0 else NONE,
     )

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from pipeline.residency.counting.block_table import Hashes
-from pipeline.residency.counting.count_copies import EVENT, EventRows, Events
+from pipeline.residency.counting.count_copies import EVENT, NO_LINKS, EventRows, Events
 from pipeline.residency.intake.event import NONE
 from pipeline.residency.intake.scan import LORA_ROWS, RUN, TABLE_ROWS, Ints, Tables, scan_runs
 from schemas.events import Batch, EventsRecord
@@ -44,6 +44,8 @@ class PlainChunk(NamedTuple):
 
     events: EventRows
     hashes: Hashes
+    links: Hashes
+    """Of the hashes, zeros where they are not known."""
     pools: list[tuple[str, int]]
     """Media and groups, by the `pool` of events."""
     shapes: list[Shape]
@@ -79,6 +81,7 @@ class PlainRun(NamedTuple):
     shape_bits: int
     pool_bits: int
     has_loras: int
+    has_links: int
     first_time: float
     last_time: float
     time: float
@@ -97,12 +100,20 @@ class PlainRun(NamedTuple):
         chunk = self.chunk
         rows = chunk.events[self.first_event : self.end]
         hashes = chunk.hashes[self.first_hash : self.hashes_end]
+        links = chunk.links[self.first_hash : self.hashes_end] if self.has_links else NO_LINKS
         numbers = _numbers(self.pool_bits)
         if len(numbers) == 1:
-            return [(chunk.pools[numbers[0]], Events(rows, hashes))]
+            return [(chunk.pools[numbers[0]], Events(rows, hashes, links))]
         of_pool = np.repeat(rows["pool"], rows["hashes"])
         return [
-            (chunk.pools[number], Events(rows[rows["pool"] == number], hashes[of_pool == number]))
+            (
+                chunk.pools[number],
+                Events(
+                    rows[rows["pool"] == number],
+                    hashes[of_pool == number],
+                    links[of_pool == number] if self.has_links else NO_LINKS,
+                ),
+            )
             for number in numbers
         ]
 
@@ -126,6 +137,7 @@ def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRu
     runs = np.empty(len(values), RUN)
     events = np.empty(len(packed) // _EVENT_BYTES + 1, EVENT)
     hashes = np.empty(len(packed) // HASH_BYTES + 1, np.uint64)
+    links = np.zeros(len(hashes), np.uint64)
     tables = Tables(
         np.empty((TABLE_ROWS, 3), np.int64),
         np.empty((TABLE_ROWS, 3), np.int64),
@@ -140,9 +152,10 @@ def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRu
         runs,
         events,
         hashes,
+        links,
         tables,
     )
-    chunk = _chunk(packed, events, hashes, tables)
+    chunk = _chunk(packed, events, hashes, links, tables)
     found: list[PlainRun | None] = []
     begin = first_hash = 0
     for record, row in zip(records, runs.tolist(), strict=True):
@@ -159,7 +172,7 @@ def _encoded(value: bytes | None) -> EncodedRun | None:
         return None
 
 
-def _chunk(packed: Any, events: EventRows, hashes: Hashes, tables: Tables) -> PlainChunk:
+def _chunk(packed: Any, events: EventRows, hashes: Hashes, links: Hashes, tables: Tables) -> PlainChunk:
     used_pools, used_shapes, used_loras = tables.used.tolist()
 
     def text(start: int, size: int) -> str:
@@ -174,7 +187,7 @@ def _chunk(packed: Any, events: EventRows, hashes: Hashes, tables: Tables) -> Pl
         for pool, size, several in tables.shapes[:used_shapes].tolist()
     ]
     loras = [text(start, size) for start, size in tables.loras[:used_loras].tolist()]
-    return PlainChunk(events, hashes, pools, shapes, loras, {})
+    return PlainChunk(events, hashes, links, pools, shapes, loras, {})
 
 
 @lru_cache(1024)

@@ -34,6 +34,7 @@ RUN: Final = np.dtype(
         ("shapes", np.int64),  # which there are, a bit for each
         ("pools", np.int64),  # the same of media and groups
         ("has_loras", np.int64),
+        ("has_links", np.int64),
         ("first_time", np.float64),  # of its batches, the least
         ("last_time", np.float64),  # the greatest
         ("time", np.float64),  # of its last batch, as the next one
@@ -114,15 +115,18 @@ def scan_runs(
     runs: npt.NDArray[Any],
     events: EventRows,
     hashes: Hashes,
+    links: Hashes,
     tables: Tables,
 ) -> None:
     """Read the batches of n records, which lie one behind the other in `packed`, up to `ends` (n,).
 
-    Fills `runs` (n,), and `events` and `hashes`, which have room for all. Clocks are believed as
+    Fills `runs` (n,), and `events`, `hashes` and `links`, which have room for all and of which the last has
+    zeros. Clocks are believed as
     `windows.event_time` does with `ahead` and `behind`.
     """
     packed, ends, runs = borrowed(packed), borrowed(ends), borrowed(runs)
     events, hashes, tables = borrowed(events), borrowed(hashes), borrowed(tables)
+    links, any_links = borrowed(links), False
     pools, shapes, loras, used = tables.pools, tables.shapes, tables.loras, tables.used
     data = pointer_to_bytes(packed.ctypes.data)
     at = hash_at = 0
@@ -133,7 +137,7 @@ def scan_runs(
         run.batches = 0
         first_event, first_hash = at, hash_at
         used_pools, used_shapes, used_loras = used[0], used[1], used[2]
-        shape_bits = pool_bits = engine_events = has_loras = 0
+        shape_bits = pool_bits = engine_events = has_loras = has_links = 0
         first_time = lag = np.inf
         last_time = latest_receipt = time = received_at = 0.0
         first_seq = seq = 0
@@ -207,6 +211,11 @@ def scan_runs(
                 row.may_repeat = event.stored and event.parent == NONE
                 row.parent = np.uint64(0) if event.parent == NONE else big_endian_at(data, event.parent)
                 put_numbers(data, event.hashes, event.hash_count, hashes, hash_at)
+                if event.links != NONE:
+                    put_numbers(data, event.links, event.hash_count, links, hash_at)
+                    has_links, any_links = 1, True
+                elif any_links:  # of a run that was none
+                    links[hash_at : hash_at + event.hash_count] = 0
                 at += 1
                 hash_at += event.hash_count
             if not plain:
@@ -227,6 +236,7 @@ def scan_runs(
             run.batches, run.first_seq, run.last_seq = batches, first_seq, seq
             run.engine_events = engine_events
             run.shapes, run.pools, run.has_loras = shape_bits, pool_bits, has_loras
+            run.has_links = has_links
             run.first_time, run.last_time, run.lag = first_time, last_time, lag
             run.time, run.received_at, run.latest_receipt = time, received_at, latest_receipt
         else:

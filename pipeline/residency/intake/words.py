@@ -23,6 +23,8 @@ _KEYS: Final = (
     "lora",
     "session",
     "store_only",
+    "size_bytes",
+    "links",
 )
 """Of events, in the order in which they are written."""
 (
@@ -39,6 +41,8 @@ _KEYS: Final = (
     LORA,
     SESSION,
     STORE_ONLY,
+    SIZE_BYTES,
+    LINKS,
 ) = range(len(_KEYS))
 _VALUES: Final = ("stored", "removed", "gpu")
 STORED, REMOVED, GPU = range(len(_KEYS), len(_KEYS) + len(_VALUES))

@@ -17,7 +17,8 @@ def by_shard(
 ) -> Iterator[tuple[int, list[ResidencyChanges]]]:
     """Yield, for each shard touched, its part of the changes; order within a pool is kept.
 
-    None of the `ResidencyChanges` has more than `most` changes: the next one of its pool goes on.
+    None of the `ResidencyChanges` has more than `most` changes, or says of more tokens than its columns can:
+    the next one of its pool goes on.
     """
     parts: dict[int, list[ResidencyChanges]] = {}
     for pool in joined(changes):

@@ -19,7 +19,10 @@ PIECE: Final = np.dtype(
         ("stored_before", np.int64),  # tokens, before its first change
     ]
 )
-"""Changes of one shard that one record can have; the next piece begins where it ends."""
+"""Changes of one shard that one part of a record can have; the next piece begins where it ends."""
+
+MOST_STORED: Final = 2**32 - 1
+"""Tokens that the column of a piece can say."""
 
 
 class Columns(NamedTuple):
@@ -38,7 +41,11 @@ class Columns(NamedTuple):
 
 
 def distributed(rows: ChangeRows, shards: int, most: int) -> tuple[Columns, npt.NDArray[np.void], int]:
-    """Return the columns of n changes, pieces of at most `most` changes, by shard, and how many are fills."""
+    """Return the columns of n changes, the pieces they are in, by shard, and how many are fills.
+
+    A piece has at most `most` changes. It ends early where more tokens were stored since its first one than
+    its column can say, which takes blocks of sizes that no engine has.
+    """
     count = len(rows)
     columns = Columns(
         np.empty(count, np.uint64),
@@ -50,7 +57,9 @@ def distributed(rows: ChangeRows, shards: int, most: int) -> tuple[Columns, npt.
         np.empty(count, np.uint16),
         np.empty(count, np.uint16),
     )
-    pieces = np.empty(min(count, shards + count // most), PIECE)
+    stored = rows["stored"]
+    none_ends_early = not count or int(stored.max()) - int(stored.min()) <= MOST_STORED
+    pieces = np.empty(min(count, shards + count // most) if none_ends_early else count, PIECE)
     found, fills = distribute(rows, shards, most, columns, pieces)
     return columns, pieces[:found], fills
 
@@ -62,38 +71,56 @@ def _shard_of(block: np.uint64, shards: int) -> int:
     return shard
 
 
+@inlined
+def _is_next(taken: int, most: int, stored: int) -> bool:
+    """Return whether a change begins another piece: behind how many, and how many tokens stored since."""
+    return taken == 0 or taken == most or stored > MOST_STORED
+
+
 @compiled
 def distribute(
     rows: ChangeRows, shards: int, most: int, columns: Columns, pieces: npt.NDArray[np.void]
 ) -> tuple[int, int]:
     """Fill `columns` and `pieces`, which have room; return how many pieces and how many fills there are."""
-    changes_of, fills_of = np.zeros(shards, np.int64), np.zeros(shards, np.int64)
+    changes_of, fills_of, pieces_of = (
+        np.zeros(shards, np.int64),
+        np.zeros(shards, np.int64),
+        np.zeros(shards, np.int64),
+    )
+    taken, before = np.zeros(shards, np.int64), np.zeros(shards, np.int64)
     for at in range(len(rows)):
-        shard = _shard_of(rows[at].hash, shards)
+        row = rows[at]
+        shard = _shard_of(row.hash, shards)
         changes_of[shard] += 1
-        fills_of[shard] += rows[at].kind == FILLED
-    first_piece = np.empty(shards, np.int64)
+        fills_of[shard] += row.kind == FILLED
+        if _is_next(taken[shard], most, row.stored - before[shard]):
+            pieces_of[shard] += 1
+            taken[shard], before[shard] = 0, row.stored
+        taken[shard] += 1
+    next_piece = np.empty(shards, np.int64)
     next_change, next_fill = np.empty(shards, np.int64), np.empty(shards, np.int64)
     changes = fills = found = 0
     for shard in range(shards):
-        first_piece[shard], next_change[shard], next_fill[shard] = found, changes, fills
+        next_piece[shard], next_change[shard], next_fill[shard] = found, changes, fills
         changes += changes_of[shard]
         fills += fills_of[shard]
-        found += (changes_of[shard] + most - 1) // most
-    taken = np.zeros(shards, np.int64)
+        found += pieces_of[shard]
+    taken[:] = 0
     for at in range(len(rows)):
         row = rows[at]
         shard = _shard_of(row.hash, shards)
         to, fill = next_change[shard], next_fill[shard]
-        piece = pieces[first_piece[shard] + taken[shard] // most]
-        if taken[shard] % most == 0:
+        if _is_next(taken[shard], most, row.stored - before[shard]):
+            piece = pieces[next_piece[shard]]
             piece.shard, piece.start, piece.first_fill = shard, to, fill
             piece.stored_before = row.stored
+            next_piece[shard] += 1
+            taken[shard], before[shard] = 0, row.stored
         columns.hashes[to] = row.hash
         columns.kinds[to] = row.kind
         columns.times[to] = row.time
         columns.block_sizes[to] = row.block_size
-        columns.stored[to] = row.stored - piece.stored_before
+        columns.stored[to] = row.stored - before[shard]
         if row.kind == FILLED:
             columns.roots[fill] = row.root
             columns.depths[fill] = row.depth

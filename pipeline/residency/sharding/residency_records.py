@@ -13,6 +13,8 @@ RECORD_BYTES = 1 << 20
 """Packed changes per record, far below the topic's 8 MiB bound."""
 BYTES_PER_CHANGE = 35
 """Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth."""
+BYTES_PER_PART = 128
+"""Names of columns and all else that a part has besides changes and texts."""
 MOST_CHANGES = RECORD_BYTES // BYTES_PER_CHANGE
 """Changes of one pool in one record."""
 
@@ -41,7 +43,8 @@ class ResidencyRecords:
 
     def _add(self, shard: int, source: SourceResidency, life: LifeChanges, part: ResidencyChanges) -> None:
         """Put changes behind those of their shard."""
-        size = len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES + sum(map(len, part.loras))
+        texts = len(part.medium.encode()) + sum(len(lora.encode()) for lora in part.loras)
+        size = BYTES_PER_PART + len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES + texts
         if shard in self._open and self._bytes[shard] + size > RECORD_BYTES:
             self._close(shard)
         sources = self._open.setdefault(shard, [])

@@ -50,7 +50,7 @@ class _Conversation:
 def arrivals(settings: WorkloadSettings) -> Iterator[tuple[float, Request]]:
     """Yield (seconds since start, request) in order of time, without end; equal settings, equal traffic."""
     rng = random.Random(settings.seed)
-    systems = [_text(rng, settings.system_prompt_tokens) for _ in range(settings.system_prompts)]
+    systems = system_prompts(rng, settings)
     weights = [1 / (rank + 1) ** settings.zipf_exponent for rank in range(settings.system_prompts)]
     canned = [
         Request(
@@ -90,6 +90,11 @@ def arrivals(settings: WorkloadSettings) -> Iterator[tuple[float, Request]]:
         if conversation.turns_left:
             pause = rng.expovariate(1 / settings.mean_think_seconds)
             heapq.heappush(due, (now + pause, next(numbers), conversation))
+
+
+def system_prompts(rng: random.Random, settings: WorkloadSettings) -> list[tuple[int, ...]]:
+    """Return the token ids of all system prompts, the most common one first; `rng` is new, of the seed."""
+    return [_text(rng, settings.system_prompt_tokens) for _ in range(settings.system_prompts)]
 
 
 def _turn(rng: random.Random, settings: WorkloadSettings, conversation: _Conversation) -> Request | None:

@@ -11,11 +11,17 @@ from typing import NamedTuple
 
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.fleet.parsed import Chain, chains_of, columns_of, counting
-from schemas.residency import ResidencyRecord
+from schemas.residency import ResidencyChanges, ResidencyRecord
 from schemas.trust import Trust
 
 NEVER_REMOVED = ("storage", "fs", "obj")
 """Media of which engines announce what they store and never what they drop."""
+
+
+def removals_announced(pool: ResidencyChanges) -> bool:
+    """Tell whether what is held on the medium of these changes is certain, as it always is on a GPU."""
+    return pool.medium == "gpu" or not (pool.store_only or pool.medium in NEVER_REMOVED)
+
 
 SourceId = tuple[str, int]
 """Replica and data-parallel rank."""
@@ -119,7 +125,7 @@ class ChangesInOrder:
                     source.life,
                     Space(said.hash_domain, said.model, pool.group_idx),
                     pool.medium,
-                    not pool.store_only and pool.medium not in NEVER_REMOVED,
+                    removals_announced(pool),
                     said.trust,
                     unsure_until,
                 )

@@ -21,7 +21,7 @@ from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums, jo
 from pipeline.verify.replica.source import SourceRecount
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import EngineCounters, EventsRecord, Opened
-from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow, StreamHealthRow
+from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import Worker
 
 CARRIED_AT_ONCE = 360
@@ -234,7 +234,7 @@ class SourceCheck:
 
     def _carried(self, found: ReplicaRow) -> ReplicaRow | None:
         """Return the row of a window after the open one, if the worker may carry rows there."""
-        if not isinstance(found, OccupancyRow | StreamHealthRow):
+        if not isinstance(found, OccupancyRow | ObjectsRow | StreamHealthRow):
             return None
         window, last = times.number_of(found.window), self.recount.window
         if last is None or not last < window <= self._carried_to:
@@ -256,7 +256,7 @@ class SourceCheck:
         return isinstance(row, EngineCountersRow) or times.number_of(row.window) >= self._known_from
 
     def _compare(self, row: ReplicaRow | None, found: ReplicaRow) -> None:
-        if row is None and not self._whole and isinstance(found, OccupancyRow) and not found.entries:
+        if row is None and not self._whole and _is_empty(found):
             # Of a pool that only a life before the beginning of the log used.
             self._findings.left_out[BEFORE_THE_BEGINNING] += 1
             return
@@ -272,6 +272,11 @@ class SourceCheck:
             unknown = set(_NOT_KNOWN_LATE)
             if isinstance(row, OccupancyRow) and not row.capacity_blocks:
                 unknown.add("capacity_blocks")
+            if isinstance(row, ObjectsRow):
+                # The worker may know a group from a life before.
+                unknown.add("unknown_accesses")
+                if not row.capacity_bytes:
+                    unknown.add("capacity_bytes")
             columns = [column for column in columns if column not in unknown]
         if columns:
             values = msgspec.structs.asdict(found)
@@ -291,6 +296,13 @@ class SourceCheck:
 
     def _differ(self, kind: Kind, row: ReplicaRow, wanted: dict[str, object], has: dict[str, object]) -> None:
         self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
+
+
+def _is_empty(row: ReplicaRow) -> bool:
+    """Return whether a row says of a pool only that there is nothing."""
+    if isinstance(row, ObjectsRow):
+        return not (row.objects or row.stored_objects or row.accesses)
+    return isinstance(row, OccupancyRow) and not row.entries
 
 
 def _figures(row: ReplicaRow) -> dict[str, object]:

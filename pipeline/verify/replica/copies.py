@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import NamedTuple
 
 from pipeline.verify.replica.flow import Flow
 from pipeline.verify.replica.residency_sums import Changes, ResidencySums, Resident
+from schemas.hashing.content import UNKNOWN, follow
 from schemas.residency import CLEARED, EVICTED, FILLED
 
 REMEMBERED_STORES = 256
@@ -48,6 +50,8 @@ class Copies:
         """`store_only`: no removal is expected here."""
         self.flow = Flow()
         self.blocks: dict[int, Block] = {}
+        self.contents: dict[int, int] = {}
+        """Content hash of each block that had one when it was filled: changes name it by that."""
         self.entries_of_size: Counter[int] = Counter()
         self.blocks_of_size: Counter[int] = Counter()
         self.sizes: list[int] = []
@@ -79,16 +83,18 @@ class Copies:
             new = True
         return new
 
-    def overlapping_sizes(self) -> tuple[int, int] | None:
-        """Return (coarse, fine) if two granularities overlap.
+    def overlapping_sizes(self, announced: int) -> tuple[int, int] | None:
+        """Return (coarse, fine) if a store that `announced` something new makes two granularities overlap.
 
-        Fine is the smallest size that is announced several at a time, was never removed, and has a
-        larger size that is a multiple of it; coarse is the smallest such multiple.
+        Fine is the smallest size that is announced several at a time, was never removed, has a larger size
+        that is a multiple of it, and is the announced one or has that as a multiple. Coarse is the smallest
+        multiple of it.
         """
-        for fine in sorted(size for size in self.sizes if size > 0):
-            coarse = [size for size in self.sizes if size > fine and size % fine == 0]
-            if fine in self.announced_several and fine not in self.removed_sizes and coarse:
-                return min(coarse), fine
+        for fine in sorted(self.announced_several - self.removed_sizes):
+            if 0 < fine <= announced and announced % fine == 0:
+                coarse = [size for size in self.sizes if size > fine and size % fine == 0]
+                if coarse:
+                    return min(coarse), fine
         return None
 
     def remember(self, hashes: tuple[int, ...], parent: int | None, elsewhere: int) -> None:
@@ -99,12 +105,45 @@ class Copies:
             self.first_stores.append(FirstStore(parent, hashes))
             self.remembered_hashes += len(hashes)
 
+    def named(self, blocks: Iterable[int]) -> list[int]:
+        """Return the hashes by which changes name blocks."""
+        return [self.contents.get(one, one) for one in blocks] if self.contents else list(blocks)
+
+    def contents_along(
+        self, hashes: tuple[int, ...], links: tuple[int, ...], parent: int | None
+    ) -> dict[int, int]:
+        """Return the content hashes of the blocks of a store, where they are known, by hash.
+
+        They go on from the parent's, or from that of a block of the store which is held already.
+        """
+        found: dict[int, int] = {}
+        before = UNKNOWN if parent is None else self.contents.get(parent)
+        filled: set[int] = set()
+        for one, linked in zip(hashes, links or (UNKNOWN,) * len(hashes), strict=True):
+            content = None if before is None or linked == UNKNOWN else follow(before, linked)
+            if one in self.blocks or one in filled:
+                before = content or self.contents.get(one, found.get(one))
+                continue
+            filled.add(one)
+            if content is not None:
+                found[one] = content
+            before = content
+        return found
+
     def store(
-        self, hashes: tuple[int, ...], block_size: int, at: float, *, may_repeat: bool, one_copy: bool
+        self,
+        hashes: tuple[int, ...],
+        block_size: int,
+        at: float,
+        contents: Mapping[int, int],
+        *,
+        may_repeat: bool,
+        one_copy: bool,
     ) -> None:
         """Count a copy of each hash, unless the store may be a repetition and all are held.
 
-        With `one_copy` each hash counts by itself, and only if it is not held.
+        With `one_copy` each hash counts by itself, and only if it is not held. `contents`: content hashes of
+        those that are not held, where they are known.
         """
         if one_copy:
             new = tuple(dict.fromkeys(one for one in hashes if one not in self.blocks))
@@ -120,12 +159,14 @@ class Copies:
             held = blocks.get(one)
             if held is None:
                 blocks[one] = alone
+                if one in contents:
+                    self.contents[one] = contents[one]
                 filled.append(one)
                 stored_before.append(self.stored_tokens + number * block_size)
             else:
                 blocks[one] = held._replace(sizes=(*held.sizes, block_size))
                 self.other_sizes += block_size != held.sizes[0]
-        self.changes.count_all(FILLED, filled, at, repeat(block_size), stored_before)
+        self.changes.count_all(FILLED, self.named(filled), at, repeat(block_size), stored_before)
         self.stored_tokens += len(hashes) * block_size
         self.entries_of_size[block_size] += len(hashes)
         self.blocks_of_size[block_size] += len(filled)
@@ -157,7 +198,9 @@ class Copies:
                 evicted.append(one)
                 of.append(block)
         firsts = [block.sizes[0] for block in of]
-        self.changes.count_all(EVICTED, evicted, at, firsts, repeat(self.stored_tokens))
+        self.changes.count_all(EVICTED, self.named(evicted), at, firsts, repeat(self.stored_tokens))
+        for one in evicted:
+            self.contents.pop(one, None)
         self.blocks_of_size.subtract(firsts)
         for block, alike in Counter(of).items():
             self.flow.evicted(block.sizes[0], at - block.since, alike)
@@ -169,9 +212,10 @@ class Copies:
     def clear(self, at: float) -> None:
         """Drop every block."""
         for one, block in self.blocks.items():
-            self.changes.count(CLEARED, one, at, block.sizes[0], self.stored_tokens)
+            self.changes.count(CLEARED, self.contents.get(one, one), at, block.sizes[0], self.stored_tokens)
         self.flow.cleared_blocks += sum(self.entries_of_size.values())
         self.blocks.clear()
+        self.contents.clear()
         self.other_sizes = 0
         self.entries_of_size.clear()
         self.blocks_of_size.clear()
@@ -187,7 +231,7 @@ class Copies:
 
     def residency_sums(self) -> ResidencySums:
         """Return what the residency topic has to say of the present life, as things stand now."""
-        return ResidencySums(Resident.of(self.blocks), self.changes.copy())
+        return ResidencySums(Resident.of(self.named(self.blocks)), self.changes.copy())
 
     def life_began(self) -> None:
         """Begin with no changes."""

@@ -7,11 +7,12 @@ from typing import Any
 
 from pipeline.verify import times
 from pipeline.verify.replica.flow import Flow
+from pipeline.verify.replica.objects import Uses
 from pipeline.verify.replica.source import Health, SourceRecount
 from schemas.events import EngineCounters
-from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow, StreamHealthRow
+from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, SourceRow, StreamHealthRow
 
-ReplicaRow = OccupancyRow | FlowRow | StreamHealthRow | EngineCountersRow | SourceRow
+ReplicaRow = OccupancyRow | FlowRow | StreamHealthRow | ObjectsRow | EngineCountersRow | SourceRow
 
 
 def open_window(source: SourceRecount) -> Iterator[ReplicaRow]:
@@ -19,12 +20,14 @@ def open_window(source: SourceRecount) -> Iterator[ReplicaRow]:
     if source.window is not None:
         yield from occupancy(source, source.window)
         yield from flow(source, source.window)
+        yield from objects(source, source.window, carried=False)
         yield health(source, source.window, carried=False)
 
 
 def carried_window(source: SourceRecount, window: int) -> Iterator[ReplicaRow]:
     """Give the rows of a window after the open one, in which nothing came: what is held stays."""
     yield from occupancy(source, window)
+    yield from objects(source, window, carried=True)
     yield health(source, window, carried=True)
 
 
@@ -72,6 +75,27 @@ def flow(source: SourceRecount, window: int) -> Iterator[FlowRow]:
             medium=medium,
             group_idx=group,
             **_figures(pool.flow),
+            trust=trust.trust,
+            trust_since=times.moment(trust.at),
+            version=source.version,
+        )
+
+
+def objects(source: SourceRecount, window: int, *, carried: bool) -> Iterator[ObjectsRow]:
+    """Give the objects held and how they were used, for every place where any ever were."""
+    for (medium, group), held, size in source.objects.held():
+        trust = source.trust.of(medium) if carried else source.trust.had(medium)
+        yield ObjectsRow(
+            window=times.start_of(window),
+            model=source.model,
+            replica=source.replica,
+            dp_rank=source.dp_rank,
+            medium=medium,
+            group_idx=group,
+            objects=held,
+            bytes=size,
+            capacity_bytes=source.objects.capacities.get(medium, 0),
+            **_figures(Uses() if carried else source.objects.uses[medium, group]),
             trust=trust.trust,
             trust_since=times.moment(trust.at),
             version=source.version,
@@ -148,5 +172,5 @@ def life(source: SourceRecount) -> Iterator[SourceRow]:
     )
 
 
-def _figures(of: Flow | Health) -> dict[str, Any]:
+def _figures(of: Flow | Uses | Health) -> dict[str, Any]:
     return dict(vars(of))

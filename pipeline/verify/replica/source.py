@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pipeline.verify import times
@@ -10,12 +10,15 @@ from pipeline.verify.replica import limits
 from pipeline.verify.replica.copies import Copies, Held
 from pipeline.verify.replica.drift import EngineSays
 from pipeline.verify.replica.flow import Flow
+from pipeline.verify.replica.objects import ObjectsRecount
 from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
 from pipeline.verify.replica.trust import SourceTrust
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import (
     MOST_REMARKS,
+    Accessed,
     Batch,
+    Capacity,
     Cleared,
     Closed,
     EngineCounters,
@@ -69,6 +72,7 @@ class SourceRecount:
         """Offset of the last record that changed a row."""
         self.pools: dict[tuple[str, int], Copies | TwoSizes] = {}
         """What is held, by (medium, group); a pool is never removed."""
+        self.objects = ObjectsRecount(worker.max_itemised_blocks, worker.max_pool_sizes)
         self.trust = SourceTrust()
         self.capacity_blocks = 0
         """What any life of the engine said last."""
@@ -93,6 +97,8 @@ class SourceRecount:
         self.drift_since: int | None = None
         self.clock_offset = 0.0
         """Event time minus time of receipt of the last live batch."""
+        self._on_gpu_before: dict[tuple[int, int], int] = {}
+        """When the batch began: content hashes on the GPU of what comes to other media, by group and hash."""
         self._past: dict[PoolOfLife, ResidencySums] = {}
         """Of lives that are over."""
         self.disconnected_from: int | None = None
@@ -229,6 +235,7 @@ class SourceRecount:
         at = self.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
         for pool in self.pools.values():
             pool.clear(at)
+        self.objects.cleared()
 
     # Batches
 
@@ -254,6 +261,7 @@ class SourceRecount:
             self.clock_offset = at - batch.received_at
             self.disconnected_from = self.reported_to = None
             self.health.lag_seconds = max(self.health.lag_seconds, batch.received_at - batch.ts)
+        self._on_gpu_before = self._named_on_gpu(batch.events)
         stores = not limits.no_room_for_stores(batch.events, self.pools, self.worker)
         for event in batch.events:
             if stores or not isinstance(event, Stored):
@@ -288,6 +296,7 @@ class SourceRecount:
             self.on_windows_empty(self.window + 1, window)
             self.health = Health()
             self.trust.window_began()
+            self.objects.window_began()
             for pool in self.pools.values():
                 pool.flow = Flow()
                 if isinstance(pool, TwoSizes):
@@ -300,11 +309,13 @@ class SourceRecount:
             self._undecodable(1, at)
         elif isinstance(event, Stored):
             self._stored(event, at)
+            self.objects.stored(event, at)
         elif isinstance(event, Removed):
             where = (event.medium, event.group_idx)
             if where not in self.pools:
                 self.pools[where] = Copies(store_only=False)
             self.pools[where].remove(unpack_hashes(event.hashes), at)
+            self.objects.removed(*where, event.hashes)
         elif isinstance(event, Cleared):
             self._cleared(event, at)
         elif isinstance(event, Undecodable):
@@ -312,6 +323,13 @@ class SourceRecount:
             if named is not None and not self._room_for_medium(named):
                 named = None
             self._undecodable(event.count, at, named)
+        elif isinstance(event, Accessed):
+            if len(event.hashes) % HASH_BYTES:
+                self._undecodable(1, at)
+            else:
+                self.objects.accessed(event, at)
+        elif isinstance(event, Capacity):
+            self.objects.declared(event.medium, event.capacity_bytes)
 
     def _cleared(self, event: Cleared, at: float) -> None:
         scope = event.medium or None
@@ -323,6 +341,7 @@ class SourceRecount:
         for (medium, group), pool in self.pools.items():
             if scope in (None, medium) and event.group_idx in (None, group):
                 pool.clear(at)
+        self.objects.cleared(scope, event.group_idx)
         if event.group_idx is None and not {"no_identity", "no_sequence"} & {*self.remarks}:
             self.trust.cleared(scope, at)
 
@@ -345,7 +364,7 @@ class SourceRecount:
             self.pools[where] = Copies(store_only=is_store_only(event))
         pool = self.pools[where]
         if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
-            sizes = None if self.one_copy else pool.overlapping_sizes()
+            sizes = None if self.one_copy else pool.overlapping_sizes(event.block_size)
             if sizes is not None:
                 pool = self.pools[where] = TwoSizes(pool, *sizes, age=self.worker.fine_block_age_seconds)
         if isinstance(pool, TwoSizes):
@@ -359,7 +378,40 @@ class SourceRecount:
             )
             others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
             pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
-            pool.store(hashes, event.block_size, at, may_repeat=may_repeat, one_copy=self.one_copy)
+            contents = self._contents(pool, event, hashes, parent)
+            pool.store(hashes, event.block_size, at, contents, may_repeat=may_repeat, one_copy=self.one_copy)
+
+    def _named_on_gpu(self, events: Iterable[Event]) -> dict[tuple[int, int], int]:
+        """Return the content hashes that the GPU has of what comes to other media, by group and hash."""
+        found: dict[tuple[int, int], int] = {}
+        for event in events:
+            if isinstance(event, Stored) and event.medium != "gpu" and not len(event.hashes) % HASH_BYTES:
+                on_gpu = self.pools.get(("gpu", event.group_idx))
+                contents = on_gpu.contents if isinstance(on_gpu, Copies) else {}
+                for one in unpack_hashes(event.hashes) if contents else ():
+                    if one in contents:
+                        found[event.group_idx, one] = contents[one]
+        return found
+
+    def _contents(
+        self, pool: Copies, event: Stored, hashes: tuple[int, ...], parent: int | None
+    ) -> Mapping[int, int]:
+        """Return the content hashes of the blocks of a store, where they are known, by hash.
+
+        On another medium than the GPU they are those of the blocks that the GPU holds now, or held when the
+        batch began.
+        """
+        if event.medium != "gpu":
+            on_gpu = self.pools.get(("gpu", event.group_idx))
+            now = on_gpu.contents if isinstance(on_gpu, Copies) else {}
+            before = self._on_gpu_before
+            return {
+                one: now.get(one) or before[event.group_idx, one]
+                for one in hashes
+                if one in now or (event.group_idx, one) in before
+            }
+        links = unpack_hashes(event.links) if len(event.links) == len(event.hashes) else ()
+        return pool.contents_along(hashes, links, parent) if links or pool.contents else {}
 
     def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
         self.health.undecodable_events += count

@@ -59,6 +59,8 @@ class TwoSizes:
         self.age = age
         self.coarse: dict[int, Coarse] = {}
         self.fine: dict[int, Fine] = {}
+        self.contents = {**before.contents}
+        """Content hashes of blocks that had one before, for as long as they count."""
         self.tokens_owed = 0
         """Tokens counted twice and not taken back yet: a window's count does not fall below 0."""
         self.stores = 0
@@ -127,11 +129,22 @@ class TwoSizes:
                     self.flow.evicted(self.fine_size, at - fine.since)
             else:
                 self.flow.unknown_removed_blocks += 1
+        self._forget_contents()
+
+    def _counting(self) -> set[int]:
+        """Return the blocks that count by themselves."""
+        return {one for one, fine in self.fine.items() if not fine.covered_by} | self.coarse.keys()
+
+    def _forget_contents(self) -> None:
+        if self.contents:
+            for one in self.contents.keys() - self._counting():
+                del self.contents[one]
 
     def clear(self, _at: float) -> None:
         """Drop every block; nothing waits to be paired then."""
         copies = sum(coarse.copies for coarse in self.coarse.values())
         self.flow.cleared_blocks += copies + sum(not fine.covered_by for fine in self.fine.values())
+        self.contents.clear()
         self.coarse.clear()
         self.fine.clear()
         self.fine_stores.clear()
@@ -143,11 +156,12 @@ class TwoSizes:
             if not fine.covered_by and fine.announced <= before - self.age:
                 del self.fine[one]
                 self.flow.expired_blocks += 1
+        self._forget_contents()
 
     def residency_sums(self) -> ResidencySums:
         """Return what is resident of the present life; the changes so far depend on the checkpoints."""
-        alone = {one for one, fine in self.fine.items() if not fine.covered_by}
-        return ResidencySums(Resident.of(alone | self.coarse.keys()), None)
+        named = [self.contents.get(one, one) for one in self._counting()]
+        return ResidencySums(Resident.of(named), None)
 
     def life_began(self) -> None:
         """Nothing is kept of the changes."""
@@ -169,6 +183,7 @@ class TwoSizes:
         self._hopeless.clear()
         self.coarse_stores = _newest([store for store in self.coarse_stores if not self._paired(store)])
         self.fine_stores = _newest(self.fine_stores)
+        self._forget_contents()
 
     def shed(self, blocks: int) -> int:
         """Drop at least so many fine blocks that nothing covers, if there are: those announced first.
@@ -182,6 +197,7 @@ class TwoSizes:
         going = [one for one, f in self.fine.items() if not f.covered_by and f.announced <= last]
         for one in going:
             del self.fine[one]
+        self._forget_contents()
         self.flow.expired_blocks += len(going)
         return len(going)
 

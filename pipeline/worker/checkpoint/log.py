@@ -21,6 +21,7 @@ from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
 from pipeline.errors import CheckpointFailed, KafkaUnavailable
+from pipeline.kafka.transactions import transactional_id
 from schemas.settings import Kafka
 
 TRANSACTION_TIMEOUT_MS = 12_000
@@ -68,7 +69,7 @@ class CheckpointLog:
     async def open(self) -> None:
         """Fence former owners; what they left open is aborted. Raises KafkaUnavailable."""
         producer = AIOKafkaProducer(
-            transactional_id=f"{self._group}-{self.topic}-{self.partition}",
+            transactional_id=transactional_id(self._group, self.topic, self.partition),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
             # Brokers refuse for a moment what follows closely on the transaction before.

@@ -12,7 +12,7 @@ REST = 0.5
 """Of a period, at least, between two rounds: where rounds take long, applying must not stand behind them."""
 FAR_BEHIND_SECONDS = 30.0
 """An agent is far behind while what it applies has been in the log for longer."""
-FAR_BEHIND_PERIODS = 4
+FAR_BEHIND_PERIODS = 8
 """Periods from one round to the next of an agent that is far behind."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.verify.fleet.beginning.checkpoint import HeldBlock, Pool, Pools, Saved
-from pipeline.verify.fleet.changes import NEVER_REMOVED, Space
+from pipeline.verify.fleet.changes import Space, removals_announced
 from pipeline.verify.fleet.parsed import Chain, columns_of, counting
 from pipeline.verify.times import WINDOW
 from schemas.residency import FILLED, ResidencyRecord
@@ -73,7 +73,7 @@ class Undoing:
                 space = Space(said.hash_domain, said.model, pool.group_idx)
                 where = Pool((said.replica, said.dp_rank), space, pool.medium)
                 held = self.held.setdefault(where, {})
-                announced = not pool.store_only and pool.medium not in NEVER_REMOVED
+                announced = removals_announced(pool)
                 columns = columns_of(pool)
                 self.changes += sum(1 for _ in counting(columns))
                 self.latest = max([self.latest, *columns.times])

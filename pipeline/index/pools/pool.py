@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from pipeline.index.births import Births
 from pipeline.index.holdings.holdings import Holdings
 from pipeline.index.holdings.words import COPIES_MASK, SEVERAL_SIZES, SIZE_MASK, SIZE_SHIFT
-from pipeline.index.tiers import tier_of, window_of
-from pipeline.residency.counting.block_table import ENTRY, BlockColumns, Entries
+from pipeline.index.pools.births import Births
+from pipeline.index.pools.content_pool import ContentPool
+from pipeline.index.pools.tiers import tier_of, window_of
+from pipeline.residency.counting.block_table import ENTRY, BlockColumns, Entries, Hashes
 from pipeline.residency.counting.count_copies import (
     FINISHED,
     REMOVAL,
@@ -27,10 +30,14 @@ _COPIES, _SEVERAL = int(COPIES_MASK), int(SEVERAL_SIZES)
 class IndexedPool(Pool):
     """Follows the rules of a `Pool`; keeps no times, chains or changes, which no answer needs."""
 
-    def __init__(self, head: PoolHead, shared: Shared, holdings: Holdings, source: int) -> None:
-        """`source`: its number in the table."""
+    def __init__(
+        self, head: PoolHead, shared: Shared, holdings: Holdings, source: int, by_content: Callable[[], int]
+    ) -> None:
+        """`source`: its number in the table; `by_content` gives that under which it is known by content."""
         super().__init__(head, shared)
         self._holdings = holdings
+        self._by_content = by_content
+        self._contents: ContentPool | None = None
         self._births = Births()
         self.number = holdings.new_pool(source, tier=tier_of(head.medium), group=head.group_idx)
         self._describe()
@@ -39,6 +46,21 @@ class IndexedPool(Pool):
         head = self.head
         store_only = head.store_only and not head.removes
         self._holdings.describe(self.number, head.block_sizes, window_of(head), store_only=store_only)
+        if self._contents is not None:
+            self._contents.announced()
+
+    @property
+    def keeps_contents(self) -> bool:
+        return self._contents is not None
+
+    def contents_of(self, hashes: Hashes) -> Hashes:
+        self.settle()
+        return np.zeros_like(hashes) if self._contents is None else self._contents.contents_of(hashes)
+
+    def _keep_contents(self) -> None:
+        if self._contents is None:
+            number = self._by_content()
+            self._contents = ContentPool(self.head, self.live(), self._shared, self._holdings, number)
 
     def announce(self, block_size: int, *, several: bool) -> None:
         super().announce(block_size, several=several)
@@ -54,6 +76,10 @@ class IndexedPool(Pool):
         events = self._collected.take()
         head = self.head
         self._births.stored(head, events)
+        if len(events.links):
+            self._keep_contents()
+        if self._contents is not None:
+            self._contents.count(events)
         tally = no_tally(max(1, len(head.block_sizes)))
         reached = tally.progress[0]
         reached["stored_tokens"] = head.stored_tokens
@@ -98,14 +124,22 @@ class IndexedPool(Pool):
         self.other_copies = 0
         head.life += 1
         self._births.cleared()
+        if self._contents is not None:
+            self._contents.clear()
 
     def given_up(self) -> None:
         self._holdings.retire(self.number)
+        if self._contents is not None:
+            self._contents.given_up()
 
     def make_room(self, blocks: int) -> None:
         self._holdings.make_room(blocks)
 
     def put(self, columns: BlockColumns) -> None:
+        if columns.contents.any():
+            self._keep_contents()
+        if self._contents is not None:
+            self._contents.put(columns)
         self._holdings.put(self.number, columns)
         self._births.put(self.head, columns)
         for block in self.head.other_sizes:

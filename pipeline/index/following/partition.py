@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from pipeline.index.pool import IndexedPool
-from pipeline.index.sources import IndexedSource, Sources
+from pipeline.index.following.sources import IndexedSource, Sources
+from pipeline.index.pools.pool import IndexedPool
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.checkpoint.soundness import contradiction_of_granular, contradiction_of_head
 from pipeline.residency.granularity.two_sizes import GranularPool
@@ -35,7 +35,12 @@ class IndexedPartition(PartitionState):
 
     def _counting(self, key: SourceKey) -> NewPool:
         source = self._indexed[key] = self._all.begin()
-        return partial(IndexedPool, holdings=self._all.holdings, source=source.number)
+        return partial(
+            IndexedPool,
+            holdings=self._all.holdings,
+            source=source.number,
+            by_content=partial(self._all.by_content, source),
+        )
 
     def _contradiction(self, source: SourceResidency) -> str | None:
         self._all.applied(self._indexed[source.head.replica, source.head.dp_rank], source)
@@ -87,4 +92,4 @@ class IndexedPartition(PartitionState):
         super().set_aside(offset, refused)
         for key, source in self._indexed.items():
             if refused.names(*key):
-                source.known_trust = None
+                source.told = None

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from pipeline.index.following.scopes import Scope, Scopes
 from pipeline.index.holdings.holdings import Holdings
-from pipeline.index.scopes import Scope, Scopes
-from pipeline.index.tiers import tier_of, window_of
+from pipeline.index.pools.tiers import tier_of, window_of
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.source import SourceResidency
 from schemas.trust import Trust
+
+
+class Told(NamedTuple):
+    """What every match says of its source."""
+
+    replica: str
+    rank: str
+    trust: Trust
+    last_batch_at: float | None
 
 
 @dataclass
@@ -22,15 +32,22 @@ class IndexedSource:
     """None until its pools are made."""
     granular: dict[int, GranularPool] = field(default_factory=dict)
     """Its pools of two granularities, by their numbers."""
-    known_trust: Trust | None = None
+    contents: int | None = None
+    """Its number under which blocks are known by content; None while none are."""
+    told: Told | None = None
     """As of the last record; None while nobody asked."""
 
-    def trust(self) -> Trust:
-        """Return how completely the source is known."""
-        if self.known_trust is None:
-            assert self.residency is not None
-            self.known_trust = self.residency.overall_trust().trust
-        return self.known_trust
+    def tell(self) -> Told:
+        """Return what every match says of the source."""
+        assert self.residency is not None
+        head = self.residency.head
+        trust = self.residency.overall_trust().trust
+        self.told = Told(head.replica, str(head.dp_rank), trust, head.connectivity.last_batch_at)
+        return self.told
+
+    def uses(self, lora: str) -> bool:
+        """Return whether it used an adapter since it started."""
+        return self.residency is not None and lora in self.residency.head.loras
 
 
 class Sources:
@@ -40,6 +57,8 @@ class Sources:
         self.holdings = Holdings()
         self.scopes = Scopes()
         self.by_number: dict[int, IndexedSource] = {}
+        self.of_contents: dict[int, IndexedSource] = {}
+        """By the numbers under which blocks are known by content."""
         self.granular: dict[int, IndexedSource] = {}
         """Those with pools of two granularities."""
 
@@ -50,9 +69,20 @@ class Sources:
         source = self.by_number[number] = IndexedSource(number, scope)
         return source
 
+    def by_content(self, source: IndexedSource) -> int:
+        """Return the number under which a source's blocks are known by content."""
+        if source.contents is None:
+            source.contents = self.holdings.new_source(self.scopes.number(source.scope))
+            self.of_contents[source.contents] = source
+        return source.contents
+
+    def of_match(self, number: int) -> IndexedSource:
+        """Return the source that a number of the table stands for."""
+        return self.by_number.get(number) or self.of_contents[number]
+
     def applied(self, source: IndexedSource, residency: SourceResidency) -> None:
         """Take over what a record may have changed."""
-        source.residency, source.known_trust = residency, None
+        source.residency, source.told = residency, None
         head = residency.head
         if (head.hash_domain, head.model, head.tenant) != (
             source.scope.hash_domain,
@@ -60,7 +90,10 @@ class Sources:
             source.scope.tenant,
         ):
             scope = Scope(head.model, head.hash_domain, head.tenant)
-            self.holdings.set_scope(source.number, self.scopes.enter(scope))
+            number = self.scopes.enter(scope)
+            self.holdings.set_scope(source.number, number)
+            if source.contents is not None:
+                self.holdings.set_scope(source.contents, number)
             self.scopes.leave(source.scope)
             source.scope = scope
         if len(residency.pools.granular) != len(source.granular):
@@ -85,6 +118,9 @@ class Sources:
         for number in source.granular:
             self.holdings.retire(number)
         self.holdings.forget_source(source.number)
+        if source.contents is not None:
+            self.holdings.forget_source(source.contents)
+            del self.of_contents[source.contents]
         self.scopes.leave(source.scope)
         self.granular.pop(source.number, None)
         del self.by_number[source.number]

@@ -7,7 +7,6 @@ import gc
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -16,6 +15,7 @@ from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
+from connectors.process.collector import GC_THRESHOLD
 from connectors.process.leaving import aside
 from pipeline.errors import (
     CheckpointCorrupt,
@@ -24,19 +24,20 @@ from pipeline.errors import (
     CheckpointUnreadable,
     KafkaUnavailable,
 )
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.sources import Sources
 from pipeline.index.freshness import Freshness
-from pipeline.index.offered import Applying, portions
-from pipeline.index.partition import IndexedPartition
-from pipeline.index.sources import Sources
+from pipeline.index.offered import Applying, from_log, portions
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.topics import describe
 from pipeline.worker.checkpoint.log import Loaded, load
 from pipeline.worker.roles import replica_agent
-from pipeline.worker.set_aside import Offered
 from schemas.settings import Settings, shard_numbers
 
 _FETCH_BYTES = 4 << 20
 _FETCH_WAIT_MS = 100
+_AT_ONCE_RECORDS = 64
+"""Unpacked in one go, while questions wait; all that was fetched may be some ten megabytes."""
 _WAIT_MS = 100
 _TIDY_SECONDS = 1.0
 
@@ -82,6 +83,7 @@ class Follower:
             # What was loaded stays: the collector need not look at it again and again.
             gc.collect()
             gc.freeze()
+            gc.set_threshold(GC_THRESHOLD)
             places = {TopicPartition(self._topic, partition): partition for partition in share}
             consumer.assign([*places])
             for place, partition in places.items():
@@ -146,10 +148,10 @@ class Follower:
     ) -> None:
         tidied, ready = 0.0, False
         while True:
-            fetched = await consumer.getmany(timeout_ms=_WAIT_MS)
+            fetched = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_AT_ONCE_RECORDS)
             for place, records in fetched.items():
                 state = self._states[places[place]]
-                for portion in portions([_offered(record) for record in records]):
+                for portion in portions([from_log(record) for record in records]):
                     applying.apply(state, portion)
                     await asyncio.sleep(0)
             for place, partition in places.items():
@@ -168,16 +170,13 @@ class Follower:
             self._sources.holdings.sweep()
             if time.monotonic() - tidied >= _TIDY_SECONDS:
                 tidied = time.monotonic()
-                self._tidy()
+                await self._tidy()
 
-    def _tidy(self) -> None:
+    async def _tidy(self) -> None:
         for state in self._states.values():
             state.let_go()
             state.take_forgotten()
+            await asyncio.sleep(0)  # questions have a turn
         self._metrics.sources.set(len(self._sources.by_number))
         self._metrics.blocks.set(self._sources.holdings.blocks)
         self._metrics.table_bytes.set(self._sources.holdings.bytes_allocated)
-
-
-def _offered(record: Any) -> Offered:
-    return Offered(record.offset, record.value, tuple(record.headers), record.key, record.timestamp / 1000)

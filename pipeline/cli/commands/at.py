@@ -1,0 +1,136 @@
+"""`kvlens at`: who held what at a moment of the past."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.cli.examples import examples
+from pipeline.cli.moment import Moment
+from pipeline.cli.options import config_option, load_running, running_directory_option
+from pipeline.cli.terminal import width
+from pipeline.text_table import text_table
+
+if TYPE_CHECKING:
+    from pipeline.index.following.past import Past
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples(
+        "kvlens at 2026-11-23T10:00:00",
+        "kvlens at -3600 --against -60   # an hour ago, and a minute ago",
+        "kvlens at -600 --model qwen3-32b --hash 9151 --hash -77   # a prompt",
+    ),
+)
+@click.argument("moment", metavar="TIME", type=Moment())
+@config_option
+@running_directory_option
+@click.option("--against", type=Moment(), help="A second moment: what came and what went between them.")
+@click.option("--model", default="", help="With --hash: the model of the prompt.")
+@click.option("--hash", "hashes", multiple=True, help="A block of a prompt, the first one first; repeat it.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of tables.")
+def at(
+    moment: float,
+    config: Path | None,
+    data_dir: Path | None,
+    against: float | None,
+    model: str,
+    hashes: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Say which replica held what at a moment of the past.
+
+    TIME is ISO 8601, in UTC unless it says otherwise, or -SECONDS from now. The answer comes from the log
+    alone, read from its oldest record up to that moment, so it reaches back as far as the log does.
+    """
+    if bool(model) != bool(hashes):
+        raise click.UsageError("--model and --hash belong together")
+    settings = load_running(config, data_dir).settings
+    from pipeline.index.following.past import past
+
+    first = asyncio.run(past(settings, moment))
+    second = asyncio.run(past(settings, against)) if against is not None else None
+    told = _told(first, second, moment)
+    if hashes:
+        told["holders"] = _holders(first, moment, model, hashes)
+        if second is not None and against is not None:
+            told["holders_against"] = _holders(second, against, model, hashes)
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    reach = told["whole_from"]
+    click.echo(f"{first.records:,} records of the log lead to {_shown(moment)}")
+    if reach is not None:
+        click.echo(f"the log reaches back to {_shown(reach)}: what was stored before is not known")
+    _print(told["held"])
+    for name in ("holders", "holders_against"):
+        if name in told:
+            click.echo(f"\n{name.replace('_', ', ')}:")
+            _print(told[name])
+
+
+def _told(first: Past, second: Past | None, moment: float) -> dict[str, Any]:
+    """Return what each source held on each medium, and how that changed."""
+    trust = {(one.replica, one.dp_rank): one.trust for one in first.index.replicas(moment)}
+    counts, then = _counts(first, moment), first.held()
+    later = None if second is None else _counts(second, moment)
+    now = {} if second is None else second.held()
+    rows: list[dict[str, Any]] = []
+    for key in sorted({*counts, *(later or {})}):
+        row: dict[str, Any] = dict(zip(("replica", "dp_rank", "medium"), key, strict=True))
+        row |= {"blocks": counts.get(key, 0), "trust": trust.get(key[:2], "")}
+        if later is not None:
+            before, after = then.get(key, set()), now.get(key, set())
+            row["blocks_against"] = later.get(key, 0)
+            both = before is not None and after is not None
+            row["came"] = len((after or set()) - (before or set())) if both else None
+            row["went"] = len((before or set()) - (after or set())) if both else None
+        rows.append(row)
+    return {"at": moment, "whole_from": first.whole_from, "records": first.records, "held": rows}
+
+
+def _counts(of: Past, moment: float) -> dict[tuple[str, int, str], int]:
+    return {
+        (one.replica, one.dp_rank, medium): blocks
+        for one in of.index.replicas(moment)
+        for medium, blocks in one.blocks.items()
+    }
+
+
+def _holders(of: Past, moment: float, model: str, hashes: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return how many tokens of the prompt each rank held."""
+    from pipeline.index.questions.question import Question
+    from pipeline.index.questions.refused import QuestionRefused
+
+    chain: list[int | str] = [int(one) if one.lstrip("-").isdigit() else one for one in hashes]
+    question = Question(model, block_hashes=chain)
+    try:
+        answer = of.index.answer(question, of.index.scopes_of(question), chain, moment)
+    except QuestionRefused as refused:
+        raise click.UsageError(str(refused)) from refused
+    return [
+        {"replica": replica, "dp_rank": int(rank), "gpu": one.gpu, "cpu": one.cpu, "disk": one.disk}
+        for replica, instance in sorted(answer.instances.items())
+        for rank, one in sorted(instance.ranks.items())
+    ]
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        click.echo("nothing")
+        return
+    names = [*rows[0]]
+    cells = [["?" if row[name] is None else str(row[name]) for name in names] for row in rows]
+    numbers = {at for at, name in enumerate(names) if name not in ("replica", "medium", "trust")}
+    for line in text_table([names, *cells], right=numbers, width=width()):
+        click.echo(line)
+
+
+def _shown(moment: float) -> str:
+    return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="seconds")

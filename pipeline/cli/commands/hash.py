@@ -1,0 +1,151 @@
+"""`kvlens hash`: block hashes of a prompt's token ids, as an engine computes them, or content hashes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import click
+import msgspec
+
+from pipeline.cli.examples import examples
+from pipeline.cli.failures import Failure
+from schemas.hashing.content import SCHEME, Content
+from schemas.hashing.errors import NotComputable
+from schemas.hashing.sglang import Sglang
+from schemas.hashing.vllm import ALGORITHMS, Algorithm, Vllm
+from schemas.hashing.vllm_keys import Item, Lora, Request
+
+
+class _Prompt(msgspec.Struct, forbid_unknown_fields=True):
+    """What FILE may say of a prompt."""
+
+    token_ids: list[int]
+    lora_name: str | None = None
+    lora_path: str | None = None
+    lora_id: int | None = None
+    cache_salt: str | None = None
+    items: list[Item] = []
+    extra_key: str | None = None
+
+
+@click.command(
+    epilog=examples(
+        "kvlens hash prompt.json --vllm 0.31.0",
+        "kvlens hash prompt.json --vllm 0.28.0 --algorithm sha256_cbor --seed 0",
+        "kvlens hash prompt.json --sglang 0.5.23 --block-size 64",
+        "kvlens hash prompt.json --vllm 0.31.0 --model qwen3   # asks the index",
+        "kvlens hash prompt.json --algorithm content --key-file content.key",
+    )
+)
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--vllm", "vllm", metavar="VERSION", help="Hash as this version of vLLM.")
+@click.option("--sglang", "sglang", metavar="VERSION", help="Hash as this version of SGLang.")
+@click.option(
+    "--block-size",
+    type=click.IntRange(1),
+    help="Tokens of a block. By default 16, of SGLang 1: its page size.",
+)
+@click.option(
+    "--algorithm",
+    type=click.Choice([*ALGORITHMS, SCHEME]),
+    metavar="NAME",
+    help=f"vLLM's --prefix-caching-hash-algo: {', '.join(ALGORITHMS)}; by default sha256. Or content: content"
+    " hashes, of whatever engine.",
+)
+@click.option(
+    "--key-file", type=click.Path(dir_okay=False), help="Of content hashes: the connectors' content_key_file."
+)
+@click.option("--seed", help="PYTHONHASHSEED of the vLLM engine.")
+@click.option(
+    "--lookahead",
+    type=click.IntRange(0),
+    help="vLLM 0.33 with speculative decoding: tokens behind a block that its hash covers.",
+)
+@click.option("--pairs", is_flag=True, help="SGLang with EAGLE: it caches pairs of tokens.")
+@click.option("--dynamo", is_flag=True, help="SGLang's events have the format dynamo.")
+@click.option("--model", help="Print a question for `kvlens index` about this model.")
+def hash(
+    file: str,
+    vllm: str | None,
+    sglang: str | None,
+    block_size: int | None,
+    algorithm: Algorithm | Literal["content"] | None,
+    key_file: str | None,
+    seed: str | None,
+    lookahead: int | None,
+    pairs: bool,
+    dynamo: bool,
+    model: str | None,
+) -> None:
+    """Print the block hashes of a prompt's token ids, one a line, as the engine's events have them.
+
+    FILE is JSON, - for standard input: a list of token ids, or an object with token_ids and, where the engine
+    hashes them, lora_name, lora_path, lora_id, cache_salt, items ([identifier, offset, length] of each) and
+    extra_key (SGLang). Nothing but the hashes leaves this process.
+    """
+    if algorithm == SCHEME:
+        if vllm or sglang or seed is not None or lookahead is not None or pairs or dynamo:
+            raise click.UsageError("content hashes are of no engine: only --block-size and --key-file count")
+        _show(_content(_read(file), block_size or 16, key_file), model)
+        return
+    if key_file is not None:
+        raise click.UsageError("--key-file is for --algorithm content")
+    if (vllm is None) == (sglang is None):
+        raise click.UsageError("give one of --vllm and --sglang, with the engine's version")
+    if sglang is not None and (algorithm is not None or seed is not None or lookahead is not None):
+        raise click.UsageError("--algorithm, --seed and --lookahead are vLLM's")
+    if vllm is not None and (pairs or dynamo):
+        raise click.UsageError("--pairs and --dynamo are SGLang's")
+    prompt = _read(file)
+    try:
+        if vllm is not None:
+            engine = Vllm(vllm, block_size or 16, algorithm or "sha256", seed, lookahead or 0)
+            words = engine.words(prompt.token_ids, _request(prompt))
+        else:
+            pages = Sglang(sglang or "", block_size or 1, pairs, dynamo)
+            words = pages.words(prompt.token_ids, salt=prompt.cache_salt, extra_key=prompt.extra_key)
+    except NotComputable as error:
+        raise Failure(str(error)) from error
+    _show(words, model)
+
+
+def _show(words: list[int], model: str | None) -> None:
+    if model is not None:
+        click.echo(json.dumps({"model_name": model, "block_hashes": words}))
+    else:
+        click.echo("".join(f"{word}\n" for word in words), nl=False)
+
+
+def _content(prompt: _Prompt, block_size: int, key_file: str | None) -> list[int]:
+    """Return the content hashes of a prompt. Raises Failure."""
+    try:
+        key = b"" if key_file is None else Path(key_file).read_bytes().strip()
+    except OSError as error:
+        raise Failure(f"{key_file}: {error.strerror}") from error
+    try:
+        return Content(block_size, key).words(prompt.token_ids, _request(prompt))
+    except NotComputable as error:
+        raise Failure(str(error)) from error
+
+
+def _read(file: str) -> _Prompt:
+    """Return the prompt of a file, whose content no message repeats. Raises Failure."""
+    try:
+        with click.open_file(file, "rb") as opened:
+            read = msgspec.json.decode(opened.read(), type=list[int] | _Prompt)
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise Failure(f"{file}: not a prompt: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Failure(f"{file}: not JSON") from None
+    return _Prompt(read) if isinstance(read, list) else read
+
+
+def _request(prompt: _Prompt) -> Request:
+    adapter = None
+    if prompt.lora_name is not None or prompt.lora_id is not None:
+        adapter = Lora(prompt.lora_name or "", prompt.lora_path, prompt.lora_id)
+    return Request(adapter, prompt.cache_salt, sorted(prompt.items, key=lambda item: item.offset))

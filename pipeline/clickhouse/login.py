@@ -1,0 +1,66 @@
+"""The password for ClickHouse, read again when its file has changed: nothing is started anew for that.
+
+Every request carries the login, so the next one after a change has the new password. A file that cannot be
+used is told and counted, and the last password stays: a file may be looked at while somebody writes it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import structlog
+
+from connectors.process.limited_log import LogLimiter
+from connectors.process.login_files import RENEWED, UNUSABLE, Unreadable, state_of, text_of
+from pipeline.errors import CertificateUnusable
+from schemas.settings import ClickHouse
+
+SETTING = "password_file"
+
+_log = structlog.get_logger(__name__)
+_limiter = LogLimiter()
+
+
+def password_of(store: ClickHouse) -> str:
+    """Return the password of now. Raises CertificateUnusable."""
+    return _read(store.password_file) if store.password_file else store.password
+
+
+class RenewedHeaders(dict[str, str]):
+    """Headers whose copies have the login of now: clickhouse-connect makes one for each request."""
+
+    def __init__(self, headers: dict[str, str], store: ClickHouse, password: str) -> None:
+        super().__init__(headers)
+        self._username, self._file = store.username, store.password_file
+        self._password = password
+        self._looked_at = state_of(self._file)
+
+    def copy(self) -> dict[str, str]:
+        self._renew()
+        return dict(self)
+
+    def _renew(self) -> None:
+        state = state_of(self._file)
+        if state == self._looked_at:
+            return
+        try:
+            password = _read(self._file)
+        except CertificateUnusable as error:
+            UNUSABLE.labels(SETTING).inc()
+            if _limiter.admit("unusable", SETTING) is not None:
+                _log.warning("password unusable", reason=f"{error}; requests go on with what was read before")
+        else:
+            if password != self._password:
+                self._password = password
+                login = b64encode(f"{self._username}:{password}".encode()).decode()
+                self["Authorization"] = f"Basic {login}"
+                RENEWED.labels(SETTING).inc()
+                _log.info("password read again", setting=f"clickhouse.{SETTING}", file=self._file)
+        self._looked_at = state
+
+
+def _read(file: str) -> str:
+    try:
+        return text_of(file)
+    except Unreadable as error:
+        raise CertificateUnusable(SETTING, file, str(error)) from error

@@ -1,0 +1,90 @@
+"""How routers chose: what their choices lost, beside what the fills say that routing would have saved."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.boards.causes import CAUSE_COLOURS
+from pipeline.dashboards.panel import Panel
+from pipeline.dashboards.queries import CHOSEN, MAIN_GROUPS, SERIES
+
+EMPTY = "No router posts its choices to an index here (`index.choices`, docs/index-service.md)."
+_STALE = "#d1495b"
+_WORSE = "#d9a514"
+
+SHARES = Panel(
+    id="model-choices",
+    title="Routers' choices and hit potential",
+    description="Not the best match: choices of another replica than one with the longest match, as a share "
+    "of those judged; the router may have had reasons, such as load. Tokens lost: by how much the matches of "
+    "the chosen replicas were shorter than the longest ones, as a share of these. Index stale: choices that "
+    "an index judged while it was behind the log. Routing: the share of the prefill for which another "
+    "replica held the blocks, from hit potential.",
+    unit="share",
+    kind="timeseries",
+    width=12,
+    empty=EMPTY,
+    sql=f"""
+SELECT
+    chosen.time AS time,
+    chosen.worse AS `not the best match`,
+    chosen.lost AS `tokens lost`,
+    chosen.stale AS `index stale`,
+    fills.routing AS routing
+FROM
+(
+    SELECT
+        time,
+        sum(worse_choices) / nullIf(sum(judged_choices), 0) AS worse,
+        sum(lost_tokens) / nullIf(sum(best_tokens), 0) AS lost,
+        sum(stale_choices) / sum(choices) AS stale
+    FROM routing_series({SERIES})
+    WHERE {CHOSEN}
+    GROUP BY time
+) AS chosen
+LEFT JOIN
+(
+    SELECT
+        time,
+        (sum(peer_tokens) + sum(peer_and_evicted_tokens)) / nullIf(sum(filled_tokens), 0) AS routing
+    FROM fills_series({SERIES})
+    WHERE {CHOSEN} AND {MAIN_GROUPS}
+    GROUP BY time
+) AS fills USING (time)
+ORDER BY time""",
+    colours={
+        "not the best match": _WORSE,
+        "tokens lost": CAUSE_COLOURS["capacity"],
+        "index stale": _STALE,
+        "routing": CAUSE_COLOURS["routing"],
+    },
+)
+
+TOKENS = Panel(
+    id="model-choices-tokens",
+    title="Tokens lost by routers' choices",
+    description="Tokens per second by which matches of the chosen replicas were shorter than the longest "
+    "ones that an index knew of when the choices were posted. Beside them the prefill for which another "
+    "replica held the blocks when they were filled. The two differ where a prompt was filled before its "
+    "choice was posted, where requests fill the same blocks at the same time, and where choices are missing.",
+    unit="tokens/s",
+    kind="timeseries",
+    width=12,
+    empty=EMPTY,
+    sql=f"""
+SELECT chosen.time AS time, chosen.lost AS `lost by choices`, fills.routing AS routing
+FROM
+(
+    SELECT time, sum(lost_tokens) / any(width) AS lost
+    FROM routing_series({SERIES})
+    WHERE {CHOSEN}
+    GROUP BY time
+) AS chosen
+LEFT JOIN
+(
+    SELECT time, (sum(peer_tokens) + sum(peer_and_evicted_tokens)) / any(width) AS routing
+    FROM fills_series({SERIES})
+    WHERE {CHOSEN} AND {MAIN_GROUPS}
+    GROUP BY time
+) AS fills USING (time)
+ORDER BY time""",
+    colours={"lost by choices": CAUSE_COLOURS["capacity"], "routing": CAUSE_COLOURS["routing"]},
+)

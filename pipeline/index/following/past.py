@@ -1,0 +1,120 @@
+"""Who held what at a moment of the past: the log read again from its oldest record up to that moment.
+
+Compaction leaves only the newest checkpoint, which is of a later moment, so none of them helps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.security import client_options
+from connectors.kafka.topics import topic_name
+from pipeline.errors import KafkaUnavailable
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.sources import Sources
+from pipeline.index.index import Index
+from pipeline.index.offered import Applying, from_log, portions
+from pipeline.index.pools.pool import IndexedPool
+from pipeline.index.telemetry import IndexMetrics
+from pipeline.kafka.topics import describe
+from pipeline.worker.roles import replica_agent
+from schemas.settings import Settings, shard_numbers
+
+ALL = "0/1"
+"""Of the shares of the log."""
+_FETCH_BYTES = 4 << 20
+_WAIT_MS = 1_000
+
+Key = tuple[str, int, str]
+"""Replica, rank and medium."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """What all sources held at a moment."""
+
+    index: Index
+    sources: Sources
+    records: int
+    """Records of the log that led there."""
+    whole_from: float | None
+    """Where the log's beginning is gone: when the oldest record was written that all partitions still reach
+    back to, in seconds since the epoch. Of what was stored before, nothing is known."""
+
+    def held(self) -> dict[Key, set[tuple[int, int]] | None]:
+        """Return (group, hash) of all blocks; None where an engine announces two granularities."""
+        found: dict[Key, set[tuple[int, int]] | None] = {}
+        for source in self.sources.by_number.values():
+            residency = source.residency
+            if residency is None:
+                continue
+            for pool in residency.pools:
+                key = (residency.head.replica, residency.head.dp_rank, pool.head.medium)
+                known = found.setdefault(key, set())
+                if not isinstance(pool, IndexedPool):
+                    found[key] = None
+                elif known is not None:
+                    group = pool.head.group_idx
+                    known |= {(group, block) for block in pool.live()["hash"].tolist()}
+        return found
+
+
+async def past(settings: Settings, at: float, *, sources: Sources | None = None, share: str = ALL) -> Past:
+    """Return what the log said up to `at`, by the time at which records were written.
+
+    `sources`: new ones that get it. `share` of the partitions, as `index.share` has it. Raises
+    KafkaUnavailable, TopicMissing, OffsetGap, RecordFatal.
+    """
+    kafka = settings.kafka
+    topic = topic_name(kafka, "events")
+    there = {found.name: found.partitions for found in await describe(settings)}
+    partitions = there[topic]
+    number, indexes = shard_numbers(share)
+    sources = Sources() if sources is None else sources
+    applying = Applying(replica_agent(settings, shards=1, partitions=partitions), IndexMetrics())
+    records, begins = 0, []
+    try:
+        async with started_consumer(
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            **client_options(kafka),
+        ) as consumer:
+            for partition in range(number, partitions, indexes):
+                state = IndexedPartition(partition, settings.worker, sources, partitions=partitions)
+                place = TopicPartition(topic, partition)
+                begin, oldest = await _read(consumer, place, state, applying, at)
+                records += state.next_offset - begin
+                if begin and oldest is not None:
+                    begins.append(oldest)
+    except KAFKA_FAILURES as error:
+        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
+    return Past(Index(sources), sources, records, max(begins, default=None))
+
+
+async def _read(
+    consumer: AIOKafkaConsumer, place: TopicPartition, state: IndexedPartition, applying: Applying, at: float
+) -> tuple[int, float | None]:
+    """Apply a partition up to a moment; return its first offset and when that record was written."""
+    consumer.assign([place])
+    begin = (await consumer.beginning_offsets([place]))[place]
+    end = (await consumer.end_offsets([place]))[place]
+    later = (await consumer.offsets_for_times({place: int(at * 1000) + 1}))[place]
+    if later is not None:
+        end = min(end, later.offset)
+    state.next_offset = begin
+    consumer.seek(place, begin)
+    oldest: float | None = None
+    while state.next_offset < end:
+        fetched = await consumer.getmany(place, timeout_ms=_WAIT_MS)
+        wanted = [from_log(record) for record in fetched.get(place, ()) if record.offset < end]
+        if wanted and oldest is None:
+            oldest = wanted[0].written_at
+        for portion in portions(wanted):
+            applying.apply(state, portion)
+        state.let_go()
+    return begin, oldest

@@ -1,0 +1,1 @@
+"""Questions to the index: what may be asked, read, and refused."""

@@ -1,0 +1,70 @@
+"""Chains of block hashes side by side in a column, as the table is asked for them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.index.questions.refused import QuestionRefused
+from pipeline.residency.counting.block_table import Hashes
+
+AT_ONCE_PROMPTS, AT_ONCE_HASHES = 32, 4_096
+"""Looked up in one go, which takes about a millisecond where many replicas hold them."""
+
+_SHORTEST_HEX = 16
+_HEX = re.compile("[0-9a-fA-F]+")
+_LARGEST, _SMALLEST = (1 << 64) - 1, -(1 << 63)
+
+Hash = int | str
+Chain = list[Hash]
+
+
+class Chains(NamedTuple):
+    """The hashes of k prompts."""
+
+    hashes: Hashes
+    """(blocks,): those of the first prompt, then those of the next."""
+    ends: npt.NDArray[np.int64]
+    """(k,): where each prompt ends."""
+
+    def portions(self) -> Iterator[Chains]:
+        """Yield the prompts in their order, as many at once as others can wait for."""
+        first = begin = 0
+        for at, end in enumerate(self.ends.tolist()):
+            if at + 1 - first == AT_ONCE_PROMPTS or end - begin >= AT_ONCE_HASHES:
+                yield Chains(self.hashes[begin:end], self.ends[first : at + 1] - begin)
+                first, begin = at + 1, end
+        if first < len(self.ends):
+            yield Chains(self.hashes[begin:], self.ends[first:] - begin)
+
+
+def chains_of(several: Sequence[Chain]) -> Chains:
+    """Return prompts in any form that engines use. Raises QuestionRefused."""
+    ends = np.fromiter(itertools.accumulate(map(len, several)), np.int64, len(several))
+    return Chains(hashes_of([*itertools.chain.from_iterable(several)]), ends)
+
+
+def hashes_of(chain: Chain) -> Hashes:
+    """Return the 64 bits of each hash, as the connector reduces them. Raises QuestionRefused."""
+    unchecked: Any = chain
+    with contextlib.suppress(TypeError, OverflowError):  # texts, or numbers with a sign
+        return np.frombuffer(array("Q", unchecked), np.uint64)
+    return np.array([_reduced(value) for value in chain], np.uint64)
+
+
+def _reduced(value: Hash) -> int:
+    if isinstance(value, int):
+        if not _SMALLEST <= value <= _LARGEST:
+            raise QuestionRefused("bad_hash", f"a number of {value.bit_length()} bits; 64 are allowed")
+        return value & _LARGEST
+    digits = value.removeprefix("0x")
+    if len(digits) < _SHORTEST_HEX or len(digits) % 4 or not _HEX.fullmatch(digits):
+        raise QuestionRefused("bad_hash", f"not the hexadecimal digits of a digest: {value[:80]!r}")
+    return int(digits[-_SHORTEST_HEX:], 16)

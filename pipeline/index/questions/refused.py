@@ -1,0 +1,36 @@
+"""Questions that get no answer."""
+
+from __future__ import annotations
+
+from schemas.reasons import QuestionRefusal
+
+_STATUS: dict[QuestionRefusal, int] = {
+    "unknown_model": 404,
+    "too_large": 413,
+    "too_many_hashes": 413,
+    "answer_too_large": 413,
+    "slow_body": 408,
+    "busy": 503,
+    "not_ready": 503,
+    "no_token": 401,
+    "too_many_choices": 413,
+    "choices_off": 404,
+    "unacknowledged": 503,
+}
+
+
+class QuestionRefused(Exception):
+    """A question that gets no answer: the reason, and a line for whoever asked."""
+
+    def __init__(self, reason: QuestionRefusal, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status."""
+        return _STATUS.get(self.reason, 400)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"

@@ -1,0 +1,208 @@
+"""Copies the log of other topics of kvlens, which have another number of partitions: each record once.
+
+A replica's records stay in their order, because all of them are in one partition, before and after. What was
+copied is known after a kill, too: offsets are committed in the new group once a chunk is acknowledged, and
+each record of the chunk that was under way has a header that says where it came from. No transaction is
+needed, whose aborted records readers of the events topic would see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.security import client_options
+from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
+from connectors.kafka.topics import partition_of_key, topic_name
+from pipeline.errors import KafkaUnavailable, PipelineError
+from schemas.settings import Settings
+
+CHUNK_RECORDS = 500
+"""Sent together, and acknowledged before the next ones are read."""
+COPIED_FROM = "copied-from"
+"""Header of a copied record: partition and offset that it had, `3:1042`."""
+_WAIT_MS = 500
+_SILENT_SECONDS = 20.0
+_FETCH_BYTES = 8 << 20
+_BATCH_BYTES = 512 << 10
+_REQUEST_BYTES = 9 << 20
+"""A record as large as the topic takes, with its header."""
+
+
+class Copied(NamedTuple):
+    """What a copy did, in records."""
+
+    copied: int
+    lost: int
+    """Gone from the old topic, by its retention, before they were copied."""
+    misplaced: int
+    """Left out, because they are not in the partition of their key: no reader applies them."""
+    came: int
+    """Written to the old topic since the copy began: connectors still write there."""
+
+
+class CopyTooLate(PipelineError):
+    """Connectors write to the new topics already, so older records can no longer come before theirs."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return (
+            f"connectors write to these topics already ({self.topic} has positions), and what is copied now "
+            "would come after it; copy to another kafka.topic_prefix"
+        )
+
+
+async def copy_events(settings: Settings, prefix: str, say: Callable[[str], None]) -> Copied:
+    """Copy the events topic of another prefix, as far as it reaches now, and goes on where a copy ended.
+
+    `say` gets a line for each partition. Raises CopyTooLate, TopicMissing, TopicHidden, CertificateUnreadable
+    and KafkaUnavailable.
+    """
+    try:
+        async with _opened(settings, prefix) as copy:
+            return await copy.run(say)
+    except KAFKA_FAILURES as error:
+        raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, prefix: str) -> AsyncIterator[_Copy]:
+    old = topic_name(msgspec.structs.replace(settings.kafka, topic_prefix=prefix), "events")
+    new, positions = (topic_name(settings.kafka, key) for key in ("events", "positions"))
+    options = client_options(settings.kafka)
+    reading = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **options}
+    async with (
+        started_consumer(max_partition_fetch_bytes=_FETCH_BYTES, **reading) as consumer,
+        # Of its own, as aiokafka's coordinator gives up when partitions are assigned anew while it looks.
+        started_consumer(group_id=f"{settings.kafka.group}.copy", **reading) as commits,
+    ):
+        found = await topic_metadata(consumer._client, (old, new, positions))
+        for topic in found.values():
+            topic.require()
+        written = await consumer.end_offsets([TopicPartition(positions, 0)])
+        if any(written.values()):
+            raise CopyTooLate(positions)
+        producer = AIOKafkaProducer(
+            enable_idempotence=True,
+            compression_type=None if settings.kafka.compression == "none" else settings.kafka.compression,
+            max_batch_size=_BATCH_BYTES,
+            max_request_size=_REQUEST_BYTES,
+            **options,
+        )
+        try:
+            await producer.start()
+            yield _Copy(consumer, commits, producer, _places(old, found), _places(new, found))
+        finally:
+            await producer.stop()
+
+
+def _places(topic: str, found: Mapping[str, TopicMetadata]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(found[topic].partitions)]
+
+
+class _Copy:
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        commits: AIOKafkaConsumer,
+        producer: AIOKafkaProducer,
+        old: list[TopicPartition],
+        new: list[TopicPartition],
+    ) -> None:
+        self._consumer = consumer
+        self._commits = commits
+        self._producer = producer
+        self._old = old
+        self._new = new
+        self._misplaced = 0
+        self._under_way: set[bytes] = set()
+        """Where records came from that a copy which was killed may have sent without committing them."""
+
+    async def run(self, say: Callable[[str], None]) -> Copied:
+        self._under_way = await self._newest()
+        begins = await self._consumer.beginning_offsets(self._old)
+        ends = await self._consumer.end_offsets(self._old)
+        self._commits.assign(self._old)
+        copied = lost = 0
+        for place in self._old:
+            self._consumer.assign([place])
+            first = await self._commits.committed(place) or 0
+            lost += max(0, begins[place] - first)
+            count = await self._copy(place, max(first, begins[place]), ends[place])
+            copied += count
+            say(f"{place.topic}, partition {place.partition} of {len(self._old)}: {count:,} records copied")
+        now = await self._consumer.end_offsets(self._old)
+        return Copied(copied, lost, self._misplaced, sum(now[place] - ends[place] for place in self._old))
+
+    async def _copy(self, place: TopicPartition, first: int, end: int) -> int:
+        """Return how many records of [first, end) were copied, without those that already had been."""
+        copied = 0
+        async for chunk, position in self._chunks(place, first, end):
+            placed = [record for record in chunk if self._at_home(record)]
+            sent = [await self._send(record) for record in placed if _origin(record) not in self._under_way]
+            await asyncio.gather(*sent)
+            await self._commits.commit({place: position})
+            copied += len(sent)
+            self._misplaced += len(chunk) - len(placed)
+        return copied
+
+    def _at_home(self, record: Any) -> bool:
+        partition: int = record.partition
+        return partition_of_key(record.key or b"", len(self._old)) == partition
+
+    async def _send(self, record: Any) -> asyncio.Future[Any]:
+        place = self._new[partition_of_key(record.key or b"", len(self._new))]
+        # What it was copied from before says nothing any more.
+        headers = [(name, value) for name, value in record.headers if name != COPIED_FROM]
+        sent: asyncio.Future[Any] = await self._producer.send(
+            place.topic,
+            record.value,
+            key=record.key,
+            partition=place.partition,
+            headers=[*headers, (COPIED_FROM, _origin(record))],
+        )
+        return sent
+
+    async def _newest(self) -> set[bytes]:
+        """Return where the newest records of the new topic came from: at least all that were sent last."""
+        ends = await self._consumer.end_offsets(self._new)
+        begins = await self._consumer.beginning_offsets(self._new)
+        found = set()
+        for place, end in ends.items():
+            self._consumer.assign([place])
+            first = max(begins[place], end - CHUNK_RECORDS)
+            async for chunk, _ in self._chunks(place, first, end):
+                found |= {dict(record.headers).get(COPIED_FROM, b"") for record in chunk}
+        return found
+
+    async def _chunks(
+        self, place: TopicPartition, first: int, end: int
+    ) -> AsyncIterator[tuple[list[Any], int]]:
+        """Yield the records of [first, end), each time with the offset behind them."""
+        if first >= end:
+            return
+        self._consumer.seek(place, first)
+        position, moved = first, asyncio.get_running_loop().time()
+        while position < end:
+            found = await self._consumer.getmany(place, timeout_ms=_WAIT_MS, max_records=CHUNK_RECORDS)
+            reached = min(await self._consumer.position(place), end)
+            now = asyncio.get_running_loop().time()
+            if reached > position:
+                position, moved = reached, now
+                yield [record for record in found.get(place, ()) if record.offset < end], position
+            elif now - moved > _SILENT_SECONDS:
+                raise asyncio.TimeoutError(f"{place.topic} stands still at offset {position}")
+
+
+def _origin(record: Any) -> bytes:
+    return f"{record.partition}:{record.offset}".encode()

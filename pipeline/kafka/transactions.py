@@ -1,0 +1,33 @@
+"""The right to write in transactions, asked for before the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokafka.errors import TransactionalIdAuthorizationFailed
+from aiokafka.protocol.transaction import EndTxnRequest
+
+from pipeline.errors import TransactionsRefused
+from pipeline.kafka.coordinators import asked
+from pipeline.kafka.topics import administration
+from schemas.settings import Kafka
+
+_NOBODYS = (2**63 - 1, 0, False)
+"""Producer, epoch and result of an end that fits no transaction: it changes nothing, but needs the right."""
+
+
+def transactional_id(group: str, topic: str, partition: int) -> str:
+    """Return the id of the one writer that an agent has for a partition of its input."""
+    return f"{group}-{topic}-{partition}"
+
+
+async def may_write(kafka: Kafka, ids: Iterable[str]) -> None:
+    """Raises TransactionsRefused for the first transactional id that this user may not write with.
+
+    Raises KafkaUnavailable, LoginRefused and CertificateUnreadable as well.
+    """
+    async with administration(kafka) as admin:
+        for name in ids:
+            answer = await asked(admin, "transactional id", name, EndTxnRequest(name, *_NOBODYS))
+            if answer is TransactionalIdAuthorizationFailed:
+                raise TransactionsRefused(name)

@@ -1,0 +1,72 @@
+"""A question to the demo's index, as a router asks it: who holds the beginning of a prompt that is known."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import msgspec
+
+from pipeline.local.demo.fleet import MODEL, TIERED_TRAFFIC
+from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.traffic.workload import system_prompts
+from pipeline.simulator.wire.hashing import chain_digests, rendered, seed_digest
+
+_SECONDS = 0.5
+_FILE = "question.json"
+
+
+class IndexQuestion:
+    """Who holds the fleet's most common system prompt; the question is a file of the data directory."""
+
+    def __init__(self, directory: Path, url: str, token: str) -> None:
+        """`url` is the index's address; `token` may be empty."""
+        self._file = directory / _FILE
+        self._url = f"{url}query_by_hash"
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = bool(token)
+        hashes = prompt_hashes()
+        self.tokens = len(hashes) * EngineSettings().block_size
+        self._body = msgspec.json.encode({"model_name": MODEL, "block_hashes": hashes})
+        self._file.write_bytes(self._body)
+
+    @property
+    def command(self) -> str:
+        """Return how somebody else asks the same."""
+        header = " -H 'Authorization: Bearer TOKEN'" if self._token else ""
+        file = min(str(self._file), os.path.relpath(self._file), key=len)
+        return f"curl -s {self._url}{header} -d @{file}"
+
+    def ask(self) -> Mapping[str, Any] | None:
+        """Return the answer, None while there is none; waits for half a second at most."""
+        request = Request(self._url, self._body, self._headers)
+        try:
+            # No proxy of the environment stands between a process and its own loopback.
+            with build_opener(ProxyHandler({})).open(request, timeout=_SECONDS) as answer:
+                found: Mapping[str, Any] = msgspec.json.decode(answer.read())
+                return found
+        except (URLError, OSError, msgspec.DecodeError):
+            return None
+
+
+def prompt_hashes() -> list[int]:
+    """Return the hashes that the engines of the first group compute for that prompt, as a router would."""
+    prompt = system_prompts(random.Random(TIERED_TRAFFIC.seed), TIERED_TRAFFIC)[0]
+    engine = EngineSettings()
+    digests = chain_digests(seed_digest(engine.hash_seed), prompt, engine.block_size)
+    return [int(rendered(digest, "uint64")) for digest in digests]
+
+
+def answer_line(answer: Mapping[str, Any] | None, tokens: int) -> str:
+    """Return an answer to a question about so many tokens, in one line."""
+    if answer is None:
+        return "the index is starting"
+    held = [f"{replica} {match['longest_matched']}" for replica, match in sorted(answer["instances"].items())]
+    return (
+        f"{', '.join(held) or 'nobody'}, of {tokens} tokens; as of {answer['index']['age_seconds']:.1f} s ago"
+    )

@@ -1,0 +1,87 @@
+"""Compares the rows of routers' choices with the records of their topic, the first of which counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from pipeline.verify import times
+from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.keys import named, unequal
+from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
+from schemas.choices import FIRST_WINS, ChoiceRecord
+from schemas.rows import ChoiceRow
+
+_Key = tuple[datetime, str, str, str]
+
+
+class ChoicesCheck:
+    """One partition of the topic beside the rows of its requests."""
+
+    def __init__(
+        self,
+        found: Iterable[ChoiceRow],
+        findings: Findings,
+        *,
+        begin: int,
+        committed: int,
+        oldest: datetime,
+    ) -> None:
+        """`begin`: records before this offset are gone. `committed`: the worker has written all before this
+        one. `oldest`: rows of earlier choices may be gone."""
+        self._findings = findings
+        self._begin = begin
+        self._committed = committed
+        self._oldest = oldest
+        self._found = {_key(row): row for row in found}
+        self._expected: dict[_Key, ChoiceRow] = {}
+
+    def apply(self, offset: int, record: ChoiceRecord) -> None:
+        """Go on with the next record."""
+        row = _row(offset, record)
+        self._expected.setdefault(_key(row), row)
+
+    def finish(self, end: int) -> None:
+        """Compare, after the records before `end`."""
+        for key, row in self._found.items():
+            offset = FIRST_WINS - row.version
+            if offset >= end:
+                self._findings.left_out[TOO_NEW] += 1
+            elif offset < self._begin:
+                self._findings.left_out[BEFORE_THE_BEGINNING] += 1
+            else:
+                self._compare(self._expected.get(key), row)
+        for key, row in self._expected.items():
+            if key not in self._found and FIRST_WINS - row.version < self._committed:
+                self._absent(row)
+
+    def _compare(self, row: ChoiceRow | None, found: ChoiceRow) -> None:
+        self._findings.compared[found.TABLE] += 1
+        if row is None:
+            self._differ("unexpected", found, {}, msgspec.structs.asdict(found))
+        elif columns := unequal(row, found):
+            wanted, has = ({name: getattr(one, name) for name in columns} for one in (row, found))
+            self._differ("differs", found, wanted, has)
+
+    def _absent(self, row: ChoiceRow) -> None:
+        if row.time < self._oldest:
+            self._findings.left_out[EXPIRED] += 1
+            return
+        self._findings.compared[row.TABLE] += 1
+        self._differ("missing", row, msgspec.structs.asdict(row), {})
+
+    def _differ(self, kind: Kind, row: ChoiceRow, wanted: dict[str, object], has: dict[str, object]) -> None:
+        self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
+
+
+def _key(row: ChoiceRow) -> _Key:
+    """Return what names a row: of the time, the hour."""
+    return row.time.replace(minute=0, second=0, microsecond=0), row.model, row.replica, row.request_id
+
+
+def _row(offset: int, record: ChoiceRecord) -> ChoiceRow:
+    told = msgspec.structs.asdict(record)
+    changed = {"time": times.moment(record.time), "not_judged": record.not_judged or ""}
+    return ChoiceRow(**{**told, **changed, "version": FIRST_WINS - offset})

@@ -1,0 +1,184 @@
+"""Writes routers' choices into their table: read, insert, and only then commit the offsets.
+
+A row's key and version follow from its record, so whatever is read a second time, after a kill or because
+partitions changed hands, is the same row once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError
+
+from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.security import client_options
+from connectors.kafka.topics import topic_name
+from connectors.process.backoff import Backoff
+from connectors.process.limited_log import LogLimiter
+from pipeline.clickhouse.writer import Tables
+from pipeline.errors import StoreUnavailable
+from pipeline.kafka.acceptance import accepted_choice, require_time_of_the_log
+from pipeline.kafka.refusal import RecordRefused
+from pipeline.kafka.rights import CHOICES
+from pipeline.worker.agent import REBALANCE_SECONDS, SESSION_SECONDS, group_name
+from pipeline.worker.choices.rows import row_of
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.rows import ChoiceRow
+from schemas.settings import Settings
+
+_WAIT_MS = 1000
+_RECORDS = 20_000
+"""Of one insert."""
+_POLL_MS = 86_400_000
+"""Waiting for ClickHouse is no reason to leave the group."""
+_AGAIN_SECONDS = 2.0
+"""Before another consumer is tried."""
+_RETRY = Backoff(first=0.2, longest=2.0)
+_DETAIL_CHARACTERS = 200
+
+_log = structlog.get_logger(__name__)
+
+Fetched = Mapping[TopicPartition, Sequence[Any]]
+"""Records as aiokafka gives them."""
+
+
+class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
+    """A member of the group that writes choices."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tables: Tables,
+        metrics: WorkerMetrics,
+        *,
+        every: float,
+        joined: Callable[[str, str], None],
+    ) -> None:
+        """`every`: seconds between two inserts. `joined` gets group and member id at each assignment."""
+        self._settings = settings
+        self._tables = tables
+        self._metrics = metrics
+        self._every = every
+        self._joined = joined
+        self._topic = topic_name(settings.kafka, CHOICES)
+        self._group = group_name(settings.kafka, CHOICES)
+        self._limiter = LogLimiter()
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def run(self) -> None:
+        """Write until cancelled. Raises CertificateUnreadable and RowsRefused.
+
+        When Kafka goes away another consumer begins anew: nothing is kept here that the log does not tell.
+        """
+        while True:
+            try:
+                await self._follow()
+            except KAFKA_FAILURES as error:
+                if (suppressed := self._limiter.admit("Kafka away")) is not None:
+                    _log.warning("choices wait for Kafka", reason=failure_reason(error), **suppressed)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _follow(self) -> None:
+        async with started_consumer(
+            group_id=self._group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=int(SESSION_SECONDS * 1000),
+            heartbeat_interval_ms=int(SESSION_SECONDS * 250),
+            rebalance_timeout_ms=int(REBALANCE_SECONDS * 1000),
+            max_poll_interval_ms=_POLL_MS,
+            **client_options(self._settings.kafka),
+        ) as consumer:
+            self._consumer = consumer
+            consumer.subscribe([self._topic], listener=self)
+            while True:
+                began = time.monotonic()
+                fetched = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_RECORDS)
+                if fetched:
+                    await self._write(fetched)
+                    await self._commit(consumer, fetched)
+                await asyncio.sleep(max(0.0, began + self._every - time.monotonic()))
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Tell no more of partitions that another worker may own now."""
+        for place in revoked:
+            self._metrics.given_up(CHOICES, place.partition)
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Say what retention removed before it was read; aiokafka begins at the oldest record then."""
+        consumer, places = self._consumer, [*assigned]
+        assert consumer is not None
+        if places:
+            begins = await consumer.beginning_offsets(places)
+            for place in places:
+                missing = begins[place] - (await consumer.committed(place) or begins[place])
+                if missing > 0:
+                    self._metrics.lost.labels(CHOICES).inc(missing)
+                    _log.error(
+                        "retention removed choices before they were read",
+                        topic=place.topic,
+                        partition=place.partition,
+                        records=missing,
+                    )
+        self._joined(self._group, str(consumer._coordinator.member_id))
+        numbers = sorted(place.partition for place in places)
+        _log.info("choices assigned", agent=CHOICES, partitions=numbers)
+
+    async def _write(self, fetched: Fetched) -> None:
+        rows = [row for place, records in fetched.items() for row in self._rows(place, records)]
+        failures = 0
+        while rows:
+            try:
+                await self._tables.insert(rows)
+                break
+            except StoreUnavailable as error:
+                self._metrics.store_failures.labels("insert").inc()
+                if (suppressed := self._limiter.admit("rows kept")) is not None:
+                    message = "choices are kept until ClickHouse takes them"
+                    _log.error(message, rows=len(rows), reason=str(error), **suppressed)
+                failures += 1
+                await asyncio.sleep(_RETRY.pause(failures))
+        self._metrics.rows.labels(ChoiceRow.TABLE).inc(len(rows))
+
+    def _rows(self, place: TopicPartition, records: Sequence[Any]) -> Iterable[ChoiceRow]:
+        for record in records:
+            try:
+                choice = accepted_choice(record.value, record.headers, record.key)
+                require_time_of_the_log(choice, record.timestamp / 1000)
+            except RecordRefused as refused:
+                self._metrics.set_aside.labels(CHOICES, refused.reason).inc()
+                if (suppressed := self._limiter.admit(refused.reason)) is not None:
+                    _log.error(
+                        "choice left out: it cannot be read",
+                        topic=place.topic,
+                        partition=place.partition,
+                        offset=record.offset,
+                        reason=refused.reason,
+                        detail=refused.detail[:_DETAIL_CHARACTERS],
+                        **suppressed,
+                    )
+            else:
+                yield row_of(choice, record.offset)
+
+    async def _commit(self, consumer: AIOKafkaConsumer, fetched: Fetched) -> None:
+        owned = consumer.assignment()
+        done = {place: records[-1].offset + 1 for place, records in fetched.items() if place in owned}
+        try:
+            if done:
+                await consumer.commit(done)
+        except CommitFailedError:
+            _log.info("choices changed hands: whoever has them now writes the same rows", topic=self._topic)
+            return
+        for place, next_offset in done.items():
+            labels = (CHOICES, str(place.partition))
+            self._metrics.records.labels(*labels).inc(len(fetched[place]))
+            self._metrics.next_offset.labels(*labels).set(next_offset)
+            end = consumer.highwater(place) if place in consumer.assignment() else None
+            if end is not None:
+                self._metrics.lag.labels(*labels).set(max(0, end - next_offset))
