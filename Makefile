@@ -16,7 +16,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test test-fleet screenshots faults fuzz bench lint lock clean
+.PHONY: help venv demo trace quick test test-fleet live screenshots faults fuzz bench lint lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -40,6 +40,7 @@ quick: lint ## lint and the unit tests, about a minute: before every commit
 test: venv ## all tests, JOBS at a time (4: they mostly wait); gets a Chromium for the page if there is none
 	@$(VENV)/python deploy/bootstrap/browser.py || true # without one, the tests of the page fail and say so
 	@$(VENV)/python -m tests.support.suite.compiled # once, before processes that would all compile the same
+	@$(VENV)/python -m tests.support.suite.jars # once, too
 	$(PYTEST) $(ARGS)
 
 test-fleet: venv ## real API server, Helm, brokers, ClickHouse; builds them once, twenty minutes of CPU
@@ -47,7 +48,10 @@ test-fleet: venv ## real API server, Helm, brokers, ClickHouse; builds them once
 	@$(VENV)/python -m tests.support.suite.compiled
 	$(VENV)/python -m pytest --durations 20 --durations-min 1 tests/fleet $(ARGS)
 
-screenshots: venv ## the pictures of the README, from a demo of five minutes
+live: venv ## real vLLM engines on the CPU, fetched once (3 GB each); ARGS="0.21.0 0.32.0" names versions
+	@$(VENV)/python -m tests.live.run $(ARGS)
+
+screenshots: venv ## regenerate the screenshots of the README, from a demo of five minutes
 	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m tests.system.browser.screenshots
 

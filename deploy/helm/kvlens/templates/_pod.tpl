@@ -83,16 +83,16 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* Probes of connectors and workers. Their event loops may pause for a second. */}}
+{{/* Probes of connectors, workers and indexes, given the name of a port. Their event loops may pause for a second. */}}
 {{- define "kvlens.probes" -}}
 livenessProbe:
-  httpGet: {path: /livez, port: metrics}
+  httpGet: {path: /livez, port: {{ . }}}
   initialDelaySeconds: 10
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, port: {{ . }}}
   periodSeconds: 5
   timeoutSeconds: 5
 {{- end -}}
