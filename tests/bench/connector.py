@@ -87,7 +87,9 @@ def settled(pid: int) -> None:
         time.sleep(1)
 
 
-def _connector(bootstrap: str, streams: Streams, count: int) -> tuple[float, float]:
+def _connector(
+    bootstrap: str, streams: Streams, count: int, *, content_hashes: bool = False
+) -> tuple[float, float]:
     """Return (CPU seconds, wall seconds) of a connector process from the first frame to the last ack."""
     with tempfile.TemporaryDirectory() as directory:
         generator = Generator(streams, count, Path(directory))
@@ -95,7 +97,7 @@ def _connector(bootstrap: str, streams: Streams, count: int) -> tuple[float, flo
         config = Path(directory) / "kvlens.toml"
         config.write_text(
             f'[kafka]\nbootstrap_servers = "{bootstrap}"\ntopic_prefix = "bench-connector"\n'
-            f"[connector]\nmetrics_port = {port}\n"
+            f"[connector]\nmetrics_port = {port}\ncontent_hashes = {str(content_hashes).lower()}\n"
             + "".join(
                 f'[[replicas]]\nid = "{name}"\nmodel = "bench"\nendpoint = "{endpoint}"\n'
                 for name, endpoint in generator.endpoints.items()
@@ -148,11 +150,16 @@ def run(figures: Figures, bootstrap: str) -> None:
     settings = Settings(kafka=Kafka(bootstrap_servers=bootstrap, topic_prefix="bench-connector"))
     asyncio.run(topics.apply(settings))
     mix = captures()
-    for name, streams, count in (
-        ("captures' mix", mix, FRAMES // len(mix)),
-        ("32 blocks, 2,048 tokens", {"large": large_events()}, LARGE_FRAMES),
-        ("the same with 3 multimodal features, array of 6,196 B", multimodal(as_map=False), LARGE_FRAMES),
-        ("the same with 3 multimodal features, map of 6,294 B", multimodal(as_map=True), LARGE_FRAMES),
+    for name, streams, count, hashed in (
+        ("captures' mix", mix, FRAMES // len(mix), True),
+        ("32 blocks, 2,048 tokens", {"large": large_events()}, LARGE_FRAMES, False),
+        (
+            "the same with 3 multimodal features, array of 6,196 B",
+            multimodal(as_map=False),
+            LARGE_FRAMES,
+            False,
+        ),
+        ("the same with 3 multimodal features, map of 6,294 B", multimodal(as_map=True), LARGE_FRAMES, True),
     ):
         total = count * len(streams)
         payloads = [payload for stream in streams.values() for payload in stream]
@@ -162,5 +169,8 @@ def run(figures: Figures, bootstrap: str) -> None:
         figures.add(f"connector, {name}: CPU from socket to ack", used / total * 1e6, "µs/frame")
         figures.add(f"connector, {name}: rate of one core", total / used, "frames/s/core")
         figures.add(f"connector, {name}: wall clock, everything on one machine", total / wall, "frames/s")
+        if hashed:
+            used, _ = _connector(bootstrap, streams, count, content_hashes=True)
+            figures.add(f"connector, {name}: CPU with content hashes", used / total * 1e6, "µs/frame")
         raw = _raw_receive(streams, count)
         figures.add(f"limit, {name}: pyzmq receive only", total / raw, "frames/s/core")

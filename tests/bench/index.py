@@ -24,11 +24,11 @@ from figures import Figures
 from processes import resident_bytes
 
 from connectors.kafka.topics import partition_of, topic_name
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index as Answering
-from pipeline.index.partition import IndexedPartition
-from pipeline.index.question import Question
+from pipeline.index.questions.question import Question
 from pipeline.index.service import warm_up
-from pipeline.index.sources import Sources
 from pipeline.kafka import topics
 from pipeline.residency.partition import PartitionState
 from pipeline.worker.checkpoint.log import CheckpointLog, Record

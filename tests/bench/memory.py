@@ -8,7 +8,7 @@ import sys
 from figures import Figures
 
 _CHILD = """
-import os, random
+import os, random, sys
 from pipeline.residency.partition import PartitionState
 from pipeline.worker.warming import warm_up
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
@@ -34,7 +34,7 @@ for number in range(REPLICAS):
     seq = 0
     for step in range(BLOCKS * CHURN // 500):
         fresh = rng.randbytes(4000)
-        events = [Stored(fresh, 16)]
+        events = [Stored(fresh, 16, links=rng.randbytes(4000) if 'content' in sys.argv else b'')]
         live.append(fresh)
         if len(live) > BLOCKS // 500:
             events.insert(0, Removed(live.pop(0)))
@@ -47,6 +47,9 @@ print((resident() - before) / total)
 
 
 def run(figures: Figures) -> None:
-    """Measure in a fresh process: 20 replicas of 50,000 blocks, replaced twice over."""
-    result = subprocess.run([sys.executable, "-c", _CHILD], capture_output=True, text=True, check=True)
-    figures.add("agent: resident memory per resident block, after churn", float(result.stdout), "bytes")
+    """Measure in fresh processes: 20 replicas of 50,000 blocks, replaced twice over."""
+    for name, arguments in (("", ()), (" with content hashes", ("content",))):
+        child = [sys.executable, "-c", _CHILD, *arguments]
+        result = subprocess.run(child, capture_output=True, text=True, check=True)
+        figure = f"agent: resident memory per resident block{name}, after churn"
+        figures.add(figure, float(result.stdout), "bytes")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import agent
+import blind
 import catch_up
 import connector
 import first_look
@@ -31,7 +32,7 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import free_port
 
-ASKED_FOR = ("index", "scale", "fleet-load", "fleet-catch-up", "scale-out", "first-look")
+ASKED_FOR = ("index", "blind", "scale", "fleet-load", "fleet-catch-up", "scale-out", "first-look")
 """Parts that take long, and much memory; `scale-out` only computes, from figures of `fleet-load`."""
 PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "verify", "panels", "freshness")
 
@@ -39,7 +40,7 @@ PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "verify", 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     names = ", ".join((*PARTS, *ASKED_FOR))
-    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last six")
+    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last seven")
     parser.add_argument("--engines", type=int, default=1_000, help="of `scale`; default: 1,000")
     parser.add_argument("--blocks", type=int, default=50_000, help="of each of them; default: 50,000")
     parser.add_argument(
@@ -139,6 +140,8 @@ def _beside_kafka_and_clickhouse(
                 verify.run(figures, broker.bootstrap_servers, store.url)
             if "index" in parts:
                 index.run(figures, broker.bootstrap_servers)
+            if "blind" in parts:
+                blind.run(figures, broker.bootstrap_servers)
             if "scale" in parts:
                 engines, blocks = arguments.engines, arguments.blocks
                 scale.run(figures, broker, store.url, engines=engines, blocks=blocks)

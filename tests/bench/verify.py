@@ -18,7 +18,7 @@ from figures import Figures
 from payloads import captures
 from processes import launched
 
-from pipeline.cli.commands.verify import GC_THRESHOLD
+from connectors.process.collector import GC_THRESHOLD
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
 from pipeline.kafka.acceptance import accepted_residency

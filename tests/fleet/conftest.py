@@ -1,13 +1,15 @@
-"""A control plane for a pytest worker, and engines behind pods."""
+"""A control plane for a pytest worker, engines behind pods, and what ClickHouse servers are made of."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.fleet import real_parts
+from tests.fleet.clickhouse.library import LibraryMissing, fetched, found
 from tests.fleet.cluster import Cluster
 from tests.fleet.control_plane import ControlPlane
 from tests.fleet.real_parts import PartsMissing, Programs
@@ -18,6 +20,14 @@ def programs() -> Programs:
     try:
         return real_parts.programs()
     except PartsMissing as error:
+        pytest.exit(f"make test-fleet: {error}", returncode=1)
+
+
+@pytest.fixture(scope="session")
+def library() -> Path:
+    try:
+        return found() or fetched()
+    except LibraryMissing as error:
         pytest.exit(f"make test-fleet: {error}", returncode=1)
 
 

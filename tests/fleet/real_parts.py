@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -43,9 +43,9 @@ class PartsMissing(Exception):
     """They cannot be had; the text says in one line what to do."""
 
 
-def programs() -> Programs:
-    """Return all programs; those that are nowhere are built into the user's cache. Raises PartsMissing."""
-    return {name: _found(name) or _built(name) for name in PARTS}
+def programs(names: Iterable[str] = PARTS) -> Programs:
+    """Return these programs; those that are nowhere are built into the user's cache. Raises PartsMissing."""
+    return {name: _found(name) or _built(name) for name in names}
 
 
 def _found(name: str) -> Path | None:
@@ -107,8 +107,13 @@ def _stamps(part: Part) -> str:
 
 
 def _cache(requirements: str) -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
     contents = b"".join((REQUIREMENTS / requirements / name).read_bytes() for name in ("go.mod", "go.sum"))
+    return cache_directory(contents)
+
+
+def cache_directory(contents: bytes) -> Path:
+    """Return where in the user's cache something is kept that was made of these contents."""
+    base = os.environ.get("XDG_CACHE_HOME")
     root = Path(base) if base else Path.home() / ".cache"
     return root / "kvlens" / "fleet" / sha256(contents).hexdigest()[:16]
 

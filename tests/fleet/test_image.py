@@ -70,4 +70,4 @@ def test_it_waits_for_broker_and_store_and_ends_at_once(
     code, took = image.stopped(seconds, settings, command)
     say(f"{command}, SIGTERM after {seconds:g} s: exit {code} after {took:.1f} s")
     assert code == 0
-    assert took < 5
+    assert took < 30, "what it waits for may take a minute"

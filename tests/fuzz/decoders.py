@@ -16,7 +16,9 @@ from connectors.engines.recognition import StreamEra
 from connectors.normalise.columns import DONE, END, EVENTS, ROWS, START, STATUS
 from connectors.normalise.errors import FrameError
 from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.links import Linker
 from connectors.normalise.reference_decoder import ReferenceDecoder
+from connectors.normalise.scan import content_of
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanner.payloads import transcode
 from schemas.events import Batch, Undecodable
@@ -46,24 +48,28 @@ class Decoders:
     slowest: bytes = b""
     _input: GuardedMemory = field(default_factory=lambda: GuardedMemory(MAX_PAYLOAD_BYTES))
     _output: GuardedMemory = field(default_factory=lambda: GuardedMemory(2 * MAX_PAYLOAD_BYTES + (65 << 10)))
-    _fast: dict[bool, FastDecoder] = field(
-        default_factory=lambda: {s: FastDecoder(forward_session_ids=s) for s in (False, True)}
-    )
+    _linker: Linker = field(default_factory=lambda: Linker(b"a key of the fuzzer"))
+    _fast: dict[tuple[bool, bool], FastDecoder] = field(default_factory=dict)
+    """By whether they keep session ids, and make links."""
 
     def check(self, payload: bytes, rng: random.Random) -> None:
         """Raises DecodersDisagree."""
         sessions, seq = rng.random() < 0.1, rng.choice(SEQUENCES)
-        expected = self._reference(payload, seq, sessions)
+        linker = self._linker if rng.random() < 0.5 else None
+        expected = self._reference(payload, seq, sessions, linker)
         room = 2 * len(payload) + (64 << 10) if rng.random() < 0.7 else rng.choice((*ODD_ROOMS, len(payload)))
         for start in (self._input.put_last(payload), self._input.put_first(payload)):
-            self._scanned(payload, start, seq, sessions, room, expected)
-        fast = self._fast[sessions].decode_batch(payload, seq, RECEIVED_AT, False)
+            self._scanned(payload, start, seq, sessions, linker, room, expected)
+        decoder = self._fast.setdefault(
+            (sessions, linker is not None), FastDecoder(forward_session_ids=sessions, linker=linker)
+        )
+        fast = decoder.decode_batch(payload, seq, RECEIVED_AT, False)
         self.outcomes["fast"] += fast is not None
         if fast is not None and fast != expected:
             raise DecodersDisagree(f"fast decoder: {fast}, reference decoder: {expected}")
 
-    def _reference(self, payload: bytes, seq: int, sessions: bool) -> Batch | None:
-        decoder = ReferenceDecoder(StreamEra(), forward_session_ids=sessions)
+    def _reference(self, payload: bytes, seq: int, sessions: bool, linker: Linker | None) -> Batch | None:
+        decoder = ReferenceDecoder(StreamEra(), forward_session_ids=sessions, linker=linker)
         gc.disable()  # a collection of everything else is not the payload's fault
         began = time.process_time()
         try:
@@ -84,7 +90,14 @@ class Decoders:
         return batch
 
     def _scanned(
-        self, payload: bytes, start: int, seq: int, sessions: bool, room: int, expected: Batch | None
+        self,
+        payload: bytes,
+        start: int,
+        seq: int,
+        sessions: bool,
+        linker: Linker | None,
+        room: int,
+        expected: Batch | None,
     ) -> None:
         data, out = self._input.bytes, self._output.bytes
         target = out[len(out) - room :]
@@ -96,6 +109,7 @@ class Decoders:
             np.array([[1], [0], np.array([RECEIVED_AT]).view(np.int64)]),
             1 << 24,
             sessions,
+            content_of(linker),
             tables.forms,
             tables.media,
             target,

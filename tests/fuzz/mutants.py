@@ -10,7 +10,7 @@ import msgspec
 
 from tests.fuzz.hostile import INTEGERS, TIMES, anything, lying_length
 from tests.fuzz.msgpack_writer import LONG, Pairs, written
-from tests.support.inputs.captures import NAMES, captured_frames
+from tests.support.inputs.captures import EMITTERS, NAMES, PUBLISHERS, captured_frames
 
 PER_CAPTURE = 200
 MAX_COMMON_BYTES = 2_500
@@ -24,8 +24,8 @@ DAMAGES = (0.002, 0.02, 0.1)
 def recorded_payloads() -> list[bytes]:
     """Return payloads of every capture."""
     found = []
-    for name in NAMES:
-        payloads = [payload for _, _, payload in captured_frames(name)]
+    for name in (*NAMES, *PUBLISHERS, *EMITTERS):
+        payloads = [frames[-1] for frames in captured_frames(name)]
         common = [payload for payload in payloads if len(payload) <= MAX_COMMON_BYTES]
         found += [max(payloads, key=len), *common[:: max(1, len(common) // PER_CAPTURE)]]
     return found
@@ -42,6 +42,10 @@ class Mutants:
     def rng(self, number: int) -> random.Random:
         """Return the chance that belongs to a number."""
         return random.Random(f"{self._seed}/{number}")
+
+    def recorded(self, number: int) -> bytes:
+        """Return a payload as it was recorded; of neighbouring numbers they mostly follow each other."""
+        return self._payloads[number % len(self._payloads)]
 
     def mutant(self, number: int, rng: random.Random | None = None) -> bytes:
         """Return the mutant of a number."""

@@ -1,9 +1,9 @@
 """`make fuzz`: mutants of recorded payloads through all decoders, and on through record and worker.
 
 Says how many took which way, and ends with 1 if the decoders disagreed, if the worker refused what became of
-a payload, or if compiled code touched memory that is not its own. A mutant depends on seed and number alone:
-`--first NUMBER --count 1` brings one back. Then four lying engines before a whole kvlens, beside honest ones
-whose figures must be right at the end.
+a payload, if compiled code touched memory that is not its own, or if another emitter on one socket with it
+was harmed. A mutant depends on seed and number alone: `--first NUMBER --count 1` brings one back. Then four
+lying engines before a whole kvlens, beside honest ones whose figures must be right at the end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import KeptPorts
 from tests.fuzz.decoders import MAX_PAYLOAD_BYTES, Decoders
+from tests.fuzz.emitters import Emitters
 from tests.fuzz.live import Attack, Outcome, Servers
 from tests.fuzz.mutants import Mutants
+from tests.fuzz.reports import Reports
 from tests.fuzz.whole_way import WholeWay
 
 PARTS = ("payloads", "live")
@@ -68,6 +70,7 @@ class Report:
 def fuzzed(seed: int, first: int, count: int, progress: Synchronized[int] | None = None) -> Report:
     """Take the mutants with numbers `first` to `first + count - 1`; `progress` gets each number."""
     mutants, decoders, way, failures = Mutants(seed), Decoders(), WholeWay(), []
+    emitters, reports = Emitters(), Reports()
     for number in range(first, first + count):
         if progress is not None:
             progress.value = number
@@ -76,12 +79,14 @@ def fuzzed(seed: int, first: int, count: int, progress: Synchronized[int] | None
         try:
             decoders.check(payload, rng)
             way.take(payload, rng)
+            emitters.check(payload)
+            reports.check(rng)
         except Exception:  # whatever it is, it is what this looks for
             last = traceback.format_exc().strip()
             failures.append(f"mutant {number} of seed {seed}: {payload[:SHOWN_BYTES].hex()}\n{last}")
-            way = WholeWay()
+            way, emitters = WholeWay(), Emitters()
     way.finish(mutants.rng(first + count))
-    outcomes = decoders.outcomes + way.outcomes
+    outcomes = decoders.outcomes + way.outcomes + reports.outcomes
     return Report(count, outcomes, failures, decoders.slowest_seconds, decoders.slowest)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from aiokafka import TopicPartition
 
 from connectors.kafka.consumer import started_consumer
-from connectors.kafka.topics import catalogue, topic_name
+from connectors.kafka.topics import topic_name
 from schemas.events import EventsRecord
 from schemas.settings import Kafka
 
@@ -19,10 +19,10 @@ def read_events(kafka: Kafka) -> list[EventsRecord]:
 
 
 async def _read(kafka: Kafka) -> list[EventsRecord]:
-    topic, partitions = topic_name(kafka, "events"), catalogue()["events"].partitions
+    topic = topic_name(kafka, "events")
     records: list[EventsRecord] = []
     async with started_consumer(bootstrap_servers=kafka.bootstrap_servers, fetch_max_wait_ms=50) as consumer:
-        all_of_it = [TopicPartition(topic, number) for number in range(partitions)]
+        all_of_it = [TopicPartition(topic, number) for number in range(kafka.partitions)]
         consumer.assign(all_of_it)
         await consumer.seek_to_beginning()
         ends = await consumer.end_offsets(all_of_it)

@@ -116,11 +116,15 @@ def _read(response: Any) -> Any:
     return json.loads(text) if "json" in response.headers["Content-Type"] else text.decode()
 
 
-def index_process(settings: Settings, directory: Path, name: str = "index", **more: str) -> IndexProcess:
+def index_process(
+    settings: Settings, directory: Path, name: str = "index", *options: str, **more: str
+) -> IndexProcess:
     """Start one and return when it listens."""
     config = directory / f"{name}.toml"
     config.write_text(as_toml(settings))
-    begun = started([*KVLENS, "index", "--config", str(config)], directory / f"{name}.log", cwd=ROOT, **more)
+    begun = started(
+        [*KVLENS, "index", "--config", str(config), *options], directory / f"{name}.log", cwd=ROOT, **more
+    )
     index = IndexProcess(begun.process, begun.log)
     index.wait_said(ADDRESS)
     return index

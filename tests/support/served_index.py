@@ -8,11 +8,12 @@ from typing import Any
 
 import aiohttp
 
+from pipeline.index.choices.log import ChoiceLog
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.sources import Sources
 from pipeline.index.freshness import Freshness
 from pipeline.index.index import Index
-from pipeline.index.partition import IndexedPartition
 from pipeline.index.server import IndexServer
-from pipeline.index.sources import Sources
 from pipeline.index.telemetry import IndexMetrics
 from schemas import settings
 from schemas.events import Batch, Event, EventsRecord, Opened
@@ -22,14 +23,15 @@ from schemas.settings import Worker
 class Served:
     """An index of what a test says, and its server."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, choices: ChoiceLog | None = None, **changes: Any) -> None:
         self.sources = Sources()
         self.partition = IndexedPartition(0, Worker(), self.sources)
         self.metrics = IndexMetrics()
-        self.freshness = Freshness(5.0)
+        # Tests say when it was current, and a busy machine may take a while to ask.
+        self.freshness = Freshness(50.0)
         self.freshness.follow([0])
         self.settings = settings.Index(port=0, **changes)
-        self.server = IndexServer(Index(self.sources), self.freshness, self.metrics, self.settings)
+        self.server = IndexServer(Index(self.sources), self.freshness, self.metrics, self.settings, choices)
         self.offset = 0
 
     def publish(
@@ -52,11 +54,11 @@ class Served:
     def catch_up(self) -> None:
         self.freshness.looked(0, next_offset=self.offset, end=self.offset, at=time.monotonic())
 
-    async def ask(self, body: Any, **headers: str) -> tuple[int, Any]:
+    async def ask(self, body: Any, path: str = "query_by_hash", **headers: str) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with (
             aiohttp.ClientSession() as session,
-            session.post(f"{self.server.url}query_by_hash", data=data, headers=headers) as response,
+            session.post(f"{self.server.url}{path}", data=data, headers=headers) as response,
         ):
             return response.status, await response.json()
 
@@ -68,5 +70,8 @@ class Served:
             return response.status, await response.text()
 
     def refused(self, reason: str) -> float:
-        value = self.metrics.registry.get_sample_value("kvlens_index_refused_total", {"reason": reason})
-        return value or 0.0
+        return self.counted("refused", reason=reason)
+
+    def counted(self, name: str, **labels: str) -> float:
+        """Return a counter of the index, by the middle of its name."""
+        return self.metrics.registry.get_sample_value(f"kvlens_index_{name}_total", labels) or 0.0

@@ -25,7 +25,7 @@ def as_text(document: JSON) -> str:
 
 
 def main() -> None:
-    found = programs()
+    found = programs(("helm", "kubectl"))
     with tempfile.TemporaryDirectory() as home:
         helm = Helm(found["helm"], Path(home))
         for case in CASES:

@@ -33,7 +33,9 @@ def test_what_is_rendered_is_what_is_kept(helm: Helm, programs: Programs, case: 
     [
         ({"workers": {"replicas": 3}}, "'workers' not allowed"),
         ({"worker": {"replica": 3}}, "'replica' not allowed"),
-        ({"worker": {"replicas": 9}}, "maximum: got 9, want 8"),
+        ({"worker": {"replicas": 9}}, "more workers than the 8 of config.kafka.partitions"),
+        ({"worker": {"autoscaling": {"enabled": True, "maxReplicas": 9}}}, "more workers than the 8"),
+        ({"worker": {"replicas": 33}, "config": {"kafka": {"partitions": 32}}}, "more workers than the 32"),
         ({"config": {"kafka": {"bootstrap_server": "a:9092"}}}, "'bootstrap_server' not allowed"),
         ({"config": {"clickhouse": {"password": "x"}}}, "'password' not allowed"),
         ({"config": {"discovery": {"kubernetes": [{"prest": "llm-d"}]}}}, "'prest' not allowed"),
@@ -69,6 +71,12 @@ def test_the_number_of_workers_can_be_left_alone(helm: Helm) -> None:
     assert "\n  replicas: 2\n" in helm("template", "kvlens", str(CHART), *options, values={})
     left = helm("template", "kvlens", str(CHART), *options, values={"worker": {"replicas": None}})
     assert "replicas:" not in left
+
+
+def test_more_partitions_allow_more_workers(helm: Helm) -> None:
+    values = {"worker": {"replicas": 32}, "config": {"kafka": {"partitions": 32}}}
+    options = ("--show-only", "templates/worker-deployment.yaml")
+    assert "\n  replicas: 32\n" in helm("template", "kvlens", str(CHART), *options, values=values)
 
 
 def test_openshift_chooses_the_user(helm: Helm) -> None:

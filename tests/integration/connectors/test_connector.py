@@ -23,7 +23,7 @@ from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.normalise.normaliser import Normaliser
 from connectors.positions.keeper import Positions
-from connectors.process.health_pages import PortUnavailable
+from connectors.process.listening import PortUnavailable
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.events import Batch, Closed, EngineCounters, Event, EventsRecord, Gap, Opened, Undecodable
 from schemas.settings import Connector, Kafka, Replica, Settings

@@ -108,7 +108,7 @@ async def read(*engines: Engines) -> tuple[Sink, Reading]:
     for task in reading.tasks:
         assert not task.done(), task
     await reading.stop(time.monotonic() + 0.5)
-    await reading.subscriber.join(5.0)
+    await reading.subscriber.join(60.0)
     return sink, reading
 
 

@@ -15,7 +15,7 @@ from tests.support.checkout import ROOT
 
 DIRECTORY = ROOT / "deploy" / "compose"
 FILE = DIRECTORY / "compose.yaml"
-WRITTEN = ("CLICKHOUSE_PASSWORD", "READER_PASSWORD", "GRAFANA_PASSWORD", "PAGE_TOKEN")
+WRITTEN = ("CLICKHOUSE_PASSWORD", "READER_PASSWORD", "GRAFANA_PASSWORD", "PAGE_TOKEN", "INDEX_TOKEN")
 """What docs/compose.md writes into deploy/compose/.env."""
 
 
@@ -47,7 +47,7 @@ def test_the_passwords_are_those_that_its_page_writes() -> None:
 def test_kvlens_accepts_what_it_is_told(services: dict[str, Any]) -> None:
     kvlens = {name: each for name, each in services.items() if each["image"] == "kvlens"}
     told = {name: each for name, each in kvlens.items() if "environment" in each}
-    assert set(told) == {"topics", "tables", "connect", "work", "serve"}
+    assert set(told) == {"topics", "tables", "connect", "work", "serve", "index"}
     document = (DIRECTORY / "kvlens.toml").read_text("utf-8")
     for service in told.values():
         environment = {
@@ -65,7 +65,7 @@ def test_kvlens_accepts_what_it_is_told(services: dict[str, Any]) -> None:
 
 def test_nothing_is_reachable_from_other_machines(services: dict[str, Any]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", ())]
-    assert len(ports) == 2
+    assert len(ports) == 3
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 

@@ -1,7 +1,8 @@
 """What Grafana's panels know of a field: its name, colour and texts, after defaults and overrides.
 
 Rules as written in grafana/grafana, `packages/grafana-data/src`: `field/fieldOverrides.ts`
-(`applyFieldOverrides`), `field/fieldState.ts` (`calculateFieldDisplayName`), `field/displayProcessor.ts`,
+(`applyFieldOverrides`: what a transformation gave a field counts before the defaults),
+`field/fieldState.ts` (`calculateFieldDisplayName`), `field/displayProcessor.ts`,
 `field/templateProxies.ts`, `transformations/matchers/nameMatcher.ts` (`byName`), `utils/valueMappings.ts`;
 and grafana/scenes, `FieldMacro`, which makes nothing of a label that is not there;
 as stored in November 2026.
@@ -28,7 +29,7 @@ def overridden(frames: Sequence[Frame], config: Mapping[str, Any]) -> list[Frame
     shown = copy.deepcopy(list(frames))
     for frame in shown:
         for field in frame.fields:
-            field.config = copy.deepcopy(dict(config["defaults"]))
+            field.config = copy.deepcopy({**config["defaults"], **field.config})
             if "displayName" in field.config:
                 field.config["displayName"] = _labelled(field.config["displayName"], field)
             for override in config["overrides"]:

@@ -19,11 +19,13 @@ from pipeline.dashboards.panel import used_parameters
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import (
     CapacityCurveRow,
+    ChoiceRow,
     EngineCountersRow,
     FillsRow,
     FlowRow,
     HashGroupRow,
     HotPrefixRow,
+    ObjectsRow,
     OccupancyRow,
     PrefillSettingsRow,
     RedundancyRow,
@@ -36,6 +38,8 @@ from schemas.settings import ClickHouse, Settings
 HOUR = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
 """Start of the hour that has rows."""
 WINDOWS = 360
+PANEL_SECONDS = 100
+"""Longest time for a panel, on a machine that is busy with other tests."""
 REPLICAS = ("a", "b")
 
 
@@ -72,12 +76,42 @@ def window_rows(number: int, replica: str) -> list[Row]:
     ]  # fmt: skip
 
 
+def object_rows(at: datetime, replica: str) -> list[Row]:
+    """Two workers' objects: 30 of 80 MiB in memory, as many in storage, of which four were read."""
+    return [
+        ObjectsRow(
+            at, "m", replica, 0, medium, group, 15, 15 << 20, capacity, 1, 1 << 20, 4, 1024, 4 << 20,
+            hits, hits * 256, hits << 20, 2, 0, 0, [1], [0, 4], [1, 0, 3], "complete", at, 1,
+        )
+        for medium, capacity, hits in (("cpu", 80 << 20, 0), ("lmcache-l2-fs", 0, 4))
+        for group in (1, 2)
+    ]  # fmt: skip
+
+
+def choice_rows(number: int, at: datetime, replica: str) -> list[Row]:
+    """Two choices of a replica: one matched 100 of 140 tokens, the other was not judged."""
+    chosen = at + timedelta(seconds=3)
+    stale = number >= 180
+    return [
+        ChoiceRow(
+            chosen, "m", replica, f"{number}-{replica}", "default", "", 10, 140, 100, "c", "", stale, 0.1,
+            "complete", False, 1,
+        ),
+        ChoiceRow(
+            chosen, "m", replica, f"{number}-{replica}-else", "default", "", 10, 0, 0, "", "unknown_replica",
+            stale, 0.1, "complete", False, 1,
+        ),
+    ]  # fmt: skip
+
+
 def hour_of_rows() -> list[Row]:
     rows: list[Row] = []
     for number in range(WINDOWS):
         at = HOUR + timedelta(seconds=10 * number)
         for replica in REPLICAS:
             rows += window_rows(number, replica)
+            rows += choice_rows(number, at, replica)
+            rows += object_rows(at, replica)
             rows.append(
                 EngineCountersRow(
                     at,
@@ -137,7 +171,10 @@ def hour_of_rows() -> list[Row]:
 
 
 def migrated(store: Served) -> Settings:
-    settings = Settings(clickhouse=ClickHouse(url=store.url, database=f"boards_{secrets.token_hex(4)}"))
+    database = f"boards_{secrets.token_hex(4)}"
+    settings = Settings(
+        clickhouse=ClickHouse(url=store.url, database=database, timeout_seconds=PANEL_SECONDS)
+    )
     migrations.apply(settings)
     return settings
 

@@ -13,6 +13,8 @@ from tests.support.checkout import CAPTURES
 
 _FRAMES, _TRUTH = ".frames.msgpack.gz", ".truth.json.gz"
 _PUBLISHERS = CAPTURES / "publishers"
+_EMITTERS = CAPTURES / "emitters"
+_SERVERS = CAPTURES / "servers"
 
 
 def _names(room: Path) -> list[str]:
@@ -22,6 +24,8 @@ def _names(room: Path) -> list[str]:
 NAMES = _names(CAPTURES)
 PUBLISHERS = _names(_PUBLISHERS)
 """Of publishers that are neither vLLM nor SGLang; their truth is of another form."""
+EMITTERS = _names(_EMITTERS)
+"""In which several emitters speak through one socket."""
 
 
 def captured_frames(name: str) -> list[list[bytes]]:
@@ -38,4 +42,18 @@ def captured_truth(name: str) -> dict[str, Any]:
 
 
 def _room(name: str) -> Path:
+    if name in EMITTERS:
+        return _EMITTERS
     return _PUBLISHERS if name in PUBLISHERS else CAPTURES
+
+
+def reported(name: str, how: str) -> list[tuple[bytes, bytes]]:
+    """Return what servers reported: of `records` (key, value) of Kafka, of `posts` (content type, body)."""
+    packed = gzip.decompress((_SERVERS / f"{name}.{how}.msgpack.gz").read_bytes())
+    return [(first, second) for first, second in msgspec.msgpack.decode(packed)]
+
+
+def reported_truth(name: str) -> dict[str, Any]:
+    """Return what the servers' own directory made of it, and what their storage held."""
+    found: dict[str, Any] = json.loads(gzip.decompress((_SERVERS / f"{name}{_TRUTH}").read_bytes()))
+    return found

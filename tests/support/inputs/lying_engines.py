@@ -72,6 +72,10 @@ class Liar:
         yield from self.endless_blocks(count)
         yield [Cleared()]
 
+    def endless_tokens(self, count: int = 20_000) -> Batches:
+        """Blocks of more tokens than 32 bits can add up, on a medium with a long name."""
+        return self.many(count, lambda number: Stored(self.hashes(), 2**32 - 1, medium="m" * 1_000))
+
     def unpaired(self, count: int = 500) -> Batches:
         """Both granularities of chains whose beginning nobody knows, as of an engine that was joined late."""
         before = self.hashes()
@@ -95,6 +99,7 @@ KINDS = {
         "mixed_sizes",
         "endless_blocks",
         "cleared",
+        "endless_tokens",
         "unpaired",
     )
 }

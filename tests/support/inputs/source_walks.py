@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from schemas.events import (
+    Accessed,
     Batch,
+    Capacity,
     Cleared,
     Closed,
     EngineCounters,
@@ -191,6 +193,28 @@ class Walk:
         if rng.random() < 0.3:
             events.reverse()
         return events
+
+
+class ObjectWalk(Walk):
+    """A source that says bytes of most blocks, how much room it has, and what it uses."""
+
+    def _events(self) -> list[Event]:
+        rng = self.rng
+        medium, group = rng.choice(self.media), rng.choice(self.groups)
+        some = pack(rng.sample(self.pool, rng.choice([0, 1, 1, 2, 6])))
+        kind = rng.randrange(20)
+        if kind < 5:
+            named = rng.choice([None, medium, medium, "disk"])
+            return [Accessed(some, named, None, group, hits=rng.random() < 0.5)]
+        if kind == 5:
+            return [
+                Capacity(rng.choice([*self.media, "disk"]), rng.choice([0, 1 << 30, 2**63 - 1])),
+                Accessed(bytes(rng.choice([0, 0, 3]))),
+            ]
+        if kind < 12:
+            size = rng.choice([0, 7, 1 << 20, 3 << 20, 1 << 40, 2**63 - 1])
+            return [Stored(some, COARSE, medium=medium, group_idx=group, size_bytes=size)]
+        return super()._events()
 
 
 def with_wrong_clocks(records: Iterable[EventsRecord], seed: int) -> Iterator[EventsRecord]:

@@ -111,7 +111,7 @@ def proxied(served: Served, free_port: Callable[[], int]) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}/tools/kvlens"
     asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(60)
 
 
 def test_the_page_works_below_a_path_of_another_server(proxied: str, visit: Open) -> None:

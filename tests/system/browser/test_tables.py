@@ -124,7 +124,7 @@ def test_the_doctors_findings_stand_above_pipeline_health(served: Served, visit:
     tab = visit(served.origin)
     tab.open(f"board=health&{RANGE}")
     findings = tab.page.locator(".doctor")
-    expect(findings).to_have_attribute("data-verdict", "problems", timeout=20_000)
+    expect(findings).to_have_attribute("data-verdict", "problems", timeout=60_000)
     hashes = findings.locator(".finding", has_text="hashes-not-comparable")
     assert "share no first block with any other replica" in (hashes.text_content() or "")
     assert "PYTHONHASHSEED" in (hashes.locator(".do").text_content() or "")

@@ -14,6 +14,7 @@ from tests.support.checkout import ROOT
 SECONDS = 15
 AGAIN_SECONDS = 5
 """Enough for more of everything."""
+SYSTEM_PROMPT_TOKENS = 256
 SOURCES = {
     ("vllm-0.14-cpu", 0),
     ("vllm-0.24-dp2", 0),
@@ -63,13 +64,18 @@ def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Pat
     }
     assert all(first["rows"].values())
     assert first["rows"]["sources"] == len(SOURCES)
-    # The bound of the design is 3 s; a test machine may be busy with other things.
-    assert 0 < first["freshness_seconds"]["p50"] < 5
+    # How fresh rows are on a machine of its own is measured by `make bench ARGS=freshness`.
+    assert 0 < first["freshness_seconds"]["p50"] < 60
     # The fleet agent writes a base now and then only, and there is nothing to set aside.
     topics = {name: records for name, records in first["topics"].items() if "checkpoints.fleet" not in name}
     assert topics.pop("kvlens.set.aside.v1") == 0
+    # These captures had no router in front of them whose choices anybody could post.
+    assert topics.pop("kvlens.choices.v1") == 0
     assert all(topics.values())
     assert not any(first["restarts"].values())
+    held = first["index"]["answer"]["instances"]
+    assert {*held} <= {"vllm-0.14-cpu", "vllm-0.33-cpu"}
+    assert max(match["longest_matched"] for match in held.values()) == SYSTEM_PROMPT_TOKENS
 
     second = demo(tmp_path / "data", AGAIN_SECONDS)
     assert second["events"] > first["events"]

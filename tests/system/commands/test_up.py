@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +42,15 @@ def worker_of(directory: Path) -> int:
     return found[0]
 
 
+def blocks_held(index: str) -> int | None:
+    """What the index says, None while it says nothing."""
+    try:
+        with urllib.request.urlopen(f"{index}replicas", timeout=60) as answer:
+            return sum(sum(source["blocks"].values()) for source in json.load(answer)["replicas"])
+    except OSError:
+        return None
+
+
 def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
     tmp_path: Path, free_port: Callable[[], int]
 ):
@@ -66,6 +77,10 @@ def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
             assert time.monotonic() < deadline, rows
             time.sleep(0.5)
         client.close()
+        index = up.said().partition("index: ")[2].split()[0]
+        while (held := blocks_held(index)) != expected[0]:
+            assert time.monotonic() < deadline, held
+            time.sleep(0.5)
         up.stop(60)
         data = tmp_path / ".kvlens"
         found = [path for path in (data, *data.rglob("*")) if not path.is_symlink()]

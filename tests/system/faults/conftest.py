@@ -36,7 +36,6 @@ from tests.support.processes import Started, started
 
 FINE = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
 ROLLED_UP = tuple(f"{name}_{per}" for name in ("occupancy", "flow", "stream_health") for per in ("1m", "1h"))
-PARTITIONS = 8
 
 
 class WorkerProcess(Started):
@@ -69,6 +68,11 @@ class Laboratory:
     """Between two bases of the fleet agent; by default as in an installation."""
     workers: list[WorkerProcess] = field(default_factory=list)
 
+    @property
+    def partitions(self) -> int:
+        """Of the events topic, and of the residency topic."""
+        return self.settings.kafka.partitions
+
     def prepare(self) -> None:
         asyncio.run(self._make_topics())
         migrations.apply(self.settings)
@@ -79,7 +83,7 @@ class Laboratory:
         await admin.start()
         events = topic_name(self.settings.kafka, "events")
         times = {"message.timestamp.type": "CreateTime", "max.message.bytes": "8388608"}
-        await admin.create_topics([NewTopic(events, PARTITIONS, 1, topic_configs=times)])
+        await admin.create_topics([NewTopic(events, self.partitions, 1, topic_configs=times)])
         await admin.close()
         await topics.apply(self.settings)
 
@@ -116,7 +120,7 @@ class Laboratory:
         )
         async with producer:
             for record in log:
-                partition = zlib.crc32(record.replica.encode()) % PARTITIONS
+                partition = zlib.crc32(record.replica.encode()) % self.partitions
                 await producer.send(
                     topic,
                     encode(record),
@@ -131,7 +135,7 @@ class Laboratory:
 
     def remove_before(self, replica: str, offset: int) -> None:
         """Do what retention does: drop the oldest records of a replica's partition."""
-        asyncio.run(self._remove_before("events", {zlib.crc32(replica.encode()) % PARTITIONS: offset}))
+        asyncio.run(self._remove_before("events", {zlib.crc32(replica.encode()) % self.partitions: offset}))
 
     async def _remove_before(self, topic: str, offsets: dict[int, int]) -> None:
         name = topic_name(self.settings.kafka, topic)
@@ -150,7 +154,8 @@ class Laboratory:
         return asyncio.run(self._forget_residency(share))
 
     async def _forget_residency(self, share: float) -> dict[int, int]:
-        places = [TopicPartition(topic_name(self.settings.kafka, "residency"), n) for n in range(PARTITIONS)]
+        topic = topic_name(self.settings.kafka, "residency")
+        places = [TopicPartition(topic, number) for number in range(self.partitions)]
         async with started_consumer(
             bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_auto_commit=False
         ) as consumer:
@@ -170,7 +175,7 @@ class Laboratory:
             group_id=f"{self.settings.kafka.group}.replica",
             enable_auto_commit=False,
         ) as consumer:
-            offsets = [await consumer.committed(TopicPartition(topic, n)) for n in range(PARTITIONS)]
+            offsets = [await consumer.committed(TopicPartition(topic, n)) for n in range(self.partitions)]
         return sum(offset or 0 for offset in offsets)
 
     def wait_applied(self, records: int, seconds: float = 60.0) -> None:
@@ -197,7 +202,7 @@ class Laboratory:
             # A partition waits for the fetch that is still out at the end of the one before.
             fetch_max_wait_ms=20,
         ) as consumer:
-            for place in [TopicPartition(topic, number) for number in range(PARTITIONS)]:
+            for place in [TopicPartition(topic, number) for number in range(self.partitions)]:
                 consumer.assign([place])
                 [end] = (await consumer.end_offsets([place])).values()
                 consumer.seek(place, await consumer.committed(place) or 0)
@@ -255,8 +260,13 @@ class Laboratory:
 def laboratories(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Laboratory]:
     """A function that sets up topics and tables of fresh names on a broker and a store."""
 
-    def make(broker: EmbeddedBroker, store: EmbeddedStore, **worker: Any) -> Laboratory:
+    def make(
+        broker: EmbeddedBroker, store: EmbeddedStore, *, partitions: int = 8, **worker: Any
+    ) -> Laboratory:
         name = f"lab_{secrets.token_hex(4)}"
+        kafka = Kafka(
+            bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name, partitions=partitions
+        )
         options = {
             "checkpoint_seconds": 0.3,
             "rollup_seconds": 1.0,
@@ -267,7 +277,7 @@ def laboratories(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Labo
         directory = tmp_path_factory.mktemp(name)
         laboratory = Laboratory(
             Settings(
-                kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+                kafka=kafka,
                 clickhouse=ClickHouse(url=store.url, database=name),
                 worker=Worker(state_directory=str(directory / "faust"), **options),
             ),

@@ -24,11 +24,11 @@ def test_broker_away_while_a_worker_joins(
     waiting = tmp_path / "waiting"
     waiting.touch()
     worker = laboratory.worker(waiting_for=waiting)
-    worker.wait_said("consumer met the broker", times=2)
+    worker.wait_said("consumer met the broker", times=3)
     broker.kill()
     waiting.unlink()
-    # Both consumers know that there is a broker, and cannot learn which topics it has.
-    worker.wait_said("Unable to update metadata", times=2)
+    # Consumers of both agents, and that of choices, know that there is a broker, and not which topics it has.
+    worker.wait_said("Unable to update metadata", times=3)
     broker.start()
     # Nearly always they join now before they ask again, and are given nothing at first.
     laboratory.wait_applied(len(log), seconds=45.0)

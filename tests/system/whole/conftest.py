@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.recordings.player import EngineSockets
 from pipeline.verify.against_log import check_log
-from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
+from schemas.settings import ClickHouse, Connector, Kafka, Lmcache, Replica, Settings, Worker
 from tests.support.invariants import broken
 from tests.support.processes import KVLENS, Started, as_toml, started
 from tests.system.browser.tabs import chromium, visit
@@ -61,7 +62,10 @@ class Pipeline:
     def wait_subscribed(self, seconds: float = 60.0) -> None:
         """Return when the connector has subscribed to every engine: nothing sent from then on is missed."""
         deadline = time.monotonic() + seconds
-        while waiting := [name for name, engine in self.engines.items() if not engine.subscribers]:
+        readers = Counter(replica.endpoint for replica in self.settings.replicas)
+        while waiting := [
+            name for name, engine in self.engines.items() if engine.subscribers < readers[engine.endpoint]
+        ]:
             assert time.monotonic() < deadline, (waiting, self._tails())
             time.sleep(0.02)
 
@@ -141,7 +145,7 @@ class Pipeline:
     def metrics(self, section: str) -> str:
         """The Prometheus page of the `connector` or the `worker`."""
         port = getattr(self.settings, section).metrics_port
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
             page: bytes = response.read()
         return page.decode()
 
@@ -160,12 +164,29 @@ def new_pipeline(
     free_port: Callable[[], int],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., Pipeline]]:
-    """A function that makes topics, tables, and sockets of the named engines; it kills what still runs."""
+    """A function that makes topics, tables, and sockets of the named engines; it kills what still runs.
+
+    `emitters` of an engine, by topic, are replicas instead of it: they share its socket and its sequence.
+    """
     with ExitStack() as stack:
 
-        def make(*names: str, **connector: Any) -> Pipeline:
+        def make(
+            *names: str,
+            emitters: Mapping[str, Mapping[str, str]] | None = None,
+            lmcache: Lmcache | None = None,
+            **connector: Any,
+        ) -> Pipeline:
             pipeline = stack.enter_context(
-                _pipeline(broker, store, free_port, tmp_path_factory, names, connector)
+                _pipeline(
+                    broker,
+                    store,
+                    free_port,
+                    tmp_path_factory,
+                    names,
+                    emitters or {},
+                    lmcache or Lmcache(),
+                    connector,
+                )
             )
             asyncio.run(topics.apply(pipeline.settings))
             migrations.apply(pipeline.settings)
@@ -182,6 +203,8 @@ def _pipeline(
     free_port: Callable[[], int],
     tmp_path_factory: pytest.TempPathFactory,
     names: Sequence[str],
+    emitters: Mapping[str, Mapping[str, str]],
+    lmcache: Lmcache,
     connector: Mapping[str, Any],
 ) -> Iterator[Pipeline]:
     name = f"whole_{secrets.token_hex(4)}"
@@ -203,8 +226,11 @@ def _pipeline(
             stop_seconds=30.0,
         ),
         replicas=tuple(
-            Replica(id=replica, model="m", endpoint=engine.endpoint) for replica, engine in engines.items()
+            Replica(id=replica, model="m", endpoint=engine.endpoint, topic=topic, shared_sequence=bool(topic))
+            for name, engine in engines.items()
+            for topic, replica in emitters.get(name, {"": name}).items()
         ),
+        lmcache=lmcache,
     )
     pipeline = Pipeline(settings, directory, engines)
     try:

@@ -266,7 +266,7 @@ def outcome(new_pipeline: Callable[..., Any]) -> Outcome:
     metrics = pipeline.metrics("connector")
     alive = [
         part.alive
-        and urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics_port}/livez", timeout=10).status
+        and urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics_port}/livez", timeout=60).status
         == 200
         for part, settings in (
             (connector, pipeline.settings.connector),

@@ -15,6 +15,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from schemas.settings import Index
+from tests.support.index_service import IndexProcess, index_process
+
 encode = msgspec.msgpack.encode
 
 SALT = "SALT-5f3c9a77"
@@ -183,6 +186,7 @@ class Behind:
     """Everything that is behind the connector's sockets, by where it was found; and what went into them."""
 
     wire: list[list[bytes]]
+    content_hashes: bool = False
     kafka: dict[str, list[bytes]] = field(default_factory=dict)
     rows: dict[str, bytes] = field(default_factory=dict)
     json_rows: dict[str, list[Any]] = field(default_factory=dict)
@@ -220,14 +224,14 @@ async def every_record(bootstrap_servers: str, prefix: str) -> dict[str, list[by
     return found
 
 
-@pytest.fixture(scope="module")
-def behind(new_pipeline: Callable[..., Any]) -> Behind:
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "content hashes"])
+def behind(new_pipeline: Callable[..., Any], request: pytest.FixtureRequest) -> Behind:
     payloads = {
         "arrays": list(batches_of_one_form(GOOD_ARRAYS)),
         "maps": list(batches_of_one_form(GOOD_MAPS)),
         "mixed": list(batches_of_all_kinds()),
     }
-    pipeline = new_pipeline(*payloads)
+    pipeline = new_pipeline(*payloads, content_hashes=request.param)
     worker, connector = pipeline.start("work"), pipeline.start("connect")
     pipeline.wait_subscribed()
     wire: list[list[bytes]] = []
@@ -240,7 +244,10 @@ def behind(new_pipeline: Callable[..., Any]) -> Behind:
             pipeline.publish(name, wire[-1])
     last = {name: len(batches) - 1 for name, batches in payloads.items()}
     pipeline.wait_rows("SELECT replica, last_seq FROM {}.sources FINAL", last)
-    found = Behind(wire)
+    index = posting_index(pipeline)
+    pipeline.wait_rows("SELECT request_id, replica FROM {}.choices FINAL", {"req-1": "mixed"})
+    index.stop()
+    found = Behind(wire, request.param)
     for section in ("connector", "worker"):
         found.said[f"{section} metrics"] = pipeline.metrics(section).encode()
     pipeline.finish(connector, worker)
@@ -260,6 +267,26 @@ def behind(new_pipeline: Callable[..., Any]) -> Behind:
         if file.is_file():
             found.said[file.name] = file.read_bytes()
     return found
+
+
+CHOICE = {"request_id": "req-1", "block_hashes": HASHES, "instance_id": "mixed"}
+CARELESS = {"text": PROMPT, "token_ids": TOKENS, "deep": [[{SALT: [IMAGE]}]], IMAGE: SESSION}
+
+
+def posting_index(pipeline: Any) -> IndexProcess:
+    """Start an index, and post a choice to it as careless as a router may write it."""
+    settings = msgspec.structs.replace(pipeline.settings, index=Index(port=0, choices=True))
+    index = index_process(settings, pipeline.directory)
+    pipeline.processes.append(index)
+    body = {"model_name": "m", "choices": [CHOICE | CARELESS]} | CARELESS
+    deadline = time.monotonic() + 60
+    while (answer := index.ask("choices", body))[0] != 200:
+        assert answer[0] == 503, answer
+        assert time.monotonic() < deadline, index.said()
+        time.sleep(0.2)
+    for bad in ({"model_name": "m", "choices": [PROMPT]}, {"model_name": "m", "choices": [CARELESS]}):
+        assert index.ask("choices", bad)[0] == 400
+    return index
 
 
 def places(found: Iterable[tuple[str, set[Any]]]) -> dict[str, set[Any]]:
@@ -289,7 +316,8 @@ def test_what_was_searched_is_what_the_pipeline_wrote(behind: Behind) -> None:
         "checkpoints.replica.v1": "little",
     }
     # Nothing was set aside: what a connector writes can be applied.
-    assert set(behind.kafka) == {*orders, "positions.v1", "checkpoints.fleet.v1", "set.aside.v1"}
+    others = {"positions.v1", "checkpoints.fleet.v1", "set.aside.v1", "choices.v1"}
+    assert set(behind.kafka) == {*orders, *others}
     assert behind.kafka["set.aside.v1"] == []
     for topic, order in orders.items():
         everything = b"".join(behind.kafka[topic])
@@ -300,6 +328,7 @@ def test_what_was_searched_is_what_the_pipeline_wrote(behind: Behind) -> None:
         for name in (b"arrays", b"maps", b"mixed"):
             assert name in everything, topic
     assert b"adapter" in b"".join(behind.kafka["events.v1"])
+    assert (b"links" in b"".join(behind.kafka["events.v1"])) == behind.content_hashes
     for table in (
         "occupancy_10s",
         "flow_10s",
@@ -310,6 +339,11 @@ def test_what_was_searched_is_what_the_pipeline_wrote(behind: Behind) -> None:
     ):
         assert {row["replica"] for row in behind.json_rows[table]} == {"arrays", "maps", "mixed"}, table
         assert b"mixed" in behind.rows[table]
+    choices = b"".join(behind.kafka["choices.v1"])
+    assert b"req-1" in choices
+    assert not any(block.to_bytes(8, order) in choices for block in HASHES for order in orders.values())
+    assert [row["request_id"] for row in behind.json_rows["choices"]] == ["req-1"]
+    assert b"caught up with the log" in behind.said["index.log"]
     assert b"events_undecodable" in behind.said["connect-1.log"]
     assert b"partitions assigned" in behind.said["work-0.log"]
     assert b'kvlens_connector_undecodable_total{reason="bad_hash_type"' in behind.said["connector metrics"]

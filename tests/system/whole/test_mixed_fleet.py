@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Callable
 from itertools import zip_longest
@@ -11,13 +12,31 @@ import msgspec
 import pytest
 
 from connectors.normalise.objects import tenant_group
-from tests.support.inputs.captures import captured_frames, captured_truth
+from schemas.settings import Lmcache
+from tests.support import reports
+from tests.support.inputs.captures import captured_frames, captured_truth, reported
 
 VLLM, SGLANG, TRTLLM = "vllm-0.33.0-map", "sglang-0.5.15-array", "trtllm-1.3-map"
 MOONCAKE, TENANTS = "mooncake-0.3.14-map", "mooncake-0.3.14-map-tenants"
 STORAGE, ATOM = "llmd-2026.06-storage", "atom-2026.08-array"
-FLEET = (VLLM, SGLANG, TRTLLM, MOONCAKE, TENANTS, STORAGE, ATOM)
+COORDINATOR = "lmcache-4768-coordinator"
+NODE_A, NODE_B, POOL = "lmcache-a", "lmcache-b", "lmcache-pool"
+EMITTERS = {
+    "kv@node:a@org/model-x": NODE_A,
+    "kv@node:b@org/model-x": NODE_B,
+    "kv@pool:fs@org/model-x": POOL,
+}
+"""Replicas of LMCache's coordinator, by their topics on its socket."""
+REPORTING = tuple(reports.batches())
+"""Memory and storage of LMCache's servers, which report over Kafka."""
+FLEET = (VLLM, SGLANG, TRTLLM, MOONCAKE, TENANTS, STORAGE, ATOM, *EMITTERS.values(), *REPORTING)
 GAP, NAMELESS = "loses-and-invents", "names-nothing"
+BROKEN = "lmcache-broken"
+BROKEN_TOPIC = "kv@node:c@org/model-x"
+"""A fourth emitter on the coordinator's socket, of which nobody understands anything."""
+LIAR = f"node-liar@{reports.MODEL}"
+"""A server that reports objects that are none, between those of the others and rubbish."""
+LIES = 9
 LOST = 40
 """Number of the message that one of the bad ones does not send."""
 ENGINES = {
@@ -28,6 +47,10 @@ ENGINES = {
     TENANTS: ("mooncake", "partial"),
     STORAGE: ("llm-d", "partial"),
     ATOM: ("atom", "partial"),
+    **dict.fromkeys(EMITTERS.values(), ("lmcache", "complete")),
+    **{name: ("lmcache", "partial" if ":" in name.partition("@")[0] else "complete") for name in REPORTING},
+    BROKEN: ("", "degraded"),
+    LIAR: ("lmcache", "degraded"),
     GAP: ("trtllm", "degraded"),
     NAMELESS: ("", "degraded"),
 }
@@ -53,18 +76,57 @@ def names_nothing() -> list[list[bytes]]:
     return found
 
 
+def with_a_broken_emitter() -> list[list[bytes]]:
+    """The coordinator's messages, and between them, with numbers of their own, some that nobody knows."""
+    found: list[list[bytes]] = []
+    for topic, _, payload in captured_frames(COORDINATOR):
+        sent = [[topic, payload]]
+        if len(found) % 10 == 0:
+            rubbish = msgspec.msgpack.encode([1.5, [["BlockBent", [7]], 12]]) if len(found) % 20 else b"\xc1"
+            sent.append([BROKEN_TOPIC.encode(), rubbish])
+        for under, what in sent:
+            found.append([under, len(found).to_bytes(8, "big"), what])
+    return found
+
+
+def with_a_lying_server() -> list[tuple[bytes, bytes]]:
+    """What LMCache's servers report, and between it what nobody understands."""
+    entry = {"key": {"chunk_hash_hex": "odd", "model_name": reports.MODEL, "kv_rank": 1 << 24}}
+    found = list(reported(reports.NAME, "records"))
+    for seq in range(1, LIES + 1):
+        lie = {"instance_id": "node-liar", "incarnation": 1_790_000_000, "seq": seq, "event_type": "store"}
+        lie |= {"tier": "l1", "backend": "dram", "ts": 1_790_000_000.0 + seq, "entries": [entry]}
+        found.insert(80 * seq, (b"node-liar", msgspec.json.encode({"batches": [lie]})))
+        found.insert(80 * seq, (b"node-a", b'{"batches": [{"instance_id": "node-a"}, 7]'))
+    return found
+
+
 @pytest.fixture(scope="module")
-def fleet(new_pipeline: Callable[..., Any]) -> Any:
+def fleet(new_pipeline: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The pipeline after all of them, with both processes stopped in order; the recount agreed."""
-    sent = {name: captured_frames(name) for name in FLEET}
-    sent |= {GAP: loses_and_invents(), NAMELESS: names_nothing()}
-    pipeline = new_pipeline(*sent)
+    silent = {*EMITTERS.values(), *REPORTING}
+    sent = {name: captured_frames(name) for name in FLEET if name not in silent}
+    sent |= {GAP: loses_and_invents(), NAMELESS: names_nothing(), COORDINATOR: with_a_broken_emitter()}
+    topic = f"cache-events-{secrets.token_hex(4)}"
+    salts = tmp_path_factory.mktemp("key") / "salts"
+    salts.write_bytes(b"0123456789abcdef")
+    lmcache = Lmcache(models=reports.MODEL, topic=topic, group=topic, salt_key_file=str(salts))
+    emitters = {COORDINATOR: {**EMITTERS, BROKEN_TOPIC: BROKEN}}
+    pipeline = new_pipeline(*sent, emitters=emitters, lmcache=lmcache)
+    kafka = pipeline.settings.kafka.bootstrap_servers
+    reports.make_topic(kafka, topic, 1)
     worker, connector = pipeline.start("work"), pipeline.start("connect")
     pipeline.wait_subscribed()
+    reports.send(kafka, topic, with_a_lying_server())
     for turn in zip_longest(*([(name, parts) for parts in messages] for name, messages in sent.items())):
         for name, parts in filter(None, turn):
             pipeline.publish(name, parts)
-    pipeline.wait_batches({name: len(messages) for name, messages in sent.items()}, 240.0)
+    expected = {name: len(messages) for name, messages in sent.items()}
+    all_of_them = expected.pop(COORDINATOR)
+    not_batches = sum(payload == b"\xc1" for _, _, payload in sent[COORDINATOR])
+    expected |= dict.fromkeys(EMITTERS.values(), all_of_them) | {BROKEN: all_of_them - not_batches}
+    expected |= {**reports.batches(), LIAR: LIES}
+    pipeline.wait_batches(expected, 240.0)
     pipeline.finish(connector, worker)
     return pipeline
 
@@ -77,7 +139,14 @@ def held() -> dict[tuple[str, str, int], tuple[int, int]]:
     remote = len(captured_truth(ATOM)["remote"])
     objects = len(captured_truth(MOONCAKE)["checkpoints"][-1][2]["default"])
     acme = len(captured_truth(TENANTS)["checkpoints"][-1][2]["acme"])
+    chunks = {
+        (EMITTERS[topic], "cpu" if medium == "lmcache-l1" else medium, 0): (count, count)
+        for topic, blocks in captured_truth(COORDINATOR)["final"].items()
+        for medium, count in Counter(medium for medium, _ in blocks).items()
+    }
     return {
+        **chunks,
+        **reports.held(),
         (VLLM, "gpu", 0): (sum(copies), len(copies)),
         (SGLANG, "gpu", 0): (pages.total(), len(pages)),
         (TRTLLM, "gpu", 0): (blocks[TRTLLM], blocks[TRTLLM]),
@@ -114,5 +183,8 @@ def test_what_is_bad_is_counted_where_it_came_from(fleet: Any) -> None:
         for _, _, payload in captured_frames(MOONCAKE)
         for event in msgspec.msgpack.decode(payload)[1]
     )
-    bad = {GAP: (1, 1), NAMELESS: (0, nameless)}
+    messages = with_a_broken_emitter()
+    broken = sum(topic == BROKEN_TOPIC.encode() for topic, _, _ in messages)
+    broken += sum(payload.startswith(b"\x92\xcb?") for _, _, payload in messages)  # two events each
+    bad = {GAP: (1, 1), NAMELESS: (0, nameless), BROKEN: (0, broken), LIAR: (0, LIES)}
     assert {name: tuple(counts) for name, *counts in rows} == dict.fromkeys(FLEET, (0, 0)) | bad

@@ -95,6 +95,28 @@ def test_workers_and_page_have_their_secrets_and_addresses() -> None:
     assert page.page.token == "kvlens-page:token, long enough"
 
 
+def test_indexes_have_a_token_and_answer_whom_the_values_name() -> None:
+    index = settings_of("fleet", "index")
+    assert (index.index.host, index.index.port, index.index.share) == ("0.0.0.0", 8095, "0/1")
+    assert index.index.token == "kvlens-index:token, long enough"
+    assert index.kafka.sasl_password == "kvlens-kafka-user:password, long enough"
+    assert (index.clickhouse.password, index.page.token) == ("", "")
+    objects = rendered("fleet")
+    (service,) = of_kind(objects, "Service", "-index")
+    (deployment,) = of_kind(objects, "Deployment", "-index")
+    (budget,) = of_kind(objects, "PodDisruptionBudget", "-index")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    for selector in (service["spec"]["selector"], budget["spec"]["selector"]["matchLabels"]):
+        assert selector.items() <= labels.items()
+    (container,) = containers(deployment["spec"]["template"])
+    assert container["ports"] == [{"name": "index", "containerPort": 8095}]
+    assert service["spec"]["ports"][0]["targetPort"] == "index"
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "index"}
+    (policy,) = of_kind(objects, "NetworkPolicy")
+    allowed = [rule for rule in policy["spec"]["ingress"] if rule["ports"] == [{"port": "index"}]]
+    assert [rule["from"] for rule in allowed] == [case_values("fleet")["networkPolicy"]["indexFrom"]]
+
+
 def test_the_hook_has_the_settings_of_the_release_before_it_is_there() -> None:
     objects = rendered("fleet")
     hooks = [
@@ -119,7 +141,8 @@ def test_the_hook_has_the_settings_of_the_release_before_it_is_there() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_pod_is_restricted(case: str) -> None:
     templates = pod_templates(rendered(case))
-    assert sorted(templates) == ["connector", "prepare", "serve", "worker"]
+    asked = ["index"] if case == "fleet" else []
+    assert sorted(templates) == ["connector", *asked, "prepare", "serve", "worker"]
     for template in templates.values():
         spec = template["spec"]
         security = spec["securityContext"]
@@ -181,7 +204,8 @@ def test_no_more_workers_than_partitions() -> None:
     assert scaler["spec"]["maxReplicas"] == partitions
     (workers,) = of_kind(rendered("fleet"), "Deployment", "-worker")
     assert "replicas" not in workers["spec"]
-    for values in ({"replicas": partitions + 1}, {"autoscaling": {"maxReplicas": partitions + 1}}):
+    most = 1024
+    for values in ({"replicas": most + 1}, {"autoscaling": {"maxReplicas": most + 1}}):
         assert any("maximum" in each for each in problems({"worker": values}))
 
 

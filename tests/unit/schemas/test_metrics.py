@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from connectors.kafka.renewed import RENEWED, UNUSABLE
 from connectors.order.stream import SourceStream
+from connectors.process.login_files import RENEWED, UNUSABLE
 from connectors.sources import Source
 from connectors.telemetry.events import Telemetry
 from pipeline.index.telemetry import IndexMetrics
@@ -48,6 +48,9 @@ kvlens_connector_refused_endpoints_total counter
 kvlens_connector_refused_figures_total counter reason
 kvlens_connector_refused_messages_total counter reason
 kvlens_connector_refused_pods_total counter reason
+kvlens_connector_refused_reports_total counter reason
+kvlens_connector_report_records_total counter
+kvlens_connector_reports_unreachable_total counter
 kvlens_connector_replay_requests_total counter replica,outcome
 kvlens_connector_replayed_batches_total counter replica
 kvlens_connector_replica_clashes_total counter
@@ -85,6 +88,8 @@ kvlens_fleet_tokens_without_rate_per_second gauge model,kind
 kvlens_index_age_seconds gauge
 kvlens_index_answer_seconds histogram
 kvlens_index_blocks gauge
+kvlens_index_choices_total counter verdict
+kvlens_index_choices_unacknowledged_total counter
 kvlens_index_lag_records gauge
 kvlens_index_prompts_total counter
 kvlens_index_ready_seconds gauge
@@ -95,6 +100,7 @@ kvlens_index_refused_total counter reason
 kvlens_index_requests_total counter
 kvlens_index_sources gauge
 kvlens_index_table_bytes gauge
+kvlens_worker_blocks_without_content_total counter reason
 kvlens_worker_checkpoint_seconds histogram stage
 kvlens_worker_checkpoint_timestamp_seconds gauge
 kvlens_worker_checkpoints_total counter agent
@@ -116,6 +122,7 @@ kvlens_login_files_renewed_total counter setting
 kvlens_login_files_unusable_total counter setting
 kvlens_worker_sources gauge agent,partition
 kvlens_worker_store_failures_total counter step
+kvlens_worker_topic_partitions gauge agent
 kvlens_worker_troubled_sources gauge agent,partition,trouble
 """
 """Name, type and labels as they are exposed. Whoever changes a line breaks somebody's alert."""
@@ -157,7 +164,7 @@ def exposed(registry: CollectorRegistry) -> Iterator[tuple[str, tuple[str, set[s
 
 def _index() -> CollectorRegistry:
     index = IndexMetrics()
-    for counter in (index.refused, index.set_aside):
+    for counter in (index.refused, index.set_aside, index.choices):
         counter.labels("reason").inc()
     return index.registry
 
@@ -177,6 +184,7 @@ def _connector() -> CollectorRegistry:
     )
     telemetry.watch({("r", 0): stream}, {gauge: lambda: 1.0 for gauge in gauges}, lambda _: True)
     telemetry.topic_refused(b"topic", "bad_pod", 1)
+    telemetry.reports_refused({"malformed": 1})
     telemetry.pods_unknown("discovery.kubernetes[0]", "ml", "forbidden", "no")
     telemetry.pod_refused("r", "no_model", "no")
     telemetry.description_failed("r", "http://r", "timeout", "late")

@@ -102,7 +102,7 @@ class Running:
     async def metric(self, name: str) -> float:
         """The sum of a metric; `name` may go on with labels."""
         url = f"http://127.0.0.1:{self._metrics_port}/metrics"
-        page = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read().decode())
+        page = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=60).read().decode())
         return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith(name))
 
 

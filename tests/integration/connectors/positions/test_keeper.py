@@ -461,16 +461,14 @@ async def test_missing_topic_names_the_command(broker: EmbeddedBroker) -> None:
             pass
 
 
-async def test_many_sources_are_read_and_written_in_little_time(kafka: Kafka) -> None:
+async def test_many_sources_are_written_and_read(kafka: Kafka) -> None:
     sources: Sequence[Source] = [
         source(f"replica-{number}", rank) for number in range(250) for rank in (0, 1)
     ]
     async with running(kafka, killed=False) as parts:
         await parts.positions.resume(sources)
         await parts.publish(*(run(s.replica, 7, 0, 9, dp_rank=s.dp_rank) for s in sources))
-    began = time.monotonic()
     async with running(kafka) as parts:
         found = await parts.positions.resume(sources)
-    assert time.monotonic() - began < 10
     assert {place(position) for position in found.values()} == {(7, 9, fingerprint_for(7, 9), False)}
     assert len(found) == 500

@@ -159,3 +159,31 @@ def test_text_fits_a_terminal(store: EmbeddedStore) -> None:
     assert lines[0].startswith("Prefill you could avoid")
     assert f"   see: http://127.0.0.1:8080/?board=fleet&from={START}&to={END}&model=m" in lines
     assert sum(line.startswith("   do: ") for line in lines) == len(advice.findings)
+
+
+def test_each_range_is_read_from_the_table_that_fits_it(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    write_rows(settings, hour_of_rows())
+    client = client_of(store, settings)
+    halves = [(START, HALF - 1), (HALF, END)]
+    known = read_advice(client, settings.clickhouse.database, HALF, END)
+    # Two thousand sources more: the range is read from minutes now, the one before from ten seconds.
+    client.command(
+        "INSERT INTO sources (model, replica, opened_at, trust) SELECT 'm', toString(number),"
+        f" toDateTime64({HALF}, 3, 'UTC'), 'complete' FROM numbers(2000)"
+    )
+    chosen = [
+        client.query(f"SELECT seconds FROM finest(from = {start}, to = {end})").result_rows[0][0]
+        for start, end in halves
+    ]
+    assert chosen == [10, 60]
+    # What the others have of each half is not there to be read.
+    for table, start, end in (("fills_10s", HALF, END), ("fills_1m", START, HALF - 1)):
+        client.command(
+            f"ALTER TABLE {table} DELETE WHERE window BETWEEN toDateTime({start}) AND toDateTime({end})"
+            " SETTINGS mutations_sync = 2"
+        )
+    grown = read_advice(client, settings.clickhouse.database, HALF, END)
+    client.close()
+    assert grown == known
+    assert [line.before for line in known.answer[:2]] != [None, None]

@@ -30,7 +30,7 @@ def closed_port():
 
 NO_ENGINE = (
     "kvlens: settings: no engine to read; add [[replicas]], [[discovery.dns]], "
-    "[[discovery.kubernetes]] or [[discovery.bind]], or set KVLENS_REPLICAS"
+    "[[discovery.kubernetes]], [[discovery.bind]] or [lmcache], or set KVLENS_REPLICAS"
 )
 ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:5557"}]'
 

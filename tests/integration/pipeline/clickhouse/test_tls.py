@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.clickhouse.client import connect
 from pipeline.errors import CertificateUnusable, StoreUnavailable
+from pipeline.local.clickhouse.accounts import Account
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import ClickHouse
 from tests.support.checkout import ROOT
@@ -21,10 +22,14 @@ from tests.support.checkout import ROOT
 FILES = ROOT / "tests" / "data" / "tls"
 """Of an authority, and of a server at 127.0.0.1 and a client whom it knows; valid until 2126."""
 
+WRITER = Account("kvlens", "a word", readonly=False)
+
 
 @pytest.fixture(scope="module")
-def secured(store: EmbeddedStore, free_port: Callable[[], int]) -> Iterator[str]:
-    """The address of a TLS server in front of the store, which wants a certificate of the authority."""
+def secured(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]) -> Iterator[str]:
+    """The address of a TLS server in front of a store, which wants a certificate of the authority."""
+    store = EmbeddedStore(tmp_path_factory.mktemp("tls"), free_port(), writer=WRITER)
+    store.start()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(FILES / "server.pem", FILES / "server.key")
     context.load_verify_locations(FILES / "authority.pem")
@@ -55,6 +60,7 @@ def secured(store: EmbeddedStore, free_port: Callable[[], int]) -> Iterator[str]
     loop.call_soon_threadsafe(server.close)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
+    store.kill()
 
 
 def settings(url: str, **changed: Any) -> ClickHouse:
@@ -64,6 +70,9 @@ def settings(url: str, **changed: Any) -> ClickHouse:
             ssl_cafile=str(FILES / "authority.pem"),
             ssl_certfile=str(FILES / "client.pem"),
             ssl_keyfile=str(FILES / "client.key"),
+            # The connection ends before the store, so the certificate is no login.
+            username=WRITER.name,
+            password=WRITER.password,
         ),
         **changed,
     )
@@ -73,6 +82,12 @@ def test_a_client_with_the_authority_and_its_certificate_is_let_in(secured: str)
     client = connect(settings(secured))
     assert client.query("SELECT 1").result_rows == [(1,)]
     client.close()
+
+
+def test_without_a_password_the_certificate_is_the_login_and_the_store_has_to_see_it(secured: str) -> None:
+    with pytest.raises(StoreUnavailable, match="SSL certificate authentication requires") as raised:
+        connect(settings(secured, password=""))
+    assert not raised.value.heals
 
 
 @pytest.mark.parametrize(

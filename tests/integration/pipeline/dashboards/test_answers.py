@@ -11,9 +11,10 @@ import pytest
 from pipeline.dashboards.boards.advice import ANSWER, FINDINGS
 from pipeline.dashboards.page.answers import AT_ONCE, Answers
 from pipeline.dashboards.page.question import Question
+from pipeline.errors import StoreUnavailable
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Settings
-from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, write_rows
+from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS, hour_of_rows, migrated, write_rows
 
 START = int(HOUR.timestamp())
 WHOLE = Question(START, START + 3599)
@@ -23,7 +24,7 @@ class CountedAnswers(Answers):
     """The real ones, which note what they had the store run."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings.clickhouse)
+        super().__init__(settings.clickhouse, PANEL_SECONDS)
         self.ran: list[str] = []
 
     def _run(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
@@ -97,4 +98,12 @@ async def test_what_runs_is_finished_and_kept_for_who_comes_back(settings: Setti
     left.cancel()
     assert (await answers.of("slow", "SELECT sleep(0.3), 3", WHOLE)).columns == [[0], [3]]
     assert len(answers.ran) == 1
+    answers.close()
+
+
+async def test_the_store_stops_what_takes_longer_than_it_may(settings: Settings) -> None:
+    answers = Answers(settings.clickhouse, 0.2)
+    slow = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
+    with pytest.raises(StoreUnavailable, match=r"shorter range, or raise page\.panel_seconds"):
+        await answers.of("slow", slow, WHOLE)
     answers.close()

@@ -110,7 +110,14 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("model-replicas") == [(name, 21600, 0, 7200, 3600, 0, 3600, 0) for name in ("a", "b")]
     assert rows("model-capacity-gain") == [("m", 16, 0, 14400, 20.0, True)]
     assert {row[1:] for row in rows("replica-gpu-blocks")} == {(100.0, 80.0, 200.0)}
+    assert {row[1:] for row in rows("replica-tiers")} == {("a cpu", 30 / 80), ("b cpu", 30 / 80)}
+    # Ten seconds of two replicas: 8 stored, 32 accessed, half of it on storage.
+    assert {row[1:] for row in rows("replica-uses")} == {(0.8, 3.2, 1.6)}
     assert {row[1:] for row in rows("model-fullness")} == {("a", 0.5), ("b", 0.5)}
+    # Of each replica's two choices in a window one is judged; 40 of 140 tokens were lost.
+    assert {row[1:] for row in rows("model-choices")} == {(1.0, 40 / 140, of, 0.6) for of in (0.0, 1.0)}
+    assert {row[1:] for row in rows("model-choices-tokens")} == {(8.0, 12.0)}
+    assert {row[1:] for row in rows("model-choices-tokens", replica=["a"])} == {(4.0, 6.0)}
     assert {row[1:] for row in rows("model-lifetimes") if row[2]} == {(2**-8, 48.0), (2**-7, 72.0)}
     assert {row[1:] for row in rows("model-regret") if row[2]} == {(2**-7, 24.0)}
     assert sum(row[3] for row in rows("health-missing")) == 1

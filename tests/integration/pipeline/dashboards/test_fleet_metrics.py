@@ -25,7 +25,15 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas import metrics
 from schemas.rows import FillsRow, OccupancyRow, SourceRow
 from schemas.settings import ClickHouse, Settings
-from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, runner, window_rows, write_rows
+from tests.support.inputs.board_rows import (
+    HOUR,
+    PANEL_SECONDS,
+    hour_of_rows,
+    migrated,
+    runner,
+    window_rows,
+    write_rows,
+)
 
 NEWEST = HOUR + timedelta(minutes=59, seconds=50)
 RANGE_END = HOUR + timedelta(minutes=59)
@@ -38,7 +46,7 @@ def collected(settings: Settings, after: timedelta = timedelta(seconds=70)) -> S
     """Return a page made so long after the newest window began."""
 
     async def made() -> bytes:
-        answers = Answers(settings.clickhouse)
+        answers = Answers(settings.clickhouse, PANEL_SECONDS)
         try:
             return await FleetMetrics(answers, lambda: (NEWEST + after).timestamp()).page()
         finally:
@@ -176,7 +184,7 @@ async def test_advice_is_asked_for_once_a_minute_also_where_it_fails(
                 raise StoreUnavailable("a store", "it took too long")
             return await super().of(owner, sql, question)
 
-    answers, now = Counted(settings.clickhouse), NEWEST.timestamp() + 70
+    answers, now = Counted(settings.clickhouse, PANEL_SECONDS), NEWEST.timestamp() + 70
     pages = FleetMetrics(answers, lambda: now)
     for _ in range(6):
         told = parsed((await pages.page()).decode())
@@ -281,7 +289,9 @@ def test_sums_do_not_take_what_is_unknown_for_nothing() -> None:
 async def test_the_page_is_served_and_made_once_in_a_while(
     settings: Settings, free_port: Callable[[], int]
 ) -> None:
-    page = Page(Answers(settings.clickhouse), "127.0.0.1", free_port(), findings=Findings(nothing))
+    page = Page(
+        Answers(settings.clickhouse, PANEL_SECONDS), "127.0.0.1", free_port(), findings=Findings(nothing)
+    )
     await page.start()
     try:
         async with (
@@ -303,7 +313,11 @@ async def test_where_the_page_needs_a_login_the_token_lets_prometheus_in(
 ) -> None:
     token = "a token of some length"
     page = Page(
-        Answers(settings.clickhouse), "127.0.0.1", free_port(), findings=Findings(nothing), token=token
+        Answers(settings.clickhouse, PANEL_SECONDS),
+        "127.0.0.1",
+        free_port(),
+        findings=Findings(nothing),
+        token=token,
     )
     await page.start()
     try:
@@ -317,7 +331,7 @@ async def test_where_the_page_needs_a_login_the_token_lets_prometheus_in(
 
 async def test_without_a_store_the_page_is_an_error(free_port: Callable[[], int]) -> None:
     dead = ClickHouse(url=f"http://127.0.0.1:{free_port()}")
-    page = Page(Answers(dead), "127.0.0.1", free_port(), findings=Findings(nothing))
+    page = Page(Answers(dead, PANEL_SECONDS), "127.0.0.1", free_port(), findings=Findings(nothing))
     await page.start()
     try:
         async with aiohttp.ClientSession() as client, client.get(f"{page.url}fleet/metrics") as answer:

@@ -20,7 +20,7 @@ from pipeline.dashboards.boards.fleet import HIT_COLOURS, MEDIUM_COLOURS, OWNER_
 from pipeline.dashboards.panel import Panel
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import FlowRow
-from tests.support.grafana import panels, rules, variables
+from tests.support.grafana import panels, rules, sharing, variables
 from tests.support.grafana.frames import Frame, frames
 from tests.support.inputs.board_rows import HOUR, RunSql, migrated, runner, window_rows, write_rows
 
@@ -76,6 +76,8 @@ SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"cpu group 0 x 16": 20.0, "gpu group 0 x 16": 100.0},
         {},
     ),
+    "replica: Tiers in bytes, of their capacity": ({"a cpu": 0.375, "b cpu": 0.375}, {}),
+    "replica: Objects stored and used": ({"stored": 0.8, "accessed": 3.2, "hits": 1.6}, {}),
 }
 """{panel: {name of a series: its value, or values}, {name: colour}}."""
 STACKED = {
@@ -167,10 +169,10 @@ def framed(run: RunSql, query: dict[str, Any], sql: str) -> list[Frame]:
 
 
 def of(name: str, run: RunSql, **chosen: Any) -> tuple[dict[str, Any], list[Frame]]:
-    """Return a panel, and what its only query returns."""
+    """Return a panel, and what its transformations make of what its only query returns."""
     board, panel = PANELS[name]
-    (query,) = panel["targets"]
-    return panel, asked(run, board, query, **chosen)
+    found = asked(run, board, sharing.asking(board, panel), **chosen)
+    return panel, sharing.transformed(found, panel.get("transformations", ()))
 
 
 def picture(panel: Panel, run: RunSql) -> Any:
@@ -399,9 +401,21 @@ def test_what_was_chosen_is_all_there_is(filled: RunSql) -> None:
 def test_all_of_five_thousand_replicas_are_chosen_in_a_few_characters() -> None:
     over = OVER._replace(known={"replica": [f"inference-{number:05}" for number in range(5000)]})
     for board, panel in PANELS.values():
-        for query in panel["targets"]:
-            every = variables.sent(query["rawSql"], board["templating"]["list"], {}, over)
-            assert len(every) <= len(query["rawSql"]) + 60
+        query = sharing.asking(board, panel)
+        every = variables.sent(query["rawSql"], board["templating"]["list"], {}, over)
+        assert len(every) <= len(query["rawSql"]) + 60
+
+
+def test_what_several_panels_show_is_asked_once() -> None:
+    for board in {name: board for name, board in FILES.items() if name != "runbook"}.values():
+        queries = [
+            target["rawSql"]
+            for panel in board["panels"]
+            for target in panel.get("targets", ())
+            if "rawSql" in target
+        ]
+        assert len(set(queries)) == len(queries)
+        assert sum("FROM briefing(" in sql for sql in queries) == (board["uid"] == "kvlens-fleet")
 
 
 def test_the_choices_are_the_models_and_their_replicas(filled: RunSql) -> None:

@@ -15,7 +15,7 @@ from pipeline.dashboards.page.findings import Findings
 from pipeline.dashboards.page.login import COOKIE, WRONG_SECONDS, TokenMissing, TokenShort, check_token
 from pipeline.dashboards.page.server import Page
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from tests.support.inputs.board_rows import migrated
+from tests.support.inputs.board_rows import PANEL_SECONDS, migrated
 
 TOKEN = "0123456789abcdef"
 
@@ -26,7 +26,7 @@ async def healthy() -> dict[str, Any]:
 
 @pytest.fixture
 async def origin(store: EmbeddedStore, free_port: Callable[[], int]) -> AsyncIterator[str]:
-    answers = Answers(migrated(store).clickhouse)
+    answers = Answers(migrated(store).clickhouse, PANEL_SECONDS)
     page = Page(answers, "127.0.0.1", free_port(), findings=Findings(healthy), token=TOKEN)
     await page.start()
     yield page.url

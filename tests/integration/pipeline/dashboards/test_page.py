@@ -18,7 +18,7 @@ from pipeline.dashboards.page.question import POINTS, STEPS, BadQuestion, Questi
 from pipeline.dashboards.page.server import STATIC, Page
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import ClickHouse, Settings
-from tests.support.inputs.board_rows import HOUR, migrated
+from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS, migrated
 
 START = int(HOUR.timestamp())
 VENDORED = {
@@ -70,7 +70,7 @@ async def nothing() -> dict[str, Any]:
 
 @pytest.fixture
 async def origin(store: EmbeddedStore, free_port: object) -> AsyncIterator[str]:
-    answers = Answers(migrated(store).clickhouse)
+    answers = Answers(migrated(store).clickhouse, PANEL_SECONDS)
     page = Page(answers, "127.0.0.1", free_port(), findings=Findings(nothing))  # type: ignore[operator]
     await page.start()
     yield page.url
@@ -122,7 +122,7 @@ async def test_the_browser_never_sees_sql(origin: str) -> None:
 
 async def test_a_store_that_is_not_there_is_said_so(free_port: object) -> None:
     dead = Settings(clickhouse=ClickHouse(url=f"http://127.0.0.1:{free_port()}"))  # type: ignore[operator]
-    answers = Answers(dead.clickhouse)
+    answers = Answers(dead.clickhouse, PANEL_SECONDS)
     page = Page(answers, "127.0.0.1", free_port(), findings=Findings(nothing))  # type: ignore[operator]
     await page.start()
     try:

@@ -17,7 +17,7 @@ from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.page.written_out import as_csv, with_values
 from pipeline.dashboards.panel import used_parameters
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, write_rows
+from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS, hour_of_rows, migrated, write_rows
 
 PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
 HOSTILE = "m', 'x\\"
@@ -28,7 +28,7 @@ START = int(HOUR.timestamp())
 def answers(store: EmbeddedStore) -> Answers:
     settings = migrated(store)
     write_rows(settings, hour_of_rows())
-    return Answers(settings.clickhouse)
+    return Answers(settings.clickhouse, PANEL_SECONDS)
 
 
 @pytest.mark.parametrize("models", [(), ("m", HOSTILE), (HOSTILE,)], ids=["all", "one", "none"])

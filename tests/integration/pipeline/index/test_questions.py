@@ -47,7 +47,7 @@ async def test_tiers_and_ranks(served: Served) -> None:
     assert rank["event_age_seconds"] > 1e9
     assert not b["ranks"]["0"]["upper_bound"]
     assert answer["index"]["stale"] is False
-    assert answer["index"]["age_seconds"] < 5
+    assert 0 <= answer["index"]["age_seconds"] < 60
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,19 @@ async def test_prompts_instances_limits_and_domains(served: Served) -> None:
     assert {*answer["instances"]} == {"b"}
     _, answer = await served.ask({**asked, "limit": 1})
     assert {*answer["instances"]} == {"a"}
+    _, answer = await served.ask({"model_name": "m", "prompts": prompts, "limit": 1})
+    assert [{*each["instances"]} for each in answer["answers"]] == [{"a"}, set(), set(), {"a"}]
     _, answer = await served.ask({**asked, "tenant_id": "other"})
     assert answer["scores"] == {"c": {"0": 32}}
     _, answer = await served.ask({**asked, "tenant_id": "other", "hash_domain": "m/y/other"})
     assert answer["scores"] == {"c": {"0": 32}}
+
+
+async def test_more_prompts_than_are_looked_up_in_one_go(served: Served) -> None:
+    prompts = [CHAIN[: number % 5] for number in range(100)]
+    _, answer = await served.ask({"model_name": "m", "prompts": prompts})
+    longest = [each["instances"].get("a", {"longest_matched": 0}) for each in answer["answers"]]
+    assert [one["longest_matched"] for one in longest] == [16 * (number % 5) for number in range(100)]
 
 
 async def test_an_adapter_is_asked_for_by_name(served: Served) -> None:
@@ -194,7 +203,7 @@ async def test_no_more_at_once_than_are_taken(served: Served, monkeypatch: pytes
     _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
     writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     await writer.drain()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (found := await served.ask({"model_name": "m", "block_hashes": CHAIN}))[0] != 503:
         assert time.monotonic() < deadline
     assert found[1]["error"] == "busy"
@@ -237,6 +246,7 @@ async def test_replicas_and_the_document(served: Served) -> None:
     assert {one["trust"] for one in replicas} == {"complete"}
     _, text = await served.get("openapi.json")
     document = json.loads(text)
-    assert {*document["paths"]} == {"/query_by_hash", "/replicas", "/healthz", "/readyz", "/metrics"}
+    paths = {"/query_by_hash", "/choices", "/replicas", "/healthz", "/readyz", "/metrics"}
+    assert {*document["paths"]} == paths
     told = document["components"]["schemas"]["Problem"]["properties"]["error"]["enum"]
     assert {*get_args(QuestionRefusal)} <= {*told}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import time
 from collections.abc import Callable
 
 from connectors.kafka.topics import topic_name
 from tests.support.checkout import ROOT
+from tests.support.files_as_modules import module_of
 from tests.support.index_service import IndexLog, IndexProcess
 from tests.support.inputs.generated_logs import shared_log
 
@@ -17,11 +17,7 @@ REPLICAS = 4
 
 
 def test_it_finds_what_the_index_knows(log: IndexLog, start: Callable[..., IndexProcess]) -> None:
-    spec = importlib.util.spec_from_file_location("replica_cache", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = module_of(PATH)
     records = shared_log(3, replicas=REPLICAS, rounds=40, began=time.time() - 600)
     log.produce(records, applied=True)
     index = start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from schemas.events import Gap, Stored
 from tests.support.checkout import ROOT
+from tests.support.files_as_modules import module_of
 from tests.support.inputs.source_walks import pack
 from tests.support.served_index import Served
 
@@ -22,12 +22,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def scorer() -> Any:
-    spec = importlib.util.spec_from_file_location("scorer", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(PATH)
 
 
 @pytest.fixture

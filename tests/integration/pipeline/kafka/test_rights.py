@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,12 +22,14 @@ from aiokafka.errors import SaslAuthenticationFailed
 
 from connectors.kafka.security import client_options
 from pipeline.generated.topics_file import load_topics
-from pipeline.kafka.rights import Right, roles
+from pipeline.kafka.rights import Right, copying, reading_reports, roles
 from pipeline.local.broker import embedded
 from pipeline.local.broker.properties import server_properties
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Kafka
 from tests.support.acls import Acls
+from tests.support.inputs.captures import reported
+from tests.support.reports import MODEL, NAME, make_topic, send, wait_committed
 
 ROOT = Path(__file__).parents[4]
 CAPTURE = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
@@ -35,11 +39,16 @@ USERS = {
     "kvlens work, agent replica": "replica",
     "kvlens work, agent fleet": "fleet",
     "kvlens index": "index",
+    "kvlens index, index.choices": "recording",
     "kvlens verify": "verify",
     "kvlens doctor": "doctor",
     "kvlens state rebuild": "rebuild",
+    "kvlens topics copy": "copy",
+    "kvlens connect, lmcache.topic": "reports",
 }
+MORE = {"topic_prefix": "more", "group": "moregroup"}
 ROLES = {USERS[role.command]: role for role in roles(load_topics(), topic_prefix="sec", group="secgroup")}
+ROLES["copy"] = copying(load_topics(), "sec", **MORE)
 COMMANDS = {
     "replica": ["work"],
     "fleet": ["work"],
@@ -185,6 +194,8 @@ def cluster(
     try:
         for user, role in ROLES.items():
             cluster.acls.allow(user, role.rights)
+        # One that records choices is an index besides.
+        cluster.acls.allow("recording", ROLES["index"].rights)
         for command in ("topics apply", "migrate"):
             code, said = cluster.run("apply", *command.split())
             assert code == 0, said
@@ -208,9 +219,13 @@ def test_every_process_needs_no_more_than_its_rights(cluster: Cluster) -> None:
         assert code == 0, said
         cluster.wait_rows("sources FINAL", lives)
         cluster.wait_rows("fills_10s", 1)
-        index = cluster.start("index", "index", KVLENS_INDEX__PORT="0")
-        index.wait_said("caught up with the log")
-        index.stop()
+        for user, choices in (("index", "false"), ("recording", "true")):
+            index = cluster.start(user, "index", KVLENS_INDEX__PORT="0", KVLENS_INDEX__CHOICES=choices)
+            index.wait_said("caught up with the log")
+            if choices == "true":
+                post_choice(index, f"request-{lives}")
+            index.stop()
+        cluster.wait_rows("choices FINAL", lives)
         code, said = cluster.run("doctor", "doctor")
         assert code in (0, 1), said
         assert "unanswered" not in said
@@ -218,8 +233,45 @@ def test_every_process_needs_no_more_than_its_rights(cluster: Cluster) -> None:
             part.stop()
     code, said = cluster.run("verify", "verify")
     assert code == 0, said
+    more = {f"KVLENS_KAFKA__{name.upper()}": value for name, value in {**MORE, "partitions": "5"}.items()}
+    anybody = {
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": cluster.plain,
+        "KVLENS_KAFKA__SECURITY_PROTOCOL": "PLAINTEXT",
+    }
+    code, said = cluster.start("nobody", "topics", "apply", **more, **anybody).ended()
+    assert code == 0, said
+    code, said = cluster.start("copy", "topics", "copy", "--from", "sec", **more).ended()
+    assert (code, "none came meanwhile" in said) == (0, True), said
     code, said = cluster.run("rebuild", "state", "rebuild", "--yes", "--no-wait")
     assert code == 0, said
+
+
+def post_choice(index: Part, request: str) -> None:
+    """Return when an index has accepted a choice of the replica that there is."""
+    choice = {"request_id": request, "block_hashes": [1], "instance_id": "a"}
+    body = json.dumps({"model_name": "m", "choices": [choice]}).encode()
+    address = index.wait_said("answers are on ").split("answers are on ")[1].split()[0]
+    deadline = time.monotonic() + 60
+    status = 503
+    while status == 503:
+        assert time.monotonic() < deadline, index.log.read_text()[-2000:]
+        try:
+            with urllib.request.urlopen(f"{address}choices", body, timeout=30) as answer:
+                status = answer.status
+        except urllib.error.HTTPError as error:
+            status = error.code
+            error.close()
+            time.sleep(0.1)
+    assert status == 200
+
+
+def test_an_index_that_may_not_write_choices_says_so_and_answers_questions(cluster: Cluster) -> None:
+    index = cluster.start("index", "index", KVLENS_INDEX__PORT="0", KVLENS_INDEX__CHOICES="true")
+    index.wait_said("caught up with the log")
+    said = index.wait_said("choices wait")
+    assert "this user may not see the topic sec.choices.v1" in said
+    assert "Traceback" not in said
+    index.stop()
 
 
 def right_of(user: str, operation: str, name: str) -> Right:
@@ -232,7 +284,6 @@ def right_of(user: str, operation: str, name: str) -> Right:
 @pytest.mark.parametrize(
     ("user", "operation", "name", "code", "line"),
     [
-        ("replica", "Write", "secgroup.replica-", 69, "give kafka.sasl_username this right (docs/acls.md)"),
         ("verify", "Read", "sec.residency.v1", 2, "this user may not see the topic"),
         ("rebuild", "Delete", "sec.residency.v1", 1, "give kafka.sasl_username this right (docs/acls.md)"),
     ],
@@ -241,12 +292,7 @@ def test_a_missing_right_is_named(
     cluster: Cluster, user: str, operation: str, name: str, code: int, line: str
 ) -> None:
     with cluster.acls.without(user, right_of(user, operation, name)):
-        found, said = cluster.start(user, *COMMANDS[user], KVLENS_WORKER__AGENTS="replica").ended()
-        deadline = time.monotonic() + 60
-        # The worker of another case that ended for the lack of a right stays a member for its session.
-        while "has 1 members" in said and time.monotonic() < deadline:
-            time.sleep(1.0)
-            found, said = cluster.start(user, *COMMANDS[user]).ended()
+        found, said = cluster.run(user, *COMMANDS[user])
     last = said.splitlines()[-1]
     assert found == code, said[-2000:]
     assert line in last
@@ -261,6 +307,7 @@ def test_a_missing_right_is_named(
         ("connect", "Write", "sec.positions.v1", "this user lacks Write on the topic"),
         ("replica", "Describe", "sec.checkpoints.fleet.v1", "this user may not see the topic"),
         ("replica", "Read", "secgroup.replica", "give kafka.sasl_username Read on it (docs/acls.md)"),
+        ("replica", "Write", "secgroup.replica-", "this user lacks Write on the transactional id"),
         ("fleet", "Read", "sec.residency.v1", "this user may not see the topic"),
     ],
 )
@@ -353,6 +400,38 @@ def test_tokens_of_files_are_logins_too(cluster: Cluster, tmp_path: Path) -> Non
     part.stop()
     assert "refuses the login" in said
     assert "kafka.sasl_token_file" in said
+
+
+def test_the_topic_of_lmcache_is_read_with_a_login_of_its_own(cluster: Cluster) -> None:
+    topic, group = "cache-events", "reports"
+    make_topic(cluster.plain, topic, 1)
+    records = reported(NAME, "records")[:60]
+    send(cluster.plain, topic, records)
+    # Without the login of [kafka], which is the one of the connector's own topics and has no right here.
+    given = {
+        "KVLENS_KAFKA__TOPIC_PREFIX": "sec",
+        "KVLENS_LMCACHE__MODELS": MODEL,
+        "KVLENS_LMCACHE__TOPIC": topic,
+        "KVLENS_LMCACHE__GROUP": group,
+        "KVLENS_LMCACHE__OWN_KAFKA": "true",
+        "KVLENS_LMCACHE_KAFKA__BOOTSTRAP_SERVERS": cluster.environment["KVLENS_KAFKA__BOOTSTRAP_SERVERS"],
+        "KVLENS_LMCACHE_KAFKA__SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "KVLENS_LMCACHE_KAFKA__SASL_MECHANISM": "PLAIN",
+        "KVLENS_LMCACHE_KAFKA__SASL_USERNAME": "reports",
+    }
+    part = cluster.start("connect", "connect", **given, KVLENS_LMCACHE_KAFKA__SASL_PASSWORD="wrong")
+    said = part.wait_said("refuses the login")
+    part.stop()
+    assert "lmcache_kafka.sasl_username and its password" in said
+    assert " kafka.sasl" not in said
+    word = {"KVLENS_LMCACHE_KAFKA__SASL_PASSWORD": "reports-word"}
+    part = cluster.start("connect", "connect", **given, **word)
+    said = part.wait_said("give lmcache_kafka.sasl_username")
+    assert topic in said
+    cluster.acls.allow("reports", reading_reports(topic, group).rights)
+    part.wait_said(f"node-a@{MODEL}")
+    wait_committed(cluster.plain, topic, group, len(records))
+    part.stop()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -60,6 +61,23 @@ async def test_other_partition_count_is_refused_and_nothing_is_created(broker: E
     with pytest.raises(TopicMismatch, match=rf"{name} has 3 partitions but 8 are needed"):
         await topics.apply(ours)
     assert [found.key for found in await topics.describe(ours) if found.partitions] == ["checkpoints_replica"]
+
+
+async def test_the_number_of_partitions_is_chosen_before_topics_are_made(broker: EmbeddedBroker) -> None:
+    ours = settings(broker)
+    many = msgspec.structs.replace(ours, kafka=msgspec.structs.replace(ours.kafka, partitions=12))
+    await topics.apply(many)
+    assert {found.key: found.partitions for found in await topics.describe(many)} == {
+        "events": 12,
+        "positions": 1,
+        "residency": 12,
+        "choices": 12,
+        "set_aside": 1,
+        "checkpoints_replica": 12,
+        "checkpoints_fleet": 12,
+    }
+    with pytest.raises(TopicMismatch, match=r"has 12 partitions but 8 are needed \(kafka\.partitions\)"):
+        await topics.apply(ours)
 
 
 async def test_unreachable_broker_is_one_clear_line(free_port: Callable[[], int]) -> None:

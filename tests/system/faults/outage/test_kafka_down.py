@@ -142,13 +142,13 @@ class Outage:
     def close(self) -> None:
         self.connector.close()
         self.engines.process.kill()
-        self.engines.process.wait(10)
+        self.engines.process.wait(60)
         self.broker.kill()
 
     def metric(self, name: str) -> float:
         try:
             url = f"http://127.0.0.1:{self._metrics_port}/metrics"
-            page = urllib.request.urlopen(url, timeout=10).read().decode()
+            page = urllib.request.urlopen(url, timeout=60).read().decode()
         except OSError:
             return 0.0
         return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith(name))

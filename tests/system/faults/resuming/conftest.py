@@ -189,7 +189,7 @@ def contents() -> Callable[[Sequence[bytes]], list[list[Event]]]:
     """A function that gives the events of an engine's batches, as records carry them."""
 
     def normalised(payloads: Sequence[bytes]) -> list[list[Event]]:
-        normaliser = Normaliser(max_frame_bytes=1 << 24, forward_session_ids=False)
+        normaliser = Normaliser(max_frame_bytes=1 << 24)
         return [
             normaliser.normalise(payload, seq=seq, received_at=1.0).events
             for seq, payload in enumerate(payloads)

@@ -16,7 +16,10 @@ from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.engine.scheduler import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings
+from schemas.events import EventsRecord
 from schemas.settings import Replica
+from tests.support.events_log import read_events
+from tests.support.processes import as_toml, kvlens
 
 Make = Callable[..., Any]
 ERAS = ("vllm-0.22", "vllm-0.33", "sglang-0.5.15", "vllm-0.24")
@@ -42,16 +45,19 @@ def fleet() -> Iterator[Fleet]:
     made.close()
 
 
+def replicas_of(fleet: Fleet) -> list[Replica]:
+    return [
+        Replica(id=at.id, model=at.model, endpoint=at.endpoint, replay_endpoint=at.replay_endpoint)
+        for at in fleet.addresses()
+    ]
+
+
 def test_tables_are_those_of_the_engines(
     fleet: Fleet, broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make, new_station: Make
 ) -> None:
     rng = random.Random(8)
     laboratory = new_laboratory(broker, store, idle_carry_seconds=60.0)
-    replicas = [
-        Replica(id=at.id, model=at.model, endpoint=at.endpoint, replay_endpoint=at.replay_endpoint)
-        for at in fleet.addresses()
-    ]
-    station = new_station(kafka=laboratory.settings.kafka, replicas=replicas)
+    station = new_station(kafka=laboratory.settings.kafka, replicas=replicas_of(fleet))
     worker = laboratory.worker()
     traffic = threading.Thread(target=fleet.run)
     traffic.start()
@@ -67,6 +73,59 @@ def test_tables_are_those_of_the_engines(
     traffic.join(90.0)
     assert not traffic.is_alive(), "not done after 90 s"
 
+    assert_engines_own(laboratory, fleet, connector, worker)
+
+
+def test_a_log_in_more_partitions_goes_on_where_the_old_one_ends(
+    fleet: Fleet, broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make, new_station: Make
+) -> None:
+    old = new_laboratory(broker, store, idle_carry_seconds=60.0)
+    new = new_laboratory(broker, store, idle_carry_seconds=60.0, partitions=12)
+    config = new.directory / "new.toml"
+    config.write_text(as_toml(new.settings))
+    copy = "topics", "copy", "--from", old.settings.kafka.topic_prefix, "--config", str(config)
+
+    station = new_station(kafka=old.settings.kafka, replicas=replicas_of(fleet))
+    traffic = threading.Thread(target=fleet.run)
+    traffic.start()
+    connector = station.start()
+    connector.wait_said("positions_loaded")
+    time.sleep(2.0)
+    assert kvlens(*copy, cwd=new.directory)[0] == 0
+    time.sleep(1.0)
+    connector.kill()
+    code, said, _ = kvlens(*copy, cwd=new.directory)
+    assert (code, said.splitlines()[-1]) == (
+        0,
+        "none came meanwhile: if no connector writes there any more, start the new ones",
+    )
+    by_replica = of_replicas(read_events(old.settings.kafka))
+    assert of_replicas(read_events(new.settings.kafka)) == by_replica
+    assert sorted(by_replica) == sorted(replica.id for replica in replicas_of(fleet))
+
+    station = new_station(kafka=new.settings.kafka, replicas=replicas_of(fleet))
+    worker = new.worker()
+    connector = station.start()
+    connector.wait_said("positions_loaded")
+    time.sleep(1.0)
+    fleet.stop()
+    traffic.join(90.0)
+    assert not traffic.is_alive(), "not done after 90 s"
+    assert_engines_own(new, fleet, connector, worker)
+    code, _, said = kvlens(*copy, cwd=new.directory)
+    assert (code, "connectors write to these topics already" in said) == (1, True)
+
+
+def of_replicas(records: list[EventsRecord]) -> dict[str, list[EventsRecord]]:
+    """Return the records of each replica in their order."""
+    found: dict[str, list[EventsRecord]] = {}
+    for record in records:
+        found.setdefault(record.replica, []).append(record)
+    return found
+
+
+def assert_engines_own(laboratory: Any, fleet: Fleet, connector: Any, worker: Any) -> None:
+    """Wait for the last batch of each engine, end both processes, and compare the tables with the engines."""
     database = laboratory.settings.clickhouse.database
     last = {source.replica: source.publisher.last_sequence for source in fleet.sources}
     deadline = time.monotonic() + 60

@@ -72,17 +72,17 @@ async def test_the_systems_resolver_is_asked() -> None:
 
 
 class Resolver:
-    """Gives its answers one after the other; an exception is raised, a number of seconds is slept."""
+    """Gives its answers one after the other; an exception is raised, an event is waited for."""
 
-    def __init__(self, *answers: Sequence[str] | Exception | float) -> None:
+    def __init__(self, *answers: Sequence[str] | Exception | asyncio.Event) -> None:
         self._answers = list(answers)
         self.asked = 0
 
     async def __call__(self, name: str, family: str) -> Sequence[str]:
         self.asked += 1
         answer = self._answers.pop(0)
-        if isinstance(answer, float):
-            await asyncio.sleep(answer)
+        if isinstance(answer, asyncio.Event):
+            await answer.wait()
             return ["10.0.0.9"]
         if isinstance(answer, Exception):
             raise answer
@@ -109,9 +109,12 @@ async def test_a_failed_resolution_says_nothing_about_the_addresses() -> None:
 
 async def test_a_slow_resolver_is_not_asked_again_before_it_answered() -> None:
     told = Told()
-    resolver = Resolver(0.25, ["10.0.0.1"])
+    answering = asyncio.Event()
+    resolver = Resolver(answering, ["10.0.0.1"])
     watch = _watch(resolver, told, timeout_seconds=0.1)
-    answers = [_ids(await watch.resolve()) for _ in range(4)]
+    answers = [_ids(await watch.resolve()) for _ in range(2)]
+    answering.set()
+    answers += [_ids(await watch.resolve()) for _ in range(2)]
     assert answers[:2] == [None, None]
     assert answers[2] == ["10.0.0.9:5557"]
     assert answers[3] == ["10.0.0.1:5557", "10.0.0.9:5557"]

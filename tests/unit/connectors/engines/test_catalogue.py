@@ -20,10 +20,10 @@ OTHER = Engine("other", (), {}, lambda seen: False)
 
 def test_a_type_of_several_engines_has_the_fields_of_all() -> None:
     form = CATALOGUE.forms["BlockStored"]
-    names = ["vllm", "sglang", "trtllm", "mooncake", "llm-d"]
+    names = ["vllm", "sglang", "trtllm", "mooncake", "llm-d", "lmcache"]
     assert [engine.name for engine in form.engines] == names
     assert (form.positions["lora_name"], form.foreign_maps) == (7, {7})
-    assert list(form.keys)[-3:] == ["session", "object_key", "tenant"]
+    assert list(form.keys)[-5:] == ["session", "salt", "media_keys", "object_key", "tenant"]
     assert (form.least, CATALOGUE.forms["BlockRemoved"].least) == (5, 2)
     assert CATALOGUE.forms["AllBlocksCleared"].least == 1
 

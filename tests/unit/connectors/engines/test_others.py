@@ -149,8 +149,8 @@ def test_mooncakes_objects_are_told_by_their_keys(legacy: bool) -> None:
     key, acme = object_hash("qwen@0@5f3c"), tenant_group("acme")
     assert batch.ts == 1_800_000_000.123
     assert batch.events == [
-        Stored(key, 0, medium="cpu", raw_medium="cpu"),
-        Stored(key, 16, 16, medium="disk", raw_medium="disk", group_idx=acme),
+        Stored(key, 0, medium="cpu", raw_medium="cpu", store_only=True),
+        Stored(key, 16, 16, medium="disk", raw_medium="disk", group_idx=acme, store_only=True),
         Removed(key, "cpu", "cpu"),
         Cleared("", 0),
     ]

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from connectors.kafka.errors import CertificateUnreadable
-from connectors.kafka.renewed import RENEWED, UNUSABLE, RenewedPassword, RenewedText, RenewedToken
+from connectors.kafka.renewed import RenewedPassword, RenewedText, RenewedToken
 from connectors.kafka.security import client_options
+from connectors.process.login_files import RENEWED, UNUSABLE
 from schemas.settings import Kafka
 
 FIRST = """\

@@ -149,6 +149,15 @@ def test_an_unknown_type_is_named_with_its_medium(event: Any, name: str | None, 
     assert at_once(event) is None
 
 
+@pytest.mark.parametrize("counts", [[1, 0], [0], [], None, "none", {"1": [2]}])
+def test_counts_of_copies_that_remain_change_nothing(counts: Any) -> None:
+    # Proposed for vLLM's removals (#48933); every removal is of one physical copy, whatever it says remains.
+    gone = {"type": "BlockRemoved", "block_hashes": [7, 7], "medium": "GPU", "group_idx": 0}
+    said = {**gone, "remaining_copy_counts": counts}
+    expected = [Removed(u64(7, 7, 7, 7))], 0
+    assert normalised(said, gone) == scanned(said, gone) == at_once(said, gone) == expected
+
+
 def test_unknown_types_are_one_notice_only_if_they_are_the_same() -> None:
     types = [("BlockA", "CPU"), ("BlockA", "CPU"), ("BlockA", "DISK"), ("BlockB", "DISK")]
     events, _ = normalised(*({"type": name, "medium": medium} for name, medium in types))

@@ -1,13 +1,21 @@
 """Nothing of a prompt leaves the decoder: tokens, salts, multimodal keys and text are planted everywhere."""
 
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from connectors.frames.bundle import Bundle
+from connectors.normalise.key_file import KeyUnusable
+from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import FIRST_LOOKS, Normaliser
+from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.order.stream import SourceStream
+from connectors.sources import Source
 from schemas.events import Batch, Stored
+from schemas.settings import Connector
 
 SALT = "SALT-5f3c9a"
 PROMPT = "PROMPT my dear aunt lives in"
@@ -130,12 +138,28 @@ def assert_nothing_leaked(batch: Batch, *allowed: bytes) -> None:
             assert str(token).encode() not in encoded
 
 
+LINKERS = [None, Linker(b""), Linker(b"CONTENT-KEY-5f3c9a")]
+
+
+@pytest.mark.parametrize("linker", LINKERS, ids=["no content hashes", "without a key", "keyed"])
 @pytest.mark.parametrize("envelope", ENVELOPES)
 @pytest.mark.parametrize("event", [*GOOD, *BAD])
-def test_no_secret_of_an_event_leaves(event: Any, envelope: Any) -> None:
-    for batch in batches(msgspec.msgpack.encode(envelope([event]))):
+def test_no_secret_of_an_event_leaves(event: Any, envelope: Any, linker: Linker | None) -> None:
+    for batch in batches(msgspec.msgpack.encode(envelope([event])), linker=linker):
         assert batch.events
         assert_nothing_leaked(batch)
+        assert b"CONTENT-KEY-5f3c9a" not in msgspec.msgpack.encode(batch)
+
+
+def test_links_are_there_and_follow_from_the_key() -> None:
+    payload = msgspec.msgpack.encode([1.5, [IN_MAP], 0])
+    links = [
+        {event.links for batch in batches(payload, linker=linker) for event in batch.events}  # type: ignore[union-attr]
+        for linker in LINKERS
+    ]
+    assert links[0] == {b""}
+    assert all(len(found) == 1 and len(next(iter(found))) == 8 * len(HASHES) for found in links[1:])
+    assert links[1] != links[2]
 
 
 @pytest.mark.parametrize("event", GOOD)
@@ -161,10 +185,47 @@ def test_no_secret_leaves_a_bad_frame(payload: Any) -> None:
             assert_nothing_leaked(batch)
 
 
-def test_session_ids_leave_only_on_demand_and_alone() -> None:
+def test_session_ids_leave_as_keyed_hashes_and_on_demand() -> None:
     payload = msgspec.msgpack.encode([1.5, [IN_MAP, REMOVED, CLEARED], 0])
-    for batch in batches(payload, forward_session_ids=True):
+    key = b"0123456789abcdef"
+    *decoded, scanned = batches(payload, sessions=Pseudonyms(key))
+    for batch in (*decoded, scanned):
         (stored, *_) = batch.events
         assert isinstance(stored, Stored)
-        assert stored.session == SESSION
-        assert_nothing_leaked(batch, SESSION.encode())
+        expected = blake2b(SESSION.encode(), digest_size=8, key=key).hexdigest()
+        assert stored.session == (None if batch is scanned else expected)
+        assert_nothing_leaked(batch)
+        assert key not in msgspec.msgpack.encode(batch)
+
+
+@pytest.mark.parametrize("name", ["chat-1", "", "x" * 1024])
+def test_the_name_of_a_session_is_that_of_its_key_and_of_no_other(name: str) -> None:
+    one, other = Pseudonyms(b"a" * 16), Pseudonyms(b"b" * 100)
+    assert one.name(name) == Pseudonyms(b"a" * 16).name(name) != other.name(name)
+    assert one.name(name) != one.name(name + "x")
+    assert Pseudonyms(b"b" * 101).name(name) != other.name(name)
+
+
+def test_a_key_that_is_too_short_or_missing_is_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    with pytest.raises(KeyUnusable, match="No such file"):
+        Pseudonyms.of_file(str(file), "connector.session_key_file")
+    file.write_bytes(b"short\n")
+    with pytest.raises(KeyUnusable, match="at least 16 bytes"):
+        Pseudonyms.of_file(str(file), "connector.session_key_file")
+    file.write_bytes(b"a" * 16 + b"\n")
+    assert Pseudonyms.of_file(str(file), "connector.session_key_file").name("s") == Pseudonyms(
+        b"a" * 16
+    ).name("s")
+
+
+def test_a_stream_that_names_sessions_scans_nothing() -> None:
+    source = Source("r", 0, "m", "t", "m/s/t", "tcp://x:1")
+    stream = SourceStream(source, Connector(), clock=lambda: 2.0, sessions=Pseudonyms(b"a" * 16))
+    payload = msgspec.msgpack.encode([1.5, [IN_MAP], 0])
+    messages = [(b"t", seq.to_bytes(8, "big"), payload) for seq in range(50)]
+    records = [*stream.feed_all(messages[:2], 2.0), *stream.feed_all(Bundle.of(messages[2:]), 2.0)]
+    records += stream.flush()
+    events = [event for record in records for batch in record.batches for event in batch.events]
+    sessions = [event.session for event in events if isinstance(event, Stored)]
+    assert sessions == [Pseudonyms(b"a" * 16).name(SESSION)] * 50

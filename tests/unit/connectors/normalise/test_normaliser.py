@@ -7,6 +7,7 @@ import pytest
 
 from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.normaliser import FIRST_LOOKS, LOOK_EVERY, Normaliser
+from connectors.normalise.pseudonyms import Pseudonyms
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
 
 PARENT = 2**64 - 2
@@ -189,12 +190,13 @@ def test_legal_oddities_are_no_errors() -> None:
 def test_sessions_are_forwarded_only_on_demand() -> None:
     event = as_map(session_id="chat-1")
     assert events_of(event) == [Stored(u64(1, 2), 16, 32)]
-    forwarding = Normaliser(max_frame_bytes=1 << 20, forward_session_ids=True)
+    names = Pseudonyms(b"k" * 16)
+    forwarding = Normaliser(max_frame_bytes=1 << 20, sessions=names)
     for mixed in ([event], [event, ["AllBlocksCleared"]]):
         payload = msgspec.msgpack.encode([1.5, mixed])
         for _ in range(FIRST_LOOKS + 2):
             batch = forwarding.normalise(payload, seq=0, received_at=0.0)
-            assert batch.events[0] == Stored(u64(1, 2), 16, 32, session="chat-1")
+            assert batch.events[0] == Stored(u64(1, 2), 16, 32, session=names.name("chat-1"))
 
 
 @pytest.mark.parametrize(

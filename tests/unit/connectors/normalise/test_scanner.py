@@ -29,8 +29,9 @@ from connectors.normalise.columns import (
     STRETCH_END,
 )
 from connectors.normalise.errors import FrameError
+from connectors.normalise.links import Linker
 from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import scan, scan_joined
+from connectors.normalise.scan import content_of, scan, scan_joined
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.payloads import transcode
@@ -70,11 +71,12 @@ def encoded(result: Scanned, column: int) -> bytes:
     return result.encoded[start:end].tobytes()
 
 
-def reference(payload: bytes, seq: int, *, sessions: bool = False) -> Batch | None:
+def reference(
+    payload: bytes, seq: int, *, sessions: bool = False, linker: Linker | None = None
+) -> Batch | None:
+    decoder = ReferenceDecoder(StreamEra(), forward_session_ids=sessions, linker=linker)
     try:
-        return ReferenceDecoder(StreamEra(), forward_session_ids=sessions).decode_batch(
-            payload, seq=seq, received_at=RECEIVED_AT, replayed=False
-        )
+        return decoder.decode_batch(payload, seq=seq, received_at=RECEIVED_AT, replayed=False)
     except FrameError:
         return None
 
@@ -360,9 +362,12 @@ def test_any_bytes(payload: bytes) -> None:
     done_and_equal([payload, b"\x92\xcb" + bytes(8) + b"\x91" + payload])
 
 
+@pytest.mark.parametrize("linker", [None, Linker(b"a key of a fleet")], ids=["no links", "links"])
 @pytest.mark.parametrize("room", range(0, 4_000, 97))
-def test_it_never_writes_beyond_the_room_it_is_given(room: int) -> None:
-    bundle = messages(SEEDS * 4)
+def test_it_never_writes_beyond_the_room_it_is_given(room: int, linker: Linker | None) -> None:
+    told = MAP | {"token_ids": [*range(32)], "medium": "GPU"}
+    seeds = [*SEEDS, encode([1.5, [told, told], 0])] * 4
+    bundle = messages(seeds)
     tables = scan_tables(CATALOGUE)
     memory = np.full(10_000, 0xA5, np.uint8)
     columns = np.empty((ROWS, len(bundle)), np.int64)
@@ -372,6 +377,7 @@ def test_it_never_writes_beyond_the_room_it_is_given(room: int) -> None:
         np.array([[len(bundle)], [0], np.array([RECEIVED_AT]).view(np.int64)]),
         MAX_FRAME_BYTES,
         False,
+        content_of(linker),
         tables.forms,
         tables.media,
         memory[:room],
@@ -379,11 +385,10 @@ def test_it_never_writes_beyond_the_room_it_is_given(room: int) -> None:
     )
     assert used <= room
     assert set(memory[room:].tolist()) == {0xA5}
-    for seq, payload in enumerate(SEEDS * 4):
+    for seq, payload in enumerate(seeds):
         if columns[STATUS, seq] == DONE:
-            assert decode(memory[columns[START, seq] : columns[END, seq]].tobytes()) == reference(
-                payload, seq
-            )
+            batch = decode(memory[columns[START, seq] : columns[END, seq]].tobytes())
+            assert batch == reference(payload, seq, linker=linker)
 
 
 def test_stretches_end_where_numbers_or_batches_break() -> None:

@@ -8,7 +8,7 @@ SOURCE = Source("r", 3, "m", "t", "m/s/t", "tcp://127.0.0.1:1")
 
 
 def _builder(record_bytes: int = 1000, linger_seconds: float = 0.1) -> RunBuilder:
-    builder = RunBuilder(SOURCE, record_bytes=record_bytes, linger_seconds=linger_seconds)
+    builder = RunBuilder(SOURCE, SOURCE.hash_domain, record_bytes=record_bytes, linger_seconds=linger_seconds)
     builder.incarnation = 11
     return builder
 

@@ -61,6 +61,10 @@ def test_views_stay_and_materialised_views_and_columns_follow_the_tables() -> No
     assert placed("CREATE VIEW IF NOT EXISTS {database}.v AS SELECT * FROM {database}.t FINAL", store) == [
         "CREATE VIEW IF NOT EXISTS d.v ON CLUSTER 'c' AS SELECT * FROM d.t FINAL"
     ]
+    assert placed("CREATE OR REPLACE VIEW {database}.v AS SELECT * FROM {database}.t FINAL", store) == [
+        "DROP VIEW IF EXISTS d.v ON CLUSTER 'c'",
+        "CREATE VIEW d.v ON CLUSTER 'c' AS SELECT * FROM d.t FINAL",
+    ]
     view = "CREATE MATERIALIZED VIEW IF NOT EXISTS {database}.v TO {database}.t AS SELECT 1 FROM {database}.s"
     assert placed(view, store) == [
         "CREATE MATERIALIZED VIEW IF NOT EXISTS d_local.v ON CLUSTER 'c' TO d_local.t "

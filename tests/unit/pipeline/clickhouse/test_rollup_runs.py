@@ -56,7 +56,7 @@ class WatchedRollups(Rollups):
         self._minutes.written(minutes)
 
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
-        self.store.wait(10.0)
+        self.store.wait(60.0)
         if self.fails(table):
             raise StoreUnavailable("http://store", f"{table}: memory limit exceeded")
         self.done.append((table, tuple(periods)))
@@ -135,9 +135,9 @@ async def test_a_note_stands_while_another_one_is_made_for_the_same_rows() -> No
     rollups, noting, store = NotingRollups(), threading.Event(), threading.Event()
     last, this = row(NOW - timedelta(minutes=1)), row(NOW)
     rollups.written(await rollups.announce([last]))
-    rollups.insert = lambda: (noting.set(), store.wait(10.0))
+    rollups.insert = lambda: (noting.set(), store.wait(60.0))
     announced = asyncio.create_task(rollups.announce([last, this]))
-    await asyncio.to_thread(noting.wait, 10.0)
+    await asyncio.to_thread(noting.wait, 60.0)
     rollups.insert = lambda: None
     await rollups.run_once()
     store.set()

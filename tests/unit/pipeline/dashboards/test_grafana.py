@@ -14,7 +14,8 @@ from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.grafana import runbook
 from pipeline.dashboards.grafana.dashboard import Dashboard
-from pipeline.dashboards.grafana.query import DATA_SOURCE_UID, grafana_sql
+from pipeline.dashboards.grafana.query import DATA_SOURCE_UID, Query, grafana_sql
+from pipeline.dashboards.grafana.sharing import OF_ANOTHER_PANEL, SharedQuery
 from pipeline.dashboards.panel import COLUMNS, PARAMETERS, UnknownParameter
 from tests.support.grafana import variables
 from tests.support.grafana.data_source import Connection, InvalidSettings, connection
@@ -54,7 +55,13 @@ def test_a_dashboard_is_what_grafana_reads(path: Path) -> None:
             continue
         assert panel.description
         assert panel.field_config["defaults"]["unit"]
-        for target in panel.targets:
+        for written in panel.targets:
+            if "panelId" in written:
+                shared = msgspec.convert(written, SharedQuery)
+                assert shared.panel_id in ids[: ids.index(panel.id)]
+                assert panel.datasource == shared.datasource == OF_ANOTHER_PANEL
+                continue
+            target = msgspec.convert(written, Query)
             assert target.datasource.uid == "${datasource}"
             assert not re.search(r"(?<!\$)\{\w+:", target.raw_sql)
             used = set(re.findall(r"\$\{(\w+)", target.raw_sql))

@@ -9,7 +9,6 @@ import pytest
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.prometheus.process_alerts import PROCESS_ALERTS
 from pipeline.dashboards.prometheus.rules import Rule, compiled
-from pipeline.generated.topics_file import load_topics
 from schemas.metrics import Connector, Fleet, Worker, metrics_of
 from tests.support.checkout import ROOT
 
@@ -67,10 +66,3 @@ def test_the_page_on_operations_lists_the_rules_of_the_processes() -> None:
         assert documented.get(alert.expression) == waits, alert.id
     asked = {name for rule in RULES for name in NAME.findall(rule.expr)}
     assert {name for expression in documented for name in NAME.findall(expression)} <= asked
-
-
-def test_partitions_are_as_many_as_the_topics_have() -> None:
-    (alert,) = [each for each in PROCESS_ALERTS if each.id == "partitions-without-owner"]
-    topics = load_topics()
-    assert alert.expression.endswith(f"< {topics['events'].partitions}")
-    assert topics["events"].partitions == topics["residency"].partitions

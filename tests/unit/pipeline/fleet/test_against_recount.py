@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.verify.fleet.expected import CAUSES
+from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import LONG_AGO, compared, rows_of
@@ -123,3 +125,17 @@ def test_a_source_that_was_forgotten_proves_anew_who_hashes_alike(forget: float,
     assert findings.equal, findings.kept[:3]
     said = [row for row in rows if isinstance(row, HashGroupRow)]
     assert [row.alike for row in said if (row.replica, row.dp_rank) == ("r0", 0)] == [alike]
+
+
+def test_a_block_on_two_gpus_is_one_block_also_where_removals_are_not_announced() -> None:
+    records = []
+    for number, store_only in enumerate((False, True)):
+        time, size = struct.pack("<d", 1_000.0 + number), struct.pack("<I", 16)
+        part = ResidencyChanges("gpu", 0, b"one hash", bytes([FILLED]), time, size, store_only=store_only)
+        source = SourceChanges(f"r{number}", "m", "d", 0, 1, "complete", [part])
+        records.append(ResidencyRecord(0, 0, number, [source]))
+    rows = rows_of(records, Fleet())
+    assert compared(records, rows, Fleet()).equal
+    [row] = [row for row in rows if isinstance(row, RedundancyRow)]
+    assert (row.owners_1, row.owners_2, row.unique_tokens, row.physical_tokens) == (0, 1, 16, 32)
+    assert [row.peer_blocks for row in rows if isinstance(row, FillsRow) and row.replica == "r1"] == [1]

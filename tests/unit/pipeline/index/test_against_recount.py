@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from pipeline.index.answers import Answer
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
-from pipeline.index.partition import IndexedPartition
-from pipeline.index.question import Question
-from pipeline.index.sources import Sources
+from pipeline.index.questions.chains import chains_of
+from pipeline.index.questions.question import Question
 from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord, Stored
@@ -70,9 +71,10 @@ class Installation:
             self.restarts += 1
             self.start()
 
-    def asked(self, model: str, chain: Sequence[int]) -> Answer:
-        question = Question(model, block_hashes=[*chain])
-        return self.index.answer(question, self.index.scopes_of(question), [*chain], 0.0)
+    def asked(self, model: str, prompts: Sequence[Sequence[int]]) -> list[Answer]:
+        """Return the answers to prompts that are asked at once."""
+        question = Question(model, prompts=[[*chain] for chain in prompts])
+        return self.index.answers(question, self.index.scopes_of(question), chains_of(question.chains), 0.0)
 
 
 def chains(walks: Sequence[Walk], rng: random.Random) -> Iterator[list[int]]:
@@ -141,13 +143,35 @@ def test_every_answer_is_that_of_the_recount(kind: str, seed: int) -> None:
         zip(*(walk.records(RECORDS) for walk in walks), strict=False)
     ):
         installation.apply(record)
-        for chain in chains(walks, rng):
-            recounts = [one for one in installation.recounts.values() if one.model == "m"]
-            if recounts:
-                expected = held_by_each(recounts, chain, windows)
-                assert told(installation.asked("m", chain)) == expected
-                asked, matched = asked + 1, matched + bool(expected)
+        recounts = [one for one in installation.recounts.values() if one.model == "m"]
+        if recounts:
+            prompts = [*chains(walks, rng)]
+            expected = [held_by_each(recounts, chain, windows) for chain in prompts]
+            assert [*map(told, installation.asked("m", prompts))] == expected
+            asked, matched = asked + len(prompts), matched + sum(map(bool, expected))
         installation.disturb()
     assert asked > 150
     assert matched > asked // 20
     assert installation.restarts
+
+
+def test_a_thousand_moments_of_one_run() -> None:
+    """A fleet of hybrid and other engines that restart, drop and clear, and an index that starts anew."""
+    rng = random.Random("a thousand moments")
+    walks = [Walk(rng.getrandbits(30), hybrid=n % 2 == 1, replica=f"r{n}") for n in range(SOURCES)]
+    shared(walks)
+    installation = Installation(rng)
+    moments = matched = 0
+    records = itertools.chain.from_iterable(zip(*(walk.records(280) for walk in walks), strict=False))
+    for record in records:
+        installation.apply(record)
+        recounts = [one for one in installation.recounts.values() if one.model == "m"]
+        if recounts:
+            chain = rng.choice([*chains(walks, rng)])
+            expected = held_by_each(recounts, chain)
+            assert [*map(told, installation.asked("m", [chain]))] == [expected]
+            moments, matched = moments + 1, matched + bool(expected)
+        installation.disturb()
+    assert moments >= 1_000
+    assert matched > moments // 20
+    assert installation.restarts > 20

@@ -1,20 +1,34 @@
-"""Streams of real engines: what the index knows in the end is what the engine itself had cached."""
+"""Streams of real engines: the index knows what the engine had cached, after each batch and in the end."""
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 
 import pytest
 
 from connectors.normalise.normaliser import Normaliser
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
-from pipeline.index.partition import IndexedPartition
-from pipeline.index.question import Question
-from pipeline.index.sources import Sources
+from pipeline.index.questions.question import Question
+from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, EventsRecord, Opened, Stored
 from schemas.hashes import unpack_hashes
 from schemas.settings import Worker
+from tests.support.holders import Held, held_by_each
 from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
+
+ASKED_EVERY = 8
+"""Batches: more than 1,000 moments of all captures."""
+
+
+def chain_to(last: int, parents: dict[int, int]) -> list[int]:
+    """Return the beginning of a prompt that ends with this block."""
+    chain = [last]
+    while parents[chain[-1]] in parents:
+        chain.append(parents[chain[-1]])
+    return chain[::-1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,30 +40,44 @@ def test_prompts_are_matched_as_far_as_the_engine_has_them(name: str) -> None:
     sizes: dict[int, int] = {}
     parents: dict[int, int] = {}
     windows: dict[int, int] = {}
+    engine_said = {row[0]: row[1] for row in truth["checkpoints"]}
+    recount, rng, moments = SourceRecount(name, 0, Worker()), random.Random(name), 0
+    index, question = Index(sources), Question("m", block_hashes=[])
     for offset, (_, number, payload) in enumerate(captured_frames(name)):
-        batch = normaliser.normalise(payload, seq=int.from_bytes(number, "big"), received_at=1.9e9)
+        seq = int.from_bytes(number, "big")
+        batch = normaliser.normalise(payload, seq=seq, received_at=1.9e9)
         opening = [] if offset else [Batch(None, batch.ts, batch.ts, [Opened(0, complete=True)])]
-        partition.apply(offset, EventsRecord(name, "m", "d", 0, 1, [*opening, batch]))
+        record = EventsRecord(name, "m", "d", 0, 1, [*opening, batch])
+        partition.apply(offset, record)
+        partition.settle()
+        recount.apply(offset, record)
+        heads = [pool.head for pool in partition.sources[name, 0].pools if pool.head.medium == "gpu"]
+        counted = "entries" if truth["engine"] == "sglang" else "blocks"
+        assert sum(sum(getattr(head, counted)) for head in heads) == engine_said[seq]
         for event in batch.events:
             if isinstance(event, Stored) and event.medium == "gpu":
                 before = int.from_bytes(event.parent, "big") if event.parent else 0
                 for block in unpack_hashes(event.hashes):
                     sizes[block], parents[block], before = event.block_size, before, block
                 windows[event.group_idx] = event.sliding_window or 0
-    partition.settle()
+        if sizes and offset % ASKED_EVERY == 0:
+            chain = chain_to(rng.choice([*sizes]), parents)
+            looks_back = {("gpu", group): window for group, window in windows.items() if window}
+            expected = held_by_each([recount], chain, looks_back).get((name, 0))
+            told = index.answer(question, index.scopes_of(question), [*chain], 0.0).instances.get(name)
+            match = told and told.ranks["0"]
+            assert (match and Held(match.gpu, match.cpu, match.disk, match.matched_blocks)) == expected
+            moments += 1
+    assert moments >= len(engine_said) // ASKED_EVERY
 
     cached: defaultdict[int, set[int]] = defaultdict(set)
     for row in truth["final_cached"]:
         group, shown = (0, row[1]) if truth["engine"] == "sglang" else row[:2]
         digest = bytes.fromhex(shown)[-8:] if isinstance(shown, str) else None
         cached[group].add(int.from_bytes(digest, "big") if digest is not None else shown % 2**64)
-    index, question = Index(sources), Question("m", block_hashes=[])
     asked = matched = 0
     for last in [*sizes][::7]:
-        chain = [last]
-        while parents[chain[-1]] in parents:
-            chain.append(parents[chain[-1]])
-        chain.reverse()
+        chain = chain_to(last, parents)
         usable = 0
         for length in range(1, len(chain) + 1):
             size = sizes[chain[0]]

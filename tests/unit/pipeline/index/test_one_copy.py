@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
-from pipeline.index.partition import IndexedPartition
-from pipeline.index.question import Question
-from pipeline.index.sources import Sources
+from pipeline.index.questions.question import Question
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
 

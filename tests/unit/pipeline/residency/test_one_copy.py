@@ -102,3 +102,34 @@ def test_a_store_counts_again_once_the_engine_is_another_one() -> None:
         state.apply(number, record(number, [store], one_copy=one_copy))
     [row] = state.sources["r", 0].occupancy()
     assert (row.entries, row.blocks) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "then", "expected"),
+    [
+        ((64, 256), 128, {64, 128}),
+        ((64, 256), 32, {32, 64}),
+        ((64, 16, 32), 128, {16, 32}),  # not 16 and 128
+        ((64, 256), 0, {0, 64, 256}),
+        ((64, 256), 3, {3, 64, 256}),
+        ((64, 256), 2**32 - 1, {64, 256, 2**32 - 1}),
+        ((48, 64), 192, {48, 192}),
+    ],
+)
+def test_sizes_announced_meanwhile_count_with_the_first_store_of_another_size_that_overlaps(
+    sizes: tuple[int, ...], then: int, expected: set[int]
+) -> None:
+    """Whatever a worker has in its memory, and whatever it has of a checkpoint."""
+    states = [PartitionState(0, Worker(), shards=1) for _ in range(2)]
+    recount = SourceRecount("r", 0, Worker())
+    latest: dict[bytes, bytes] = {}
+    for number, size in enumerate((*sizes, then)):
+        said = record(number, [Stored(packed(2 * number, 2 * number + 1), size)], one_copy=size != then)
+        for state in states:
+            state.apply(number, said)
+        recount.apply(number, said)
+        latest |= {key: value for key, value in states[1].cut(NOW).checkpoints if value is not None}
+        states[1] = PartitionState.restore(0, Worker(), shards=1, latest=latest)
+    for state in states:
+        assert {row.block_size for row in state.sources["r", 0].occupancy()} == expected
+    assert {held.block_size for _, _, held in recount.held(NOW)} == expected

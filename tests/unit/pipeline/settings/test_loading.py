@@ -10,6 +10,7 @@ from schemas.settings import BoundEndpoint, Discovery, DnsName, Settings
 REPLICA = 'id = "a"\nmodel = "m"\nendpoint = "tcp://127.0.0.1:5557"\n'
 ONE = f"[[replicas]]\n{REPLICA}"
 DNS = '[[discovery.dns]]\nname = "engines"\nmodel = "m"\n'
+SHARED = ONE + 'topic = "kv@a@m"\nshared_sequence = true\n'
 PODS = '[[discovery.kubernetes]]\nselector = "app=vllm"\n'
 BIND = '[[discovery.bind]]\nendpoint = "tcp://*:5557"\n'
 
@@ -38,6 +39,7 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_default():
         KVLENS_WORKER__STALL_SECONDS="5.5",
         KVLENS_WORKER__METRICS_PORT="9000",
         KVLENS_CONNECTOR__FORWARD_SESSION_IDS="true",
+        KVLENS_CONNECTOR__SESSION_KEY_FILE="/run/key",
         PATH="/bin",
     )
     settings = result.settings
@@ -157,9 +159,33 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             "`endpoint` of [[replicas]] number 1",
         ),
         (
+            ONE + "shared_sequence = true",
+            "kvlens.toml: `topic` of [[replicas]] number 1: with shared_sequence the topic of the emitter is "
+            "needed",
+        ),
+        (
+            SHARED + 'replay_endpoint = "tcp://127.0.0.1:5657"',
+            "kvlens.toml: `replay_endpoint` of [[replicas]] number 1: nobody replays a shared sequence",
+        ),
+        (
+            SHARED + SHARED.replace('"a"', '"b"'),
+            "kvlens.toml: `topic` of [[replicas]] number 2: topic 'kv@a@m' of tcp://127.0.0.1:5557 is used "
+            "twice",
+        ),
+        (
+            SHARED + ONE.replace('"a"', '"b"'),
+            "kvlens.toml: `endpoint` of [[replicas]] number 2: tcp://127.0.0.1:5557 is also "
+            "an address of `endpoint` of [[replicas]] number 1",
+        ),
+        (
             '[kafka]\nbootstrap_servers = "a:9092,b:kafka"',
             "kvlens.toml: kafka.bootstrap_servers: expected host:port, or several with commas, "
             "ports from 1 to 65535, got 'a:9092,b:kafka'",
+        ),
+        (
+            "[connector]\nforward_session_ids = true",
+            "kvlens.toml: connector.forward_session_ids: session ids leave as keyed hashes only, which needs "
+            "a session_key_file",
         ),
         (
             '[connector]\nshard = "2/2"',

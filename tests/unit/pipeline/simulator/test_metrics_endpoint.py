@@ -19,10 +19,10 @@ RANKS = [
 def test_every_figure_is_served_per_rank() -> None:
     endpoint = MetricsEndpoint({"sim-0": lambda: exposition("m", RANKS)})
     try:
-        with urllib.request.urlopen(endpoint.url("sim-0"), timeout=5) as answer:
+        with urllib.request.urlopen(endpoint.url("sim-0"), timeout=60) as answer:
             text = answer.read().decode()
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(endpoint.url("sim-1"), timeout=5)
+            urllib.request.urlopen(endpoint.url("sim-1"), timeout=60)
     finally:
         endpoint.close()
     samples = {

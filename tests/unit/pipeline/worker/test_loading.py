@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -45,10 +44,10 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
     monkeypatch.setattr(module, "load", endless)
     monkeypatch.setattr(module, "committed_before", nothing_committed)
 
-    async def handed_over() -> float:
+    async def handed_over() -> None:
         settings, metrics = Settings(), WorkerMetrics()
         rounds = CheckpointRounds(
-            Tables(settings.clickhouse), Rollups(settings.clickhouse, metrics), metrics, hold_seconds=60.0
+            Tables(settings.clickhouse), Rollups(settings.clickhouse, metrics), metrics, hold_seconds=3600.0
         )
         role = replica_agent(settings, shards=8)
         agent = Agent(
@@ -61,15 +60,13 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
         loading = asyncio.ensure_future(agent._assigned(app))
         await asyncio.sleep(0.1)
         assert not loading.done()
-        began = time.monotonic()
-        await agent._revoked(app, assigned)
-        await asyncio.wait_for(loading, 1.0)
+        # Half a minute for what would take an hour.
+        await asyncio.wait_for(agent._revoked(app, assigned), 30)
+        await asyncio.wait_for(loading, 30)
         assert agent.owned == {}
-        took = time.monotonic() - began
         await agent._assigned(app)
         assert sorted(agent.owned) == [1, 3]
-        return took
 
-    assert asyncio.run(handed_over()) < 5.0
+    asyncio.run(handed_over())
     assert not failures
     assert sorted(closed) == [1, 3]

@@ -14,7 +14,7 @@ from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles import replica_agent
 from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.checkpoints import FORMAT, META_KEY, slot_key
+from schemas.checkpoints import FORMAT, FORMAT_WITHOUT_CONTENTS, META_KEY, slot_key
 from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
 from schemas.settings import Settings
 
@@ -87,13 +87,13 @@ def test_a_checkpoint_of_a_later_format_is_refused_whatever_it_holds() -> None:
     partition, _ = owned()
     partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
     latest = dict(partition.cut(1e9)[0].checkpoints)
-    assert msgspec.msgpack.decode(latest[META_KEY])["format"] == FORMAT
+    assert msgspec.msgpack.decode(latest[META_KEY])["format"] == FORMAT_WITHOUT_CONTENTS
     latest = {META_KEY: msgspec.msgpack.encode({"format": FORMAT + 1, "what": "else"}), b"key": b"value"}
     with pytest.raises(CheckpointUnreadable) as raised:
         partition.role.restored(3, latest)
     assert str(raised.value) == (
-        "the checkpoint in kvlens.checkpoints.replica.v1[3] cannot be read: it has format 4, and this kvlens "
-        "reads formats 1 to 3; stop all workers and run `kvlens state rebuild` to compute it again from the "
+        "the checkpoint in kvlens.checkpoints.replica.v1[3] cannot be read: it has format 5, and this kvlens "
+        "reads formats 1 to 4; stop all workers and run `kvlens state rebuild` to compute it again from the "
         "log, or start the newer kvlens that wrote it"
     )
 

@@ -63,7 +63,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def following(
-    engine: Engine, patience: float = 5.0, **pod: Any
+    engine: Engine, patience: float = 60.0, **pod: Any
 ) -> AsyncIterator[tuple[PodOrigin, Told, KubeApi]]:
     kube = KubeApi()
     await kube.start()
@@ -179,9 +179,9 @@ async def test_a_slow_engine_is_waited_for_at_the_start() -> None:
 
 async def test_a_hanging_engine_is_not_waited_for_longer_than_patience() -> None:
     engine = Engine()
-    engine.delay = 30.0
+    engine.delay = 60.0
     began = time.monotonic()
     async with engine.running(), following(engine, patience=0.7) as (origin, told, _):
         assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30
         assert told.unanswered[0] == ("a", "timeout")

@@ -49,7 +49,7 @@ def test_it_says_when_it_is_ready_and_stops_on_a_signal_with_its_truth(tmp_path:
 def test_a_trace_prints_its_hit_rates_and_ends(tmp_path: Path) -> None:
     options = ["--trace", str(SLICE), "--replicas", "4", "--base-port", "0", "--metrics-port", "-1"]
     process = subprocess.run(
-        [*COMMAND, *options, "--truth-dir", str(tmp_path)], capture_output=True, text=True, timeout=30
+        [*COMMAND, *options, "--truth-dir", str(tmp_path)], capture_output=True, text=True, timeout=120
     )
     assert process.returncode == 0, process.stderr
     ready = json.loads(process.stdout.splitlines()[0].removeprefix("ready "))

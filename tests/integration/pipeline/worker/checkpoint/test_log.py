@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from itertools import pairwise
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -92,7 +93,7 @@ async def test_first_checkpoint_cut_short_does_not_keep_the_next_owner_from_load
 
     loading = asyncio.create_task(load_all())
     # Not wait_for: the cancelling it does would set going again what stands still.
-    await asyncio.wait([loading], timeout=10)
+    await asyncio.wait([loading], timeout=60)
     assert loading.done()
     assert loading.result() == {number: {} for number in range(8)}
     await new.close()
@@ -143,13 +144,13 @@ async def test_partitions_with_checkpoints_are_loaded_without_waiting_for_one_an
         for value in range(3):
             await log.commit(0, [Record(partition.checkpoints, number, b"k", b"%d" % value)])
         await log.close()
-    begun = time.monotonic()
-    latest = {}
+    latest, loaded_at = {}, []
     async for number, loaded in load(
         partition.kafka, topic=partition.source, checkpoints=partition.checkpoints, partitions=numbers
     ):
         latest[number] = loaded.latest
+        loaded_at.append(time.monotonic())
         await asyncio.sleep(0.02)  # the state is restored: the consumer asks for more, and there is none
     assert latest == {number: {b"k": b"2"} for number in numbers}
-    # Brokers hold such a fetch for half a second by default, and these took four.
-    assert time.monotonic() - begun < 2.5
+    # Brokers hold such a fetch for half a second by default, and then no partition took less than that.
+    assert min(later - sooner for sooner, later in pairwise(loaded_at)) < 0.4

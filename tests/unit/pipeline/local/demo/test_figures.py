@@ -76,7 +76,9 @@ def test_the_screen_fits_the_terminal(columns: int, lines: int):
     notes = [
         f"minute {minute}: vllm-0.24-small has too little cache: {'it evicts ' * 9}" for minute in range(7)
     ]
-    shown = screen(pools, (0.9, 1.9), urls, notes, os.terminal_size((columns, lines))).splitlines()
+    question = [f"curl {'x ' * 300}", "-> a 256, b 64, of 256 tokens"]
+    size = os.terminal_size((columns, lines))
+    shown = screen(pools, (0.9, 1.9), urls, notes, size, question=question).splitlines()
     assert len(shown) < lines
     assert max(map(len, shown)) <= columns
     assert shown[1].startswith("open the boards: http://127.0.0.1:8080/")
@@ -84,4 +86,5 @@ def test_the_screen_fits_the_terminal(columns: int, lines: int):
     assert any("minute 6" in line for line in shown)
     assert any("█" in line for line in shown) == (columns >= 100)
     assert any(line.startswith("a: ") for line in shown) == (lines == 50)
+    assert shown[-2] == question[-1]
     assert shown[-1] == "Ctrl-C stops it; the data stay"

@@ -47,7 +47,8 @@ def without_chains(
     codes: npt.NDArray[np.uint16],
 ) -> BlockColumns:
     count = len(hashes)
-    return BlockColumns(hashes, copies, births, codes, np.zeros(count, np.uint64), np.zeros(count, np.uint16))
+    nothing = np.zeros(count, np.uint64)
+    return BlockColumns(hashes, copies, births, codes, nothing, np.zeros(count, np.uint16), nothing)
 
 
 def entries_of(table: BlockTable) -> dict[int, tuple[int, float, int]]:
@@ -143,7 +144,16 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     progress["live"] = table.blocks
     while True:
         outcome = count_copies(
-            table.entries, table.spread, table.room, sizes, True, False, columns, found, tally
+            table.entries,
+            table.contents,
+            table.spread,
+            table.room,
+            sizes,
+            True,
+            False,
+            columns,
+            found,
+            tally,
         )
         table.blocks = int(progress["live"][0])
         if outcome == FINISHED:

@@ -10,9 +10,11 @@ import pytest
 
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.verify.replica.copies import Copies
+from pipeline.verify.replica.residency_sums import Resident
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.checkpoints import FlowState, GranularState, PoolHead
 from schemas.events import Stored
+from schemas.residency import FILLED
 
 FINE, COARSE = 16, 48
 AGE = 50.0
@@ -30,6 +32,8 @@ class Both:
         state = GranularState(COARSE, FINE)
         self.pool = GranularPool(PoolHead("gpu", 0, FlowState(), granular=state), state, age=AGE)
         self.recount = TwoSizes(Copies(store_only=False), COARSE, FINE, AGE)
+        self.told: set[int] = set()
+        """What the changes say is resident."""
 
     def store(self, hashes: tuple[int, ...], size: int, parent: int | None, at: float) -> None:
         packed_parent = None if parent is None else packed(parent)
@@ -46,6 +50,7 @@ class Both:
 
     def restored(self) -> None:
         """Begin again from what a checkpoint holds."""
+        self._tell()
         head = msgspec.msgpack.decode(msgspec.msgpack.encode(self.pool.head), type=PoolHead)
         assert head.granular is not None
         self.pool = GranularPool(head, head.granular, age=AGE)
@@ -59,6 +64,17 @@ class Both:
         flow = msgspec.structs.asdict(self.pool.head.flow)
         flow["lifetime_hist"] = flow.pop("lifetimes")
         assert flow == asdict(self.recount.flow)
+        self._tell()
+        assert Resident.of(self.told) == self.recount.residency_sums().resident
+
+    def _tell(self) -> None:
+        """Follow the changes so far: nothing comes that is there, or leaves that is not."""
+        self.pool.settle()
+        for changes in self.pool.changes:
+            for block, kind in zip(changes.rows["hash"].tolist(), changes.rows["kind"].tolist(), strict=True):
+                assert (block in self.told) == (kind != FILLED)
+                self.told ^= {block}
+        self.pool.changes = []
 
 
 @pytest.mark.parametrize("seed", range(20))

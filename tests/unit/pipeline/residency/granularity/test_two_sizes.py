@@ -18,6 +18,7 @@ from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
 from schemas.events import Batch, Cleared, EventsRecord, Opened, Removed, Stored
+from schemas.residency import CLEARED, FILLED, ResidencyRecord
 from schemas.rows import FlowRow
 from schemas.settings import Worker
 
@@ -233,3 +234,36 @@ def test_tokens_counted_in_an_earlier_window_are_taken_off_later() -> None:
     rows = [row for row in followed.state.cut(START + 38).rows if isinstance(row, FlowRow)]
     assert all(row.stored_tokens >= 0 for row in rows)
     assert sum(row.stored_tokens for row in rows) == flow(followed).stored_tokens == (34 + 40) * 64
+
+
+def test_what_a_group_held_before_it_became_hybrid_counts_against_the_limit_at_once() -> None:
+    """Whether something was saved in between, after which the worker knows the number exactly, or not."""
+    settings = Worker(max_itemised_blocks=100)
+    left_out = []
+    for saved in (False, True):
+        followed = Followed(settings)
+        followed.batch([Stored(packed(*range(1, 151)), 128)])
+        followed.batch([Stored(packed(1_001, 1_002), 16)])
+        if saved:
+            followed.save_and_restore()
+        followed.batch([Stored(packed(1_003), 16)])
+        left_out.append(dict(followed.state.take_left_out()))
+        assert followed.sizes(0)[128][0] == 150
+    assert left_out[0] == left_out[1] != {}
+
+
+def test_a_store_only_group_stays_so_to_the_fleet_when_it_becomes_hybrid() -> None:
+    followed = Followed(Worker(fine_block_age_seconds=20.0))
+    kinds = []
+    for number, event in enumerate(
+        (
+            Stored(packed(1, 2), 128, medium="storage"),
+            Stored(packed(3, 4), 16, medium="storage"),
+            Cleared("storage"),
+        )
+    ):
+        followed.batch([event], START + number)
+        for _, _, value in followed.state.cut(START + number).residency:
+            for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
+                kinds += [(part.store_only, *part.kinds) for part in source.changes]
+    assert set(kinds) == {(True, FILLED, FILLED), (True, *[CLEARED] * 4)}

@@ -25,12 +25,13 @@ pools = st.lists(st.tuples(st.sampled_from([("gpu", 0), ("gpu", 1), ("cpu", 0)])
 
 
 def changes_of(pool: tuple[str, int], some: list[Any], before: int) -> Changes:
-    """Return the changes of a pool, in which each stores as many tokens as its number says."""
+    """Return the changes of a pool, each of which stores as many tokens as its block has."""
     filled = np.zeros(len(some), CHANGE)
     for number, (block_hash, kind, block_size, (root, depth, adapter)) in enumerate(some):
         row = filled[number]
         row["hash"], row["kind"], row["block_size"] = block_hash, kind, block_size
-        row["time"], row["stored"] = 1_000.0 + number, before + number
+        row["time"], row["stored"] = 1_000.0 + number, before
+        before += block_size
         row["root"], row["depth"], row["adapter"] = root, depth, adapter
     return Changes(*pool, filled, loras=LORAS)
 
@@ -60,6 +61,16 @@ def told(parts: list[ResidencyChanges]) -> list[tuple[Any, ...]]:
     return found
 
 
+def pieces_of(changes: list[Any], most: int) -> int:
+    """Return how many parts these changes need: of `most` each, and of tokens that 32 bits can say."""
+    pieces = taken = first = 0
+    for _, _, _, _, _, stored, _ in changes:
+        if not taken or taken == most or stored - first >= 1 << 32:
+            pieces, taken, first = pieces + 1, 0, stored
+        taken += 1
+    return pieces
+
+
 @given(pools, st.integers(1, 70), st.integers(1, 25))
 def test_every_change_is_in_its_shard_in_order_and_whole(pools: list[Any], shards: int, most: int) -> None:
     expected: dict[int, dict[Any, list[Any]]] = {}
@@ -70,9 +81,9 @@ def test_every_change_is_in_its_shard_in_order_and_whole(pools: list[Any], shard
         for number, (block_hash, kind, size, (root, depth, adapter)) in enumerate(some):
             shard = (block_hash >> 32) * shards >> 32
             chain = (root, depth, ("", *LORAS)[adapter]) if kind == FILLED and pool in known else ()
-            change = (pool, block_hash, kind, 1_000.0 + number, size, before + number, chain)
+            change = (pool, block_hash, kind, 1_000.0 + number, size, before, chain)
             expected.setdefault(shard, {}).setdefault(pool, []).append(change)
-        before += len(some)
+            before += size
     found = list(by_shard(changes, shards, most=most))
     assert [shard for shard, _ in found] == sorted(expected)
     for shard, parts in found:
@@ -80,4 +91,4 @@ def test_every_change_is_in_its_shard_in_order_and_whole(pools: list[Any], shard
         of_pool = expected[shard]
         in_order = [pool for pool in dict.fromkeys(pool for pool, _ in pools) if pool in of_pool]
         assert told(parts) == [change for pool in in_order for change in of_pool[pool]]
-        assert len(parts) == sum(-(-len(of_pool[pool]) // most) for pool in in_order)
+        assert len(parts) == sum(pieces_of(of_pool[pool], most) for pool in in_order)

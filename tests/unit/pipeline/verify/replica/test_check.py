@@ -16,9 +16,9 @@ from pipeline.verify.findings import Findings
 from pipeline.verify.keys import key_of
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, TOO_NEW, SourceCheck
 from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, SourceStatus, Stored, Undecodable
-from schemas.rows import FlowRow, StreamHealthRow
+from schemas.rows import FlowRow, ObjectsRow, StreamHealthRow
 from schemas.settings import Worker
-from tests.support.inputs.source_walks import Walk, with_wrong_clocks
+from tests.support.inputs.source_walks import ObjectWalk, Walk, with_wrong_clocks
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -132,6 +132,31 @@ def test_agent_and_recount_agree(seed: int, hybrid: bool, scope: Any) -> None:
         findings.compared[table] > 10 for table in ("occupancy_10s", "flow_10s", "stream_health_10s")
     ), findings.compared
     assert not findings.left_out
+
+
+@pytest.mark.parametrize("most", [7, 400_000])
+@pytest.mark.parametrize("seed", range(30, 33))
+def test_agent_and_recount_agree_on_objects(seed: int, most: int) -> None:
+    worker = Worker(idle_carry_seconds=30.0, max_itemised_blocks=most, max_pool_sizes=3 if most == 7 else 256)
+    records = list(ObjectWalk(seed).records(80))
+    store = written(records, worker, seed)
+    findings = compared(records, store, worker)
+    assert findings.equal, findings.kept[:3]
+    assert not findings.left_out
+    rows = [row for row in store.rows.values() if isinstance(row, ObjectsRow)]
+    assert len(rows) == findings.compared["objects_10s"] > 20
+    for figure in ("accesses", "hits", "first_accesses", "unknown_accesses", "stored_objects", "bytes"):
+        assert any(getattr(row, figure) for row in rows), figure
+    assert any(row.unlisted_objects for row in rows) == (most == 7)
+
+
+@pytest.mark.parametrize("seed", range(36, 38))
+def test_of_a_log_without_its_beginning_objects_are_compared_from_the_next_life_on(seed: int) -> None:
+    worker = Worker(idle_carry_seconds=30.0)
+    records = list(ObjectWalk(seed).records(120))
+    findings = compared(records, written(records, worker, seed), worker, begin=len(records) // 3)
+    assert findings.equal, findings.kept[:3]
+    assert findings.left_out[BEFORE_THE_BEGINNING]
 
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["plain", "hybrid"])

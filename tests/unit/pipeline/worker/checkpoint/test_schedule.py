@@ -55,9 +55,9 @@ def _made(far_behind: Iterable[bool]) -> list[bool]:
     return [schedule.due(far_behind=one) for one in far_behind]
 
 
-def test_an_agent_that_is_far_behind_makes_every_fourth_round() -> None:
-    assert FAR_BEHIND_PERIODS == 4
-    assert _made([True] * 9) == [False, False, False, True, False, False, False, True, False]
+def test_an_agent_that_is_far_behind_makes_every_eighth_round() -> None:
+    assert FAR_BEHIND_PERIODS == 8
+    assert _made([True] * 17) == [*[False] * 7, True, *[False] * 7, True, False]
 
 
 def test_an_agent_that_has_caught_up_makes_the_next_round() -> None:
@@ -65,8 +65,8 @@ def test_an_agent_that_has_caught_up_makes_the_next_round() -> None:
 
 
 @given(st.lists(st.booleans(), max_size=60))
-def test_no_round_is_later_than_four_periods_and_none_is_left_out_at_the_head(far_behind: list[bool]) -> None:
+def test_none_is_later_than_eight_periods_and_none_is_left_out_at_the_head(far_behind: list[bool]) -> None:
     made = _made(far_behind)
     for at, behind in enumerate(far_behind):
         assert made[at] or behind
-        assert any(made[max(0, at - 3) : at + 1]) or at < 3
+        assert any(made[max(0, at - 7) : at + 1]) or at < 7

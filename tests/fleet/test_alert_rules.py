@@ -1,0 +1,151 @@
+"""Prometheus' own tool takes the rules; each fires where something is wrong, and is quiet elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+RULES = ROOT / "deploy" / "helm" / "kvlens" / "rules.json"
+VARIABLE = "KVLENS_PROMTOOL"
+MISSING = f"no promtool: install Debian's package prometheus, or name the program in {VARIABLE}"
+ALERTS = [rule["alert"] for group in json.loads(RULES.read_bytes())["groups"] for rule in group["rules"]]
+Series = Mapping[str, str]
+"""Name with labels -> values, one a minute, as promtool writes them."""
+GROWS, STANDS = "0+5x60", "5x60"
+LONG_AGO, NOW = "0x60", "0+60x60"
+ONE, NONE = "1x60", "0x60"
+
+
+def grows(counter: str) -> tuple[Series, Series]:
+    return {f"kvlens_{counter}": GROWS}, {f"kvlens_{counter}": STANDS}
+
+
+def prefill(caused: str, cause: str) -> Series:
+    name = "kvlens_fleet_prefill_tokens_per_second"
+    return {f'{name}{{model="m",cause="{cause}"}}': caused, f'{name}{{model="m",cause="cold"}}': "2x60"}
+
+
+def owned(*partitions: int) -> Series:
+    workers = {
+        f'agent="replica",instance="{name}"': count for name, count in zip("ab", partitions, strict=False)
+    }
+    return {
+        **{f"kvlens_worker_partitions{{{labels}}}": f"{count}x60" for labels, count in workers.items()},
+        **{f"kvlens_worker_topic_partitions{{{labels}}}": "32x60" for labels in workers},
+    }
+
+
+CASES: dict[str, tuple[Series, Series]] = {
+    "KvlensStreamDegraded": grows('connector_lost_batches_total{replica="a"}'),
+    "KvlensStreamUnreachable": (
+        {"kvlens_connector_source_connected": "2x60", "kvlens_connector_sources": "3x60"},
+        {"kvlens_connector_source_connected": "3x60", "kvlens_connector_sources": "3x60"},
+    ),
+    "KvlensNoEvents": (
+        {"kvlens_connector_engine_events_total": STANDS},
+        {"kvlens_connector_engine_events_total": GROWS},
+    ),
+    "KvlensTablesStale": (
+        {"kvlens_fleet_newest_window_timestamp_seconds": LONG_AGO},
+        {"kvlens_fleet_newest_window_timestamp_seconds": NOW},
+    ),
+    "KvlensStreamDrift": (
+        {'kvlens_worker_troubled_sources{trouble="drifting"}': ONE},
+        {'kvlens_worker_troubled_sources{trouble="partial"}': ONE},
+    ),
+    "KvlensCapacityLoss": (prefill("1x60", "evicted"), prefill("0.1x60", "evicted")),
+    "KvlensRoutingLoss": (prefill("1x60", "peer"), prefill("0.1x60", "peer")),
+    "KvlensSourceSilent": (
+        {"kvlens_connector_last_batch_timestamp_seconds": LONG_AGO},
+        {"kvlens_connector_last_batch_timestamp_seconds": NOW},
+    ),
+    "KvlensMetricsPageUnreadable": grows("connector_scrape_failures_total"),
+    "KvlensFiguresRefused": grows("connector_refused_figures_total"),
+    "KvlensKubernetesUnanswered": grows("connector_kubernetes_failures_total"),
+    "KvlensPodsUnlisted": (
+        {"kvlens_connector_pod_lists_total": STANDS},
+        {"kvlens_connector_pod_lists_total": GROWS},
+    ),
+    "KvlensPodsRefused": grows("connector_refused_pods_total"),
+    "KvlensKafkaBehind": (
+        {"kvlens_connector_unacknowledged_bytes": "17000000x60"},
+        {"kvlens_connector_unacknowledged_bytes": "1000x60"},
+    ),
+    "KvlensRecordsAbandoned": grows("connector_abandoned_records_total"),
+    "KvlensSourcesContested": grows("connector_contested_sources_total"),
+    "KvlensPositionsUnwritten": grows("connector_position_write_failures_total"),
+    "KvlensEndpointsRefused": grows("connector_refused_endpoints_total"),
+    "KvlensWorkersBehind": (
+        {'kvlens_worker_lag_records{partition="3"}': "1001x60"},
+        {'kvlens_worker_lag_records{partition="3"}': "999x60"},
+    ),
+    "KvlensCheckpointOld": (
+        {"kvlens_worker_checkpoint_timestamp_seconds": LONG_AGO},
+        {"kvlens_worker_checkpoint_timestamp_seconds": NOW},
+    ),
+    "KvlensWorkerHolding": ({"kvlens_worker_holding": ONE}, {"kvlens_worker_holding": NONE}),
+    "KvlensStoreFailures": grows("worker_store_failures_total"),
+    "KvlensRecordsLost": grows("worker_records_lost_total"),
+    "KvlensRecordsSetAside": grows("worker_records_set_aside_total"),
+    "KvlensEventsLeftOut": grows("worker_left_out_events_total"),
+    "KvlensPartitionsWithoutOwner": (owned(16, 15), owned(16, 16)),
+    "KvlensRebalances": grows("worker_rebalances_total"),
+}
+"""Alert -> half an hour in which it fires, and one in which it does not."""
+
+
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    program = os.environ.get(VARIABLE) or shutil.which("promtool")
+    if program is None:
+        pytest.skip(f"the rules were not tried: {MISSING}")
+    return program
+
+
+def test_the_tool_finds_nothing_wrong(promtool: str) -> None:
+    assert f"SUCCESS: {len(ALERTS)} rules found" in ran(promtool, "check", "rules", str(RULES))
+
+
+def test_every_rule_has_a_case() -> None:
+    assert list(CASES) == ALERTS
+
+
+def test_each_fires_and_is_quiet(promtool: str, tmp_path: Path) -> None:
+    tests = [
+        half_hour(alert, series, fires=not number)
+        for alert in CASES
+        for number, series in enumerate(CASES[alert])
+    ]
+    file = tmp_path / "tests.json"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    ran(promtool, "test", "rules", str(file))
+
+
+def half_hour(alert: str, series: Series, *, fires: bool) -> dict[str, object]:
+    firing = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
+    return {
+        "name": alert,
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": firing,
+                "eval_time": "30m",
+                "exp_samples": [{"labels": "{}", "value": 1}] if fires else [],
+            }
+        ],
+    }
+
+
+def ran(*command: str) -> str:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stdout + done.stderr
+    return done.stdout

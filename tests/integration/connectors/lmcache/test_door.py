@@ -1,0 +1,158 @@
+"""`POST /events` over real sockets: what is taken, and what is refused, counted and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from connectors.lmcache.door import MOST_AT_ONCE, Door
+from connectors.lmcache.servers import Servers
+from connectors.publish.publisher import Publisher
+from connectors.sources import Source, SourceKey
+from connectors.telemetry.events import Telemetry
+from schemas.events import EventsRecord
+from schemas.positions import PositionRecord
+from schemas.settings import Connector, Lmcache, Settings
+
+TOKEN = "0123456789abcdef"
+MOST_BYTES = 64 << 10
+
+
+class Log:
+    """Keeps records, and positions that begin at nothing."""
+
+    def __init__(self) -> None:
+        self.records: list[EventsRecord] = []
+        self.free = asyncio.Event()
+        self.free.set()
+        self.full = False
+
+    async def room(self) -> None:
+        await self.free.wait()
+
+    def add(self, record: EventsRecord) -> None:
+        self.records.append(record)
+
+    async def resume(self, sources: Sequence[Source]) -> dict[SourceKey, PositionRecord]:
+        return {source.key: PositionRecord(*source.key, partition=0, offset=-1) for source in sources}
+
+
+@asynccontextmanager
+async def opened(**lmcache: Any) -> AsyncIterator[tuple[Door, Log, Servers, Telemetry]]:
+    settings = Settings(
+        connector=Connector(max_frame_bytes=MOST_BYTES), lmcache=Lmcache(models="m", **lmcache)
+    )
+    log, telemetry = Log(), Telemetry()
+    servers = Servers(
+        settings, cast(Publisher, log), cast(Any, log), telemetry, lambda name: name == "taken@m"
+    )
+    door = Door(settings.lmcache, servers, telemetry, most_bytes=MOST_BYTES)
+    await door.start()
+    try:
+        yield door, log, servers, telemetry
+    finally:
+        await door.stop()
+
+
+def report(seq: int, instance: str = "a") -> bytes:
+    entry = {"key": {"chunk_hash_hex": "ff" * 16, "model_name": "m", "kv_rank": 1 << 24}, "size_bytes": 3}
+    batch = {"instance_id": instance, "incarnation": 5, "seq": seq, "event_type": "store", "tier": "l1"}
+    return json.dumps({"batches": [{**batch, "backend": "dram", "entries": [entry]}]}).encode()
+
+
+async def posted(door: Door, body: Any, **headers: str) -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"http://127.0.0.1:{door.port}/events", data=body, headers=headers) as answer,
+    ):
+        return answer.status
+
+
+def basic_auth(password: str) -> str:
+    return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
+
+
+def refused(telemetry: Telemetry, reason: str) -> float:
+    found = telemetry.registry.get_sample_value("kvlens_connector_refused_reports_total", {"reason": reason})
+    return found or 0.0
+
+
+async def test_reports_become_records() -> None:
+    async with opened() as (door, log, servers, _):
+        assert [await posted(door, report(seq)) for seq in (1, 2, 2, 4)] == [200] * 4
+        servers.flush()
+    numbers = [batch.seq for record in log.records for batch in record.batches if batch.seq is not None]
+    assert ({record.replica for record in log.records}, numbers) == ({"a@m"}, [0, 1, 3])
+
+
+async def test_a_token_is_taken_as_bearer_or_as_password_of_the_url() -> None:
+    async with opened(token=TOKEN) as (door, log, servers, telemetry):
+        basic = basic_auth(TOKEN)
+        wrong = basic_auth("no")
+        assert await posted(door, report(1), Authorization=f"Bearer {TOKEN}") == 200
+        assert await posted(door, report(2), Authorization=basic) == 200
+        for said in (
+            {},
+            {"Authorization": wrong},
+            {"Authorization": "Basic !"},
+            {"Authorization": "Bearer é"},
+        ):
+            assert await posted(door, report(3), **said) == 401
+        servers.flush()
+        assert refused(telemetry, "no_token") == 4
+    assert sum(record.first_seq is not None for record in log.records) >= 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        (b"", 422, "malformed"),
+        (b"\xff" * 100, 422, "malformed"),
+        (b" " * (MOST_BYTES + 1), 413, "too_large"),
+        (b'{"batches": [{}]}', 200, "bad_batch"),
+        (report(1, "taken"), 200, "replica_id_taken"),
+        (report(1, "no\nname"), 200, "bad_name"),
+    ],
+)
+async def test_what_is_refused_is_counted(body: bytes, status: int, reason: str) -> None:
+    async with opened() as (door, log, servers, telemetry):
+        assert await posted(door, body) == status
+        servers.flush()
+        assert refused(telemetry, reason) == 1
+        assert log.records == []
+
+
+async def test_a_body_of_unknown_length_is_bounded_as_well() -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(MOST_BYTES // 1024 + 2):
+            yield b" " * 1024
+
+    async with opened() as (door, _, _, telemetry):
+        assert await posted(door, endless()) == 413
+        assert refused(telemetry, "too_large") == 1
+
+
+async def test_no_more_sources_than_are_allowed() -> None:
+    async with opened(max_sources=2) as (door, log, servers, telemetry):
+        assert [await posted(door, report(1, name)) for name in ("a", "b", "c")] == [200] * 3
+        servers.flush()
+        assert refused(telemetry, "too_many_sources") == 1
+    assert {record.replica for record in log.records} == {"a@m", "b@m"}
+
+
+async def test_where_kafka_does_not_keep_up_requests_are_refused_and_nothing_of_them_is_taken() -> None:
+    async with opened() as (door, log, servers, telemetry):
+        log.free.clear()
+        found = await asyncio.gather(*(posted(door, report(seq)) for seq in range(1, MOST_AT_ONCE + 4)))
+        assert found == [503] * len(found)
+        assert refused(telemetry, "busy") == len(found)
+        log.free.set()
+        servers.flush()
+        assert log.records == []

@@ -1,0 +1,159 @@
+"""Reports of LMCache's servers on their way, and what they must come to by their own directory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from connectors.kafka.consumer import started_consumer
+from tests.support.inputs.captures import reported, reported_truth
+
+NAME = "lmcache-0.5.6"
+MODEL = "org/model-x"
+POOL = "pool:s3"
+Records = Sequence[tuple[bytes, bytes]]
+
+
+def make_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
+    """Make a topic of the servers'."""
+
+    async def make() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
+        await admin.start()
+        try:
+            await admin.create_topics([NewTopic(topic, partitions, 1)])
+        finally:
+            await admin.close()
+
+    asyncio.run(make())
+
+
+def send(bootstrap_servers: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write records in their order, each to the partition of its key."""
+
+    async def sending() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all") as producer:
+            for key, value in records:
+                await producer.send(topic, value, key=key)
+
+    asyncio.run(sending())
+
+
+def wait_committed(bootstrap_servers: str, topic: str, group: str, offset: int) -> None:
+    """Return when a group stands at an offset of the only partition."""
+
+    async def committed() -> int | None:
+        async with started_consumer(
+            bootstrap_servers=bootstrap_servers, group_id=group, enable_auto_commit=False
+        ) as consumer:
+            found: int | None = await consumer.committed(TopicPartition(topic, 0))
+            return found
+
+    deadline = time.monotonic() + 60.0
+    while (found := asyncio.run(committed())) != offset:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+
+
+def held() -> dict[tuple[str, str, int], tuple[int, int]]:
+    """(replica, medium, group) to entries and blocks, as the servers' directory knew them at the end.
+
+    Each object is one, of whichever worker or salt.
+    """
+    found: Counter[tuple[str, str, int]] = Counter()
+    for place, objects in reported_truth(NAME)["final"].items():
+        storage = place.partition(":")[2]
+        for kv_rank, object_group, _, _ in objects:
+            workers, worker = kv_rank >> 24, kv_rank >> 16 & 0xFF
+            assert object_group == 0
+            group = sum(range(workers)) + worker
+            medium = f"lmcache-l2-{storage}" if storage else "cpu"
+            found[f"{place}@{MODEL}", medium, group] += 1
+    return {where: (count, count) for where, count in found.items()}
+
+
+def batches() -> dict[str, int]:
+    """By replica: batches of every server that concerns it, from the first one on that does."""
+    seen: set[tuple[str, int, int]] = set()
+    members: set[tuple[str, str]] = set()
+    found: Counter[str] = Counter()
+    for _, value in reported(NAME, "records"):
+        for batch in json.loads(value)["batches"]:
+            number = batch["instance_id"], batch["incarnation"], batch["seq"]
+            if number in seen:
+                continue
+            seen.add(number)
+            place = _storage(batch)
+            if place is not None:
+                members.add((batch["instance_id"], place))
+            found[f"{batch['instance_id']}@{MODEL}"] += 1
+            for server, storage in members:
+                if server == batch["instance_id"]:
+                    found[f"{storage}@{MODEL}"] += 1
+    return dict(found)
+
+
+@dataclass
+class Place:
+    """A server's memory, or a storage: what is there, and what was done with it."""
+
+    held: dict[tuple[Any, ...], list[int]] = field(default_factory=dict)
+    """By object: its size, and how often it was accessed."""
+    capacity: int = 0
+    figures: Counter[str] = field(default_factory=Counter)
+
+
+def used() -> dict[str, Place]:
+    """By replica: bytes, capacity and accesses as the servers reported them, each batch once."""
+    places: dict[str, Place] = defaultdict(Place)
+    reached: dict[str, tuple[int, int]] = {}
+    for _, value in reported(NAME, "records"):
+        for batch in json.loads(value)["batches"]:
+            server, life = batch["instance_id"], (batch["incarnation"], batch["seq"])
+            if life <= reached.get(server, (0, 0)):
+                continue
+            if life[0] > reached.get(server, life)[0]:
+                places[f"{server}@{MODEL}"].held.clear()
+            reached[server] = life
+            place = places[f"{server}@{MODEL}" if batch["tier"] == "l1" else f"{_storage(batch)}@{MODEL}"]
+            if batch["event_type"] == "config":
+                place.capacity = batch["capacity_bytes"]
+            for entry in batch["entries"]:
+                _use(place, batch["event_type"], tuple(entry["key"].values()), entry["size_bytes"])
+    places.pop(f"None@{MODEL}", None)
+    return places
+
+
+def _use(place: Place, what: str, key: tuple[Any, ...], size: int) -> None:
+    known = place.held.get(key)
+    if what == "store":
+        place.figures["stored_objects"] += known is None
+        place.figures["stored_bytes"] += 0 if known else size
+        place.held.setdefault(key, [size, 0])
+    elif what == "delete":
+        place.figures["left"] += known is not None
+        place.figures["left_unused"] += known is not None and not known[1]
+        place.held.pop(key, None)
+    elif known is None:
+        place.figures["unknown_accesses"] += 1
+    else:
+        place.figures["accesses"] += 1
+        place.figures["accessed_bytes"] += known[0]
+        place.figures["first_accesses"] += not known[1]
+        known[1] += 1
+
+
+def _storage(batch: dict[str, Any]) -> str | None:
+    """The storage that a batch makes known: by what is in it, or by a capacity."""
+    says = batch["entries"] if batch["event_type"] != "config" else batch["capacity_bytes"]
+    if batch["tier"] == "l1" or not says:
+        return None
+    return f"pool:{batch['backend']}" if batch["shared"] else f"{batch['instance_id']}:{batch['backend']}"
