@@ -78,6 +78,9 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     links: bytes = b""
     """n links (`schemas.hashing.content`), packed as hashes are: keyed hashes of what each block holds; only
     with `connector.content_hashes`. Empty where the event does not tell."""
+    salt: Text | None = None
+    """Keyed hash of the cache salt that the event tells, 16 hexadecimal digits; only with
+    `connector.forward_salts`. SGLang tells it with all blocks of a prompt, vLLM with the first one."""
 
 
 class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=True, gc=False):

@@ -35,6 +35,8 @@ no further."""
 
 CONTENT: frozenset[Meaning] = frozenset({"tokens", "keys", "media_keys", "salt"})
 """Fields that say what blocks hold."""
+SALTED: frozenset[Meaning] = frozenset({"keys", "salt"})
+"""Those of them that may hold a salt."""
 
 
 @dataclass(frozen=True, slots=True)
