@@ -172,7 +172,9 @@ def test_what_it_writes_is_what_the_records_encoder_writes_but_for_the_width_of_
         batch = reference(payload, seq)
         assert batch is not None
         runs = sum(isinstance(event, Removed | Stored) for event in batch.events)
-        assert 0 <= len(encoded(result, seq)) - len(encode(batch)) <= 2 + runs
+        # A store could have sixteen fields, for which the encoder leaves room in the head of each.
+        heads = 2 * sum(isinstance(event, Stored) for event in batch.events)
+        assert 0 <= len(encoded(result, seq)) + heads - len(encode(batch)) <= 2 + runs
 
 
 def wide(width: int, value: int) -> msgspec.Raw:
@@ -306,12 +308,12 @@ SEEDS = [
     encode({"rank": None, "events": [{"type": "BlockRemoved", "block_hashes": [1] * 20}], "ts": 2.5}),
     encode([1.5, [SALTED], 0]),
 ]
-NAMES = Pseudonyms(b"a key of a fleet")
+OF_SALTS = Pseudonyms(b"a key of a fleet")
 
 
 def test_the_seeds_are_done() -> None:
     assert done_and_equal(SEEDS, sessions=True) == len(SEEDS)
-    assert done_and_equal(SEEDS, salts=NAMES) == len(SEEDS)
+    assert done_and_equal(SEEDS, salts=OF_SALTS) == len(SEEDS)
 
 
 def test_long_runs_and_large_payloads_are_given_up() -> None:
@@ -338,7 +340,7 @@ def test_every_flipped_bit_gives_up_or_what_the_reference_decoder_gives(payload:
             mutant = bytearray(payload)
             mutant[at] ^= 1 << bit
             changed.append(bytes(mutant))
-    assert done_and_equal(changed, sessions=True, salts=NAMES) > len(changed) // 10
+    assert done_and_equal(changed, sessions=True, salts=OF_SALTS) > len(changed) // 10
 
 
 mutations = st.lists(
@@ -350,7 +352,7 @@ mutations = st.lists(
 heads = st.sampled_from([bytes([head]) for head in range(0x80, 0x100)])
 
 
-@given(st.sampled_from(SEEDS), mutations, heads, st.booleans(), st.sampled_from([None, NAMES]))
+@given(st.sampled_from(SEEDS), mutations, heads, st.booleans(), st.sampled_from([None, OF_SALTS]))
 def test_mutants(
     seed: bytes,
     changes: list[tuple[int, str, bytes]],
@@ -384,7 +386,7 @@ def test_any_bytes(payload: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("linker", "salts"),
-    [(None, None), (Linker(b"a key of a fleet"), None), (Linker(b"a key of a fleet"), NAMES)],
+    [(None, None), (Linker(b"a key of a fleet"), None), (Linker(b"a key of a fleet"), OF_SALTS)],
     ids=["no links", "links", "links and salts"],
 )
 @pytest.mark.parametrize("room", range(0, 4_000, 97))
