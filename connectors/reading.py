@@ -63,11 +63,13 @@ class Reading:
         self._settings = settings.connector
         # Scanned batches are MessagePack and can only be put into such records.
         self._may_scan = settings.kafka.record_format == "msgpack" and not self._settings.forward_session_ids
-        self._sessions = (
+        names = (
             Pseudonyms.of_file(self._settings.session_key_file, "connector.session_key_file")
-            if self._settings.forward_session_ids
+            if self._settings.forward_session_ids or self._settings.forward_salts
             else None
         )
+        self._sessions = names if self._settings.forward_session_ids else None
+        self._salts = names if self._settings.forward_salts else None
         key_file = self._settings.content_key_file
         self._linker = (
             Linker(key_in("connector.content_key_file", key_file) if key_file else b"")
@@ -200,6 +202,7 @@ class Reading:
             slot=slot,
             sessions=self._sessions,
             linker=self._linker,
+            salts=self._salts,
         )
         if restarted:
             self._publish(self.streams[source.key].close("restarted"))
@@ -277,7 +280,7 @@ class Reading:
             bundles = [received.messages for received in portions]
             received_at = [received.received_at for received in portions]
             scanned, slots = scanned_together(
-                streams, bundles, received_at, self._gathered, self._settings, self._linker
+                streams, bundles, received_at, self._gathered, self._settings, self._linker, self._salts
             )
             scanning = time.thread_time() - worked
             seconds_a_byte = scanning / max(sum(received.size for received in portions), 1)
@@ -312,6 +315,7 @@ class Reading:
             self._gathered,
             self._settings,
             self._linker,
+            self._salts,
         )
         worked = time.thread_time()
         seconds_a_byte = (worked - began) / together.bundles.data.size

@@ -70,7 +70,10 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     lora: Text | None = None
     """Adapter name the blocks belong to."""
     session: Text | None = None
-    """Keyed hash of the session id, 16 hexadecimal digits; only with `connector.forward_session_ids`."""
+    """Keyed hash of the session id of the request that stored the blocks, 16 hexadecimal digits; only with
+    `connector.forward_session_ids`. By it a reader can add up what sessions store and, as removals name the
+    same hashes, what they lose to others. It owns nothing: engines share blocks between sessions. No table of
+    ours has it."""
     store_only: bool = False
     """Whoever announces blocks like this on this medium never announces that they leave."""
     size_bytes: Total = 0
@@ -78,6 +81,11 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     links: bytes = b""
     """n links (`schemas.hashing.content`), packed as hashes are: keyed hashes of what each block holds; only
     with `connector.content_hashes`. Empty where the event does not tell."""
+    salt: Text | None = None
+    """Keyed hash of the request's cache salt, 16 hexadecimal digits; only with `connector.forward_salts`.
+    Engines share no block between salts, so a reader can tell by it whose blocks are held, and who evicts
+    whom. SGLang tells it with every store, vLLM with that of a prompt's first block alone, to which the
+    others lead by `parent`. No table of ours has it."""
 
 
 class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=True, gc=False):

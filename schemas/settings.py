@@ -107,8 +107,11 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Prometheus and health endpoint of the connector; 0 turns it off."""
     forward_session_ids: bool = False
     """Keep the engines' session ids in the records, as keyed hashes; the connector is much slower then."""
+    forward_salts: bool = False
+    """Keep the cache salts of requests in the records, as keyed hashes."""
     session_key_file: str = ""
-    """File with the key of these hashes, 16 bytes or more; another key gives other hashes."""
+    """File with the key of these hashes, of session ids and salts, 16 bytes or more; another key gives other
+    hashes."""
     content_hashes: bool = False
     """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare. All connectors
     of a fleet say the same; a source follows with its engine's next life."""

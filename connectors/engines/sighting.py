@@ -30,11 +30,13 @@ Meaning = Literal[
     "salt",
 ]
 """What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number. `from_medium` is where
-blocks leave that come to `medium`. The last four are hashed where content hashes are wanted (CONTENT), and go
-no further."""
+blocks leave that come to `medium`. The last four are hashed where content hashes (CONTENT) or salts
+(SALTED) are wanted, and go no further."""
 
 CONTENT: frozenset[Meaning] = frozenset({"tokens", "keys", "media_keys", "salt"})
 """Fields that say what blocks hold."""
+SALTED: frozenset[Meaning] = frozenset({"keys", "salt"})
+"""Those of them that may hold a salt."""
 
 
 @dataclass(frozen=True, slots=True)

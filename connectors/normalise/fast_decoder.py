@@ -21,6 +21,8 @@ from connectors.normalise.envelope import MILLISECONDS, rank_of
 from connectors.normalise.errors import EventError
 from connectors.normalise.hashes import HashPacker
 from connectors.normalise.links import Linker, Told
+from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import ABSENT, Hash
 from connectors.normalise.wire_structs import WireBatch, WireEvent, batch_types
 from schemas.events import Batch, Cleared, Event, Removed, Stored
@@ -34,11 +36,19 @@ class FastDecoder:
     """Decodes the payloads of one source as long as they are well-formed; tries the last encoding first."""
 
     def __init__(
-        self, *, forward_session_ids: bool, linker: Linker | None = None, catalogue: Catalogue = CATALOGUE
+        self,
+        *,
+        forward_session_ids: bool,
+        linker: Linker | None = None,
+        salts: Pseudonyms | None = None,
+        catalogue: Catalogue = CATALOGUE,
     ) -> None:
-        """`linker` makes links of blocks, which are left out without it."""
-        arrays, maps = batch_types(catalogue, sessions=forward_session_ids, content=linker is not None)
+        """`linker` makes links of blocks, `salts` names salts; both are left out without them."""
+        arrays, maps = batch_types(
+            catalogue, sessions=forward_session_ids, content=linker is not None, salts=salts is not None
+        )
         self._linker = linker
+        self._salts = salts
         self._decode: Callable[[bytes], WireBatch] = Decoder(arrays).decode
         self._decode_other: Callable[[bytes], WireBatch] = Decoder(maps).decode
         self._packer = HashPacker()
@@ -61,7 +71,7 @@ class FastDecoder:
                 return None
             if len(payload) > MAX_BATCH_HASHES and _count_hashes(wire.events) > MAX_BATCH_HASHES:
                 return None
-            events, skipped = _normalised(wire.events, self._packer, self._locate, self._linker)
+            events, skipped = _normalised(wire.events, self._packer, self._locate, self._linker, self._salts)
         except (DecodeError, UnicodeDecodeError, RecursionError, EventError):
             return None
         self.skipped += skipped
@@ -81,7 +91,11 @@ def _count_hashes(wire_events: Sequence[WireEvent]) -> int:
 
 
 def _normalised(
-    wire_events: Sequence[WireEvent], packer: HashPacker, locate: Locate, linker: Linker | None
+    wire_events: Sequence[WireEvent],
+    packer: HashPacker,
+    locate: Locate,
+    linker: Linker | None,
+    salts: Pseudonyms | None,
 ) -> tuple[list[Event], int]:
     """Return the events in order, adjacent removals of one place merged, and how many were skipped."""
     events: list[Event] = []
@@ -111,6 +125,9 @@ def _normalised(
             if linker is not None and stored.medium == "gpu":
                 told = Told(event.tokens, event.keys, event.media_keys, event.salt, event.in_map)
                 stored.links = linker.links(told, len(event.hashes), stored.block_size, stored.lora)
+            if salts is not None and event.in_map:
+                adapter = event.lora_name is not None
+                stored.salt = salt_name(event.salt, event.keys, salts, adapter=adapter)
             events.append(stored)
         elif kind == "cleared":
             events.append(Cleared(locate(event.medium)[0] if event.medium else None))

@@ -33,10 +33,11 @@ class Normaliser:
         max_frame_bytes: int,
         sessions: Pseudonyms | None = None,
         linker: Linker | None = None,
+        salts: Pseudonyms | None = None,
         clears_all: bool = False,
         catalogue: Catalogue = CATALOGUE,
     ) -> None:
-        """`sessions` names session ids, `linker` makes links of blocks; both are left out without them.
+        """`sessions` and `salts` name these, `linker` makes links of blocks; each is left out without.
 
         With `clears_all` a clear that names no medium is of every one: its publisher is no engine.
         """
@@ -46,9 +47,16 @@ class Normaliser:
         self._catalogue = catalogue
         self._era = StreamEra()
         self._linker = linker
-        self._fast = FastDecoder(forward_session_ids=sessions is not None, linker=linker, catalogue=catalogue)
+        self._salts = salts
+        self._fast = FastDecoder(
+            forward_session_ids=sessions is not None, linker=linker, salts=salts, catalogue=catalogue
+        )
         self._reference = ReferenceDecoder(
-            self._era, forward_session_ids=sessions is not None, linker=linker, catalogue=catalogue
+            self._era,
+            forward_session_ids=sessions is not None,
+            linker=linker,
+            salts=salts,
+            catalogue=catalogue,
         )
         self._until_look = 0
         self._first_looks = FIRST_LOOKS
@@ -142,7 +150,7 @@ class Normaliser:
         if scanned is not None:
             return scanned
         # numba takes a second to import, and not everybody scans
-        from connectors.normalise.scan import content_of, scan
+        from connectors.normalise.scan import content_of, names_of, scan
 
         return scan(
             messages,
@@ -150,6 +158,7 @@ class Normaliser:
             max_frame_bytes=self._max_frame_bytes,
             forward_session_ids=False,
             content=content_of(self._linker),
+            salts=names_of(self._salts),
             catalogue=self._catalogue,
         )
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from connectors.normalise.key_file import key_in
 from schemas.hashing.content import usable_key
+
+if TYPE_CHECKING:
+    from connectors.normalise.scanner.blake2b import Words
 
 _NAME_BYTES = 8
 
@@ -20,6 +25,14 @@ class Pseudonyms:
     def of_file(cls, path: str, setting: str) -> Pseudonyms:
         """Take the key from the file of a setting, without white space around it. Raises KeyUnusable."""
         return cls(key_in(setting, path))
+
+    @cached_property
+    def state(self) -> Words:
+        """What the scanner makes the same names with."""
+        # numba takes a second to import, and not everybody scans
+        from connectors.normalise.scan import names_state
+
+        return names_state(self._key)
 
     def name(self, text: str) -> str:
         """Return 16 hexadecimal digits that stand for a text."""

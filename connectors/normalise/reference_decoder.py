@@ -31,6 +31,8 @@ from connectors.normalise.errors import EventError, FrameError, UnknownType
 from connectors.normalise.hashes import pack_hash, pack_hashes
 from connectors.normalise.links import Linker, Told
 from connectors.normalise.objects import object_hash, tenant_group
+from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.hashes import HASH_BYTES
@@ -74,11 +76,13 @@ class ReferenceDecoder:
         *,
         forward_session_ids: bool,
         linker: Linker | None = None,
+        salts: Pseudonyms | None = None,
         catalogue: Catalogue = CATALOGUE,
     ) -> None:
-        """`linker` makes links of blocks, which are left out without it."""
+        """`linker` makes links of blocks, `salts` names salts; both are left out without them."""
         self._era = era
         self._linker = linker
+        self._salts = salts
         self._forward_session_ids = forward_session_ids
         self._forms = catalogue.forms
         self._locate = catalogue.media.locate
@@ -260,6 +264,9 @@ class ReferenceDecoder:
             if self._linker is not None and medium == "gpu":
                 told = Told.by(fields, in_map=elements is None)
                 event.links = self._linker.links(told, len(hashes), block_size, event.lora)
+            if self._salts is not None and elements is None:
+                adapter = value("lora_name") != _NIL
+                event.salt = salt_name(fields.get("salt"), fields.get("keys"), self._salts, adapter=adapter)
         self._era.saw(seen, form)
         return (event,)
 

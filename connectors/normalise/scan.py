@@ -11,6 +11,7 @@ from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import ROWS
 from connectors.normalise.links import Linker
+from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.blake2b import Words, state_of
@@ -18,8 +19,8 @@ from connectors.normalise.scanner.layout import ROOM, Bytes, Ints
 from connectors.normalise.scanner.payloads import PART_DATA, PART_END, PART_RECEIVED_AT, PARTS, transcode
 from schemas.hashing.content import PERSON
 
-NO_LINKS: Words = np.empty(0, np.uint64)
-"""Instead of a state: links are left out."""
+NO_STATE: Words = np.empty(0, np.uint64)
+"""Instead of a state: what is hashed with it is left out."""
 Numbers = Sequence[int] | Ints
 
 _OUTPUT_SPARE = 64 << 10
@@ -32,16 +33,21 @@ def scan(
     *,
     max_frame_bytes: int,
     forward_session_ids: bool,
-    content: Words = NO_LINKS,
+    content: Words = NO_STATE,
+    salts: Words = NO_STATE,
     catalogue: Catalogue = CATALOGUE,
 ) -> Scanned:
-    """Transcode what is well-formed; the rest is marked as given up. `content` is of `links_state`."""
+    """Transcode what is well-formed; the rest is marked as given up.
+
+    `content` is of `content_of`, `salts` of `names_of`.
+    """
     encoded, columns = scan_joined(
         [messages],
         [received_at],
         max_frame_bytes=max_frame_bytes,
         forward_session_ids=forward_session_ids,
         content=content,
+        salts=salts,
         catalogue=catalogue,
     )
     return Scanned(encoded, columns)
@@ -53,7 +59,8 @@ def scan_joined(
     *,
     max_frame_bytes: int,
     forward_session_ids: bool,
-    content: Words = NO_LINKS,
+    content: Words = NO_STATE,
+    salts: Words = NO_STATE,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
     """Do what `scan` does to each bundle, with its time of receipt, in one call of compiled code.
@@ -75,6 +82,7 @@ def scan_joined(
         max_frame_bytes=max_frame_bytes,
         forward_session_ids=forward_session_ids,
         content=content,
+        salts=salts,
         catalogue=catalogue,
     )
 
@@ -95,7 +103,8 @@ def scan_side_by_side(
     *,
     max_frame_bytes: int,
     forward_session_ids: bool,
-    content: Words = NO_LINKS,
+    content: Words = NO_STATE,
+    salts: Words = NO_STATE,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
     """Do what `scan` does to bundles that lie side by side, as `transcode` takes them: (encoded, columns)."""
@@ -110,6 +119,7 @@ def scan_side_by_side(
         max_frame_bytes,
         forward_session_ids,
         content,
+        salts,
         tables.forms,
         tables.media,
         out,
@@ -120,12 +130,22 @@ def scan_side_by_side(
 
 def content_of(linker: Linker | None) -> Words:
     """Return the `content` of streams that have this linker, or none."""
-    return NO_LINKS if linker is None else linker.state
+    return NO_STATE if linker is None else linker.state
+
+
+def names_of(names: Pseudonyms | None) -> Words:
+    """Return the `salts` of streams that have these names for salts, or none."""
+    return NO_STATE if names is None else names.state
 
 
 def links_state(key: bytes) -> Words:
     """Return what the scanner makes links of blocks with; `key` is a `usable_key`, empty for none."""
     return state_of(key, PERSON)
+
+
+def names_state(key: bytes) -> Words:
+    """Return what the scanner makes names with; `key` is a `usable_key`."""
+    return state_of(key, b"")
 
 
 def warm_up() -> None:

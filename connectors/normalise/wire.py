@@ -1,7 +1,7 @@
 """Envelopes of batches, and what their events are made of before and after decoding.
 
-Token ids, salts and multimodal keys are never named where a map can skip them, and stay undecoded where a
-position must be kept.
+Token ids, salts and multimodal keys that nobody hashes are never named where a map can skip them, and stay
+undecoded where a position must be kept.
 """
 
 from __future__ import annotations

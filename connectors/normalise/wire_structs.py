@@ -13,7 +13,7 @@ from typing import Annotated, Any, Protocol, Union
 from msgspec import Meta, Raw, Struct, defstruct
 
 from connectors.engines.catalogue import TYPE_KEY, Catalogue, EventForm
-from connectors.engines.sighting import CONTENT, Kind, Meaning
+from connectors.engines.sighting import CONTENT, SALTED, Kind, Meaning
 from connectors.normalise.bounds import MAX_BATCH_HASHES
 from connectors.normalise.wire import ABSENT, BlockSize, GroupIdx, Hash, Text
 
@@ -79,15 +79,15 @@ _MAY_BE_FOREIGN: frozenset[Meaning] = frozenset({"lora_name"})
 
 @lru_cache(maxsize=8)
 def batch_types(
-    catalogue: Catalogue, *, sessions: bool, content: bool
+    catalogue: Catalogue, *, sessions: bool, content: bool, salts: bool
 ) -> tuple[type[WireBatch], type[WireBatch]]:
     """Return the structs of batches whose events are all arrays, and all maps.
 
-    Without `sessions` and `content` the fields for these are not looked at.
+    Without `sessions`, `content` and `salts` the fields for these are not looked at.
     """
     left_out: frozenset[Meaning] = frozenset() if sessions else frozenset({"session"})
     if not content:
-        left_out |= CONTENT
+        left_out |= CONTENT - SALTED if salts else CONTENT
     forms = [form for form in catalogue.forms.values() if form.everyday]
     return (
         _batch([_array(form, left_out) for form in forms if form.required <= form.positions.keys()]),

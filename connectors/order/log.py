@@ -115,6 +115,7 @@ class SourceLog:
         sessions: Pseudonyms | None = None,
         publisher: Publisher | None = None,
         linker: Linker | None = None,
+        salts: Pseudonyms | None = None,
     ) -> None:
         """`publisher` is known where batches come decoded; otherwise the normaliser finds out."""
         self.source = source
@@ -123,6 +124,7 @@ class SourceLog:
             max_frame_bytes=settings.max_frame_bytes,
             sessions=sessions,
             linker=linker,
+            salts=salts,
             clears_all=source.shared_sequence,
         )
         self._publisher = publisher or self.normaliser

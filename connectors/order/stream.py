@@ -45,18 +45,21 @@ class SourceStream:
         slot: Slot | None = None,
         sessions: Pseudonyms | None = None,
         linker: Linker | None = None,
+        salts: Pseudonyms | None = None,
     ) -> None:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
         `resume` is where the log ends for this source; `budget` is shared with other streams;
         `opened` is told of each run that opens, and when `due` will close it. Batches that are put into
-        `slot` count as taken; `due` has to be called when they are old enough, too. `sessions` and
-        `linker` are for `Normaliser`.
+        `slot` count as taken; `due` has to be called when they are old enough, too. `sessions`,
+        `linker` and `salts` are for `Normaliser`.
         """
         self.source = source
         self._clock = clock
         self._settings = settings
-        self._log = SourceLog(source, settings, observe, resume, clock(), opened, sessions, linker=linker)
+        self._log = SourceLog(
+            source, settings, observe, resume, clock(), opened, sessions, linker=linker, salts=salts
+        )
         self._recovery = Recovery(
             self._log,
             Backlog(budget or BacklogBudget(settings.backlog_bytes)),

@@ -12,6 +12,7 @@ from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
 from connectors.normalise.columns import PUBLISHED_AT
 from connectors.normalise.links import Linker
+from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.order.gathered import NOTHING, Gathered
@@ -36,13 +37,14 @@ def scanned_together(
     gathered: Gathered,
     settings: Connector,
     linker: Linker | None = None,
+    salts: Pseudonyms | None = None,
 ) -> DealtTogether:
     """Scan bundle i for stream i, and gather it if it is simply the next of that stream.
 
-    `linker` is that of the streams.
+    `linker` and `salts` are those of the streams.
     """
     # numba takes a second to import, and not everybody scans
-    from connectors.normalise.scan import content_of, scan_joined
+    from connectors.normalise.scan import content_of, names_of, scan_joined
     from connectors.order.gathering import GATHERED
 
     scanned: list[Scanned | None] = [None] * len(streams)
@@ -61,6 +63,7 @@ def scanned_together(
         max_frame_bytes=settings.max_frame_bytes,
         forward_session_ids=False,
         content=content_of(linker),
+        salts=names_of(salts),
     )
     ends: Ints = np.cumsum([len(bundle) for _, _, bundle in chosen], dtype=np.int64)
     may_come = [
@@ -98,13 +101,14 @@ def gathered_together(
     gathered: Gathered,
     settings: Connector,
     linker: Linker | None = None,
+    salts: Pseudonyms | None = None,
 ) -> GatheredTogether:
     """Scan bundle i, of source i, and gather those that are simply the next batches of their source.
 
-    None stands for a source that may not take them now; `linker` is that of the sources.
+    None stands for a source that may not take them now; `linker` and `salts` are those of the sources.
     """
     # numba takes a second to import, and not everybody scans
-    from connectors.normalise.scan import content_of, parts_of, scan_side_by_side
+    from connectors.normalise.scan import content_of, names_of, parts_of, scan_side_by_side
     from connectors.order.gathering import GATHERED, IN_ORDER
 
     encoded, columns = scan_side_by_side(
@@ -114,6 +118,7 @@ def gathered_together(
         max_frame_bytes=settings.max_frame_bytes,
         forward_session_ids=False,
         content=content_of(linker),
+        salts=names_of(salts),
     )
     numbers = [NOTHING if source is None else gathered.numbers.get(source, NOTHING) for source in sources]
     slots: Ints = np.array(numbers, np.int64)

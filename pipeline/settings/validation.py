@@ -41,6 +41,12 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
             "session ids leave as keyed hashes only, which needs a session_key_file"
             " - at `$.connector.forward_session_ids`",
         )
+    if settings.connector.forward_salts and not settings.connector.session_key_file:
+        return SettingsProblem(
+            ("connector", "forward_salts"),
+            "salts leave as keyed hashes only, which needs a session_key_file"
+            " - at `$.connector.forward_salts`",
+        )
     if (text := _bootstrap_problem(settings.kafka.bootstrap_servers)) is not None:
         return SettingsProblem(("kafka", "bootstrap_servers"), f"{text} - at `$.kafka.bootstrap_servers`")
     if settings.kafka.sasl_mechanism == "OAUTHBEARER" and not settings.kafka.sasl_token_file:

@@ -17,8 +17,9 @@ from connectors.normalise.columns import DONE, END, EVENTS, ROWS, START, STATUS
 from connectors.normalise.errors import FrameError
 from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.links import Linker
+from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import content_of
+from connectors.normalise.scan import content_of, names_of
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanner.payloads import transcode
 from schemas.events import Batch, Undecodable
@@ -49,27 +50,37 @@ class Decoders:
     _input: GuardedMemory = field(default_factory=lambda: GuardedMemory(MAX_PAYLOAD_BYTES))
     _output: GuardedMemory = field(default_factory=lambda: GuardedMemory(2 * MAX_PAYLOAD_BYTES + (65 << 10)))
     _linker: Linker = field(default_factory=lambda: Linker(b"a key of the fuzzer"))
-    _fast: dict[tuple[bool, bool], FastDecoder] = field(default_factory=dict)
-    """By whether they keep session ids, and make links."""
+    _names: Pseudonyms = field(default_factory=lambda: Pseudonyms(b"a key of the fuzzer"))
+    _fast: dict[tuple[bool, bool, bool], FastDecoder] = field(default_factory=dict)
+    """By whether they keep session ids, make links, and name salts."""
 
     def check(self, payload: bytes, rng: random.Random) -> None:
         """Raises DecodersDisagree."""
         sessions, seq = rng.random() < 0.1, rng.choice(SEQUENCES)
         linker = self._linker if rng.random() < 0.5 else None
-        expected = self._reference(payload, seq, sessions, linker)
+        salts = self._names if rng.random() < 0.5 else None
+        expected = self._reference(payload, seq, sessions, linker, salts)
         room = 2 * len(payload) + (64 << 10) if rng.random() < 0.7 else rng.choice((*ODD_ROOMS, len(payload)))
         for start in (self._input.put_last(payload), self._input.put_first(payload)):
-            self._scanned(payload, start, seq, sessions, linker, room, expected)
+            self._scanned(payload, start, seq, sessions, linker, salts, room, expected)
         decoder = self._fast.setdefault(
-            (sessions, linker is not None), FastDecoder(forward_session_ids=sessions, linker=linker)
+            (sessions, linker is not None, salts is not None),
+            FastDecoder(forward_session_ids=sessions, linker=linker, salts=salts),
         )
         fast = decoder.decode_batch(payload, seq, RECEIVED_AT, False)
         self.outcomes["fast"] += fast is not None
         if fast is not None and fast != expected:
             raise DecodersDisagree(f"fast decoder: {fast}, reference decoder: {expected}")
 
-    def _reference(self, payload: bytes, seq: int, sessions: bool, linker: Linker | None) -> Batch | None:
-        decoder = ReferenceDecoder(StreamEra(), forward_session_ids=sessions, linker=linker)
+    def _reference(
+        self,
+        payload: bytes,
+        seq: int,
+        sessions: bool,
+        linker: Linker | None,
+        salts: Pseudonyms | None,
+    ) -> Batch | None:
+        decoder = ReferenceDecoder(StreamEra(), forward_session_ids=sessions, linker=linker, salts=salts)
         gc.disable()  # a collection of everything else is not the payload's fault
         began = time.process_time()
         try:
@@ -96,6 +107,7 @@ class Decoders:
         seq: int,
         sessions: bool,
         linker: Linker | None,
+        salts: Pseudonyms | None,
         room: int,
         expected: Batch | None,
     ) -> None:
@@ -110,6 +122,7 @@ class Decoders:
             1 << 24,
             sessions,
             content_of(linker),
+            names_of(salts),
             tables.forms,
             tables.media,
             target,

@@ -62,6 +62,8 @@ def put_batch(
     sessions: bool,
     links: bool,
     content: Words,
+    salts: bool,
+    names: Words,
     forms: Bytes,
     media: Bytes,
     fields: Ints,
@@ -92,7 +94,22 @@ def put_batch(
     o += 18
     head = o
     p, o, written, skipped = put_events(
-        data, p, end, count, sessions, links, content, forms, media, fields, stack, out, limit, o + 3
+        data,
+        p,
+        end,
+        count,
+        sessions,
+        links,
+        content,
+        salts,
+        names,
+        forms,
+        media,
+        fields,
+        stack,
+        out,
+        limit,
+        o + 3,
     )
     if p < 0 or limit - o < ROOM:
         return -1, 0, 0, 0, 0

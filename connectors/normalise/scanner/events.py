@@ -58,6 +58,8 @@ def put_events(
     sessions: bool,
     links: bool,
     content: Words,
+    salts: bool,
+    names: Words,
     forms: Bytes,
     media: Bytes,
     fields: Ints,
@@ -120,7 +122,9 @@ def put_events(
         if o < 0 or limit - o < ROOM:
             return -1, o, 0, 0
         if kind == STORED:
-            o = put_stored(data, end, fields, sessions, links, content, media, stack, out, limit, o)
+            o = put_stored(
+                data, end, fields, sessions, links, content, salts, names, media, stack, out, limit, o
+            )
             if o < 0:
                 return -1, o, 0, 0
         else:

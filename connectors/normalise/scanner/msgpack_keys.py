@@ -23,6 +23,7 @@ _WRITTEN = (
     ("session",),
     ("store_only",),
     ("links",),
+    ("salt",),
 )
 _KEY_BYTES = 32
 KEYS = np.zeros((len(_READ) + len(_WRITTEN), _KEY_BYTES), np.uint8)
@@ -51,6 +52,7 @@ for _row, _encoded in zip(
     W_SESSION,
     W_STORE_ONLY,
     W_LINKS,
+    W_SALT,
 ) = range(len(KEYS))
 
 

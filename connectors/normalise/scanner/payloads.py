@@ -68,6 +68,7 @@ def transcode(
     max_bytes: int,
     sessions: bool,
     content: Words,
+    salts: Words,
     forms: Bytes,
     media: Bytes,
     out: Bytes,
@@ -77,10 +78,10 @@ def transcode(
 
     `messages` are the bundles' tables, each with positions in its own data; column k of `parts` is bundle k.
     `forms` and `media` are tables of `connectors.normalise.scan_tables`. Payloads above `max_bytes` are not
-    looked at. `content` is the state of `blake2b.state_of` with which links of blocks are made; empty: none
-    are made. Column i of `result` says what became of payload i; STRETCH_END is the index in its bundle
-    behind the last payload of an unbroken stretch of done ones with consecutive numbers that begins here,
-    whose batches lie side by side in `out`.
+    looked at. `content` and `salts` are the states of `blake2b.state_of` with which links of blocks and names
+    of salts are made; empty: none are made. Column i of `result` says what became of payload i; STRETCH_END
+    is the index in its bundle behind the last payload of an unbroken stretch of done ones with consecutive
+    numbers that begins here, whose batches lie side by side in `out`.
     """
     field_array = np.empty(FIELDS, np.int64)
     stack_array = np.empty(MAX_DEPTH, np.int64)
@@ -95,6 +96,11 @@ def transcode(
     if links:
         word_array[:STATE] = content
     words = pointer_to_words(word_array.ctypes.data)
+    salted = salts.size == STATE
+    name_array = np.zeros(2 * STATE, np.uint64)
+    if salted:
+        name_array[:STATE] = salts
+    names = pointer_to_words(name_array.ctypes.data)
     limit = out.size
     o = 0
     first = 0
@@ -125,6 +131,8 @@ def transcode(
                     sessions,
                     links,
                     words,
+                    salted,
+                    names,
                     form_rows,
                     media_rows,
                     fields,
@@ -149,5 +157,5 @@ def transcode(
                 result[STRETCH_END, i] = result[STRETCH_END, i + 1]
         first = behind_part
     # The arrays must outlive their pointers.
-    field_array[0] = stack_array[0] = word_array[0] = 0
+    field_array[0] = stack_array[0] = word_array[0] = name_array[0] = 0
     return o

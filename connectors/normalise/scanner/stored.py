@@ -43,6 +43,7 @@ from connectors.normalise.scanner.msgpack_keys import (
     W_WINDOW,
     put,
 )
+from connectors.normalise.scanner.salts import put_salt
 from connectors.normalise.scanner.writing import put_integer, put_text
 from connectors.normalise.wire import MAX_TEXT
 from connectors.process.compiled import inner
@@ -99,13 +100,18 @@ def put_stored(
     sessions: bool,
     links: bool,
     content: Words,
+    salts: bool,
+    names: Words,
     media: Bytes,
     stack: Ints,
     out: Bytes,
     limit: int,
     o: int,
 ) -> int:
-    """Write a `Stored`; return where it ends in `out`, or -1. `content` is for `links`."""
+    """Write a `Stored`; return where it ends in `out`, or -1.
+
+    `content` is for `links`, `names` for `salts`.
+    """
     if limit - o < ROOM:
         return -1
     map_head = o
@@ -188,5 +194,11 @@ def put_stored(
         o = put_links(data, end, fields, blocks, lora, lora_bytes, content, stack, out, limit, o + 3)
         if o < 0:
             return -1
+    if salts:
+        before = o
+        o = put_salt(data, end, fields, names, stack, out, limit, o)
+        if o < 0:
+            return -1
+        entries += 1 if o > before else 0
     out[map_head] = 0x80 + entries
     return o

@@ -30,7 +30,8 @@ and base64 in JSON.
 **Compatibility.** Old records decode with new code: a field is only ever added, and with a default. Readers
 ignore fields they do not know. Fields that hold their default are left out.
 
-**Metadata only.** No field can hold a token id, a prompt, a cache salt or a multimodal key."""
+**Metadata only.** No field can hold a token id, a prompt, a cache salt or a multimodal key. Session ids and
+salts are keyed hashes, if they are there."""
 
 EXAMPLE_SHOWN = {
     "events": "run",

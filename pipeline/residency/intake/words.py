@@ -25,6 +25,7 @@ _KEYS: Final = (
     "store_only",
     "size_bytes",
     "links",
+    "salt",
 )
 """Of events, in the order in which they are written."""
 (
@@ -43,6 +44,7 @@ _KEYS: Final = (
     STORE_ONLY,
     SIZE_BYTES,
     LINKS,
+    SALT,
 ) = range(len(_KEYS))
 _VALUES: Final = ("stored", "removed", "gpu")
 STORED, REMOVED, GPU = range(len(_KEYS), len(_KEYS) + len(_VALUES))

@@ -71,4 +71,5 @@ class OrdinaryWalk(Walk):
             session=rng.choice([None, "s"]),
             store_only=rng.random() < 0.1,
             size_bytes=rng.choice([0, 0, 1 << 20, 1 << 40]) * self.says_bytes,
+            salt=rng.choice([None, "s"]),
         )

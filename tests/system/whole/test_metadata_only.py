@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Literal
 
 import clickhouse_connect
@@ -34,6 +35,7 @@ TEXTS = {
 }
 TOKENS = [0x7EAC_91D3, 0x6BD7_0A35, 0x5CE1_F0A9, 0x4D9B_33C7]
 SECRETS = {*TEXTS, *TOKENS}
+KEY = b"KEY-of-names-2c4e81f0"
 
 HASHES = [0xF1E2_D3C4_B5A6_9788, 0xE1D2_C3B4_A596_8778]
 PARENT = 0xD1C2_B3A4_9586_7768
@@ -186,7 +188,8 @@ class Behind:
     """Everything that is behind the connector's sockets, by where it was found; and what went into them."""
 
     wire: list[list[bytes]]
-    content_hashes: bool = False
+    keeps: dict[str, bool]
+    """Settings of the connector: what it keeps as hashes."""
     kafka: dict[str, list[bytes]] = field(default_factory=dict)
     rows: dict[str, bytes] = field(default_factory=dict)
     json_rows: dict[str, list[Any]] = field(default_factory=dict)
@@ -224,14 +227,29 @@ async def every_record(bootstrap_servers: str, prefix: str) -> dict[str, list[by
     return found
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "content hashes"])
-def behind(new_pipeline: Callable[..., Any], request: pytest.FixtureRequest) -> Behind:
+KEPT = {
+    "plain": {},
+    "content hashes, salts": {"content_hashes": True, "forward_salts": True},
+    "session ids, salts": {"forward_session_ids": True, "forward_salts": True},
+}
+"""What connectors keep; with session ids, nothing is scanned."""
+
+
+@pytest.fixture(scope="module", params=KEPT)
+def behind(
+    new_pipeline: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Behind:
+    keeps = KEPT[request.param]
+    key_file = tmp_path_factory.mktemp("key") / "names"
+    key_file.write_bytes(KEY)
     payloads = {
         "arrays": list(batches_of_one_form(GOOD_ARRAYS)),
         "maps": list(batches_of_one_form(GOOD_MAPS)),
         "mixed": list(batches_of_all_kinds()),
     }
-    pipeline = new_pipeline(*payloads, content_hashes=request.param)
+    pipeline = new_pipeline(*payloads, session_key_file=str(key_file), **keeps)
     worker, connector = pipeline.start("work"), pipeline.start("connect")
     pipeline.wait_subscribed()
     wire: list[list[bytes]] = []
@@ -247,7 +265,7 @@ def behind(new_pipeline: Callable[..., Any], request: pytest.FixtureRequest) -> 
     index = posting_index(pipeline)
     pipeline.wait_rows("SELECT request_id, replica FROM {}.choices FINAL", {"req-1": "mixed"})
     index.stop()
-    found = Behind(wire, request.param)
+    found = Behind(wire, keeps)
     for section in ("connector", "worker"):
         found.said[f"{section} metrics"] = pipeline.metrics(section).encode()
     pipeline.finish(connector, worker)
@@ -279,7 +297,7 @@ def posting_index(pipeline: Any) -> IndexProcess:
     index = index_process(settings, pipeline.directory)
     pipeline.processes.append(index)
     body = {"model_name": "m", "choices": [CHOICE | CARELESS]} | CARELESS
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # the first one compiles
     while (answer := index.ask("choices", body))[0] != 200:
         assert answer[0] == 503, answer
         assert time.monotonic() < deadline, index.said()
@@ -328,7 +346,10 @@ def test_what_was_searched_is_what_the_pipeline_wrote(behind: Behind) -> None:
         for name in (b"arrays", b"maps", b"mixed"):
             assert name in everything, topic
     assert b"adapter" in b"".join(behind.kafka["events.v1"])
-    assert (b"links" in b"".join(behind.kafka["events.v1"])) == behind.content_hashes
+    assert (b"links" in b"".join(behind.kafka["events.v1"])) == behind.keeps.get("content_hashes", False)
+    for text, setting in ((SALT, "forward_salts"), (SESSION, "forward_session_ids")):
+        name = blake2b(text.encode(), digest_size=8, key=KEY).hexdigest().encode()
+        assert (name in b"".join(behind.kafka["events.v1"])) == behind.keeps.get(setting, False)
     for table in (
         "occupancy_10s",
         "flow_10s",
@@ -353,6 +374,12 @@ def test_what_was_searched_is_what_the_pipeline_wrote(behind: Behind) -> None:
 def test_no_kafka_record_holds_any(behind: Behind) -> None:
     records = [(topic, part) for topic, parts in behind.kafka.items() for part in parts]
     assert places((topic, in_bytes(part) | in_packed(part)) for topic, part in records) == {}
+
+
+def test_the_key_of_names_is_nowhere(behind: Behind) -> None:
+    found = [part for parts in behind.kafka.values() for part in parts]
+    found += [*behind.rows.values(), *behind.said.values()]
+    assert not any(KEY in part for part in found)
 
 
 def test_no_row_holds_any(behind: Behind) -> None:

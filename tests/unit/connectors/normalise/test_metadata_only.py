@@ -70,6 +70,7 @@ IN_MAP = {
     "prompt": PROMPT,
     "from_the_future": UNKNOWN,
 }
+UNLABELLED = {key: value for key, value in IN_MAP.items() if key != "cache_salt"}
 REMOVED = {"type": "BlockRemoved", "block_hashes": HASHES, "medium": "GPU", "cache_salt": SALT, "x": UNKNOWN}
 CLEARED = {"type": "AllBlocksCleared", "token_ids": TOKENS, "why": PROMPT}
 
@@ -89,6 +90,7 @@ GOOD = [
         {"cache_salt": SALT, "m": UNKNOWN},
     ],
     IN_MAP,
+    UNLABELLED,
     ["BlockRemoved", HASHES, "GPU", 0, SALT, UNKNOWN],
     REMOVED,
     ["AllBlocksCleared", TOKENS, PROMPT],
@@ -111,6 +113,9 @@ BAD = [
     IN_MAP | {"medium": [SALT]},
     IN_MAP | {"group_idx": PROMPT},
     IN_MAP | {"lora_name": EXTRA_KEYS},
+    IN_MAP | {"cache_salt": [SALT, PROMPT]},
+    IN_MAP | {"cache_salt": EMBED_DIGEST},
+    UNLABELLED | {"extra_keys": [[[SALT, PROMPT], {PROMPT: SALT}]]},
     REMOVED | {"block_hashes": PROMPT},
 ]
 ENVELOPES = [
@@ -138,17 +143,36 @@ def assert_nothing_leaked(batch: Batch, *allowed: bytes) -> None:
             assert str(token).encode() not in encoded
 
 
+SALT_KEY = b"SALT-KEY-5f3c9a77"
+NAMES = [None, Pseudonyms(SALT_KEY)]
 LINKERS = [None, Linker(b""), Linker(b"CONTENT-KEY-5f3c9a")]
 
 
+@pytest.mark.parametrize("salts", NAMES, ids=["no salts", "salts"])
 @pytest.mark.parametrize("linker", LINKERS, ids=["no content hashes", "without a key", "keyed"])
 @pytest.mark.parametrize("envelope", ENVELOPES)
 @pytest.mark.parametrize("event", [*GOOD, *BAD])
-def test_no_secret_of_an_event_leaves(event: Any, envelope: Any, linker: Linker | None) -> None:
-    for batch in batches(msgspec.msgpack.encode(envelope([event])), linker=linker):
+def test_no_secret_of_an_event_leaves(
+    event: Any, envelope: Any, linker: Linker | None, salts: Pseudonyms | None
+) -> None:
+    for batch in batches(msgspec.msgpack.encode(envelope([event])), linker=linker, salts=salts):
         assert batch.events
         assert_nothing_leaked(batch)
         assert b"CONTENT-KEY-5f3c9a" not in msgspec.msgpack.encode(batch)
+        assert SALT_KEY not in msgspec.msgpack.encode(batch)
+
+
+def test_salts_are_there_and_follow_from_the_key() -> None:
+    for event in (IN_MAP, UNLABELLED):
+        payload = msgspec.msgpack.encode([1.5, [event], 0])
+        found = [
+            {event.salt for batch in batches(payload, salts=names) for event in batch.events}  # type: ignore[union-attr]
+            for names in (*NAMES, Pseudonyms(b"another key of a fleet"))
+        ]
+        assert found[0] == {None}
+        assert found[1] == {blake2b(SALT.encode(), digest_size=8, key=SALT_KEY).hexdigest()}
+        assert len(found[2]) == 1
+        assert found[2] != found[1]
 
 
 def test_links_are_there_and_follow_from_the_key() -> None:
@@ -185,15 +209,16 @@ def test_no_secret_leaves_a_bad_frame(payload: Any) -> None:
             assert_nothing_leaked(batch)
 
 
-def test_session_ids_leave_as_keyed_hashes_and_on_demand() -> None:
+def test_session_ids_and_salts_leave_as_keyed_hashes_and_on_demand() -> None:
     payload = msgspec.msgpack.encode([1.5, [IN_MAP, REMOVED, CLEARED], 0])
     key = b"0123456789abcdef"
-    *decoded, scanned = batches(payload, sessions=Pseudonyms(key))
+    *decoded, scanned = batches(payload, sessions=Pseudonyms(key), salts=Pseudonyms(key))
     for batch in (*decoded, scanned):
         (stored, *_) = batch.events
         assert isinstance(stored, Stored)
         expected = blake2b(SESSION.encode(), digest_size=8, key=key).hexdigest()
         assert stored.session == (None if batch is scanned else expected)
+        assert stored.salt == blake2b(SALT.encode(), digest_size=8, key=key).hexdigest()
         assert_nothing_leaked(batch)
         assert key not in msgspec.msgpack.encode(batch)
 

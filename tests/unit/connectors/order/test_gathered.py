@@ -14,13 +14,14 @@ from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
 from connectors.frames.framing import Frames
 from connectors.normalise import normaliser
+from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.order import gathered as gathered_module
 from connectors.order.gathered import FIRST_SLOTS, SLOT_BATCHES, SLOT_BYTES, Gathered, Slot
 from connectors.order.gathering import gather, warm_up
 from connectors.order.stream import SourceStream
 from connectors.order.together import gathered_together, scanned_together
 from connectors.sources import Source, SourceKey
-from schemas.events import EventsRecord, SourceStatus
+from schemas.events import EventsRecord, SourceStatus, Stored
 from schemas.settings import Connector
 from tests.support.inputs.captures import NAMES, captured_frames
 from tests.support.inputs.troubled_frames import troubled
@@ -365,3 +366,23 @@ def test_the_loop_is_compiled_once() -> None:
     assert one.offer(bundle_of(41, 42)) == "odd"
     signatures: list[Any] = cast(Any, gather).signatures
     assert len(signatures) == 1
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_salts_of_gathered_batches_are_named(in_turn: bool) -> None:
+    names, gathered, key = Pseudonyms(b"a key of a fleet"), Gathered(), ("r", 0)
+    stream = SourceStream(source("r"), SETTINGS, lambda: NOW, slot=gathered.add(key), salts=names)
+    store = {"type": "BlockStored", "block_hashes": [-7], "block_size": 16, "cache_salt": "pepper"}
+    frames = [(b"t", seq.to_bytes(8, "big"), encode([NOW, [store], 0])) for seq in range(60)]
+    records = [*stream.feed_all(Bundle.of(frames[:57]), NOW), *stream.flush()]
+    bundle = Bundle.of(frames[57:])
+    if in_turn:
+        dealt = scanned_together([stream], [bundle], [NOW], gathered, SETTINGS, salts=names)
+        assert dealt.slots.keys() == {0}
+    else:
+        together = gathered_together([key], side_by_side([bundle]), NOW, gathered, SETTINGS, salts=names)
+        assert together.others == []
+    records = decoded([*records, *stream.flush()])
+    events = [event for record in records for batch in record.batches for event in batch.events]
+    salts = [event.salt for event in events if isinstance(event, Stored)]
+    assert salts == [names.name("pepper")] * 60

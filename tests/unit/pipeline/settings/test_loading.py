@@ -188,6 +188,11 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             "a session_key_file",
         ),
         (
+            "[connector]\nforward_salts = true",
+            "kvlens.toml: connector.forward_salts: salts leave as keyed hashes only, which needs "
+            "a session_key_file",
+        ),
+        (
             '[connector]\nshard = "2/2"',
             "kvlens.toml: connector.shard: shard 2/2: the first number counts from 0 and is "
             "smaller than the second",
