@@ -63,8 +63,8 @@ _TROUBLES: dict[Remark, _Trouble] = {
     "made_up_id": _Trouble(
         "made-up-id",
         "note",
-        "these servers of LMCache made up their ids, so each restart makes another replica, and the one before "
-        "ends only when it was silent for ten minutes",
+        "these servers of LMCache made up their ids, so each restart makes another replica, and the one "
+        "before ends only when it was silent for ten minutes",
         "start them with --instance-id (docs/engines.md)",
     ),
 }
