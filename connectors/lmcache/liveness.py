@@ -93,12 +93,12 @@ class Liveness:
         longest = MADE_UP_SECONDS if made_up(place.instance) else self._silent_seconds
         return "silent" if silent >= min(longest, self._silent_seconds) else None
 
-    def keep(self, servers: Collection[str], until: float) -> None:
+    def keep(self, servers: Collection[str], now: float) -> None:
         """Forget all but these servers, and those that were heard lately."""
         self._servers = {
             server: known
             for server, known in self._servers.items()
-            if server in servers or until - known.heard_at < HEARTBEAT_SECONDS
+            if server in servers or now - known.heard_at < HEARTBEAT_SECONDS
         }
 
     def _heard(self, server: str, at: float) -> _Server:

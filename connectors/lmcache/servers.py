@@ -290,7 +290,7 @@ class Servers:
         for key in reports.due(now, heard):
             self._publish(begun[key].note(SourceStatus(self.connected(key)), now))
         servers = {place.instance for place in self._at}
-        self._liveness.keep(servers, until)
+        self._liveness.keep(servers, now)
         self._decoder.keep(servers)
 
     def _publish(self, records: Iterable[EventsRecord]) -> None:
