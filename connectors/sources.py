@@ -27,6 +27,8 @@ class Source:
     metrics_url: str | None = None
     life: str = ""
     """What the engine's life is called, such as the UID of its pod; empty where nobody tells."""
+    place: tuple[str, str, str] | None = None
+    """As in its position."""
 
     @property
     def key(self) -> SourceKey:

@@ -47,3 +47,6 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     emitters: dict[Name, tuple[Total, Seq]] = {}
     """Where several publishers report of the source: by publisher, its life and the last of its numbers
     published."""
+    place: tuple[str, str, str] | None = None
+    """Of which server, storage and model, if servers of LMCache report it; without a server several share
+    the storage, without a storage it is the server's memory."""

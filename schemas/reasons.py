@@ -25,6 +25,7 @@ UndecodableReason = Literal[
     "bad_field_type",  # any other field of a wrong type, or a text of more than 1,024 characters
     "invalid_utf8",  # a text that is not UTF-8
     "no_identity",  # neither hashes nor a key say which block an event is of
+    "no_salt_key",  # an object under a cache salt, and no `lmcache.salt_key_file` to name it by
 ]
 
 GapReason = Literal[
@@ -40,6 +41,8 @@ Remark = Literal[
     "mixed_ranks",  # batches of one stream say different ranks
     "no_identity",  # stores do not say which blocks they are of
     "no_sequence",  # messages have no sequence number, so nobody can see a loss
+    "no_salt_key",  # objects under cache salts are left out, as there is no `lmcache.salt_key_file`
+    "made_up_id",  # a server without an id of its own: after a restart it is another replica
 ]
 """What is odd about a stream, whether or not it costs trust."""
 

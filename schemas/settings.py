@@ -411,15 +411,16 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: Name = "127.0.0.1"
     """Address that `POST /events` listens on; one that other machines reach needs a token."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """Port of `POST /events`; 0 turns it off."""
+    """Port of `POST /events`, and of servers' heartbeats; 0 turns it off."""
     token: str = ""
     """Servers have to send it, as bearer token or as the password in their coordinator's URL: at least 16
     characters, better in a file. Empty: none."""
     salt_key_file: str = ""
     """File with the key, 16 bytes or more, of the hashes that stand for cache salts; without it objects under
     a salt are left out and counted."""
-    silent_seconds: Seconds = 86400.0
-    """What a server has in memory is taken to be gone when nothing was heard of it for this long."""
+    silent_seconds: Seconds = 3600.0
+    """What a server has, in memory and in storage of its own, is taken to be gone when nothing was heard of
+    it for this long, or for 600 s if it made up its id; an idle one is heard by heartbeats that come here."""
     max_sources: Annotated[int, Meta(ge=1, le=100_000)] = 2000
     """Most sources that reports make: each server's memory, and each storage, of each model."""
     tenant: Name = "default"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from connectors.engines.media import MAX_NAME_CHARACTERS
 from connectors.kafka.content_types import UNDECODABLE
 from connectors.lmcache.accesses import accessed, are_hits
+from connectors.lmcache.declarations import Compartment, Declarations
 from connectors.lmcache.objects import object_group, object_hash
 from connectors.lmcache.wire import CacheBatch, Entry, decode_batch, decode_report
 from connectors.normalise.errors import EventError
@@ -27,7 +28,8 @@ class Place:
     instance: str
     """The server whose they are; empty: several share the storage."""
     backend: str
-    """Storage in the second tier; empty: the server's memory, which dies with it."""
+    """Storage in the second tier, or `l1-` and the kind of memory that several servers map; empty: the
+    server's memory, which dies with it."""
     model: str
 
 
@@ -65,6 +67,7 @@ class ReportDecoder:
         """`salts` names salted objects; without it they are Undecodable."""
         self.models = tuple(models)
         self._salts = salts
+        self._declarations = Declarations()
 
     def decode(self, payload: bytes) -> tuple[list[Reported], Counter[ReportRefusal]]:
         """Return the batches in a Kafka record or a request, in order, and what of it was left out.
@@ -89,6 +92,10 @@ class ReportDecoder:
                 continue
             found.append(self._reported(batch, memoryview(one).nbytes, refused))
         return found, refused
+
+    def keep(self, servers: Collection[str]) -> None:
+        """Forget what all servers but these have declared."""
+        self._declarations.keep(servers)
 
     def _reported(self, batch: CacheBatch, size: int, refused: Counter[ReportRefusal]) -> Reported:
         own = [entry for entry in batch.entries if entry.key.model_name in self.models]
@@ -159,10 +166,19 @@ class ReportDecoder:
 
     def _capacity(self, batch: CacheBatch, reported: Reported) -> None:
         """0 declares nothing."""
-        if batch.capacity_bytes:
-            event = Capacity(_medium(batch)[0], batch.capacity_bytes)
+        where, medium = _place(batch, ""), _medium(batch)[0]
+        own = Compartment(where.backend, medium) if where.instance and batch.capacity_bytes else None
+        revision = batch.incarnation, batch.capacity_revision
+        ended = self._declarations.take(batch.instance_id, revision, own)
+        declared = [(where, Capacity(medium, batch.capacity_bytes))] if batch.capacity_bytes else []
+        declared += [
+            (Place(batch.instance_id, backend, ""), Capacity(medium, 0)) for backend, medium in sorted(ended)
+        ]
+        for place, event in declared:
             for model in self.models:
-                reported.parts[_place(batch, model)] = Part([event], 1)
+                part = reported.parts.setdefault(Place(place.instance, place.backend, model), Part())
+                part.events.append(event)
+                part.engine_events = 1
 
     def _unknown(self, batch: CacheBatch, reported: Reported, medium: str | None) -> None:
         """An event or a tier that nobody knows may change what any model has there."""
@@ -176,7 +192,8 @@ class ReportDecoder:
 
 def _place(batch: CacheBatch, model: str) -> Place:
     if batch.tier == "l1":
-        return Place(batch.instance_id, "", model)
+        shared = batch.shared and batch.backend
+        return Place("", f"l1-{batch.backend}", model) if shared else Place(batch.instance_id, "", model)
     return Place("" if batch.shared else batch.instance_id, batch.backend, model)
 
 

@@ -1,4 +1,7 @@
-"""`POST /events`: what LMCache's servers would tell their coordinator over HTTP. Bounded in size and time."""
+"""What LMCache's servers would tell their coordinator over HTTP: events and heartbeats.
+
+Bounded in size and time.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ import binascii
 import hmac
 import time
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from aiohttp import web
 
+from connectors.kafka.content_types import UNDECODABLE
 from connectors.lmcache.servers import Servers
+from connectors.lmcache.wire import decode_registration
 from connectors.process.listening import listening
 from schemas.reasons import ReportRefusal
 from schemas.settings import Lmcache
@@ -30,10 +35,12 @@ STATUS: dict[ReportRefusal, int] = {
     "slow_body": 408,
     "busy": 503,
     "no_token": 401,
+    "too_many_sources": 503,
 }
 """Of requests of which nothing is taken."""
 
 Value = TypeVar("Value")
+Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class DoorTelemetry(Protocol):
@@ -67,7 +74,14 @@ class Door:
     async def start(self) -> None:
         """Raises PortUnavailable."""
         application = web.Application(client_max_size=self._most_bytes)
-        application.add_routes([web.post("/events", self._events)])
+        application.add_routes(
+            [
+                web.post("/events", self._answering(self._events)),
+                web.post("/instances", self._answering(self._register)),
+                web.put("/instances/{server}/heartbeat", self._answering(self._heartbeat)),
+                web.delete("/instances/{server}", self._answering(self._leave)),
+            ]
+        )
         self._runner = await listening(
             application, self._settings.host, self._settings.port, setting="lmcache.port"
         )
@@ -79,25 +93,54 @@ class Door:
             await self._runner.cleanup()
             self._runner = None
 
+    def _answering(self, answer: Answer) -> Answer:
+        """Bound and count what `answer` answers."""
+
+        async def bounded(request: web.Request) -> web.Response:
+            try:
+                if not self._allowed(request):
+                    raise _Refused("no_token")
+                if self._under_way >= MOST_AT_ONCE:
+                    raise _Refused("busy")
+                self._under_way += 1
+                try:
+                    return await answer(request)
+                finally:
+                    self._under_way -= 1
+            except _Refused as refusal:
+                self._telemetry.reports_refused(Counter({refusal.reason: 1}))
+                return web.json_response({"error": refusal.reason}, status=STATUS[refusal.reason])
+
+        return bounded
+
     async def _events(self, request: web.Request) -> web.Response:
         """Take a report; what of it cannot be taken is counted, and what can is."""
-        try:
-            if not self._allowed(request):
-                raise _Refused("no_token")
-            if self._under_way >= MOST_AT_ONCE:
-                raise _Refused("busy")
-            self._under_way += 1
-            try:
-                body = await self._body(request)
-                taking = asyncio.ensure_future(self._servers.take([body], time.time()))
-                refused = await self._within(TAKE_SECONDS, taking, "busy")
-            finally:
-                self._under_way -= 1
-        except _Refused as refusal:
-            self._telemetry.reports_refused(Counter({refusal.reason: 1}))
-            return web.json_response({"error": refusal.reason}, status=STATUS[refusal.reason])
+        body, now = await self._body(request), time.time()
+        taking = asyncio.ensure_future(self._servers.take([(body, now)], now))
+        refused = await self._within(TAKE_SECONDS, taking, "busy")
         status = STATUS["malformed"] if refused["malformed"] else 200
         return web.json_response({"refused": refused}, status=status)
+
+    async def _register(self, request: web.Request) -> web.Response:
+        """A server starts, or its heartbeat was not known. It then declares its capacities."""
+        try:
+            server = decode_registration(await self._body(request)).instance_id
+        except UNDECODABLE:
+            raise _Refused("malformed") from None
+        before = self._servers.register(server)
+        if before is None:
+            raise _Refused("too_many_sources")
+        return web.json_response({"instance_id": server, "re_registered": before})
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        server = request.match_info["server"]
+        if not self._servers.beat(server):
+            return web.json_response({"error": "not registered"}, status=404)
+        return web.json_response({"instance_id": server})
+
+    async def _leave(self, request: web.Request) -> web.Response:
+        self._servers.leaves(request.match_info["server"])
+        return web.Response(status=204)
 
     async def _body(self, request: web.Request) -> bytes:
         if (request.content_length or 0) > self._most_bytes:

@@ -25,5 +25,6 @@ def source_at(place: Place, replica: str, settings: Lmcache) -> Source:
         model=place.model,
         tenant=settings.tenant,
         hash_domain=hash_domain(place.model, settings.hash_scheme, settings.tenant),
+        place=(place.instance, place.backend, place.model),
         endpoint=f"kafka:{settings.topic}" if settings.topic else f"http://{settings.host}:{settings.port}",
     )

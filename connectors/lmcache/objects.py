@@ -15,7 +15,7 @@ def object_hash(key: ObjectKey, salts: Pseudonyms | None) -> bytes:
     """Return the last eight bytes of a chunk's digest; for a salted one, a keyed hash of salt and digest.
 
     Objects of one chunk under two salts are two objects. Raises EventError: bad_block_hashes,
-    bad_hash_length, no_identity.
+    bad_hash_length, no_salt_key.
     """
     try:
         digest = bytes.fromhex(key.chunk_hash_hex)
@@ -25,7 +25,7 @@ def object_hash(key: ObjectKey, salts: Pseudonyms | None) -> bytes:
     if not key.cache_salt:
         return packed
     if salts is None:
-        raise EventError("no_identity")
+        raise EventError("no_salt_key")
     return bytes.fromhex(salts.name(f"{key.cache_salt}\0{digest.hex()}"))
 
 

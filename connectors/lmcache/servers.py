@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from connectors.lmcache.backlog import ALL
 from connectors.lmcache.decoder import Place, ReportDecoder, Reported
+from connectors.lmcache.liveness import Liveness, made_up
 from connectors.lmcache.names import replica_id, source_at
 from connectors.lmcache.streams import MemoryStream, ReportStream, StorageStream
 from connectors.normalise.pseudonyms import Pseudonyms
@@ -21,7 +23,7 @@ from connectors.publish.publisher import Publisher
 from connectors.sources import Source, SourceKey, SourcesNotAdded
 from schemas.events import Event, EventsRecord, SourceStatus
 from schemas.positions import PositionRecord
-from schemas.reasons import ReportRefusal
+from schemas.reasons import ClosedReason, ReportRefusal
 from schemas.settings import Settings
 
 MIN_TICK_SECONDS = 0.005
@@ -29,6 +31,10 @@ MIN_TICK_SECONDS = 0.005
 LOOK_SECONDS = 1.0
 """Sources are looked at for silence this often."""
 RETRY_SECONDS = 2.0
+
+Report = tuple[bytes, float]
+"""What came, and when its server was there."""
+Value = TypeVar("Value")
 
 
 class ServersTelemetry(Protocol):
@@ -66,8 +72,11 @@ class Servers:
         """By server, those that know it."""
         self._open_runs = OpenRuns()
         self._taking = asyncio.Lock()
+        self._liveness = Liveness(settings.lmcache.silent_seconds)
         self.reached = False
         """Whether reports would come if there were any."""
+        self.read_to = ALL
+        """Everything that was reported before has been read."""
         self._ticker: asyncio.Task[None] | None = None
         self._looker: asyncio.Task[None] | None = None
 
@@ -88,9 +97,28 @@ class Servers:
 
     def connected(self, source: SourceKey) -> bool:
         """Tell whether something new of a source would be heard."""
-        return source in self.streams and self.reached
+        return source in self.streams and self.reached and self._may_report(self._places[source])
 
-    async def take(self, payloads: Iterable[bytes], received_at: float) -> Counter[ReportRefusal]:
+    def register(self, server: str) -> bool | None:
+        """A server begins to send heartbeats; tell whether it did before, None if there is no room."""
+        before = self._liveness.beats(server)
+        if not before and len(self._liveness) >= self._settings.lmcache.max_sources:
+            return None
+        self._liveness.beat(server, time.time())
+        return before
+
+    def beat(self, server: str) -> bool:
+        """A server sends a heartbeat; tell whether it is registered, else it has to."""
+        if not self._liveness.beats(server):
+            return False
+        self._liveness.beat(server, time.time())
+        return True
+
+    def leaves(self, server: str) -> None:
+        """A server says that it leaves."""
+        self._liveness.leaves(server, time.time())
+
+    async def take(self, reports: Iterable[Report], received_at: float) -> Counter[ReportRefusal]:
         """Take Kafka records or bodies of requests, in order; return what was left out and why.
 
         Waits for room at the publisher, and for the positions of sources that are new.
@@ -99,13 +127,15 @@ class Servers:
             await self._publisher.room()
             found: list[Reported] = []
             refused: Counter[ReportRefusal] = Counter()
-            for payload in payloads:
+            for payload, heard_at in reports:
                 if len(payload) > self._settings.connector.max_frame_bytes:
                     refused["too_large"] += 1
                     continue
                 reported, left_out = self._decoder.decode(payload)
                 found += reported
                 refused += left_out
+                for batch in reported:
+                    self._liveness.reported(batch.instance, batch.incarnation, heard_at)
             refused += await self._meet(found)
             for batch in found:
                 self._feed(batch, received_at)
@@ -128,7 +158,7 @@ class Servers:
                 fed.append(memory)
         for place in batch.parts:
             storage = self._at.get(place)
-            if isinstance(storage, StorageStream) and batch.instance not in storage.servers:
+            if isinstance(storage, StorageStream) and storage not in self._storage.get(batch.instance, ()):
                 self._storage.setdefault(batch.instance, []).append(storage)
         fed += self._storage.get(batch.instance, ())
         for stream in fed:
@@ -157,22 +187,42 @@ class Servers:
                     refused["too_many_sources"] += 1
                 else:
                     new[name] = place
-        if new:
-            sources = {name: source_at(place, name, self._settings.lmcache) for name, place in new.items()}
-            positions = await self._resumed([*sources.values()])
-            for name, place in new.items():
-                self._begin(place, sources[name], positions[name, 0])
+        await self._begin(new)
         return refused
 
-    async def _resumed(self, sources: Sequence[Source]) -> dict[SourceKey, PositionRecord]:
+    async def _go_on(self) -> None:
+        """Go on with the sources of before the start: whoever fell silent meanwhile has to end, too."""
+        async with self._taking:
+            open_before: dict[str, Place] = {}
+            for place in [Place(*names) for names in await self._surely(self._positions.places)]:
+                name = replica_id(place)
+                if name is not None and place.model in self._decoder.models and not self._taken(name):
+                    open_before[name] = place
+            now = time.time()
+            for place in open_before.values():
+                if place.instance:
+                    self._liveness.reported(place.instance, 0, now)
+            await self._begin(open_before)
+
+    async def _begin(self, new: Mapping[str, Place]) -> None:
+        """Begin to read places, by their names."""
+        if not new:
+            return
+        sources = {name: source_at(place, name, self._settings.lmcache) for name, place in new.items()}
+        positions = await self._surely(lambda: self._positions.resume([*sources.values()]))
+        for name, place in new.items():
+            self._begin_one(place, sources[name], positions[name, 0])
+
+    async def _surely(self, ask: Callable[[], Awaitable[Value]]) -> Value:
+        """Ask the positions until they answer."""
         while True:
             try:
-                return await self._positions.resume(sources)
+                return await ask()
             except SourcesNotAdded as error:
                 self._telemetry.sources_not_added(str(error))
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _begin(self, place: Place, source: Source, position: PositionRecord) -> None:
+    def _begin_one(self, place: Place, source: Source, position: PositionRecord) -> None:
         kind = StorageStream if place.backend else MemoryStream
         stream = kind(
             source,
@@ -181,12 +231,29 @@ class Servers:
             self._telemetry.stream_event,
             position,
             partial(self._open_runs.opened, source.key),
+            "made_up_id" if made_up(place.instance) and not place.backend else None,
         )
         self.streams[source.key] = self._at[place] = stream
         self._places[source.key] = place
         if isinstance(stream, StorageStream):
             for server in stream.servers:
                 self._storage.setdefault(server, []).append(stream)
+
+    def _end(self, key: SourceKey, reason: ClosedReason, now: float) -> None:
+        """Stop reading a place; a report of it begins another life."""
+        stream = self.streams.pop(key)
+        place = self._places.pop(key)
+        del self._at[place]
+        storage = self._storage.get(place.instance, [])
+        if isinstance(stream, StorageStream) and stream in storage:
+            storage.remove(stream)
+        self._publish(stream.end(reason, now))
+        self._positions.forget(key)
+
+    def _may_report(self, place: Place) -> bool:
+        """Tell whether a place has a server that is there, or is shared by several."""
+        memory = (Place(place.instance, "", model) for model in self._decoder.models)
+        return not place.instance or any(each in self._at for each in memory)
 
     async def _tick(self) -> None:
         """Publish the runs that are old enough."""
@@ -195,26 +262,36 @@ class Servers:
             await asyncio.sleep(pause)
             now = time.time()
             for source in self._open_runs.due(now):
-                stream = self.streams[source]
+                stream = self.streams.get(source)
+                if stream is None:
+                    continue
                 self._publish(stream.due(now))
                 if stream.due_at is not None:
                     self._open_runs.opened(source, stream.due_at)
 
     async def _look(self) -> None:
-        """Publish, for each idle source, whether reports would come, and end servers that are silent."""
+        """Publish, for each idle source, whether reports would come, and end what is of silent servers."""
         reports = IdleReports()
+        await self._go_on()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if self._publisher.full or self._taking.locked():
-                continue
-            now = time.time()
-            begun = {key: stream for key, stream in self.streams.items() if stream.begun}
-            heard = [(key, stream.counts.last_received_at) for key, stream in begun.items()]
-            for key in reports.due(now, heard):
-                self._publish(begun[key].note(SourceStatus(self.reached), now))
-            for stream in begun.values():
-                if isinstance(stream, MemoryStream):
-                    self._publish(stream.look(now, self._settings.lmcache.silent_seconds))
+            if not self._publisher.full and not self._taking.locked():
+                self.look(reports, time.time())
+
+    def look(self, reports: IdleReports, now: float) -> None:
+        """Do so at `now`."""
+        until = min(now, self.read_to)
+        for key, place in [*self._places.items()]:
+            reason = self._liveness.gone(place, until)
+            if reason is not None:
+                self._end(key, reason, now)
+        begun = {key: stream for key, stream in self.streams.items() if stream.begun}
+        heard = [(key, stream.counts.last_received_at) for key, stream in begun.items()]
+        for key in reports.due(now, heard):
+            self._publish(begun[key].note(SourceStatus(self.connected(key)), now))
+        servers = {place.instance for place in self._at}
+        self._liveness.keep(servers, now)
+        self._decoder.keep(servers)
 
     def _publish(self, records: Iterable[EventsRecord]) -> None:
         for record in records:

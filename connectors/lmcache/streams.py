@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from connectors.lmcache.decoder import Part, Reported
 from connectors.order.log import Observe, SourceLog, StreamCounts
 from connectors.order.sequence import StoredPosition
+from connectors.positions.ledger import latest
 from connectors.sources import Source
 from schemas.events import Batch, Event, EventsRecord
 from schemas.positions import PositionRecord
-from schemas.reasons import GapReason
+from schemas.reasons import ClosedReason, GapReason, Remark
 from schemas.settings import Connector
 
 MICROSECONDS = 10**6
@@ -50,16 +51,18 @@ class ReportStream(ABC):
         observe: Observe | None = None,
         resume: PositionRecord | None = None,
         opened: Callable[[float], None] = lambda due_at: None,
+        remark: Remark | None = None,
     ) -> None:
-        """`resume` is where the log ends for the source; the rest is as for a `SourceStream`."""
+        """`resume` is where the log ends for the source; the rest is as for a `SourceStream`.
+
+        `remark` is what is odd about it whatever is reported.
+        """
         self.source = source
-        self._began_at = clock()
+        self._remark = remark
         stored = None
         if resume is not None and resume.incarnation:
             stored = StoredPosition(resume.incarnation, resume.seq, resume.fingerprint, resume.closed)
-        self._log = SourceLog(
-            source, settings, observe, stored, self._began_at, opened, publisher=LmcacheServer()
-        )
+        self._log = SourceLog(source, settings, observe, stored, clock(), opened, publisher=LmcacheServer())
         self._go_on(resume)
 
     @abstractmethod
@@ -90,6 +93,11 @@ class ReportStream(ABC):
         self._log.notice(event, at)
         return self._log.taken()
 
+    def end(self, reason: ClosedReason, now: float) -> list[EventsRecord]:
+        """End the life that the log has something of; what comes next begins another."""
+        self._log.end(reason, now)
+        return self._log.taken()
+
     def due(self, now: float) -> list[EventsRecord]:
         """Return the open run if its time has come."""
         self._log.runs.close_due(now)
@@ -118,6 +126,8 @@ class ReportStream(ABC):
         received_at: float,
         reached: tuple[str, tuple[int, int]] | None = None,
     ) -> None:
+        if self._remark is not None:
+            self._log.remark(self._remark)
         ts = reported.ts or received_at
         batch = Batch(seq, ts, received_at, part.events, part.engine_events)
         self._log.take_decoded(batch, seq, reported.size, part.skipped, missing=LOST, reached=reached)
@@ -147,15 +157,12 @@ class MemoryStream(ReportStream):
             self._reached = reported.incarnation, reported.seq
         return self._log.taken()
 
-    def look(self, now: float, silent_seconds: float) -> list[EventsRecord]:
-        """End the life of a server of which nothing was heard for so long; what comes next begins another."""
-        if self._log.begun and now - max(self.counts.last_received_at, self._began_at) >= silent_seconds:
-            self._log.end("silent", now)
-        return self._log.taken()
-
 
 class StorageStream(ReportStream):
-    """What is in a storage of one server, or of several."""
+    """What is in a storage of one server, or of several.
+
+    It is never complete, as it holds what came before the first report, and nobody clears it.
+    """
 
     def _go_on(self, resume: PositionRecord | None) -> None:
         self._reached: dict[str, tuple[int, int]] = {} if resume is None else {**resume.emitters}
@@ -173,7 +180,7 @@ class StorageStream(ReportStream):
             if reached is not None:
                 before = reached[1] if reported.incarnation == reached[0] else 0
                 seq += min(reported.seq - 1 - before, MOST_MISSING)
-            log.remark("no_sequence")
-            reached = self._reached[reported.instance] = (reported.incarnation, reported.seq)
+            reached = reported.incarnation, reported.seq
+            self._reached = latest(self._reached, {reported.instance: reached})
             self._add(reported, part or _NOTHING, seq, received_at, (reported.instance, reached))
         return self._log.taken()

@@ -22,6 +22,7 @@ from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
+from connectors.lmcache.backlog import Backlog
 from connectors.lmcache.servers import Servers
 from connectors.process.backoff import Backoff
 from connectors.process.errors import OperatorError
@@ -79,6 +80,7 @@ class TopicReader:
 
     def start(self) -> None:
         """Begin to read; whatever is not there yet is waited for."""
+        self._servers.read_to = 0.0
         self.task = asyncio.create_task(self._run(), name="lmcache topic")
 
     async def stop(self) -> None:
@@ -93,7 +95,7 @@ class TopicReader:
                 reason = str(error)
             except KAFKA_FAILURES as error:
                 reason = failure_reason(error)
-            self._servers.reached = False
+            self._servers.reached, self._servers.read_to = False, 0.0
             reason = _LOGIN_SETTING.sub(self._section, reason)
             self._telemetry.reports_unreachable(self._topic, reason)
             self._failures += 1
@@ -113,14 +115,25 @@ class TopicReader:
             # Nobody else reads it, so there is nothing to share out: no group is joined.
             consumer.assign(places)
             commit = _Commit(consumer, self._publisher)
+            ends = await asyncio.wait_for(consumer.end_offsets(places), ANSWER_SECONDS)
+            backlog = Backlog({place.partition: end for place, end in ends.items()})
             while True:
                 found: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
                 found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MOST_RECORDS)
                 self._servers.reached, self._failures = True, 0
                 for place, records in found.items():
-                    await self._servers.take([record.value or b"" for record in records], time.time())
+                    now = time.time()
+                    reports = [
+                        (record.value or b"", backlog.heard_at(place.partition, record.timestamp / 1000, now))
+                        for record in records
+                    ]
+                    await self._servers.take(reports, now)
                     commit.taken[place] = records[-1].offset + 1
                     self._telemetry.reports_read(self._topic, len(records))
+                for partition in backlog.partitions:
+                    asking = consumer.position(TopicPartition(self._topic, partition))
+                    backlog.stands_at(partition, await asyncio.wait_for(asking, ANSWER_SECONDS))
+                self._servers.read_to = backlog.read_to
                 await commit.look(time.monotonic(), self._servers.flush)
 
     async def _places(self, options: dict[str, Any]) -> list[TopicPartition]:

@@ -18,6 +18,15 @@ MOST_WORKERS = 127
 groups that makes fewer groups than a record has numbers for."""
 
 
+ServerId = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Registration(msgspec.Struct, gc=False):
+    """What a server says when it starts."""
+
+    instance_id: ServerId
+
+
 class Report(msgspec.Struct, gc=False):
     """What came at once, undecoded but for where its batches begin and end."""
 
@@ -47,7 +56,7 @@ class Entry(msgspec.Struct, gc=False):
 class CacheBatch(msgspec.Struct, gc=False):
     """A batch of one kind of event, numbered by its server."""
 
-    instance_id: Annotated[str, Meta(min_length=1, max_length=200)]
+    instance_id: ServerId
     incarnation: Annotated[int, Meta(ge=1, le=LATEST)]
     """Second since the epoch at which the server started."""
     seq: Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -58,13 +67,17 @@ class CacheBatch(msgspec.Struct, gc=False):
     """Storage within the tier; empty where the first tier was accessed."""
     entries: list[Entry] = []
     shared: bool = False
-    """Whether several servers mount the same storage."""
+    """Whether several servers mount the same storage, or map the same memory (after 0.5.6)."""
     ts: Annotated[float, Meta(ge=0, le=LATEST)] = 0.0
     """Clock of the server, 0 if it does not say."""
     capacity_bytes: Total = 0
+    capacity_revision: Total = 0
+    """Which declaration of capacities this batch is of; one that is newer replaces those before."""
 
 
 decode_report = msgspec.json.Decoder(Report).decode
 """Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError."""
 decode_batch = msgspec.json.Decoder(CacheBatch).decode
+"""Raises the same."""
+decode_registration = msgspec.json.Decoder(Registration).decode
 """Raises the same."""

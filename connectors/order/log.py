@@ -332,6 +332,8 @@ class SourceLog:
                         self.remark("unknown_type", event.event_type or "")
                     elif event.reason == "no_identity":
                         self.remark("no_identity")
+                    elif event.reason == "no_salt_key":
+                        self.remark("no_salt_key")
                     if self._observe is not None:
                         self._observe(self.source, event)
         return size

@@ -140,6 +140,7 @@ class Positions:
                 position = found[source.key].position
                 position.partition = partition
             position.offset = ends[partition] - 1
+            position.place = source.place
             positions[source.key] = position
         self._ledger.begin(
             (msgspec.structs.replace(position) for position in positions.values()),
@@ -149,6 +150,18 @@ class Positions:
         await self._send_surely(self._ledger.take())
         self._telemetry.positions_loaded(len(wanted), len(usable))
         return positions
+
+    async def places(self) -> list[tuple[str, str, str]]:
+        """Return the places of sources that servers report and whose end is not known.
+
+        Raises PositionsUnreadable; the call may be repeated.
+        """
+        if self._reader is None:
+            raise RuntimeError("asked before the start")
+        async with self._reading:
+            stored = await self._reader.stored()
+        positions = [found.position for found in stored.values()]
+        return [one.place for one in positions if one.place is not None and not one.closed]
 
     async def _ended(self, sources: Iterable[SourceKey]) -> None:
         """Return when the ends of sources that come back are in the log. Raises PositionsUnwritable."""

@@ -10,6 +10,12 @@ from connectors.order.records import Mention
 from connectors.sources import SourceKey
 from schemas.positions import PositionRecord
 
+MOST_EMITTERS = 1000
+"""Publishers of one source of which it is known how far they are: they are in each of its positions."""
+
+Reached = tuple[int, int]
+"""Life of a publisher, and one of its numbers."""
+
 
 def advance(position: PositionRecord, mention: Mention) -> None:
     """Move a position by the next record of its source in the log.
@@ -27,11 +33,17 @@ def advance(position: PositionRecord, mention: Mention) -> None:
     position.closed = position.closed or mention.closed
     if mention.emitters:
         # Copies of a position share it.
-        before = position.emitters
-        position.emitters = before | {
-            emitter: max(before.get(emitter, reached), reached)
-            for emitter, reached in mention.emitters.items()
-        }
+        position.emitters = latest(position.emitters, mention.emitters)
+
+
+def latest(before: Mapping[str, Reached], now: Mapping[str, Reached]) -> dict[str, Reached]:
+    """Return how far each publisher is, who reported last at the end; one of too many is forgotten.
+
+    Ids of servers may be made up anew at each start.
+    """
+    found = {emitter: reached for emitter, reached in before.items() if emitter not in now}
+    found |= {emitter: max(before.get(emitter, reached), reached) for emitter, reached in now.items()}
+    return dict([*found.items()][-MOST_EMITTERS:]) if len(found) > MOST_EMITTERS else found
 
 
 class Ledger:

@@ -54,6 +54,19 @@ _TROUBLES: dict[Remark, _Trouble] = {
         "messages have no sequence number, so losses cannot be seen and trust is never complete",
         "nothing can be done at this end (docs/engines.md)",
     ),
+    "no_salt_key": _Trouble(
+        "no-salt-key",
+        "problem",
+        "objects under cache salts are left out, as there is no key to name them by",
+        "set lmcache.salt_key_file, then restart the servers of LMCache",
+    ),
+    "made_up_id": _Trouble(
+        "made-up-id",
+        "note",
+        "these servers of LMCache made up their ids, so each restart makes another replica, and the one "
+        "before ends only when it was silent for ten minutes",
+        "start them with --instance-id (docs/engines.md)",
+    ),
 }
 
 

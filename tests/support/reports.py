@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from tests.support.inputs.captures import reported, reported_truth
 NAME = "lmcache-0.5.6"
 MODEL = "org/model-x"
 POOL = "pool:s3"
+_OTHER_POOL = "hfbucket"
 Records = Sequence[tuple[bytes, bytes]]
 
 
@@ -36,13 +38,16 @@ def make_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
     asyncio.run(make())
 
 
-def send(bootstrap_servers: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Write records in their order, each to the partition of its key."""
+def send(
+    bootstrap_servers: str, topic: str, records: Iterable[tuple[bytes, bytes]], at: float | None = None
+) -> None:
+    """Write records in their order, each to the partition of its key; their time is `at`, or now."""
+    timestamp_ms = None if at is None else int(at * 1000)
 
     async def sending() -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all") as producer:
             for key, value in records:
-                await producer.send(topic, value, key=key)
+                await producer.send(topic, value, key=key, timestamp_ms=timestamp_ms)
 
     asyncio.run(sending())
 
@@ -61,6 +66,45 @@ def wait_committed(bootstrap_servers: str, topic: str, group: str, offset: int) 
     while (found := asyncio.run(committed())) != offset:
         assert time.monotonic() < deadline, found
         time.sleep(0.2)
+
+
+def post(port: int, content_type: str, body: bytes, token: str) -> None:
+    """Send a request of a server's; it must be taken."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/events",
+        body,
+        {"Content-Type": content_type, "Authorization": f"Bearer {token}"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.status == 200
+
+
+def other_servers(body: bytes) -> bytes:
+    """Return a request as servers and a pool of other names would send it."""
+    request = json.loads(body)
+    for batch in request["batches"]:
+        batch["instance_id"] = f"other-{batch['instance_id']}"
+        if batch["shared"]:
+            batch["backend"] = _OTHER_POOL
+    return json.dumps(request).encode()
+
+
+def of_others(replica: str) -> str:
+    """Return the name of a replica among those of `other_servers`."""
+    return replica.replace(POOL, f"pool:{_OTHER_POOL}") if replica.startswith(POOL) else f"other-{replica}"
+
+
+def held_by_others() -> dict[tuple[str, str, int], tuple[int, int]]:
+    """What `held` is of `other_servers`."""
+    medium_of_pool = f"lmcache-l2-{POOL.partition(':')[2]}"
+    return {
+        (
+            of_others(replica),
+            f"lmcache-l2-{_OTHER_POOL}" if medium == medium_of_pool else medium,
+            group,
+        ): counts
+        for (replica, medium, group), counts in held().items()
+    }
 
 
 def held() -> dict[tuple[str, str, int], tuple[int, int]]:

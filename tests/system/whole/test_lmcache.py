@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
-import urllib.request
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from schemas.settings import Lmcache
 from tests.support.inputs.captures import reported, reported_truth
-from tests.support.reports import MODEL, NAME, batches, held, make_topic, send, used, wait_committed
+from tests.support.reports import MODEL, NAME, batches, held, make_topic, post, send, used, wait_committed
 
 SERVERS = (f"node-a@{MODEL}", f"node-b@{MODEL}")
 KILLS = 5
@@ -127,6 +128,39 @@ def test_killed_again_and_again_the_tables_are_those_of_the_directory(
     uses_are_those_reported(pipeline)
 
 
+def one_object(server: str, seq: int, at: float) -> tuple[bytes, bytes]:
+    """A server stores a chunk in its memory."""
+    key = {"chunk_hash_hex": f"{seq:064x}", "model_name": MODEL, "kv_rank": 1 << 24}
+    batch = {"instance_id": server, "incarnation": 1_790_000_000, "seq": seq, "event_type": "store"}
+    batch |= {"tier": "l1", "backend": "dram", "ts": at, "entries": [{"key": key, "size_bytes": 1}]}
+    return server.encode(), json.dumps({"batches": [batch]}).encode()
+
+
+def test_of_a_topic_of_a_week_only_what_lives_has_anything(new_pipeline: Callable[..., Any]) -> None:
+    """One server died a week ago, one that made up its id an hour ago; one reports every day."""
+    topic, now, day = f"cache-events-{secrets.token_hex(4)}", time.time(), 86_400.0
+    died, made_up, lives = "node-died", str(uuid.uuid4()), "node-lives"
+    lmcache = Lmcache(models=MODEL, topic=topic, group=topic, silent_seconds=2 * day)
+    pipeline = new_pipeline(lmcache=lmcache)
+    kafka = pipeline.settings.kafka.bootstrap_servers
+    make_topic(kafka, topic, 4)
+    for seq in range(1, 8):
+        at = now - (8 - seq) * day
+        send(kafka, topic, [one_object(lives, seq, at)], at)
+        if seq == 1:
+            send(kafka, topic, [one_object(died, seq, at)], at)
+    send(kafka, topic, [one_object(made_up, 1, now - 3600.0)], now - 3600.0)
+    worker, connector = pipeline.start("work"), pipeline.start("connect")
+    ends = "SELECT replica, toString(closed_reason) || ', ' || toString(trust) FROM {}.sources FINAL"
+    expected = {died: "silent, complete", made_up: "silent, complete", lives: ", complete"}
+    expected = {f"{server}@{MODEL}": how for server, how in expected.items()}
+    pipeline.wait_rows(ends, expected, 120.0)
+    pipeline.finish(connector, worker)
+    assert dict(pipeline.query(ends)) == expected
+    held_at_last = {place[0]: row[1] for place, row in pipeline.latest_occupancy().items() if row[1]}
+    assert held_at_last == {f"{lives}@{MODEL}": 7}
+
+
 def test_requests_come_to_the_same(
     new_pipeline: Callable[..., Any], key_file: Path, free_port: Callable[[], int]
 ) -> None:
@@ -136,13 +170,7 @@ def test_requests_come_to_the_same(
     worker, connector = pipeline.start("work"), pipeline.start("connect")
     connector.wait_said("connector_started")
     for content_type, body in reported(NAME, "posts"):
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{lmcache.port}/events",
-            body,
-            {"Content-Type": content_type.decode(), "Authorization": f"Bearer {token}"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            assert answer.status == 200
+        post(lmcache.port, content_type.decode(), body, token)
     pipeline.wait_batches(batches(), 120.0)
     pipeline.finish(connector, worker)
     is_the_truth(pipeline)

@@ -27,9 +27,19 @@ EMITTERS = {
     "kv@pool:fs@org/model-x": POOL,
 }
 """Replicas of LMCache's coordinator, by their topics on its socket."""
+EVICTOR = "llmd-2026.06-models"
+STORES, *ONLY_REMOVE = EVICTING = {
+    f"kv@SHARED_STORAGE@{model}": f"llmd-{model[-1]}" for model in captured_truth(EVICTOR)["removed"]
+}
+"""Topics of llm-d's evictor on its socket, and the replicas: it stores for the first, and removes for all."""
 REPORTING = tuple(reports.batches())
 """Memory and storage of LMCache's servers, which report over Kafka."""
-FLEET = (VLLM, SGLANG, TRTLLM, MOONCAKE, TENANTS, STORAGE, ATOM, *EMITTERS.values(), *REPORTING)
+POSTING = tuple(map(reports.of_others, REPORTING))
+"""The same of other servers, which report over HTTP."""
+FLEET = (
+    *(VLLM, SGLANG, TRTLLM, MOONCAKE, TENANTS, STORAGE, ATOM),
+    *(*EMITTERS.values(), *EVICTING.values(), *REPORTING, *POSTING),
+)
 GAP, NAMELESS = "loses-and-invents", "names-nothing"
 BROKEN = "lmcache-broken"
 BROKEN_TOPIC = "kv@node:c@org/model-x"
@@ -48,7 +58,11 @@ ENGINES = {
     STORAGE: ("llm-d", "partial"),
     ATOM: ("atom", "partial"),
     **dict.fromkeys(EMITTERS.values(), ("lmcache", "complete")),
-    **{name: ("lmcache", "partial" if ":" in name.partition("@")[0] else "complete") for name in REPORTING},
+    **dict.fromkeys(EVICTING.values(), ("llm-d", "partial")),
+    **{
+        name: ("lmcache", "partial" if ":" in name.partition("@")[0] else "complete")
+        for name in (*REPORTING, *POSTING)
+    },
     BROKEN: ("", "degraded"),
     LIAR: ("lmcache", "degraded"),
     GAP: ("trtllm", "degraded"),
@@ -102,22 +116,35 @@ def with_a_lying_server() -> list[tuple[bytes, bytes]]:
 
 
 @pytest.fixture(scope="module")
-def fleet(new_pipeline: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+def fleet(
+    new_pipeline: Callable[..., Any], free_port: Callable[[], int], tmp_path_factory: pytest.TempPathFactory
+) -> Any:
     """The pipeline after all of them, with both processes stopped in order; the recount agreed."""
-    silent = {*EMITTERS.values(), *REPORTING}
+    silent = {*EMITTERS.values(), *EVICTING.values(), *REPORTING, *POSTING}
     sent = {name: captured_frames(name) for name in FLEET if name not in silent}
     sent |= {GAP: loses_and_invents(), NAMELESS: names_nothing(), COORDINATOR: with_a_broken_emitter()}
+    sent[EVICTOR] = captured_frames(EVICTOR)
     topic = f"cache-events-{secrets.token_hex(4)}"
     salts = tmp_path_factory.mktemp("key") / "salts"
     salts.write_bytes(b"0123456789abcdef")
-    lmcache = Lmcache(models=reports.MODEL, topic=topic, group=topic, salt_key_file=str(salts))
-    emitters = {COORDINATOR: {**EMITTERS, BROKEN_TOPIC: BROKEN}}
+    token = secrets.token_hex(16)
+    lmcache = Lmcache(
+        models=reports.MODEL,
+        topic=topic,
+        group=topic,
+        port=free_port(),
+        token=token,
+        salt_key_file=str(salts),
+    )
+    emitters = {COORDINATOR: {**EMITTERS, BROKEN_TOPIC: BROKEN}, EVICTOR: EVICTING}
     pipeline = new_pipeline(*sent, emitters=emitters, lmcache=lmcache)
     kafka = pipeline.settings.kafka.bootstrap_servers
     reports.make_topic(kafka, topic, 1)
     worker, connector = pipeline.start("work"), pipeline.start("connect")
     pipeline.wait_subscribed()
     reports.send(kafka, topic, with_a_lying_server())
+    for content_type, body in reported(reports.NAME, "posts"):
+        reports.post(lmcache.port, content_type.decode(), reports.other_servers(body), token)
     for turn in zip_longest(*([(name, parts) for parts in messages] for name, messages in sent.items())):
         for name, parts in filter(None, turn):
             pipeline.publish(name, parts)
@@ -125,7 +152,9 @@ def fleet(new_pipeline: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     all_of_them = expected.pop(COORDINATOR)
     not_batches = sum(payload == b"\xc1" for _, _, payload in sent[COORDINATOR])
     expected |= dict.fromkeys(EMITTERS.values(), all_of_them) | {BROKEN: all_of_them - not_batches}
+    expected |= dict.fromkeys(EVICTING.values(), expected.pop(EVICTOR))
     expected |= {**reports.batches(), LIAR: LIES}
+    expected |= {reports.of_others(name): count for name, count in reports.batches().items()}
     pipeline.wait_batches(expected, 240.0)
     pipeline.finish(connector, worker)
     return pipeline
@@ -144,9 +173,12 @@ def held() -> dict[tuple[str, str, int], tuple[int, int]]:
         for topic, blocks in captured_truth(COORDINATOR)["final"].items()
         for medium, count in Counter(medium for medium, _ in blocks).items()
     }
+    files = len(captured_truth(EVICTOR)["final_cached"])
     return {
         **chunks,
         **reports.held(),
+        **reports.held_by_others(),
+        (EVICTING[STORES], "storage", 0): (files, files),
         (VLLM, "gpu", 0): (sum(copies), len(copies)),
         (SGLANG, "gpu", 0): (pages.total(), len(pages)),
         (TRTLLM, "gpu", 0): (blocks[TRTLLM], blocks[TRTLLM]),
@@ -163,9 +195,19 @@ def test_the_tables_say_what_each_publisher_held(fleet: Any) -> None:
     entries, *_ = found.pop((TENANTS, "cpu", 0))
     assert entries >= len(captured_truth(TENANTS)["checkpoints"][-1][2]["default"])  # evicts in silence
     assert {place: row[:2] for place, row in found.items()} == held()
+    hold_nothing = {EVICTING[topic] for topic in ONLY_REMOVE}
     assert {(place[0], row[3]) for place, row in found.items()} == {
-        (name, ENGINES[name][1]) for name in FLEET
+        (name, ENGINES[name][1]) for name in FLEET if name not in hold_nothing
     }
+
+
+def test_what_llmds_evictor_removes_counts_where_it_removes_it(fleet: Any) -> None:
+    """Of models for which it only removes, all blocks were stored elsewhere."""
+    rows = fleet.query("SELECT replica, sum(unknown_removed_blocks) FROM {}.flow_10s FINAL GROUP BY replica")
+    counts = dict(rows)
+    removed = captured_truth(EVICTOR)["removed"]
+    for topic in ONLY_REMOVE:
+        assert counts[EVICTING[topic]] == len(removed[topic.rpartition("@")[2]]) > 0
 
 
 def test_each_is_called_by_its_name_and_bad_ones_harm_only_themselves(fleet: Any) -> None:

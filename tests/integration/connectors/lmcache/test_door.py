@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -15,41 +14,20 @@ import pytest
 from connectors.lmcache.door import MOST_AT_ONCE, Door
 from connectors.lmcache.servers import Servers
 from connectors.publish.publisher import Publisher
-from connectors.sources import Source, SourceKey
 from connectors.telemetry.events import Telemetry
-from schemas.events import EventsRecord
-from schemas.positions import PositionRecord
 from schemas.settings import Connector, Lmcache, Settings
+from tests.support.report_log import ReportLog, report
 
 TOKEN = "0123456789abcdef"
 MOST_BYTES = 64 << 10
 
 
-class Log:
-    """Keeps records, and positions that begin at nothing."""
-
-    def __init__(self) -> None:
-        self.records: list[EventsRecord] = []
-        self.free = asyncio.Event()
-        self.free.set()
-        self.full = False
-
-    async def room(self) -> None:
-        await self.free.wait()
-
-    def add(self, record: EventsRecord) -> None:
-        self.records.append(record)
-
-    async def resume(self, sources: Sequence[Source]) -> dict[SourceKey, PositionRecord]:
-        return {source.key: PositionRecord(*source.key, partition=0, offset=-1) for source in sources}
-
-
 @asynccontextmanager
-async def opened(**lmcache: Any) -> AsyncIterator[tuple[Door, Log, Servers, Telemetry]]:
+async def opened(**lmcache: Any) -> AsyncIterator[tuple[Door, ReportLog, Servers, Telemetry]]:
     settings = Settings(
         connector=Connector(max_frame_bytes=MOST_BYTES), lmcache=Lmcache(models="m", **lmcache)
     )
-    log, telemetry = Log(), Telemetry()
+    log, telemetry = ReportLog(), Telemetry()
     servers = Servers(
         settings, cast(Publisher, log), cast(Any, log), telemetry, lambda name: name == "taken@m"
     )
@@ -59,12 +37,6 @@ async def opened(**lmcache: Any) -> AsyncIterator[tuple[Door, Log, Servers, Tele
         yield door, log, servers, telemetry
     finally:
         await door.stop()
-
-
-def report(seq: int, instance: str = "a") -> bytes:
-    entry = {"key": {"chunk_hash_hex": "ff" * 16, "model_name": "m", "kv_rank": 1 << 24}, "size_bytes": 3}
-    batch = {"instance_id": instance, "incarnation": 5, "seq": seq, "event_type": "store", "tier": "l1"}
-    return json.dumps({"batches": [{**batch, "backend": "dram", "entries": [entry]}]}).encode()
 
 
 async def posted(door: Door, body: Any, **headers: str) -> int:
@@ -156,3 +128,42 @@ async def test_where_kafka_does_not_keep_up_requests_are_refused_and_nothing_of_
         log.free.set()
         servers.flush()
         assert log.records == []
+
+
+async def asked(door: Door, method: str, path: str, **more: Any) -> tuple[int, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, f"http://127.0.0.1:{door.port}{path}", **more) as answer,
+    ):
+        return answer.status, await answer.json() if answer.content_type == "application/json" else None
+
+
+async def test_heartbeats_are_answered_as_a_coordinator_answers_them() -> None:
+    async with opened() as (door, _, _, telemetry):
+        says = {"instance_id": "a/b", "ip": "10.0.0.1", "http_port": 8080, "metadata": {}, "mq_port": 0}
+        assert await asked(door, "PUT", "/instances/a%2Fb/heartbeat") == (404, {"error": "not registered"})
+        for before in (False, True):
+            told = (200, {"instance_id": "a/b", "re_registered": before})
+            assert await asked(door, "POST", "/instances", json=says) == told
+        assert await asked(door, "PUT", "/instances/a%2Fb/heartbeat") == (200, {"instance_id": "a/b"})
+        assert await asked(door, "DELETE", "/instances/a%2Fb") == (204, None)
+        assert (await asked(door, "PUT", "/instances/a%2Fb/heartbeat"))[0] == 404
+        for bad in (b"", b"{}", b'{"instance_id": ""}'):
+            assert (await asked(door, "POST", "/instances", data=bad))[0] == 422
+        assert refused(telemetry, "malformed") == 3
+
+
+async def test_registrations_are_bounded_and_need_the_token_too() -> None:
+    async with opened(max_sources=1, token=TOKEN) as (door, _, servers, telemetry):
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        for server, status in (("a", 200), ("b", 503)):
+            found = await asked(door, "POST", "/instances", json={"instance_id": server}, headers=headers)
+            assert found[0] == status
+        for method, path in (
+            ("POST", "/instances"),
+            ("PUT", "/instances/a/heartbeat"),
+            ("DELETE", "/instances/a"),
+        ):
+            assert (await asked(door, method, path, json={"instance_id": "a"}))[0] == 401
+        assert servers.beat("a")
+        assert (refused(telemetry, "no_token"), refused(telemetry, "too_many_sources")) == (3, 1)

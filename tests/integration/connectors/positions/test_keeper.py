@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -451,6 +451,30 @@ async def test_a_source_that_comes_back_to_the_same_process(kafka: Kafka) -> Non
         await parts.publish(run("a", 8, 0, 2))
         found = await parts.positions.resume([source("a")])
         assert place(found["a", 0]) == (8, 2, fingerprint_for(8, 2), False)
+
+
+async def test_a_successor_knows_the_places_that_servers_reported_and_that_have_not_ended(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positions_module, "WRITE_SECONDS", 0.01)
+    memory, storage, pool = ("a", "", "m"), ("a", "fs", "m"), ("", "s3", "m")
+    reported = {"a@m": memory, "a:fs@m": storage, "pool:s3@m": pool}
+    sources = [replace(source(replica), place=place) for replica, place in reported.items()]
+    async with running(kafka, killed=False) as parts:
+        assert await parts.positions.places() == []
+        await parts.positions.resume([*sources, source("engine")])
+        await parts.publish(*(run(replica, 7, 0, 3) for replica in (*reported, "engine")))
+        await parts.publish(run("a@m", 7, 4, 4, closed=True))
+        parts.positions.forget(("a@m", 0))
+    async with running(kafka) as parts:
+        assert sorted(await parts.positions.places()) == sorted([storage, pool])
+        # Of one that comes back the place is known again.
+        await parts.positions.resume(sources)
+        await parts.publish(run("a@m", 8, 0, 0))
+        deadline = time.monotonic() + 60.0
+        while len(found := await parts.positions.places()) < len(reported):
+            assert time.monotonic() < deadline, found
+            await asyncio.sleep(0.05)
 
 
 async def test_missing_topic_names_the_command(broker: EmbeddedBroker) -> None:

@@ -101,6 +101,61 @@ def test_capacity_is_what_the_server_declares() -> None:
     assert found[0].parts == {}
 
 
+def declared(*compartments: tuple[str, str, int, bool], revision: int) -> list[dict[str, Any]]:
+    return [
+        batch("config", tier, backend, capacity_bytes=size, shared=shared, capacity_revision=revision)
+        for tier, backend, size, shared in compartments
+    ]
+
+
+def test_what_a_newer_declaration_omits_has_no_capacity_any_more() -> None:
+    decoder = ReportDecoder([MODEL], KEY)
+    memory, storage, pool = Place("a", "", MODEL), Place("a", "fs", MODEL), Place("", "s3", MODEL)
+    capacities: dict[tuple[Place, str], int] = {}
+
+    def declare(*compartments: tuple[str, str, int, bool], revision: int) -> None:
+        payload = {"batches": declared(*compartments, revision=revision)}
+        for one in decoder.decode(json.dumps(payload).encode())[0]:
+            for place, part in one.parts.items():
+                for event in part.events:
+                    assert isinstance(event, Capacity)
+                    capacities[place, event.medium] = event.capacity_bytes
+
+    everything = [("l1", "dram", 10, False), ("l1", "gds", 20, False), ("l2", "fs", 30, False)]
+    declare(*everything, ("l2", "s3", 40, True), revision=1)
+    full = {
+        (memory, "cpu"): 10,
+        (memory, "lmcache-l1-gds"): 20,
+        (storage, "lmcache-l2-fs"): 30,
+        (pool, "lmcache-l2-s3"): 40,
+    }
+    assert capacities == full
+    declare(*everything, revision=2)
+    assert capacities == full  # the pool is that of others, too
+    declare(("l1", "dram", 11, False), ("l1", "gds", 0, False), revision=3)
+    ended = {(memory, "cpu"): 11, (memory, "lmcache-l1-gds"): 0, (storage, "lmcache-l2-fs"): 0}
+    assert capacities == full | ended
+    declare(("l2", "fs", 30, False), revision=2)
+    declare(("l1", "dram", 12, False), revision=3)
+    assert capacities[memory, "cpu"] == 12
+    assert capacities[memory, "lmcache-l1-gds"] == 0
+
+
+def test_memory_that_several_servers_map_counts_once() -> None:
+    store = batch("store", "l1", "devdax", shared=True, entries=[entry()])
+    pool = Place("", "l1-devdax", MODEL)
+    for server in ("a", "b"):
+        found, _ = decoded({**store, "instance_id": server})
+        (event,) = events_at(found, pool)
+        assert isinstance(event, Stored)
+        assert event.medium == "lmcache-l1-devdax"
+        assert [*found[0].parts] == [pool]
+    found, _ = decoded(batch("config", "l1", "devdax", shared=True, capacity_bytes=5))
+    assert events_at(found, pool) == [Capacity("lmcache-l1-devdax", 5)]
+    found, _ = decoded(batch("access", "l1", "", entries=[entry()]))
+    assert [*found[0].parts] == [Place("a", "", MODEL)]
+
+
 DIGESTS = (DIGEST, "ff" * 16)
 PACKED = tuple(bytes.fromhex(digest)[-8:] for digest in DIGESTS)
 
@@ -169,7 +224,7 @@ def test_a_salt_leaves_as_a_keyed_hash_or_not_at_all() -> None:
     assert hashes[2] == bytes.fromhex(DIGEST)[-8:]
     found, _ = decoded(stored, None)
     undecodable, plain = events_at(found, Place("a", "", MODEL))
-    assert undecodable == Undecodable("no_identity", count=2)
+    assert undecodable == Undecodable("no_salt_key", count=2)
     assert isinstance(plain, Stored)
 
 

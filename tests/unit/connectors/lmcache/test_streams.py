@@ -10,7 +10,7 @@ import pytest
 from connectors.lmcache.decoder import Part, Reported
 from connectors.lmcache.streams import MemoryStream, ReportStream, StorageStream
 from connectors.order.records import mention_of
-from connectors.positions.ledger import advance
+from connectors.positions.ledger import MOST_EMITTERS, advance
 from connectors.sources import Source
 from schemas.events import Closed, Event, EventsRecord, Gap, Opened, Stored
 from schemas.positions import PositionRecord
@@ -90,8 +90,7 @@ def test_memory_tells_duplicates_gaps_and_past_lives_apart() -> None:
 def test_a_silent_server_is_closed_and_goes_on_as_another_life() -> None:
     stream = memory()
     records = fed(stream, reported(1))
-    assert stream.look(NOW + 99.0, 100.0) == []
-    records += stream.look(NOW + 100.0, 100.0)
+    records += stream.end("silent", NOW + 100.0)
     records += fed(stream, reported(1), reported(2))
     assert notices(records) == [Opened(0, True, "kafka:t"), Closed("silent"), Opened(1, False, "kafka:t")]
     assert numbers(records) == [(100 * 10**6, 0), (100 * 10**6 + 1, 1)]
@@ -116,7 +115,23 @@ def test_storage_numbers_what_arrives_and_knows_each_server() -> None:
     lost = "replay_not_configured"
     assert notices(records) == [Opened(1, False, "kafka:t"), Gap(4, 5, lost), Gap(7, 8, lost)]
     assert records[-1].emitters == {"a": (100, 9), "b": (8, 3)}
-    assert records[-1].remarks == ["no_sequence"]
+    assert records[-1].remarks == []  # losses are seen
+
+
+def test_what_is_odd_about_a_source_is_in_the_records_of_each_of_its_lives() -> None:
+    stream = MemoryStream(SOURCE, SETTINGS, lambda: NOW, remark="made_up_id")
+    records = [
+        record for record in fed(stream, reported(1), reported(1, 200)) if record.first_seq is not None
+    ]
+    assert [record.remarks for record in records] == [["made_up_id"]] * 2
+
+
+def test_storage_forgets_servers_that_reported_long_ago() -> None:
+    stream = storage()
+    servers = [f"made-up-{number}" for number in range(MOST_EMITTERS + 5)]
+    fed(stream, reported(1, 7, servers[0]), *(reported(1, 7, server) for server in servers[1:]))
+    fed(stream, reported(2, 7, servers[0]))
+    assert [*stream.servers] == [*servers[6:], servers[0]]
 
 
 def many(rng: random.Random) -> list[Reported]:

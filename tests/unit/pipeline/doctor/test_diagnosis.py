@@ -209,6 +209,8 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("mixed-ranks", "problem", life(remarks=("mixed_ranks",)), ("a/0",)),
     ("no-identity", "problem", life(remarks=("no_identity",)), ("a/0",)),
     ("no-sequence", "note", life(remarks=("no_sequence",)), ("a/0",)),
+    ("no-salt-key", "problem", life(remarks=("no_salt_key",)), ("a/0",)),
+    ("made-up-id", "note", life(remarks=("made_up_id",)), ("a/0",)),
     ("source-late", "note", health(lag_seconds=100.0), ("a/0",)),
     ("gaps-filled", "note", health(gap_batches=5, replayed_batches=5), ("a/0",)),
     ("two-connectors", "problem", life(superseded=3), ("a/0",)),

@@ -1,0 +1,107 @@
+"""Which servers are still there, by what was heard of them and when. No IO.
+
+A server that idles reports nothing. Its heartbeats go to its coordinator alone, so they are known where that
+is this connector. Of others only silence can be told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from connectors.lmcache.decoder import Place
+from schemas.reasons import ClosedReason
+
+HEARTBEAT_SECONDS = 60.0
+"""A server that sends heartbeats, every five seconds unless told otherwise, is gone after this silence. Its
+own coordinator waits for 30 seconds."""
+LEAVING_SECONDS = 15.0
+"""A server says that it leaves before it reports the last second."""
+MADE_UP_SECONDS = 600.0
+"""An id that a server made up dies with its process, and the next one has another."""
+
+_MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def made_up(server: str) -> bool:
+    """Tell whether an id is of the kind that servers take which nobody gives one: a random UUID."""
+    return _MADE_UP.fullmatch(server) is not None
+
+
+@dataclass(slots=True)
+class _Server:
+    heard_at: float
+    incarnation: int = 0
+    beats: bool = False
+    """Whether the present process sends heartbeats."""
+    left: bool = False
+    """Whether it said that it leaves."""
+
+
+class Liveness:
+    """What was heard of servers. Times are seconds since the epoch, of the connector's clock."""
+
+    def __init__(self, silent_seconds: float) -> None:
+        """`silent_seconds` is how long a server may be silent that sends no heartbeats."""
+        self._silent_seconds = silent_seconds
+        self._servers: dict[str, _Server] = {}
+
+    def __len__(self) -> int:
+        return len(self._servers)
+
+    def reported(self, server: str, incarnation: int, at: float) -> None:
+        """A server sent a batch of one of its lives at `at`."""
+        known = self._heard(server, at)
+        if known.incarnation and incarnation > known.incarnation:
+            # What it said may have been of the process before; one that is told so registers again.
+            known.beats = known.left = False
+        known.incarnation = max(known.incarnation, incarnation)
+
+    def beat(self, server: str, at: float) -> None:
+        """A server registered, or sent a heartbeat."""
+        known = self._heard(server, at)
+        known.beats, known.left = True, False
+
+    def leaves(self, server: str, at: float) -> None:
+        """A server says that it leaves."""
+        if server in self._servers:
+            self._heard(server, at).left = True
+
+    def beats(self, server: str) -> bool:
+        """Tell whether a server is registered."""
+        known = self._servers.get(server)
+        return known is not None and known.beats and not known.left
+
+    def gone(self, place: Place, until: float) -> ClosedReason | None:
+        """Tell why what is at a place ends, if all that was said before `until` has been heard.
+
+        Memory ends with its process. Storage may be there again when a server of the same id is. What several
+        servers share stays.
+        """
+        if not place.instance:
+            return None
+        known = self._servers.get(place.instance)
+        if known is None:
+            return "silent"
+        silent = until - known.heard_at
+        if not place.backend or made_up(place.instance):
+            if known.left and silent >= LEAVING_SECONDS:
+                return "removed"
+            if known.beats and silent >= HEARTBEAT_SECONDS:
+                return "silent"
+        longest = MADE_UP_SECONDS if made_up(place.instance) else self._silent_seconds
+        return "silent" if silent >= min(longest, self._silent_seconds) else None
+
+    def keep(self, servers: Collection[str], now: float) -> None:
+        """Forget all but these servers, and those that were heard lately."""
+        self._servers = {
+            server: known
+            for server, known in self._servers.items()
+            if server in servers or now - known.heard_at < HEARTBEAT_SECONDS
+        }
+
+    def _heard(self, server: str, at: float) -> _Server:
+        known = self._servers.setdefault(server, _Server(at))
+        known.heard_at = max(known.heard_at, at)
+        return known
