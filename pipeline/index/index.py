@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.index.answers import Answer, InstanceMatch, RankMatch, SourceState
-from pipeline.index.following.sources import Sources
+from pipeline.index.following.sources import IndexedSource, Sources
 from pipeline.index.holdings.holdings import NO_BESIDE
 from pipeline.index.holdings.matching import WHOLE, Beside
 from pipeline.index.pools.tiers import window_of
@@ -88,7 +88,7 @@ class Index:
         """Return what pools of two granularities hold, which the table does not know."""
         numbers = self._sources.scopes
         pools = [
-            (number, pool)
+            (number, pool, _needs_first(pool, source))
             for source in self._sources.granular.values()
             if scopes[numbers.number(source.scope)]
             for number, pool in source.granular.items()
@@ -96,8 +96,8 @@ class Index:
         found = [
             (chain, number, at, size)
             for chain, blocks in enumerate(np.split(hashes, ends[:-1]) if pools else ())
-            for number, pool in pools
-            for at, size in _held(pool, blocks.tolist())
+            for number, pool, needs_first in pools
+            for at, size in _held(pool, blocks.tolist(), needs_first=needs_first)
         ]
         if not found:
             return NO_BESIDE
@@ -123,9 +123,15 @@ class Index:
         return sorted(told, key=lambda one: (one.replica, one.dp_rank))
 
 
-def _held(pool: GranularPool, chain: list[int]) -> Iterator[tuple[int, int]]:
+def _needs_first(pool: GranularPool, source: IndexedSource) -> bool:
+    """Return whether an engine can use nothing of a chain without the block of this pool that begins it."""
+    assert source.residency is not None
+    return window_of(pool.head) == WHOLE and all(each.head.medium == "gpu" for each in source.residency.pools)
+
+
+def _held(pool: GranularPool, chain: list[int], *, needs_first: bool) -> Iterator[tuple[int, int]]:
     """Yield position and size of the blocks of a chain that a pool holds, if they can matter."""
-    if not chain or (window_of(pool.head) == WHOLE and pool.size_of(chain[0]) is None):
+    if not chain or (needs_first and pool.size_of(chain[0]) is None):
         return
     for at, block in enumerate(chain):
         size = pool.size_of(block)

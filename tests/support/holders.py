@@ -1,31 +1,110 @@
-"""Who holds how much of a chain: looked up plainly in recounts of sources."""
+"""Who holds how much of a chain, by the definition in docs/index-service.md, looked up plainly in recounts.
+
+Every length of a beginning is tried: is every group satisfied?
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from pipeline.index.answers import InstanceMatch, RankMatch
 from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.source import SourceRecount
 from pipeline.verify.replica.two_sizes import TwoSizes
+from schemas.trust import Trust
 
 TIERS = ("gpu", "cpu", "disk")
+LAST_BLOCK = -1
+"""Instead of the tokens of a window: a group needs the last block only."""
 
 
 class Held(NamedTuple):
-    """Tokens on the GPU, with the CPU, and with all below; and blocks in all."""
+    """Tokens on the GPU, with the CPU, and with all below; blocks in all; and how far that can be trusted."""
 
     gpu: int
     cpu: int
     disk: int
     blocks: int
+    trust: Trust
+    upper_bound: bool
 
 
-def tier(medium: str) -> str:
-    return medium if medium in ("gpu", "cpu") else "disk"
+def of_rank(match: RankMatch) -> Held:
+    """Return what an answer says of one rank."""
+    return Held(match.gpu, match.cpu, match.disk, match.matched_blocks, match.trust, match.upper_bound)
 
 
-def size_of(pool: Copies | TwoSizes, block: int) -> int | None:
+def told(instances: Mapping[str, InstanceMatch]) -> dict[tuple[str, int], Held]:
+    """Return what an answer says of each source."""
+    return {
+        (replica, int(rank)): of_rank(match)
+        for replica, instance in instances.items()
+        for rank, match in instance.ranks.items()
+    }
+
+
+class Part(NamedTuple):
+    """What is held of a chain on one medium for one group."""
+
+    tier: str
+    group: int
+    there: list[int | None]
+    """Tokens of each block that is held."""
+    sizes: set[int]
+    """Block sizes ever announced."""
+    leave_unsaid: bool
+
+
+def held_by_each(
+    sources: Iterable[SourceRecount],
+    chain: Sequence[int],
+    windows: Mapping[str, Mapping[int, int]] | None = None,
+) -> dict[tuple[str, int], Held]:
+    """Return what each source holds of a chain, by replica and rank, those without any left out.
+
+    `windows`: by replica, tokens that groups look back, or LAST_BLOCK; others need everything.
+    """
+    windows_of = windows or {}
+    parts = {source: _parts(source, chain, windows_of.get(source.replica, {})) for source in sources}
+    told = [*zip(*(part.there for each in parts.values() for part in each), strict=True)]
+    tokens = [max((size or 0 for size in of_block), default=0) for of_block in told] or [0] * len(chain)
+    size = max(tokens, default=0)
+    tokens = [each or size for each in tokens]
+    found: dict[tuple[str, int], Held] = {}
+    for source, each in parts.items():
+        ends, begin, unsure, looks_back = dict[str, int](), 0, False, windows_of.get(source.replica, {})
+        for tier in TIERS:
+            end = _end(tier, each, begin, len(chain), size, looks_back)
+            unsure |= any(
+                part.leave_unsaid and any(one is not None for one in part.there[begin:end])
+                for part in each
+                if part.tier == tier
+            )
+            ends[tier] = begin = end
+        if begin:
+            gpu, cpu, disk = (sum(tokens[: ends[tier]]) for tier in TIERS)
+            trust = source.trust.of_all(source.media()).trust
+            found[source.replica, source.dp_rank] = Held(gpu, cpu, disk, begin, trust, unsure)
+    return found
+
+
+def _parts(source: SourceRecount, chain: Sequence[int], windows: Mapping[int, int]) -> list[Part]:
+    found = []
+    for (medium, group), pool in source.pools.items():
+        tier = medium if medium in TIERS else "disk"
+        there = [_size_of(pool, one) for one in chain]
+        if isinstance(pool, TwoSizes):
+            # Of two granularities the GPU is not asked where the first block decides the whole answer.
+            if source.media() == {"gpu"} and group not in windows and there[:1] == [None]:
+                there = [None] * len(chain)
+            found.append(Part(tier, group, there, {pool.coarse_size, pool.fine_size}, False))
+        else:
+            found.append(Part(tier, group, there, {*pool.sizes}, pool.shown_store_only))
+    return found
+
+
+def _size_of(pool: Copies | TwoSizes, block: int) -> int | None:
     """Return the tokens of a block that a pool holds, None if it does not."""
     if isinstance(pool, Copies):
         held = pool.blocks.get(block)
@@ -35,93 +114,54 @@ def size_of(pool: Copies | TwoSizes, block: int) -> int | None:
     return pool.fine_size if block in pool.fine else None
 
 
-def sizes_announced(pool: Copies | TwoSizes) -> set[int]:
-    """Return the sizes by which a group has a say: of its largest blocks, and of its fine ones."""
-    if isinstance(pool, TwoSizes):
-        return {pool.coarse_size, pool.fine_size}
-    return {max(pool.sizes, default=0)}
+def _has_a_say(part: Part, parts: Iterable[Part], size: int) -> bool:
+    """Tell whether blocks of the chain's size were announced here, or any of the chain's are here.
 
-
-def held_by_each(
-    sources: Iterable[SourceRecount], chain: Sequence[int], windows: dict[tuple[str, int], int] | None = None
-) -> dict[tuple[str, int], Held]:
-    """Return what each source holds of a chain, by replica and rank, those without any left out.
-
-    `windows`: tokens that the groups of a medium look back; -1: they need the last block only.
+    A medium that does not say sizes has those of the GPU.
     """
-    sources = list(sources)
-    sizes = [
-        max((size_of(pool, one) or 0 for source in sources for pool in _with_a_say(source, chain)), default=0)
-        for one in chain
-    ]
-    largest = max(sizes, default=0)
-    sizes = [size or largest for size in sizes]
-    found: dict[tuple[str, int], Held] = {}
-    for source in sources:
-        gpu = _on_gpu(source, chain, largest, windows or {})
-        cpu = _further(source, chain, "cpu", gpu)
-        disk = _further(source, chain, "disk", cpu)
-        if disk:
-            found[source.replica, source.dp_rank] = Held(
-                sum(sizes[:gpu]), sum(sizes[:cpu]), sum(sizes[:disk]), disk
-            )
-    return found
+    sizes = {*part.sizes}
+    if 0 in sizes:
+        sizes = sizes.union(*(one.sizes for one in parts if (one.tier, one.group) == ("gpu", part.group)))
+    return any(one is not None for one in part.there) or (size > 0 and size in sizes)
 
 
-def _with_a_say(source: SourceRecount, chain: Sequence[int]) -> Iterable[Copies | TwoSizes]:
-    """Return the pools that may say how large a block is: of two granularities those that hold the first."""
-    return (
-        pool
-        for pool in source.pools.values()
-        if isinstance(pool, Copies) or size_of(pool, chain[0]) is not None
+def _end(
+    tier: str, parts: Sequence[Part], begin: int, blocks: int, size: int, windows: Mapping[int, int]
+) -> int:
+    """Return how far a tier goes on: the longest beginning of which every group has what it looks at.
+
+    `begin`: how far the tiers above go.
+    """
+    groups = {part.group for part in parts if part.tier == tier and _has_a_say(part, parts, size)}
+    here = {
+        group: [
+            any(each.there[at] is not None for each in parts if (each.tier, each.group) == (tier, group))
+            for at in range(blocks)
+        ]
+        for group in groups
+    }
+
+    def satisfied(group: int, length: int) -> bool:
+        first = max(begin, length - _looks_back(windows.get(group), size, length))
+        return all(here[group][first:length])
+
+    return max(
+        (
+            length
+            for length in range(begin, blocks + 1)
+            if groups and all(satisfied(group, length) for group in groups)
+        ),
+        default=begin,
     )
 
 
-def _on_gpu(
-    source: SourceRecount, chain: Sequence[int], size: int, windows: dict[tuple[str, int], int]
-) -> int:
-    """Return the longest beginning of which every group has all that its attention looks at."""
-    groups = {
-        where: [size_of(pool, one) is not None for one in chain]
-        for where, pool in source.pools.items()
-        if where[0] == "gpu"
-        and (size in sizes_announced(pool) or any(size_of(pool, one) is not None for one in chain))
-    }
-
-    def usable(length: int) -> bool:
-        for where, there in groups.items():
-            window = windows.get(where, 0)
-            if window == 0:
-                needed = length
-            elif window == -1:
-                needed = 1
-            else:
-                needed = 1
-                while window > 1 and needed * size < window - 1:
-                    needed += 1
-            if not all(there[max(0, length - needed) : length]):
-                return False
-        return True
-
-    whole = [there for where, there in groups.items() if not windows.get(where)]
-    longest = min([[*there, False].index(False) for there in whole], default=len(chain))
-    return max((length for length in range(longest + 1) if groups and usable(length)), default=0)
-
-
-def _further(source: SourceRecount, chain: Sequence[int], below: str, begin: int) -> int:
-    pools = [
-        (group, pool)
-        for (medium, group), pool in source.pools.items()
-        if tier(medium) == below and any(size_of(pool, one) is not None for one in chain)
-    ]
-    groups = {group for group, _ in pools}
-    at = begin
-    while (
-        groups
-        and at < len(chain)
-        and all(
-            any(size_of(pool, chain[at]) is not None for of, pool in pools if of == group) for group in groups
-        )
-    ):
-        at += 1
-    return at
+def _looks_back(window: int | None, size: int, length: int) -> int:
+    """Return how many blocks before the end of a beginning a group looks at: those of window - 1 tokens."""
+    if window is None:
+        return length
+    if window == LAST_BLOCK:
+        return 1
+    needed = 1
+    while window > 1 and 0 < needed * size < window - 1:
+        needed += 1
+    return needed

@@ -107,7 +107,7 @@ class Sources:
         assert state is not None
         number = self.holdings.new_pool(source.number, tier=tier_of(head.medium), group=head.group_idx)
         sizes = [state.coarse_size, state.fine_size]
-        self.holdings.describe(number, sizes, window_of(head), fine=state.fine_size)
+        self.holdings.describe(number, sizes, window_of(head))
         source.granular[number] = pool
         self.granular[source.number] = source
 

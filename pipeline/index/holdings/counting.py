@@ -293,18 +293,18 @@ def sweep(table: Table, spread: Spread, retired: Any, start: int, slots: int) ->
 
 @compiled
 def held_by(table: Table, pool: int, hashes: Hashes, words: Words) -> int:
-    """Copy the blocks of a pool, and its words, as far as there is room; return how many there are."""
+    """Copy the blocks of a pool that there is room for, and its words; return how many slots that took."""
     table = borrowed(table)
     rows, heap = table.rows, table.heap
-    count = 0
-    for slot in range(len(rows)):
+    count = slot = 0
+    while slot < len(rows) and count < len(hashes):
         place = place_in(rows, heap, slot, pool)
         if place != ABSENT:
-            if count < len(hashes):
-                hashes[count] = rows[slot].hash
-                words[count] = rows[slot].word if place == IN_ROW else heap[place]
+            hashes[count] = rows[slot].hash
+            words[count] = rows[slot].word if place == IN_ROW else heap[place]
             count += 1
-    return count
+        slot += 1
+    return slot
 
 
 @compiled

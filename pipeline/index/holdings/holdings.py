@@ -20,7 +20,6 @@ from pipeline.index.holdings.growing_rows import GrowingRows
 from pipeline.index.holdings.long_array import LongArray
 from pipeline.index.holdings.matching import (
     MATCH,
-    NO_SIZE,
     NOBODY,
     POOL,
     SOURCE,
@@ -30,6 +29,7 @@ from pipeline.index.holdings.matching import (
     match,
 )
 from pipeline.index.holdings.sets import ROWS_USED, Words, no_counts
+from pipeline.index.holdings.size_lists import SizeLists
 from pipeline.index.holdings.words import MOST_POOLS
 from pipeline.residency.counting.block_table import BlockColumns, Hashes
 from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, Events, Tally
@@ -56,7 +56,8 @@ class Holdings:
     def __init__(self) -> None:
         self._rows, self._heap = GrowingRows(1024), LongArray(1024, np.uint64)
         self._counts, self._held = no_counts(), np.zeros(64, np.int64)
-        self._known = Pools(np.zeros(64, POOL), np.zeros(64, SOURCE), np.zeros(64, np.int64))
+        self._sizes = SizeLists()
+        self._known = Pools(np.zeros(64, POOL), np.zeros(64, SOURCE), self._sizes.array)
         self._known.pools["source"] = NOBODY
         self._retired = np.zeros(64, np.bool_)
         self._pools = 0
@@ -66,7 +67,6 @@ class Holdings:
         self._swept_to = 0
         self._sources = 0
         self._free_sources: list[int] = []
-        self._sizes = 0
         self._scratch = _scratch(LEAST_SCRATCH, 1, 64, 64, 1)
 
     @property
@@ -117,8 +117,7 @@ class Holdings:
                 self._double_pools()
         pool = self._known.pools[number]
         pool["source"], pool["tier"], pool["group"] = source, tier, group
-        pool["window"] = pool["size"] = pool["sizes"] = 0
-        pool["fine"] = NO_SIZE
+        pool["window"] = pool["sizes"] = pool["size_codes"] = 0
         pool["store_only"] = False
         pool["next"] = self._known.sources["first"][source]
         self._known.sources["first"][source] = number
@@ -130,17 +129,14 @@ class Holdings:
         self._retired = _doubled(self._retired)
         self._held = _doubled(self._held)
 
-    def describe(
-        self, pool: int, sizes: Sequence[int], window: int, *, store_only: bool = False, fine: int = NO_SIZE
-    ) -> None:
+    def describe(self, pool: int, sizes: Sequence[int], window: int, *, store_only: bool = False) -> None:
         """Say which block sizes a pool has, by their codes, and how much its group looks back."""
-        begin, self._sizes = self._sizes, self._sizes + len(sizes)
-        while self._sizes > len(self._known.sizes):
-            self._known = self._known._replace(sizes=_doubled(self._known.sizes))
-        self._known.sizes[begin : self._sizes] = sizes
+        begin = self._sizes.take(sizes)
+        self._known = self._known._replace(sizes=self._sizes.array)
         row = self._known.pools[pool]
-        row["sizes"], row["size"], row["window"] = begin, max(sizes, default=0), window
-        row["store_only"], row["fine"] = store_only, fine
+        self._sizes.give_back(int(row["sizes"]), int(row["size_codes"]))
+        row["sizes"], row["size_codes"], row["window"] = begin, len(sizes), window
+        row["store_only"] = store_only
 
     def retire(self, pool: int) -> None:
         """A pool holds nothing any more; what it held is swept away in time, and counts no longer."""
@@ -154,6 +150,7 @@ class Holdings:
         else:
             self._known.pools["next"][before] = row["next"]
         row["source"] = NOBODY
+        self._sizes.give_back(int(row["sizes"]), int(row["size_codes"]))
         if self._held[pool]:
             self._retired[pool] = True
             self._to_sweep.add(pool)
@@ -164,8 +161,8 @@ class Holdings:
         """Return a number for a pool that is as this one was, but holds nothing; this one is retired."""
         row = self._known.pools[pool].copy()
         number = self.new_pool(int(row["source"]), tier=int(row["tier"]), group=int(row["group"]))
-        for name in ("window", "size", "sizes", "store_only"):
-            self._known.pools[name][number] = row[name]
+        sizes = self._sizes.of(int(row["sizes"]), int(row["size_codes"]))
+        self.describe(number, sizes, int(row["window"]), store_only=bool(row["store_only"]))
         self.retire(pool)
         return number
 
@@ -216,7 +213,7 @@ class Holdings:
         set_word(self._table, self._rows.spread, pool, np.uint64(block), np.uint64(word))
 
     def blocks_of(self, pool: int) -> tuple[Hashes, Words]:
-        """Return the blocks that a pool holds and their words; looks at the whole table."""
+        """Return the blocks that a pool holds and their words; looks at the table until it has all."""
         hashes, words = np.empty(self.held(pool), np.uint64), np.empty(self.held(pool), np.uint64)
         held_by(self._table, pool, hashes, words)
         return hashes, words

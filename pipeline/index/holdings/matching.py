@@ -19,7 +19,6 @@ I64 = npt.NDArray[np.int64]
 
 NOBODY: Final = -1
 """Instead of a number: none."""
-NO_SIZE: Final = -1
 GPU, CPU, DISK = 0, 1, 2
 """Tiers, in the order in which an engine looks."""
 WHOLE: Final = 0
@@ -33,9 +32,8 @@ POOL: Final = np.dtype(
         ("next", np.int32),  # the next pool of the source
         ("window", np.int32),  # tokens, WHOLE or LAST_BLOCK
         ("group", np.int32),
-        ("size", np.int64),  # tokens of its largest blocks
-        ("fine", np.int64),  # tokens of its fine blocks, NO_SIZE if it has one granularity
         ("sizes", np.int64),  # where the sizes of its size codes are
+        ("size_codes", np.int64),  # how many of these it has
         ("tier", np.int8),
         ("store_only", np.bool_),  # it is never said that blocks leave
     ]
@@ -60,6 +58,7 @@ what is below. `store_only`: of what it goes on, something may have left unsaid.
 
 _SIX = 6
 _IN_WORD = 63
+_ALL = ~np.uint64(0)
 
 
 class Pools(NamedTuple):
@@ -109,14 +108,19 @@ def _has(masks: Any, words: int, local: int, at: int) -> bool:
 
 
 @inlined
-def _leading(masks: Any, words: int, local: int, blocks: int) -> int:
-    """Return how many bits of a mask are set before the first that is not."""
-    at = 0
-    while at < blocks and (masks[local * words + (at >> _SIX)] >> np.uint64(at & _IN_WORD)) & np.uint64(
-        1
-    ) != np.uint64(0):
-        at += 1
-    return at
+def _leading(masks: Any, words: int, local: int, begin: int, end: int) -> int:
+    """Return where the bits of a mask that are set from `begin` on end."""
+    at, going = begin, True
+    while going and at < end:
+        left = masks[local * words + (at >> _SIX)] >> np.uint64(at & _IN_WORD)
+        if left == _ALL >> np.uint64(at & _IN_WORD):
+            at = (at | _IN_WORD) + 1
+        else:
+            while left & np.uint64(1) != NOTHING:
+                left >>= np.uint64(1)
+                at += 1
+            going = False
+    return min(at, end)
 
 
 @compiled
@@ -264,17 +268,17 @@ def _match_one(
             if source_marks[source] != NOBODY:
                 continue
             source_marks[source] = 1
-            row = matches[matched]
-            reached = _on_gpu(pools, sources[source].first, marks, masks, words, blocks, block_size)
-            row.source, row.gpu = source, reached
-            row.store_only = False
-            for tier in range(CPU, DISK + 1):
-                below, unsure = _further(
-                    pools, sources[source].first, marks, masks, words, blocks, tier, reached
-                )
-                row.store_only |= unsure and below > reached
-                reached = below
-                if tier == CPU:
+            row, first = matches[matched], sources[source].first
+            row.source, row.store_only = source, False
+            reached = 0
+            for tier in range(GPU, DISK + 1):
+                begin = reached
+                reached = _end(pools, pool_sizes, first, marks, masks, words, blocks, tier, begin, block_size)
+                if reached > begin:
+                    row.store_only |= _unsure(pools, first, marks, masks, words, tier, begin, reached)
+                if tier == GPU:
+                    row.gpu = reached
+                elif tier == CPU:
                     row.cpu = reached
             row.disk = reached
             row.gpu_tokens, row.cpu_tokens = tokens[row.gpu], tokens[row.cpu]
@@ -287,87 +291,167 @@ def _match_one(
     return -1 if full else matched
 
 
-@compiled
-def _on_gpu(pools: Any, first: int, marks: Any, masks: Any, words: int, blocks: int, block_size: int) -> int:
-    """Return how many blocks of the beginning an engine can use of what its GPU holds, in all its groups.
+@inlined
+def _announced(pools: Any, sizes: Any, number: int, block_size: int) -> bool:
+    """Return whether blocks of a size ever came to a pool."""
+    at = pools[number].sizes
+    end = at + pools[number].size_codes
+    while at < end and sizes[at] != block_size:
+        at += 1
+    there: bool = at < end
+    return there
 
-    Groups whose blocks have another size than the chain's have other hashes, and no say.
+
+@inlined
+def _on_gpu(pools: Any, first: int, number: int) -> int:
+    """Return the pool of the GPU for the group of a pool, NOBODY if there is none."""
+    other = first
+    while other != NOBODY and not (pools[other].tier == GPU and pools[other].group == pools[number].group):
+        other = pools[other].next
+    return other
+
+
+@compiled
+def _would_have_a_say(pools: Any, sizes: Any, first: int, number: int, block_size: int) -> bool:
+    """Return whether a pool that holds nothing of a chain is one that its blocks come to.
+
+    Groups whose blocks have another size than the chain's have other hashes. A pool that does not say the
+    size of its blocks has that of its group on the GPU.
+    """
+    if block_size <= 0:
+        return False
+    if _announced(pools, sizes, number, block_size):
+        return True
+    gpu = _on_gpu(pools, first, number)
+    return gpu != NOBODY and _announced(pools, sizes, number, 0) and _announced(pools, sizes, gpu, block_size)
+
+
+@inlined
+def _window(pools: Any, first: int, number: int) -> int:
+    """Return the window of a pool's group, which its pool of the GPU may say alone."""
+    window: int = pools[number].window
+    if window == WHOLE and pools[number].tier != GPU:
+        gpu = _on_gpu(pools, first, number)
+        if gpu != NOBODY:
+            window = pools[gpu].window
+    return window
+
+
+@inlined
+def _nowhere(pools: Any, first: int, number: int, marks: Any) -> bool:
+    """Return whether the group of a pool holds nothing of a chain on the pool's tier."""
+    other = first
+    while other != NOBODY and not (
+        marks[other] != NOBODY
+        and pools[other].tier == pools[number].tier
+        and pools[other].group == pools[number].group
+    ):
+        other = pools[other].next
+    nowhere: bool = other == NOBODY
+    return nowhere
+
+
+@compiled
+def _elsewhere(pools: Any, first: int, number: int, marks: Any, masks: Any, words: int, at: int) -> bool:
+    """Return whether the group of a pool has a block on another medium below the CPU."""
+    here, other = False, first
+    while not here and other != NOBODY:
+        here = (
+            other != number
+            and pools[other].tier == DISK
+            and pools[other].group == pools[number].group
+            and marks[other] != NOBODY
+            and _has(masks, words, marks[other], at)
+        )
+        other = pools[other].next
+    return here
+
+
+@compiled
+def _end(
+    pools: Any,
+    sizes: Any,
+    first: int,
+    marks: Any,
+    masks: Any,
+    words: int,
+    blocks: int,
+    tier: int,
+    begin: int,
+    block_size: int,
+) -> int:
+    """Return how many blocks of the beginning an engine can use if `begin` of them are on the tiers above.
+
+    Each group that has a say on the tier has there what its attention looks at behind these.
     """
     reached, any_group, windows = blocks, False, False
     number = first
     while number != NOBODY:
-        pool = pools[number]
         local = marks[number]
-        if pool.tier == GPU and (local != NOBODY or pool.size == block_size or pool.fine == block_size):
+        if pools[number].tier == tier and (
+            local != NOBODY or _would_have_a_say(pools, sizes, first, number, block_size)
+        ):
             any_group = True
-            if pool.window != WHOLE:
+            if _window(pools, first, number) != WHOLE:
                 windows = True
-            elif local == NOBODY:
-                reached = 0
             else:
-                reached = min(reached, _leading(masks, words, local, blocks))
-        number = pool.next
+                at = begin
+                if local != NOBODY:
+                    at = _leading(masks, words, local, at, reached)
+                while (
+                    tier == DISK
+                    and at < reached
+                    and _elsewhere(pools, first, number, marks, masks, words, at)
+                ):
+                    at += 1
+                    if local != NOBODY:
+                        at = _leading(masks, words, local, at, reached)
+                reached = at
+        number = pools[number].next
     if not any_group:
-        return 0
+        return begin
     settled = not windows
-    while not settled and reached > 0:
+    while not settled and reached > begin:
         settled = True
         number = first
         while number != NOBODY:
-            pool = pools[number]
-            local = marks[number]
-            if (
-                pool.tier == GPU
-                and pool.window != WHOLE
-                and (local != NOBODY or pool.size == block_size or pool.fine == block_size)
+            local, window = marks[number], WHOLE
+            if pools[number].tier == tier and (
+                local != NOBODY or _would_have_a_say(pools, sizes, first, number, block_size)
             ):
+                window = _window(pools, first, number)
+            if window != WHOLE and local == NOBODY and _nowhere(pools, first, number, marks):
+                reached = begin
+            elif window != WHOLE:
                 needed = 1
-                if pool.window > 1 and block_size > 0:
-                    needed = (pool.window - 1 + block_size - 1) // block_size
+                if window > 1 and block_size > 0:
+                    needed = (window - 1 + block_size - 1) // block_size
+                needed_from = max(begin, reached - needed)
                 at = reached - 1
-                while at >= max(0, reached - needed) and local != NOBODY and _has(masks, words, local, at):
+                while at >= needed_from and (
+                    (local != NOBODY and _has(masks, words, local, at))
+                    or (tier == DISK and _elsewhere(pools, first, number, marks, masks, words, at))
+                ):
                     at -= 1
-                if local == NOBODY:
-                    reached, settled = 0, False
-                elif at >= max(0, reached - needed):
+                if at >= needed_from:
                     # No prefix that ends behind the missing block has a whole window before the end.
                     reached, settled = at, False
-            number = pool.next
+            number = pools[number].next
     return reached
 
 
 @compiled
-def _further(
-    pools: Any, first: int, marks: Any, masks: Any, words: int, blocks: int, tier: int, begin: int
-) -> tuple[int, bool]:
-    """Return how far the blocks of a tier go on from `begin`, in all groups that it has any of; and whether
-    something of it may have left unsaid."""
-    reached, going = begin, True
-    unsure = any_pool = False
+def _unsure(
+    pools: Any, first: int, marks: Any, masks: Any, words: int, tier: int, begin: int, end: int
+) -> bool:
+    """Return whether any of these blocks is on a medium of a tier from which blocks leave unsaid."""
+    unsure = False
     number = first
     while number != NOBODY:
-        if pools[number].tier == tier and marks[number] != NOBODY:
-            any_pool = True
-            unsure |= pools[number].store_only
+        if pools[number].tier == tier and pools[number].store_only and marks[number] != NOBODY:
+            at = begin
+            while at < end and not _has(masks, words, marks[number], at):
+                at += 1
+            unsure |= at < end
         number = pools[number].next
-    if not any_pool:
-        return begin, False
-    while going and reached < blocks:
-        number = first
-        while going and number != NOBODY:
-            if pools[number].tier == tier and marks[number] != NOBODY:
-                # On any medium of the tier.
-                here, other = False, first
-                while not here and other != NOBODY:
-                    here = (
-                        pools[other].tier == tier
-                        and pools[other].group == pools[number].group
-                        and marks[other] != NOBODY
-                        and _has(masks, words, marks[other], reached)
-                    )
-                    other = pools[other].next
-                going = here
-            number = pools[number].next
-        if going:
-            reached += 1
-    return reached, unsure
+    return unsure

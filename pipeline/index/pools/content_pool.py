@@ -5,11 +5,11 @@ Removals name blocks by the engine's hashes, so copies are counted by these, as 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.index.holdings.holdings import Holdings
+from pipeline.index.holdings.words import COPIES_MASK
 from pipeline.index.pools.tiers import tier_of, window_of
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting.block_table import BlockColumns, Entries, Hashes
@@ -18,6 +18,8 @@ from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Shared
 from schemas.checkpoints import FlowState, PoolHead
 from schemas.residency import FILLED
+
+_COPIES = int(COPIES_MASK)
 
 
 class ContentPool:
@@ -68,16 +70,23 @@ class ContentPool:
         if not len(rows):
             return
         came = rows["kind"] == FILLED
-        stream = np.zeros(len(rows), EVENT)
+        self._count(rows["hash"], np.where(came, rows["block_size"].astype(np.int64), REMOVAL))
+
+    def _count(self, contents: Hashes, block_sizes: npt.NDArray[np.int64]) -> None:
+        """Count a copy for each block whose content hash this is: more, or less where REMOVAL is its size."""
+        stream = np.zeros(len(contents), EVENT)
         stream["hashes"] = 1
-        stream["time"] = rows["time"]
-        stream["block_size"] = np.where(came, rows["block_size"].astype(np.int64), REMOVAL)
+        stream["block_size"] = block_sizes
         sizes = self._counted.head.block_sizes
-        hashes = np.ascontiguousarray(rows["hash"])
-        outcome = self._holdings.count(
-            self.number, sizes, Events(stream, hashes), no_tally(max(1, len(sizes)))
-        )
-        assert outcome == FINISHED
+        hashes = np.ascontiguousarray(contents)
+        tally = no_tally(max(1, len(sizes)))
+        while self._holdings.count(self.number, sizes, Events(stream, hashes), tally) != FINISHED:
+            # Blocks of two sizes with one content hash: somebody looked for them.
+            reached = tally.progress[0]
+            block = int(hashes[reached["operation"]])
+            word = self._holdings.word(self.number, block)
+            self._holdings.set_word(self.number, block, word + (word & _COPIES != _COPIES))
+            reached["operation"] += 1
 
     def put(self, columns: BlockColumns) -> None:
         """Set what the pool holds as a checkpoint has it; zero copies removes a block.
@@ -90,18 +99,10 @@ class ContentPool:
         self._counted.put(columns)
         after = self.contents_of(blocks)
         gone = before[(before != 0) & (before != after)]
-        held = after != 0
-        self._set(gone, np.zeros(len(gone), np.int32), np.zeros(len(gone), np.uint16))
-        self._set(after[held], np.ones(int(held.sum()), np.int32), columns.size_codes[last[held]])
-
-    def _set(self, contents: Hashes, copies: Any, size_codes: Any) -> None:
-        count = len(contents)
-        nothing = np.zeros(count, np.uint64)
-        depths = np.zeros(count, np.uint16)
-        self._holdings.put(
-            self.number,
-            BlockColumns(contents, copies, np.zeros(count), size_codes, nothing, depths, nothing),
-        )
+        came = (after != 0) & (before != after)
+        sizes = np.array(self._counted.head.block_sizes or [0], np.int64)
+        self._count(gone, np.full(len(gone), REMOVAL, np.int64))
+        self._count(after[came], sizes[columns.size_codes[last[came]]])
 
     def clear(self) -> None:
         """All blocks are gone."""

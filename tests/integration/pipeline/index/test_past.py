@@ -23,6 +23,7 @@ from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord
 from tests.integration.pipeline.index.test_service import chains, fleet, recounted, told
+from tests.support import holders
 from tests.support.holders import held_by_each
 from tests.support.index_service import PARTITIONS, IndexLog, index_process
 from tests.support.processes import KVLENS, as_toml
@@ -62,18 +63,7 @@ def test_each_moment_is_what_a_recount_of_its_records_says(log: IndexLog, tmp_pa
         question = Question("m", block_hashes=[])
         for chain in asked:
             answer = found.index.answer(question, found.index.scopes_of(question), [*chain], moment)
-            instances = {
-                replica: {
-                    "ranks": {
-                        rank: {
-                            name: getattr(match, name) for name in ("gpu", "cpu", "disk", "matched_blocks")
-                        }
-                        for rank, match in instance.ranks.items()
-                    }
-                }
-                for replica, instance in answer.instances.items()
-            }
-            assert told(instances) == held_by_each(recounts, chain)
+            assert holders.told(answer.instances) == held_by_each(recounts, chain)
 
     first, last = (asyncio.run(past(log.settings, moment)).held() for moment in (moments[1], moments[-1]))
     for held, there in ((first, recounted(records[: 2 * size])), (last, recounted(records))):

@@ -8,9 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
+from pipeline.index.answers import InstanceMatch
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord
 from schemas.settings import Worker
+from tests.support import holders
 from tests.support.holders import Held, held_by_each
 from tests.support.index_service import IndexLog, IndexProcess
 from tests.support.inputs.source_walks import Walk
@@ -44,11 +48,7 @@ def chains(walks: Sequence[Walk], rng: random.Random) -> list[list[int]]:
 
 
 def told(instances: dict[str, Any]) -> dict[tuple[str, int], Held]:
-    return {
-        (replica, int(rank)): Held(match["gpu"], match["cpu"], match["disk"], match["matched_blocks"])
-        for replica, instance in instances.items()
-        for rank, match in instance["ranks"].items()
-    }
+    return holders.told(msgspec.convert(instances, dict[str, InstanceMatch]))
 
 
 def answers(index: IndexProcess, asked: list[list[int]]) -> list[dict[tuple[str, int], Held]]:

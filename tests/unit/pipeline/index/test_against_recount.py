@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,10 +17,12 @@ from pipeline.index.index import Index
 from pipeline.index.questions.chains import chains_of
 from pipeline.index.questions.question import Question
 from pipeline.residency.partition import PartitionState
+from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord, Stored
 from schemas.settings import Worker
-from tests.support.holders import Held, held_by_each
+from schemas.trust import TRUST_ORDER
+from tests.support.holders import LAST_BLOCK, TIERS, Held, held_by_each, told
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.source_walks import Walk
 
@@ -85,6 +88,23 @@ def chains(walks: Sequence[Walk], rng: random.Random) -> Iterator[list[int]]:
         yield from ([*chain[:60]] for chain in rng.choice(walk.chains) if chain)
 
 
+def resident(recount: SourceRecount, rng: random.Random) -> list[int]:
+    """A chain that a source holds, tier by tier: on each perhaps some blocks of group 0, then some of all."""
+    chain: list[int] = []
+    for tier in TIERS:
+        of_groups: dict[int, set[int]] = {}
+        for (medium, group), pool in recount.pools.items():
+            if (medium if medium in TIERS else "disk") == tier:
+                blocks = pool.blocks if isinstance(pool, Copies) else pool.coarse | pool.fine
+                of_groups.setdefault(group, set()).update(blocks)
+        of_all = set.intersection(*of_groups.values()) if of_groups else set()
+        of_first = of_groups.get(0, set()) if rng.random() < 0.4 else set()
+        for blocks in (of_first - of_all, of_all):
+            held = sorted(blocks - {*chain})
+            chain += rng.sample(held, min(len(held), rng.randint(0, 3)))
+    return chain
+
+
 def shared(walks: Sequence[Walk]) -> None:
     """Let all sources see the same blocks."""
     for walk in walks[1:]:
@@ -92,32 +112,28 @@ def shared(walks: Sequence[Walk]) -> None:
         walk.chains = walks[0].chains
 
 
-def told(answer: Answer) -> dict[tuple[str, int], Held]:
-    return {
-        (replica, int(rank)): Held(match.gpu, match.cpu, match.disk, match.matched_blocks)
-        for replica, instance in answer.instances.items()
-        for rank, match in instance.ranks.items()
-    }
-
-
 class WindowedWalk(OrdinaryWalk):
-    """Group 1 of the GPU is of another kind of attention."""
+    """Group 1 is of another kind of attention."""
 
-    kind, window = "sliding_window", 50
+    kind, window = "sliding_window", 20
+
+    def __init__(self, seed: int, **more: Any) -> None:
+        super().__init__(seed, **more)
+        self.groups = [0, 1]
 
     def _record(self) -> EventsRecord | None:
         record = super()._record()
         for batch in record.batches if record is not None else ():
             for event in batch.events:
                 if isinstance(event, Stored):
-                    windowed = event.medium == "gpu" and event.group_idx == 1
+                    windowed = event.group_idx == 1
                     event.spec_kind = self.kind if windowed else "full_attention"
                     event.sliding_window = self.window if windowed and self.kind != "mamba" else None
         return record
 
 
 class MambaWalk(WindowedWalk):
-    kind, window = "mamba", -1
+    kind, window = "mamba", LAST_BLOCK
 
 
 WALKS: dict[str, Any] = {
@@ -129,49 +145,82 @@ WALKS: dict[str, Any] = {
 }
 
 
+def windows_of(walks: Sequence[Walk]) -> dict[str, dict[int, int]]:
+    return {walk.replica: {1: walk.window} for walk in walks if isinstance(walk, WindowedWalk)}
+
+
+class Seen:
+    """What the answers of a run said."""
+
+    def __init__(self) -> None:
+        self.prompts = self.matched = 0
+        self.kinds: Counter[str] = Counter()
+
+    def add(self, expected: dict[tuple[str, int], Held]) -> None:
+        self.prompts += 1
+        self.matched += bool(expected)
+        for held in expected.values():
+            self.kinds[held.trust] += 1
+            self.kinds["upper bound"] += held.upper_bound
+            self.kinds["on the GPU"] += held.gpu > 0
+            self.kinds["further on the CPU"] += held.cpu > held.gpu
+            self.kinds["further below"] += held.disk > held.cpu
+
+
 @pytest.mark.parametrize("kind", WALKS)
 @pytest.mark.parametrize("seed", range(2))
 def test_every_answer_is_that_of_the_recount(kind: str, seed: int) -> None:
     rng = random.Random(f"{kind} {seed}")
     of_kind = WALKS[kind]
     walks = [of_kind(rng.getrandbits(30), hybrid=kind == "hybrid", replica=f"r{n}") for n in range(SOURCES)]
-    windows = {("gpu", 1): of_kind.window} if hasattr(of_kind, "window") else {}
+    windows = windows_of(walks)
     shared(walks)
     installation = Installation(rng)
-    asked = matched = 0
+    seen, by_window = Seen(), 0
     for record in itertools.chain.from_iterable(
         zip(*(walk.records(RECORDS) for walk in walks), strict=False)
     ):
         installation.apply(record)
         recounts = [one for one in installation.recounts.values() if one.model == "m"]
         if recounts:
-            prompts = [*chains(walks, rng)]
+            prompts = [*chains(walks, rng), *filter(None, (resident(one, rng) for one in recounts))]
             expected = [held_by_each(recounts, chain, windows) for chain in prompts]
-            assert [*map(told, installation.asked("m", prompts))] == expected
-            asked, matched = asked + len(prompts), matched + sum(map(bool, expected))
+            assert [told(answer.instances) for answer in installation.asked("m", prompts)] == expected
+            for each in expected:
+                seen.add(each)
+            by_window += bool(windows) and held_by_each(recounts, prompts[-1]) != expected[-1]
         installation.disturb()
-    assert asked > 150
-    assert matched > asked // 20
+    assert seen.prompts > 300
+    assert seen.matched >= 0.3 * seen.prompts
+    assert by_window >= 15 * bool(windows)
     assert installation.restarts
 
 
 def test_a_thousand_moments_of_one_run() -> None:
     """A fleet of hybrid and other engines that restart, drop and clear, and an index that starts anew."""
     rng = random.Random("a thousand moments")
-    walks = [Walk(rng.getrandbits(30), hybrid=n % 2 == 1, replica=f"r{n}") for n in range(SOURCES)]
+    of_kinds: list[Any] = [Walk, Walk, WindowedWalk, MambaWalk]
+    walks = [of_kinds[n](rng.getrandbits(30), hybrid=n == 1, replica=f"r{n}") for n in range(SOURCES)]
+    for number, walk in enumerate(walks):
+        walk.media, walk.groups = ["gpu", "cpu", "storage", "disk"][: 3 + number % 2], [0, 1]
+    windows = windows_of(walks)
     shared(walks)
     installation = Installation(rng)
-    moments = matched = 0
+    seen = Seen()
     records = itertools.chain.from_iterable(zip(*(walk.records(280) for walk in walks), strict=False))
     for record in records:
         installation.apply(record)
         recounts = [one for one in installation.recounts.values() if one.model == "m"]
         if recounts:
-            chain = rng.choice([*chains(walks, rng)])
-            expected = held_by_each(recounts, chain)
-            assert [*map(told, installation.asked("m", [chain]))] == [expected]
-            moments, matched = moments + 1, matched + bool(expected)
+            held = resident(rng.choice(recounts), rng)
+            chain = held if rng.random() < 0.5 else rng.choice([*chains(walks, rng)])
+            expected = held_by_each(recounts, chain, windows)
+            assert [told(answer.instances) for answer in installation.asked("m", [chain])] == [expected]
+            seen.add(expected)
         installation.disturb()
-    assert moments >= 1_000
-    assert matched > moments // 20
+    assert seen.prompts >= 1_000
+    assert seen.matched >= 0.3 * seen.prompts
+    assert min(seen.kinds[trust] for trust in TRUST_ORDER) >= 5, seen.kinds
+    tiers = ("on the GPU", "further on the CPU", "further below", "upper bound")
+    assert min(seen.kinds[tier] for tier in tiers) >= 100, seen.kinds
     assert installation.restarts > 20

@@ -16,7 +16,7 @@ from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, EventsRecord, Opened, Stored
 from schemas.hashes import unpack_hashes
 from schemas.settings import Worker
-from tests.support.holders import Held, held_by_each
+from tests.support.holders import held_by_each, of_rank
 from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
 
 ASKED_EVERY = 8
@@ -62,11 +62,10 @@ def test_prompts_are_matched_as_far_as_the_engine_has_them(name: str) -> None:
                 windows[event.group_idx] = event.sliding_window or 0
         if sizes and offset % ASKED_EVERY == 0:
             chain = chain_to(rng.choice([*sizes]), parents)
-            looks_back = {("gpu", group): window for group, window in windows.items() if window}
+            looks_back = {name: {group: window for group, window in windows.items() if window}}
             expected = held_by_each([recount], chain, looks_back).get((name, 0))
             told = index.answer(question, index.scopes_of(question), [*chain], 0.0).instances.get(name)
-            match = told and told.ranks["0"]
-            assert (match and Held(match.gpu, match.cpu, match.disk, match.matched_blocks)) == expected
+            assert (told and of_rank(told.ranks["0"])) == expected
             moments += 1
     assert moments >= len(engine_said) // ASKED_EVERY
 

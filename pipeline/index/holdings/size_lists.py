@@ -1,0 +1,57 @@
+"""Block sizes of pools by their size codes, side by side; pools that have the same ones share them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+class SizeLists:
+    """Lists of sizes that pools use: a whole fleet needs few."""
+
+    def __init__(self) -> None:
+        self.array = np.zeros(64, np.int64)
+        self._used = 0
+        """Numbers that ever were in lists."""
+        self._begins: dict[tuple[int, ...], int] = {}
+        self._users: dict[int, int] = {}
+        """How many have the list that begins there."""
+        self._free: dict[int, list[int]] = {}
+        """By length: where lists that nobody has any more begin."""
+
+    def take(self, sizes: Sequence[int]) -> int:
+        """Return where a list begins that one more has."""
+        if not sizes:
+            return 0
+        key = tuple(sizes)
+        begin = self._begins.get(key)
+        if begin is None:
+            begin = self._begins[key] = self._room(len(key))
+            self.array[begin : begin + len(key)] = key
+            self._users[begin] = 0
+        self._users[begin] += 1
+        return begin
+
+    def give_back(self, begin: int, length: int) -> None:
+        """One less has a list."""
+        if not length:
+            return
+        self._users[begin] -= 1
+        if not self._users[begin]:
+            del self._users[begin], self._begins[tuple(self.of(begin, length))]
+            self._free.setdefault(length, []).append(begin)
+
+    def of(self, begin: int, length: int) -> list[int]:
+        """Return a list."""
+        sizes: list[int] = self.array[begin : begin + length].tolist()
+        return sizes
+
+    def _room(self, length: int) -> int:
+        free = self._free.get(length)
+        if free:
+            return free.pop()
+        begin, self._used = self._used, self._used + length
+        while self._used > len(self.array):
+            self.array = np.concatenate((self.array, np.zeros_like(self.array)))
+        return begin
