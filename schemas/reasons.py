@@ -151,12 +151,14 @@ QuestionRefusal = Literal[
     "too_large",  # a body of more bytes than that many hashes take
     "answer_too_large",  # more replicas in all answers together than one request gets
     "slow_body",  # the body did not come in time
-    "busy",  # as many requests as are taken at a time are under way
+    "slow_reader",  # the answer was not read in time; the connection was closed
+    "busy",  # as many requests, or bytes of answers, as are taken at a time are under way
     "not_ready",  # the index has not caught up with the log
     "no_token",  # where it takes one, the request has none or a wrong one
     "too_many_choices",  # in one request: 1,000
     "choices_off",  # the index records no choices: `index.choices`, and it shows the present
     "unacknowledged",  # Kafka has not acknowledged the choices; posted again, they count once
+    "http_status",  # no such page, or not by this method
 ]
 """Why the index gives no answer, or takes no choices."""
 

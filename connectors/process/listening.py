@@ -10,6 +10,9 @@ from connectors.process.errors import OperatorError
 
 SHUTDOWN_SECONDS = 1.0
 """What is under way at the end takes no longer."""
+IDLE_SECONDS = 75.0
+"""A connection on which no whole request came for so long is closed: longer than proxies keep theirs, and
+short enough that clients who say nothing, or slowly, do not take all that there are."""
 
 
 class PortUnavailable(OperatorError):
@@ -32,7 +35,12 @@ async def listening(
 
     `setting` is what the port is called there, `options` are those of the runner. Raises PortUnavailable.
     """
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, **options)
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        **{"keepalive_timeout": IDLE_SECONDS, **options},
+    )
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()

@@ -27,7 +27,7 @@ _TYPES = (
 def document() -> dict[str, Any]:
     """Return the whole document, JSON-ready."""
     _, components = msgspec.json.schema_components(_TYPES, ref_template=_REFERENCE)
-    components["Problem"]["properties"]["error"]["enum"] = [*get_args(QuestionRefusal), "http_status"]
+    components["Problem"]["properties"]["error"]["enum"] = [*get_args(QuestionRefusal)]
     return {
         "openapi": "3.1.0",
         "info": {

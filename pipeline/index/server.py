@@ -33,6 +33,12 @@ BODY_SECONDS = 5.0
 """A request whose body takes longer gets no answer."""
 MOST_AT_ONCE = 256
 """Questions whose bodies or answers are under way."""
+ANSWER_SECONDS = 10.0
+"""Whoever takes longer to read an answer loses the connection."""
+LARGE_BYTES = 64 << 10
+"""Answers of fewer bytes are in the socket's buffers at once."""
+MOST_UNREAD_BYTES = 64 << 20
+"""Of all large answers that are under way."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _encode = msgspec.json.Encoder().encode
@@ -59,6 +65,7 @@ class IndexServer:
         self._most_bytes = BYTES_BESIDE + BYTES_PER_HASH * settings.max_hashes
         self._runner: web.AppRunner | None = None
         self._under_way = 0
+        self._unread_bytes = 0
         self.port = settings.port
 
     @property
@@ -104,11 +111,14 @@ class IndexServer:
             headers = {"Retry-After": "1"} if refused.status == 503 else {}
             return _json(Problem(refused.reason, refused.detail), refused.status, headers)
         except web.HTTPException as error:
+            self._metrics.refused.labels("http_status").inc()
             return _json(Problem("http_status", error.reason), error.status)
 
     async def _query_by_hash(self, request: web.Request) -> web.Response:
         if self._under_way >= MOST_AT_ONCE:
             raise QuestionRefused("busy", f"{MOST_AT_ONCE} questions are under way")
+        if self._unread_bytes >= MOST_UNREAD_BYTES:
+            raise QuestionRefused("busy", f"{self._unread_bytes:,} bytes of answers are not read yet")
         self._under_way += 1
         try:
             if not self._freshness.ready:
@@ -126,9 +136,25 @@ class IndexServer:
             self._metrics.requests.inc()
             self._metrics.prompts.inc(len(answers))
             self._metrics.answer_seconds.observe(time.perf_counter() - began)
-            return web.Response(body=body, content_type="application/json")
+            answer = web.Response(body=body, content_type="application/json")
+            if len(body) >= LARGE_BYTES:
+                await self._send(request, answer, len(body))
+            return answer
         finally:
             self._under_way -= 1
+
+    async def _send(self, request: web.Request, answer: web.Response, size: int) -> None:
+        """Return when the answer is read but for what a socket's buffers take."""
+        self._unread_bytes += size
+        try:
+            await answer.prepare(request)
+            await asyncio.wait_for(answer.write_eof(), ANSWER_SECONDS)
+        except asyncio.TimeoutError:
+            self._metrics.refused.labels("slow_reader").inc()
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._unread_bytes -= size
 
     async def _post_choices(self, request: web.Request) -> web.Response:
         self._choices.enter()

@@ -27,6 +27,7 @@ from pipeline.index.questions.question import asked
 from pipeline.index.server import IndexServer
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.residency.intake.plain_runs import plain_runs
+from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Settings, Worker
 
@@ -102,9 +103,25 @@ def warm_up() -> None:
         if run is not None:
             partition.apply(3, run)
     partition.settle()
+    _restored(sources, hashes)
     index = Index(sources)
     about, chains, _ = asked(b'{"model": "m", "prompts": [[200, 201], [202]]}', most_hashes=3)
     index.answers(about, index.scopes_of(about), chains, 0.0)
     sources.forget(sources.by_number[0])
     while sources.holdings.sweep():
         pass
+
+
+def _restored(sources: Sources, hashes: bytes) -> None:
+    """Load what a worker keeps of sources with and without content hashes, and go on from there."""
+    state = PartitionState(1, Worker(), shards=1)
+    opened = Batch(None, 0.0, 0.0, [Opened(0, True)])
+    for offset, (name, links) in enumerate((("plain", b""), ("linked", hashes))):
+        stored = Batch(0, 1.0, 1.0, [Stored(hashes, 16, links=links)])
+        state.apply(offset, EventsRecord(name, "m", "d", 0, 1, [opened, stored]))
+    kept = {key: value for key, value in state.cut(2.0).checkpoints if value is not None}
+    partition = IndexedPartition(1, Worker(), sources)
+    partition.load(kept)
+    stored = Batch(1, 2.0, 2.0, [Removed(hashes[:800]), Stored(hashes[:800], 16, links=hashes[:800])])
+    partition.apply(2, EventsRecord("linked", "m", "d", 0, 1, [stored]))
+    partition.settle()

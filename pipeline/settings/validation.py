@@ -31,10 +31,8 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         shard_numbers(settings.connector.shard)
     except ValueError as error:
         return SettingsProblem(("connector", "shard"), f"{error} - at `$.connector.shard`")
-    try:
-        shard_numbers(settings.index.share)
-    except ValueError as error:
-        return SettingsProblem(("index", "share"), f"{error} - at `$.index.share`")
+    if (text := _share_problem(settings)) is not None:
+        return SettingsProblem(("index", "share"), f"{text} - at `$.index.share`")
     if settings.connector.forward_session_ids and not settings.connector.session_key_file:
         return SettingsProblem(
             ("connector", "forward_session_ids"),
@@ -67,6 +65,16 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
         return SettingsProblem(("discovery", "kubernetes"), text)
     if (text := next(_bind_problems(settings.discovery), None)) is not None:
         return SettingsProblem(("discovery", "bind"), text)
+    return None
+
+
+def _share_problem(settings: Settings) -> str | None:
+    try:
+        number, _ = shard_numbers(settings.index.share)
+    except ValueError as error:
+        return str(error)
+    if number >= settings.kafka.partitions:
+        return f"of {settings.kafka.partitions} partitions none is left for share {number}"
     return None
 
 

@@ -38,6 +38,12 @@ def warm_up(*, fleet_agent: bool = True) -> None:
     for run in plain_runs([msgspec.msgpack.encode(EventsRecord("one", "", "", 0, 1, more))], Worker()):
         assert run is not None
         replica.apply(2, run)
+    linked = [
+        Batch(None, 0.0, 0.0, [Opened(0, True)]),
+        Batch(0, 1.0, 1.0, [Stored(hashes, 16, links=hashes)]),
+    ]
+    replica.apply(3, EventsRecord("linked", "", "", 0, 1, [*linked, Batch(1, 2.0, 2.0, [Removed(hashes)])]))
+    replica.apply(4, EventsRecord("kept", "", "", 0, 1, linked))
     cut = replica.cut(30.0)
     saved = {key: value for key, value in cut.checkpoints if value is not None}
     PartitionState.restore(0, Worker(), shards=1, latest=saved)

@@ -19,9 +19,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import uvloop
+import zmq
+import zmq.asyncio
 from aiokafka import AIOKafkaProducer
+from connector import settled
 from figures import Figures
-from processes import resident_bytes
+from processes import launched, resident_bytes
 
 from connectors.kafka.topics import partition_of, topic_name
 from pipeline.index.following.partition import IndexedPartition
@@ -30,6 +33,7 @@ from pipeline.index.index import Index as Answering
 from pipeline.index.questions.question import Question
 from pipeline.index.service import warm_up
 from pipeline.kafka import topics
+from pipeline.local.processes.ports import free_port
 from pipeline.residency.partition import PartitionState
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
@@ -47,8 +51,10 @@ RATE = 500
 """Questions a second of the measured load."""
 EACH = 4_000
 """Questions of each measurement."""
-LINGER = 0.1
-"""Seconds that the connector waits by default before it publishes a run."""
+LINGERS = (0.1, 0.01)
+"""Seconds that a connector waits before it publishes a run: its default, and a fresher one."""
+EVENTS = 500
+"""Of an engine behind a connector, whose way to the answer is measured."""
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -201,12 +207,14 @@ def _over_http(figures: Figures, settings: Settings, directory: Path) -> None:
         # Whoever asks shall not wait for its own collector.
         gc.collect()
         gc.freeze()
-        uvloop.run(_asked_over_http(figures, settings, index))
+        uvloop.run(_asked_over_http(figures, settings, directory, index))
     finally:
         index.close()
 
 
-async def _asked_over_http(figures: Figures, settings: Settings, index: IndexProcess) -> None:
+async def _asked_over_http(
+    figures: Figures, settings: Settings, directory: Path, index: IndexProcess
+) -> None:
     bodies = [_body(held_by(replica)[:CHAIN]) for replica in range(0, REPLICAS, 7)]
     async with aiohttp.ClientSession() as session:
         url = f"{index.url}query_by_hash"
@@ -220,6 +228,7 @@ async def _asked_over_http(figures: Figures, settings: Settings, index: IndexPro
                 f"index: over HTTP, {name}", asked * each / (_cpu(index) - used), "lookups/s of a core"
             )
         await _freshness(figures, settings, session, url)
+        await _through_a_connector(figures, settings, directory, session, url)
         await _fed(figures, settings, index, session, bodies)
 
 
@@ -293,8 +302,55 @@ async def _freshness(figures: Figures, settings: Settings, session: aiohttp.Clie
             times.append(time.perf_counter() - began)
     figures.add("index: from the producer to the answer, p50", _share(times, 0.5) * 1e3, "ms")
     figures.add("index: from the producer to the answer, p99", _share(times, 0.99) * 1e3, "ms")
-    longest = LINGER + _share(times, 0.99)
-    figures.add("index: from the event to the answer, with the longest linger", longest * 1e3, "ms")
+
+
+async def _through_a_connector(
+    figures: Figures, settings: Settings, directory: Path, session: aiohttp.ClientSession, url: str
+) -> None:
+    """Let an engine publish one block after the other, and ask until it is found."""
+    for linger in LINGERS:
+        name, port = f"engine-{linger}", free_port()
+        config = directory / f"connector-{linger}.toml"
+        config.write_text(
+            f'[kafka]\nbootstrap_servers = "{settings.kafka.bootstrap_servers}"\n'
+            f'topic_prefix = "{settings.kafka.topic_prefix}"\n'
+            f"[connector]\nlinger_seconds = {linger}\n"
+            f'[[replicas]]\nid = "{name}"\nmodel = "bench"\nendpoint = "tcp://127.0.0.1:{port}"\n'
+        )
+        context = zmq.asyncio.Context()
+        engine = context.socket(zmq.XPUB)
+        engine.bind(f"tcp://127.0.0.1:{port}")
+        try:
+            with launched(["connect", "--config", str(config)], dict(os.environ)) as process:
+                await engine.recv()  # subscribed
+                await asyncio.to_thread(settled, process.pid)
+                times = [await _announced(engine, number, session, url) for number in range(EVENTS)]
+        finally:
+            context.destroy(0)
+        for share in (0.5, 0.99):
+            figures.add(
+                f"index: from the event to the answer, linger {linger * 1e3:.0f} ms, p{share * 100:.0f}",
+                _share(times, share) * 1e3,
+                "ms",
+            )
+
+
+async def _announced(
+    engine: zmq.asyncio.Socket, number: int, session: aiohttp.ClientSession, url: str
+) -> float:
+    """Publish a batch as vLLM does; return the seconds until the index knows its block."""
+    block = secrets.randbits(63)
+    event = ["BlockStored", [block], None, [7] * 16, 16, None, "GPU", None]
+    payload = msgspec.msgpack.encode([time.time(), [event], 0])
+    body = _body(np.array([block], np.uint64))
+    # Not in step with the connector's turns.
+    await asyncio.sleep(secrets.randbelow(100) / 1e3)
+    began = time.perf_counter()
+    await engine.send_multipart([b"kv-events", number.to_bytes(8, "big"), payload])
+    while True:
+        async with session.post(url, data=body) as response:
+            if (await response.json())["instances"]:
+                return time.perf_counter() - began
 
 
 async def _fed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from pipeline.text_table import text_table
 if TYPE_CHECKING:
     from pipeline.index.following.past import Past
 
+_NUMBER = re.compile(r"-?[0-9]{1,20}")
+
 
 @click.command(
     context_settings={"ignore_unknown_options": True},
@@ -33,7 +36,12 @@ if TYPE_CHECKING:
 @running_directory_option
 @click.option("--against", type=Moment(), help="A second moment: what came and what went between them.")
 @click.option("--model", default="", help="With --hash: the model of the prompt.")
-@click.option("--hash", "hashes", multiple=True, help="A block of a prompt, the first one first; repeat it.")
+@click.option(
+    "--hash",
+    "hashes",
+    multiple=True,
+    help="A block of a prompt, the first one first; repeat it. Digits alone are a number, 0x a digest.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of tables.")
 def at(
     moment: float,
@@ -108,7 +116,7 @@ def _holders(of: Past, moment: float, model: str, hashes: tuple[str, ...]) -> li
     from pipeline.index.questions.question import Question
     from pipeline.index.questions.refused import QuestionRefused
 
-    chain: list[int | str] = [int(one) if one.lstrip("-").isdigit() else one for one in hashes]
+    chain: list[int | str] = [int(one) if _NUMBER.fullmatch(one) else one for one in hashes]
     question = Question(model, block_hashes=chain)
     try:
         answer = of.index.answer(question, of.index.scopes_of(question), chain, moment)

@@ -67,12 +67,13 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
     """Return what the log said up to `at`, by the time at which records were written.
 
     `sources`: new ones that get it. `share` of the partitions, as `index.share` has it. Raises
-    KafkaUnavailable, TopicMissing, OffsetGap, RecordFatal.
+    KafkaUnavailable, TopicMissing, TopicHidden, OffsetGap, RecordFatal.
     """
     kafka = settings.kafka
     topic = topic_name(kafka, "events")
-    there = {found.name: found.partitions for found in await describe(settings)}
-    partitions = there[topic]
+    there = {found.name: found for found in await describe(settings)}
+    there[topic].require()
+    partitions = there[topic].partitions
     number, indexes = shard_numbers(share)
     sources = Sources() if sources is None else sources
     applying = Applying(replica_agent(settings, shards=1, partitions=partitions), IndexMetrics())

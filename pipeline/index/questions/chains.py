@@ -34,6 +34,11 @@ class Chains(NamedTuple):
     ends: npt.NDArray[np.int64]
     """(k,): where each prompt ends."""
 
+    @property
+    def empty(self) -> int:
+        """How many prompts have no hashes."""
+        return len(self.ends) - int(np.count_nonzero(np.diff(self.ends, prepend=0)))
+
     def portions(self) -> Iterator[Chains]:
         """Yield the prompts in their order, as many at once as others can wait for."""
         first = begin = 0

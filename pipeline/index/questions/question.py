@@ -98,7 +98,8 @@ def parsed(body: bytes, *, most_hashes: int) -> Question:
     question = decoded(_decode, body)
     if not question.asked_model:
         raise QuestionRefused("bad_question", "model_name is missing")
-    hashes = sum(map(len, question.chains))
+    # A prompt without any has an answer, too.
+    hashes = sum(max(1, len(chain)) for chain in question.chains)
     if hashes > most_hashes:
         raise QuestionRefused("too_many_hashes", f"{hashes:,} hashes, {most_hashes:,} are allowed")
     return question
@@ -115,4 +116,6 @@ def _of_numbers(body: bytes, most_hashes: int) -> Asked | None:
     if len(given) != 1 or not question.asked_model:
         return None
     chains = read_digits(given[0], several=several != _NULL, most_hashes=most_hashes)
-    return None if chains is None else Asked(question, chains, several != _NULL)
+    if chains is None or len(chains.hashes) + chains.empty > most_hashes:
+        return None
+    return Asked(question, chains, several != _NULL)

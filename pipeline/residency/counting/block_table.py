@@ -97,6 +97,8 @@ class BlockTable:
         """Return the content hash of each block, 0 where it is not known or the block is not resident."""
         found = np.zeros(len(hashes), np.uint64)
         if len(self.contents):
+            # A column of entries is strided, which would be compiled apart, when it comes first.
+            hashes = np.ascontiguousarray(hashes)
             find_contents(self.entries, self.contents, self.spread, hashes, found)
         return found
 

@@ -10,11 +10,9 @@ from multiprocessing import get_context
 
 
 def compile_connector() -> None:
-    from connectors.normalise import scan
-    from connectors.receive import compiled_receiver
+    from connectors.receive.warming import warm_up
 
-    scan.warm_up()
-    compiled_receiver.warm_up()
+    warm_up()
 
 
 def compile_worker() -> None:

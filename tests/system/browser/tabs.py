@@ -34,7 +34,7 @@ def chromium() -> Iterator[Browser]:
     if not path:
         pytest.fail(ADVICE, pytrace=False)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 

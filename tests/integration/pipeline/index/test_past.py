@@ -16,6 +16,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
+from connectors.kafka.errors import TopicMissing
 from connectors.kafka.topics import topic_name
 from pipeline.index.following.past import past
 from pipeline.index.questions.question import Question
@@ -72,11 +73,21 @@ def test_each_moment_is_what_a_recount_of_its_records_says(log: IndexLog, tmp_pa
             assert held.get(key, set()) == blocks
     config = tmp_path / "kvlens.toml"
     config.write_text(as_toml(log.settings))
-    options = ["--against", shown(moments[-1]), "--json", "--config", str(config)]
+    both = (recounted(records[: 2 * size]), recounted(records))
+    chain = max(asked, key=lambda one: min(len(held_by_each(each, one)) for each in both))
+    prompt = [part for block in chain for part in ("--hash", str(block))]
+    options = ["--against", shown(moments[-1]), "--json", "--config", str(config), "--model", "m", *prompt]
     command = [*KVLENS, "at", shown(moments[1]), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["held"]
+    said = json.loads(done.stdout)
+    for name, of in zip(("holders", "holders_against"), both, strict=True):
+        holders = held_by_each(of, chain)
+        assert holders
+        assert {
+            (one["replica"], one["dp_rank"]): (one["gpu"], one["cpu"], one["disk"]) for one in said[name]
+        } == {key: held[:3] for key, held in holders.items()}
+    rows = said["held"]
     assert {(row["replica"], row["dp_rank"], row["medium"]) for row in rows} == {*first, *last}
     for row in rows:
         key = (row["replica"], row["dp_rank"], row["medium"])
@@ -127,6 +138,12 @@ def test_an_index_of_a_moment_answers_like_one_that_stood_there(log: IndexLog, t
         assert (status, after) == (200, answer)
         replicas = asyncio.run(past(log.settings, moments[1])).index.replicas(moments[1])
         assert index.ask("replicas")[1]["replicas"] == msgspec.to_builtins(replicas)
+
+
+def test_topics_of_another_prefix_are_missing_not_empty(log: IndexLog) -> None:
+    kafka = msgspec.structs.replace(log.settings.kafka, topic_prefix="misspelt")
+    with pytest.raises(TopicMissing, match=r"misspelt\.events\.v1"):
+        asyncio.run(past(msgspec.structs.replace(log.settings, kafka=kafka), time.time()))
 
 
 async def forget(log: IndexLog, records: int) -> None:

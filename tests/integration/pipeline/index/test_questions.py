@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
 from typing import Any, get_args
 
 import pytest
 
+from connectors.process import listening
 from pipeline.index import server as serving
 from schemas.events import Removed, Stored
 from schemas.reasons import QuestionRefusal
@@ -147,6 +149,9 @@ BAD: list[tuple[str, int, Any]] = [
     ("unknown_model", 404, {"model_name": "nobody's", "block_hashes": [1]}),
     ("unknown_model", 404, {"model_name": "m", "block_hashes": [1], "tenant_id": "nobody"}),
     ("too_many_hashes", 413, {"model_name": "m", "block_hashes": [1] * 70_000}),
+    ("too_many_hashes", 413, {"model_name": "m", "prompts": [[]] * 70_000}),
+    ("too_many_hashes", 413, {"model_name": "m", "prompts": [[1], []] * 33_000}),
+    ("too_many_hashes", 413, {"model_name": "m", "prompts": [["0123456789abcdef"], []] * 33_000}),
     ("too_large", 413, {"model_name": "m", "block_hashes": [*range(1_000_000)]}),
 ]
 
@@ -196,6 +201,60 @@ async def test_who_is_slow_keeps_nobody_waiting(served: Served, monkeypatch: pyt
     assert b" 408 " in await reader.readline()
     writer.close()
     assert served.refused("slow_body") == 1
+
+
+async def test_who_does_not_read_an_answer_holds_little_and_not_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Far more bytes than sockets take: large answers wait for whoever asked, small ones for nobody."""
+    monkeypatch.setattr(serving, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(serving, "MOST_UNREAD_BYTES", 1 << 20)
+    many = Served()
+    for number in range(300):
+        many.publish(f"replica-{number:03d}", Stored(pack(CHAIN), 16, 64))
+    many.catch_up()
+    await many.server.start()
+    try:
+        body = json.dumps({"model_name": "m", "prompts": [CHAIN] * 150}).encode()
+        assert len((await many.ask(body))[1]["answers"]) == 150
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        narrow.connect(("127.0.0.1", many.server.port))
+        _, writer = await asyncio.open_connection(sock=narrow, limit=1)
+        writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
+        writer.write(body)
+        deadline = time.monotonic() + 60
+        asked = {"model_name": "m", "block_hashes": CHAIN, "limit": 1}
+        while (found := await many.ask(asked))[1].get("error") != "busy":
+            assert time.monotonic() < deadline
+        assert "bytes of answers" in found[1]["detail"]
+        while (await many.ask(asked))[0] != 200:
+            assert time.monotonic() < deadline
+        assert many.refused("slow_reader") == 1
+        writer.close()
+    finally:
+        await many.server.stop()
+
+
+@pytest.mark.parametrize("said", [b"", b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-"])
+async def test_who_says_nothing_is_let_go(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.5)
+    quiet = Served()
+    await quiet.server.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", quiet.server.port)
+        writer.write(said)
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()
+    finally:
+        await quiet.server.stop()
+
+
+@pytest.mark.parametrize(("path", "status"), [("nowhere", 404), ("query_by_hash", 405)])
+async def test_pages_that_are_none_are_counted(served: Served, path: str, status: int) -> None:
+    got, text = await served.get(path)
+    assert (got, json.loads(text)["error"]) == (status, "http_status")
+    assert served.refused("http_status") == 1
 
 
 async def test_no_more_at_once_than_are_taken(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,10 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             "`endpoint` of [[replicas]] number 1",
         ),
         (
+            ONE + '[index]\nshare = "8/9"',
+            "kvlens.toml: index.share: of 8 partitions none is left for share 8",
+        ),
+        (
             ONE + "shared_sequence = true",
             "kvlens.toml: `topic` of [[replicas]] number 1: with shared_sequence the topic of the emitter is "
             "needed",

@@ -175,7 +175,7 @@ class Database:
         return {Key(*row[:6]): Cost(*row[6:]) for row in result.result_rows}
 
 
-@pytest.fixture(params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[1, 2, 3])
 def fleet(store: EmbeddedStore, request: pytest.FixtureRequest) -> Iterator[Database]:
     made = generated(request.param)
     settings = migrated(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from datetime import datetime, timezone
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -92,6 +93,14 @@ class Kept:
                 self.latest[key] = value
 
 
+rotated = lru_cache(partial(rotating, wrong_clocks=False))
+
+
+@lru_cache
+def kept_of_rotated(seed: int) -> Kept:
+    return Kept(rotated(seed), seed)
+
+
 class Compared:
     """What the recount finds in a log of which it has the records from number `begin` on."""
 
@@ -114,8 +123,8 @@ class Compared:
 @pytest.mark.parametrize("wrong_clocks", [False, True], ids=["clocks", "wrong clocks"])
 @pytest.mark.parametrize("seed", range(6))
 def test_agent_and_recount_forget_the_same(seed: int, wrong_clocks: bool) -> None:
-    records = rotating(seed, wrong_clocks=wrong_clocks)
-    kept = Kept(records, seed)
+    records = rotating(seed, wrong_clocks=True) if wrong_clocks else rotated(seed)
+    kept = Kept(records, seed) if wrong_clocks else kept_of_rotated(seed)
     found, topic = Compared(records, kept.rows.values()), TopicCheck()
     for sums in found.check.residency_sums():
         topic.expect(0, len(records), sums)
@@ -129,8 +138,7 @@ def test_agent_and_recount_forget_the_same(seed: int, wrong_clocks: bool) -> Non
 
 @pytest.mark.parametrize("seed", range(3))
 def test_kills_and_cuts_decide_nothing(seed: int) -> None:
-    records = rotating(seed, wrong_clocks=False)
-    kept, undisturbed = Kept(records, seed), Kept(records, seed + 100, killed=0.0)
+    kept, undisturbed = kept_of_rotated(seed), Kept(rotated(seed), seed + 100, killed=0.0)
     assert undisturbed.state.sources.keys() == kept.state.sources.keys()
     assert undisturbed.forgotten >= kept.forgotten > 0
     lives = [
@@ -146,10 +154,11 @@ def names_in(latest: Iterable[bytes]) -> set[str]:
 
 def test_nothing_is_kept_of_what_is_forgotten() -> None:
     for seed in range(4):
-        kept = Kept(rotating(seed, wrong_clocks=False), seed)
+        kept = kept_of_rotated(seed)
         assert names_in(kept.latest) == {replica for replica, _ in kept.state.sources}
 
 
+@lru_cache
 def rotating_pods(seed: int) -> list[EventsRecord]:
     """A log in which pods come at any time, report every ten seconds or so and go, most without a word."""
     rng = random.Random(seed)
@@ -262,7 +271,7 @@ def test_connectors_whose_clocks_differ_make_nobody_silent() -> None:
 
 
 def test_a_log_without_its_beginning_has_no_say_on_granularities_known_from_before() -> None:
-    records = rotating(1, wrong_clocks=False)
+    records = rotated(1)
     rows = Kept(records, 1, killed=0.01).rows.values()
     assert any(isinstance(row, OccupancyRow) and row.covered_blocks for row in rows)
     for begin in (20, 38, 60):
