@@ -82,11 +82,11 @@ def test_each_moment_is_what_a_recount_of_its_records_says(log: IndexLog, tmp_pa
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     for name, of in zip(("holders", "holders_against"), both, strict=True):
-        holders = held_by_each(of, chain)
-        assert holders
+        there = held_by_each(of, chain)
+        assert there
         assert {
             (one["replica"], one["dp_rank"]): (one["gpu"], one["cpu"], one["disk"]) for one in said[name]
-        } == {key: held[:3] for key, held in holders.items()}
+        } == {key: each[:3] for key, each in there.items()}
     rows = said["held"]
     assert {(row["replica"], row["dp_rank"], row["medium"]) for row in rows} == {*first, *last}
     for row in rows:
