@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.failures import INTERRUPTED
+from pipeline.cli.failures import INTERRUPTED, TERMINATED
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
@@ -19,6 +20,10 @@ from tests.support.processes import KVLENS, Started, kvlens, started
 
 SOON = 30.0
 """Seconds; it takes 3 at most on a machine that is not busy. What held an exit before took up to 60 there."""
+DEADLINE = 60.0
+IN_A_CONTAINER = ("env", "--block-signal=TERM,INT", sys.executable, "-c")
+"""As deploy/image/entrypoint.sh starts it: what lets no signal in never ends by one."""
+ENTRY = "from pipeline.cli.entry import main; main()"
 ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]'
 
 
@@ -48,12 +53,50 @@ def ended(process: Started, number: int) -> int:
     return code
 
 
+def wait_until_env_has_made_way(process: Started) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while Path(f"/proc/{process.process.pid}/comm").read_text() == "env\n":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def page(url: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 3.0])
+def test_at_any_moment_after_its_start(tmp_path: Path, free_port: Callable[[], int], seconds: float) -> None:
+    nowhere = {
+        "KVLENS_REPLICAS": ENGINE,
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}",
+        "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{free_port()}",
+        "NUMBA_CACHE_DIR": str(tmp_path / "nothing"),
+        "KVLENS_PAGE__PORT": str(free_port()),
+        "KVLENS_INDEX__PORT": "0",
+    }
+    commands = {
+        command: started(
+            [*IN_A_CONTAINER, ENTRY, command], tmp_path / f"{command}.log", cwd=tmp_path, **nowhere
+        )
+        for command in ("connect", "work", "index", "serve")
+    }
+    try:
+        for process in commands.values():
+            wait_until_env_has_made_way(process)
+        time.sleep(seconds)
+        for process in commands.values():
+            process.send(signal.SIGTERM)
+        for command, process in commands.items():
+            code = process.process.wait(DEADLINE)
+            assert code in (0, TERMINATED), (command, process.said())
+            assert process.said().endswith("kvlens: terminated\n") == (code == TERMINATED), process.said()
+    finally:
+        for process in commands.values():
+            process.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
