@@ -114,13 +114,11 @@ class Composed:
                 str(context),
             )
 
-    def one_more_replica(self, name: str) -> None:
-        """Read the last engine once more, under another name; the file is written as `sed -i` does."""
-        text = self._settings.read_text("utf-8")
-        last = text.rpartition('id = "')[2]
-        last = f'[[replicas]]\nid = "{name}"{last.partition(chr(34))[2]}'
+    def rename_last_replica(self, name: str) -> None:
+        """Edit the settings as `sed -i` and editors do: a new file takes the place of the old one."""
+        head, key, last = self._settings.read_text("utf-8").rpartition('id = "')
         aside = self._settings.with_suffix(".new")
-        aside.write_text(f"{text}\n{last}", "utf-8")
+        aside.write_text(f"{head}{key}{name}{last[last.index(chr(34)) :]}", "utf-8")
         aside.replace(self._settings)
 
     def up(self) -> None:
@@ -201,6 +199,14 @@ class Composed:
         began = time.time()
         while (found := self.newest()) < (began, 0) or found[1] != replicas:
             assert time.time() < began + seconds, (found, self.said("connect"), self.said("work"))
+            time.sleep(0.5)
+        return time.time() - began
+
+    def wait_known(self, replicas: int, seconds: float = 240.0) -> float:
+        """Return how long it took until the tables knew so many replicas, gone ones included."""
+        began = time.time()
+        while self.newest()[1] != replicas:
+            assert time.time() < began + seconds, self.said("connect")
             time.sleep(0.5)
         return time.time() - began
 
