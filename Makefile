@@ -43,10 +43,12 @@ test: venv ## all tests, JOBS at a time (4: they mostly wait); gets a Chromium f
 	@$(VENV)/python -m tests.support.suite.jars # once, too
 	$(PYTEST) $(ARGS)
 
+# What cannot be had on this machine is told in a line, and again at the end (-rs); the rest is tried.
 test-fleet: venv ## real API server, Helm, brokers, ClickHouse; builds them once, twenty minutes of CPU
 	@$(VENV)/python -m tests.fleet.real_parts
 	@$(VENV)/python -m tests.support.suite.compiled
-	$(VENV)/python -m pytest --durations 20 --durations-min 1 tests/fleet $(ARGS)
+	@$(VENV)/python -m tests.fleet.clickhouse.library
+	$(VENV)/python -m pytest -rs --durations 20 --durations-min 1 tests/fleet $(ARGS)
 
 live: venv ## real vLLM engines on the CPU, fetched once (3 GB each); ARGS="0.21.0 0.32.0" names versions
 	@$(VENV)/python -m tests.live.run $(ARGS)

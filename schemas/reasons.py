@@ -114,6 +114,7 @@ PodRefusal = Literal[
     "bad_annotation",  # one of ours, or the label of `index_label`, that is no number or out of bounds
     "bad_port",  # ports beyond 65535
     "publishes_elsewhere",  # its engine connects to another host instead of binding a port
+    "replay_elsewhere",  # only the replay of some ranks is left out: their engine has it on another host
     "replay_port_taken",  # only its replay is left out: the port is one of its event ports
     "too_many_replicas",  # beyond `max_replicas` of its entry
 ]

@@ -29,8 +29,11 @@ class Failure(click.ClickException):
     exit_code = FAILED
 
 
-class Terminated(BaseException):
-    """SIGTERM came while nothing was to be cleaned up but what `finally` does."""
+class Terminated(SystemExit):
+    """SIGTERM came while nothing was to be cleaned up but what `finally` does.
+
+    Of what comes in the middle of any of its tasks, an event loop lets only this kind through.
+    """
 
 
 def run(command: click.Command, arguments: list[str] | None = None) -> NoReturn:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from connectors.kafka.reach import reach
+from connectors.process.leaving import aside
 from pipeline.kafka.acceptance import (
     NOT_APPLICABLE,
     accepted_choice,
@@ -73,7 +73,7 @@ async def check_log(
     # Where both are away, the broker is what is told: it comes first in the settings and in the start.
     await reach(settings.kafka)
     require_rights(await describe(settings), settings.kafka, [VERIFY])
-    tables = await asyncio.to_thread(StoredTables, settings.clickhouse)
+    tables = await aside(lambda: StoredTables(settings.clickhouse))
     progress = progress or Progress(None)
     comparison = _Comparison(settings, tables, now, until, progress)
     findings = comparison.findings
@@ -97,12 +97,10 @@ async def check_log(
                 progress.partition(CHOICES, partition, choices.partitions)
                 await comparison.choices(choices, partition)
         progress.step("comparing minutes and hours")
-        await asyncio.to_thread(
-            check_rollups, tables, findings, oldest=now - RECOMPUTED_FOR, patience=patience
-        )
+        await aside(lambda: check_rollups(tables, findings, oldest=now - RECOMPUTED_FOR, patience=patience))
         progress.step("comparing costs")
-        await asyncio.to_thread(
-            check_money, tables, findings, oldest=now - RECOMPUTED_FOR, now=now, patience=patience
+        await aside(
+            lambda: check_money(tables, findings, oldest=now - RECOMPUTED_FOR, now=now, patience=patience)
         )
     finally:
         progress.end()
@@ -128,7 +126,7 @@ class _Comparison:
         """Compare the sources of a partition of the events topic."""
         # In this order: all that was committed is in the rows read, and all they rest on is read after them.
         extent = await events.extent(partition)
-        found = await asyncio.to_thread(_rows_by_source, self.tables, partition, events.partitions)
+        found = await aside(lambda: _rows_by_source(self.tables, partition, events.partitions))
         end, committed = self._bounds(await events.end(partition), extent)
         check = PartitionCheck(
             self.settings.worker,
@@ -156,9 +154,7 @@ class _Comparison:
         """Compare the rows of a partition of routers' choices."""
         # In the order of `partition`, for the same reasons.
         extent = await choices.extent(partition)
-        found = await asyncio.to_thread(
-            lambda: list(self.tables.choices_of_partition(partition, choices.partitions))
-        )
+        found = await aside(lambda: list(self.tables.choices_of_partition(partition, choices.partitions)))
         end, committed = self._bounds(await choices.end(partition), extent)
         oldest = self.now - KEPT_FOR
         check = ChoicesCheck(found, self.findings, begin=extent.begin, committed=committed, oldest=oldest)
@@ -182,7 +178,7 @@ class _Comparison:
         """Compare the fleet's rows of a partition of the residency topic."""
         # In the order of `partition`, for the same reasons.
         extent = await residency.extent(shard)
-        found = await asyncio.to_thread(lambda: list(self.tables.rows_of_shard(shard)))
+        found = await aside(lambda: list(self.tables.rows_of_shard(shard)))
         end, committed = self._bounds(await residency.end(shard), extent)
         beginning = None
         if extent.begin > 0:
@@ -231,7 +227,7 @@ class _Comparison:
         self.progress.step(f"going back to the beginning of residency, partition {shard + 1}")
         latest = await latest_values(self.settings, "checkpoints_fleet", shard)
         while True:
-            saved = await asyncio.to_thread(saved_in, latest, shard, residency.partitions)
+            saved = await aside(lambda: saved_in(latest, shard, residency.partitions))
             end = await residency.end(shard) if saved is None else saved.next_offset
             if end < extent.begin:
                 raise BeginningUnknown(TOO_OLD)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 
+from connectors.process.leaving import aside
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.undoing import Undoing
@@ -53,7 +53,7 @@ async def estimate(
         "events": await tried(events, until, recount.events),
         "residency": await tried(residency, until, recount.residency),
     }
-    rows = await asyncio.to_thread(
+    rows = await aside(
         lambda: tables.rows_by_partition(events.partitions) + tables.rows_by_shard(residency.partitions)
     )
     progress.estimate(

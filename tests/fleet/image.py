@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from tests.support.chart import pod_templates, rendered
 from tests.support.checkout import ROOT
+from tests.support.pod_security import options
 
 PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap")
 VARIABLE = "KVLENS_PYTHON_IMAGE"
@@ -19,11 +22,9 @@ BASE = "localhost/kvlens-test-python:bookworm"
 NAME = "localhost/kvlens-test:latest"
 _OF_THE_HOST = ("/etc/ssl/certs", "/etc/pip.conf", "/etc/hosts", "/etc/resolv.conf")
 """How packages are reached from here."""
-_RESTRICTED = (
-    *("--network=host", "--read-only", "--read-only-tmpfs=false", "--user=65532:65532", "--cap-drop=ALL"),
-    *("--security-opt=no-new-privileges", "--ulimit=nofile=20000:20000", "--ulimit=nproc=4096:4096"),
-)
-_TMP = "--tmpfs=/tmp:rw,size=64m,mode=1777"
+_OF_THIS_MACHINE = ("--network=host", "--ulimit=nofile=20000:20000", "--ulimit=nproc=4096:4096")
+_COMPONENTS = {"connect": "connector", "work": "worker", "serve": "serve", "index": "index"}
+"""Command -> part of the chart that runs it."""
 
 
 def missing() -> str | None:
@@ -62,31 +63,50 @@ def output(*arguments: str, tmp: bool = True, shell: bool = False) -> tuple[int,
     return done.returncode, done.stdout
 
 
-def stopped(seconds: float, settings: Path, *arguments: str) -> tuple[int, float]:
-    """Run a container, end it with SIGTERM after some seconds; return exit code and how long that took."""
+@contextlib.contextmanager
+def running(settings: Path, command: str, **environment: str) -> Iterator[Callable[[], tuple[int, float]]]:
+    """Run a command in a container; gives what ends it with SIGTERM.
+
+    That returns the exit code and how long it took.
+    """
     name = f"kvlens-test-{secrets.token_hex(4)}"
-    more = (f"--name={name}", f"--volume={settings}:/etc/kvlens.toml:ro")
-    command = [*_command(tmp=True, more=more), *arguments, "--config", "/etc/kvlens.toml"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while _ended("podman", "container", "exists", name):
-        assert time.monotonic() < deadline, "the container did not start"
-        time.sleep(0.1)
-    time.sleep(seconds)
-    began = time.monotonic()
-    _run("podman", "kill", "--signal=TERM", name)
-    return process.wait(60), time.monotonic() - began
+    more = (
+        *(f"--name={name}", f"--volume={settings}:/etc/kvlens.toml:ro"),
+        *(f"--env={key}={value}" for key, value in environment.items()),
+    )
+    run = [*_command(_COMPONENTS[command], more=more), command, "--config", "/etc/kvlens.toml"]
+    process = subprocess.Popen(run, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def end() -> tuple[int, float]:
+        _run("podman", "kill", "--signal=TERM", name)
+        began = time.monotonic()
+        return process.wait(60), time.monotonic() - began
+
+    try:
+        deadline = time.monotonic() + 60
+        while _said("podman", "inspect", "--format={{.State.Running}}", name) != "true":
+            assert time.monotonic() < deadline, "the container did not start"
+            time.sleep(0.05)
+        yield end
+    finally:
+        if process.poll() is None:
+            _ended("podman", "kill", "--signal=KILL", name)
+            process.wait(60)
 
 
-def _command(*, tmp: bool, more: Sequence[str] = ()) -> list[str]:
-    return [
-        *("podman", "--runtime=runc", "run", "--rm", *_RESTRICTED, *([_TMP] if tmp else []), *more),
-        NAME,
-    ]
+def _command(component: str = "connector", *, tmp: bool = True, more: Sequence[str] = ()) -> list[str]:
+    restricted = options(pod_templates(rendered("fleet"))[component])
+    may = [option for option in restricted if tmp or not option.startswith("--tmpfs=")]
+    return ["podman", "--runtime=runc", "run", "--rm", *_OF_THIS_MACHINE, *may, *more, NAME]
 
 
 def _ended(*command: str) -> int:
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode
+
+
+def _said(*command: str) -> str:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _run(*command: str) -> None:

@@ -16,7 +16,7 @@ REQUIREMENTS = Path(__file__).parent / "parts"
 VARIABLE = "KUBEBUILDER_ASSETS"
 """envtest's: a folder with etcd, kube-apiserver and kubectl."""
 ADVICE = (
-    f"set {VARIABLE} to a folder that holds it, or install Go 1.26 and see that it reaches a module proxy"
+    f"set {VARIABLE} to a folder that holds them, or install Go 1.26 and see that it reaches a module proxy"
 )
 
 
@@ -45,7 +45,10 @@ class PartsMissing(Exception):
 
 def programs(names: Iterable[str] = PARTS) -> Programs:
     """Return these programs; those that are nowhere are built into the user's cache. Raises PartsMissing."""
-    return {name: _found(name) or _built(name) for name in names}
+    had = {name: _found(name) or _built(name) for name in names}
+    if lacking := [name for name, program in had.items() if program is None]:
+        raise PartsMissing(f"no {', '.join(lacking)}: {ADVICE}")
+    return {name: program for name, program in had.items() if program is not None}
 
 
 def _found(name: str) -> Path | None:
@@ -63,11 +66,11 @@ def _is_helm_4(program: str) -> bool:
     return subprocess.check_output([program, "version", "--short"], text=True).startswith("v4.")
 
 
-def _built(name: str) -> Path:
+def _built(name: str) -> Path | None:
     part = PARTS[name]
     go = shutil.which("go")
     if go is None:
-        raise PartsMissing(f"no {name}: {ADVICE}")
+        return None
     folder = _cache(part.requirements)
     folder.mkdir(parents=True, exist_ok=True)
     sys.stdout.write(f"building {name} into {folder}, once; this takes minutes\n")
@@ -90,7 +93,7 @@ def _built(name: str) -> Path:
     )
     if done.returncode:
         aside.unlink(missing_ok=True)
-        raise PartsMissing(f"no {name}: {ADVICE}")
+        return None
     aside.rename(folder / name)
     return folder / name
 
@@ -123,4 +126,4 @@ if __name__ == "__main__":
         for name, program in programs().items():
             sys.stdout.write(f"{name}: {program}\n")
     except PartsMissing as error:
-        sys.exit(f"make test-fleet: {error}")
+        sys.stdout.write(f"make test-fleet without Kubernetes and Helm: {error}\n")

@@ -25,7 +25,11 @@ MAX_BYTES = 1 << 20
 AT_A_TIME = 256
 ASK_SECONDS = 3.0
 AGAIN = Backoff(first=0.5, longest=60.0)
+MOST_MISSING = 17
+"""So often there may be no such page, in ten minutes: a proxy says so, too, whose engine still loads."""
 NOTHING: Description = ()
+_OK = 200
+_MISSING = 404
 _LATER = (408, 429)
 
 
@@ -62,8 +66,9 @@ class Engine:
 class Descriptions:
     """What engines say of themselves.
 
-    An engine that has no such page says nothing, once and for all. One that cannot be asked is asked again
-    and again; after `patience` seconds it counts as saying nothing meanwhile.
+    An engine that has no such page says nothing; it is asked MOST_MISSING times before that is final. One
+    that cannot be asked is asked again and again; after `patience` seconds it counts as saying nothing
+    meanwhile.
     """
 
     def __init__(self, patience: float, telemetry: AskingTelemetry) -> None:
@@ -108,7 +113,7 @@ class Descriptions:
         giving_up = asyncio.get_running_loop().call_later(
             self._patience, self._note, engine, Answer(NOTHING, False)
         )
-        failures = 0
+        failures = missing = 0
         try:
             while True:
                 try:
@@ -118,8 +123,12 @@ class Descriptions:
                     failures += 1
                     self._failed(engine, failure.reason, str(failure))
                 else:
-                    self._note(engine, Answer(answer, True))
-                    return
+                    missing += answer is None
+                    final = answer is not None or missing == MOST_MISSING
+                    self._note(engine, Answer(answer or NOTHING, final))
+                    if final:
+                        return
+                    failures = missing
                 await asyncio.sleep(AGAIN.pause(failures))
         finally:
             giving_up.cancel()
@@ -134,30 +143,31 @@ class Descriptions:
         self._settled.set()
         self._answered()
 
-    async def _answer(self, engine: Engine) -> Description:
-        """Return what the first page that makes sense says. Raises _Unanswered."""
+    async def _answer(self, engine: Engine) -> Description | None:
+        """Return what the first page that makes sense says; None where there is none. Raises _Unanswered."""
+        exists = False
         for path in PATHS:
-            page = await self._page(engine.url + path)
-            if page is None:
+            status, page = await self._page(engine.url + path)
+            exists |= status != _MISSING
+            if status != _OK:
                 continue
             try:
                 return described(path, page)
             except DescriptionMalformed as error:
                 # It would say the same again.
                 self._failed(engine, "malformed", str(error))
-        return NOTHING
+        return NOTHING if exists else None
 
-    async def _page(self, url: str) -> bytes | None:
-        """Return a page; None where there is none. Raises _Unanswered."""
+    async def _page(self, url: str) -> tuple[int, bytes]:
+        """Return the status and, with _OK, the page. Raises _Unanswered."""
         if self._session is None:
             self._session = page_session(ASK_SECONDS, reuse=False)
         try:
             async with self._session.get(url, allow_redirects=False) as response:
                 if response.status >= 500 or response.status in _LATER:
                     raise _Unanswered("http_status", f"HTTP status {response.status}")
-                if response.status != 200:
-                    return None
-                return await body_within(MAX_BYTES, response)
+                page = await body_within(MAX_BYTES, response) if response.status == _OK else b""
+                return response.status, page
         except PageTooLarge as error:
             raise _Unanswered("too_large", str(error)) from error
         except asyncio.TimeoutError as error:

@@ -91,10 +91,15 @@ def _described(pod: Pod, ranks: _Ranks, description: Description) -> list[Publis
 
 def _with_replay(pod: Pod, entry: Kubernetes, publishers: list[Publisher], note: Note) -> list[Publisher]:
     port = number(pod, "replay-port", 1, MAX_PORT)
-    told = [publisher for publisher in publishers if publisher.replay is not None]
+    told = {publisher.rank: publisher.replay for publisher in publishers if publisher.replay is not None}
     if port is None and told:
-        here = [publisher.replay is not None and publisher.replay.is_on(pod.addresses) for publisher in told]
-        return publishers if all(here) else [replace(each, replay=None) for each in publishers]
+        elsewhere = {rank: replay for rank, replay in told.items() if not replay.is_on(pod.addresses)}
+        if elsewhere:
+            ranks = ", ".join(map(str, elsewhere))
+            hosts = ", ".join(sorted({replay.host for replay in elsewhere.values()})[:3])
+            text = f"its engine has the replay of rank {ranks} at {hosts}, no address of its pod"
+            note(PodRefused("replay_elsewhere", text))
+        return [replace(each, replay=None) if each.rank in elsewhere else each for each in publishers]
     port = port or port_named(pod, REPLAY_PORT_NAMES) or entry.replay_port
     if port is None:
         return publishers

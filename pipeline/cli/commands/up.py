@@ -47,6 +47,8 @@ def up(config: Path | None, data_dir: Path) -> None:
 
     check_token(loaded.settings.page.host, loaded.settings.page.token)
     check_token(loaded.settings.index.host, loaded.settings.index.token, section="index")
+    if loaded.settings.lmcache.port:
+        check_token(loaded.settings.lmcache.host, loaded.settings.lmcache.token, section="lmcache")
     if config is None and DEFAULT_FILE.is_file():
         config = DEFAULT_FILE
     from pipeline.advice.text import as_text

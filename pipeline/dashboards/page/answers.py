@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from clickhouse_connect.driver.client import Client
 
+from connectors.process.leaving import aside
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.panel import Panel, used_parameters
@@ -137,7 +138,8 @@ class Answers:
             step = -(-step // seconds) * seconds
         async with self._turns:
             asked.running = True
-            names, rows = await asyncio.to_thread(self._run, sql, parameters)
+            # A store that hangs holds no exit so.
+            names, rows = await aside(lambda: self._run(sql, parameters))
         columns = [[_plain(row[index]) for row in rows] for index in range(len(names))]
         times = tuple(
             name for index, name in enumerate(names) if any(isinstance(row[index], datetime) for row in rows)

@@ -78,4 +78,4 @@ if __name__ == "__main__":
     try:
         sys.stdout.write(f"ClickHouse: {found() or fetched()}\n")
     except LibraryMissing as error:
-        sys.exit(f"make test-fleet: {error}")
+        sys.stdout.write(f"make test-fleet without a ClickHouse server: {error}\n")

@@ -72,6 +72,8 @@ class Composed:
         self._library = library
         self._project = f"kvlens{secrets.token_hex(3)}"
         self._file = directory / "compose.yaml"
+        self._settings = directory / "config" / "kvlens.toml"
+        shutil.copytree(FILE.parent / "config", self._settings.parent)
         document: dict[str, Any] = YAML(typ="safe").load(FILE)
         self.services = {name: each for name, each in document["services"].items() if name not in NOT_HERE}
         self.ports: dict[str, int] = {}
@@ -84,7 +86,7 @@ class Composed:
             service.pop("depends_on", None)
             # What a machine allows of open files may be less than a server of its own asks for.
             service.pop("ulimits", None)
-            service["volumes"] = [_absolute(volume) for volume in service.get("volumes", ())]
+            service["volumes"] = [self._absolute(volume) for volume in service.get("volumes", ())]
             for _ in service.get("ports", ()):
                 self.ports[name] = free_port()
                 service["ports"] = [f"127.0.0.1:{self.ports[name]}:{service['ports'][0].rpartition(':')[2]}"]
@@ -111,6 +113,13 @@ class Composed:
                 *(f"--build-arg=PYTHON_IMAGE={base}", f"--tag={STAND_INS[stand_in]}"),
                 str(context),
             )
+
+    def rename_last_replica(self, name: str) -> None:
+        """Edit the settings as `sed -i` and editors do: a new file takes the place of the old one."""
+        head, key, last = self._settings.read_text("utf-8").rpartition('id = "')
+        aside = self._settings.with_suffix(".new")
+        aside.write_text(f"{head}{key}{name}{last[last.index(chr(34)) :]}", "utf-8")
+        aside.replace(self._settings)
 
     def up(self) -> None:
         self.compose("--profile", "simulated", "up", "--detach", *self.services)
@@ -193,6 +202,16 @@ class Composed:
             time.sleep(0.5)
         return time.time() - began
 
+    def wait_known(self, replicas: int, seconds: float = 240.0) -> float:
+        """Return how long it took until the tables knew so many replicas, gone ones included."""
+        began = time.time()
+        while self.newest()[1] != replicas:
+            assert time.time() < began + seconds, self.said("connect")
+            time.sleep(0.5)
+        return time.time() - began
 
-def _absolute(volume: str) -> str:
-    return str(FILE.parent / volume[2:]) if volume.startswith("./") else volume
+    def _absolute(self, volume: str) -> str:
+        source, colon, rest = volume.partition(":")
+        if source == "./config":
+            return f"{self._settings.parent}:{rest}"
+        return f"{FILE.parent / source}{colon}{rest}" if source[0] == "." else volume

@@ -45,6 +45,9 @@ def test_all_of_it_runs_and_a_broker_may_be_lost(composed: Composed, say: Callab
     composed.run("podman", "start", composed.container("kafka-2"))
     say(f"and {composed.wait_fresh(ENGINES):.1f} s after its return")
 
+    composed.rename_last_replica("renamed")
+    say(f"the settings edited: rows of the new name after {composed.wait_known(ENGINES + 1):.1f} s")
+
     composed.run("podman", "stop", "--time=15", composed.container("connect"))
     assert composed.state("connect")["ExitCode"] == 0
     assert "the tables are what the log says" in composed.kvlens("work", "verify")

@@ -48,7 +48,7 @@ def test_kvlens_accepts_what_it_is_told(services: dict[str, Any]) -> None:
     kvlens = {name: each for name, each in services.items() if each["image"] == "kvlens"}
     told = {name: each for name, each in kvlens.items() if "environment" in each}
     assert set(told) == {"topics", "tables", "connect", "work", "serve", "index"}
-    document = (DIRECTORY / "kvlens.toml").read_text("utf-8")
+    document = (DIRECTORY / "config" / "kvlens.toml").read_text("utf-8")
     for service in told.values():
         environment = {
             name: re.sub(r"\$\{.*\}", "sixteen-or-longer", str(value))
@@ -61,6 +61,15 @@ def test_kvlens_accepts_what_it_is_told(services: dict[str, Any]) -> None:
         assert settings.clickhouse.url.split("//")[1].partition(":")[0] in services
         simulated = services["engines"]["command"]
         assert len(settings.replicas) == int(simulated[simulated.index("--replicas") + 1])
+
+
+def test_an_edited_file_arrives_however_it_is_written(services: dict[str, Any]) -> None:
+    followed = services["connect"]
+    (mount,) = followed["volumes"]
+    source, target, _ = mount.split(":")
+    assert (DIRECTORY / source).is_dir(), "a file that takes the place of another is another file"
+    config = followed["environment"]["KVLENS_CONFIG"]
+    assert [f"{target}/{path.name}" for path in (DIRECTORY / source).iterdir()] == [config]
 
 
 def test_nothing_is_reachable_from_other_machines(services: dict[str, Any]) -> None:

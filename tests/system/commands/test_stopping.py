@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import socket
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -11,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.failures import INTERRUPTED
+from pipeline.cli.failures import INTERRUPTED, TERMINATED
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
@@ -19,6 +22,10 @@ from tests.support.processes import KVLENS, Started, kvlens, started
 
 SOON = 30.0
 """Seconds; it takes 3 at most on a machine that is not busy. What held an exit before took up to 60 there."""
+DEADLINE = 60.0
+IN_A_CONTAINER = ("env", "--block-signal=TERM,INT", sys.executable, "-c")
+"""As deploy/image/entrypoint.sh starts it: what lets no signal in never ends by one."""
+ENTRY = "from pipeline.cli.entry import main; main()"
 ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]'
 
 
@@ -48,12 +55,57 @@ def ended(process: Started, number: int) -> int:
     return code
 
 
+def wait_until_env_has_made_way(process: Started) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while Path(f"/proc/{process.process.pid}/comm").read_text() == "env\n":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def half_asked(port: int, path: str) -> socket.socket:
+    """Return a connection with a request that waits for the rest of its body."""
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.sendall(f"POST /{path} HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{{".encode())
+    return connection
+
+
 def page(url: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 3.0])
+def test_at_any_moment_after_its_start(tmp_path: Path, free_port: Callable[[], int], seconds: float) -> None:
+    nowhere = {
+        "KVLENS_REPLICAS": ENGINE,
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}",
+        "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{free_port()}",
+        "NUMBA_CACHE_DIR": str(tmp_path / "nothing"),
+        "KVLENS_PAGE__PORT": str(free_port()),
+        "KVLENS_INDEX__PORT": "0",
+    }
+    commands = {
+        command: started(
+            [*IN_A_CONTAINER, ENTRY, command], tmp_path / f"{command}.log", cwd=tmp_path, **nowhere
+        )
+        for command in ("connect", "work", "index", "serve")
+    }
+    try:
+        for process in commands.values():
+            wait_until_env_has_made_way(process)
+        time.sleep(seconds)
+        for process in commands.values():
+            process.send(signal.SIGTERM)
+        for command, process in commands.items():
+            code = process.process.wait(DEADLINE)
+            assert code in (0, TERMINATED), (command, process.said())
+            assert process.said().endswith("kvlens: terminated\n") == (code == TERMINATED), process.said()
+    finally:
+        for process in commands.values():
+            process.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -104,9 +156,13 @@ def broken(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[Embed
 
 
 def test_while_the_store_hangs_and_while_the_broker_hangs(
-    run: Callable[..., Started], broken: tuple[EmbeddedBroker, EmbeddedStore], tmp_path: Path
+    run: Callable[..., Started],
+    broken: tuple[EmbeddedBroker, EmbeddedStore],
+    free_port: Callable[[], int],
+    tmp_path: Path,
 ) -> None:
     broker, store = broken
+    reports, asked = free_port(), free_port()
     settings = {
         "KVLENS_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
         "KVLENS_CLICKHOUSE__URL": store.url,
@@ -117,18 +173,72 @@ def test_while_the_store_hangs_and_while_the_broker_hangs(
     early.wait_said("run `kvlens migrate`")
     assert kvlens("migrate", cwd=tmp_path, **settings)[0] == 0
     early.wait_said("partitions assigned", times=2)
-    connector = run("connect", **settings)
+    listener = {"KVLENS_LMCACHE__PORT": str(reports), "KVLENS_LMCACHE__MODELS": "m"}
+    connector = run("connect", **settings, **listener)
     connector.wait_said("connector_started")
+    index = run("index", **settings, KVLENS_INDEX__PORT=str(asked))
+    index.wait_said("caught up with the log")
     store.signal(signal.SIGSTOP)
     assert ended(early, signal.SIGTERM) in (ExitCode.OK, ExitCode.RESTART)
     late = run("work", **settings)
     late.wait_said(store.url)
     assert ended(late, signal.SIGINT) == 0
     broker.signal(signal.SIGSTOP)
-    assert ended(connector, signal.SIGTERM) == 0
-    joining = run("connect", **settings)
-    joining.wait_said('"waiting"')
-    assert ended(joining, signal.SIGINT) == 0
+    with half_asked(reports, "events"), half_asked(asked, "query_by_hash"):
+        assert ended(connector, signal.SIGTERM) == 0
+        assert ended(index, signal.SIGTERM) == 0
+    for command in ("connect", "index"):
+        joining = run(command, **settings, KVLENS_INDEX__PORT="0")
+        joining.wait_said('"waiting"', seconds=180.0)
+        assert ended(joining, signal.SIGINT) == 0
+
+
+@pytest.fixture
+def deaf() -> Iterator[socket.socket]:
+    """What listens where a store should be; it answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(DEADLINE)
+        yield listening
+
+
+def never_answered(deaf: socket.socket) -> dict[str, str]:
+    return {
+        "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{deaf.getsockname()[1]}",
+        # What waits for the store ends long after the deadline.
+        "KVLENS_CLICKHOUSE__TIMEOUT_SECONDS": "600",
+    }
+
+
+@pytest.mark.parametrize("asked", ["api/panels/fleet-sources", "fleet/metrics", "api/findings"])
+def test_while_the_page_asks_a_store_that_hangs(
+    run: Callable[..., Started], deaf: socket.socket, free_port: Callable[[], int], asked: str
+) -> None:
+    port = free_port()
+    nobody = {"KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"}
+    process = run("serve", KVLENS_PAGE__PORT=str(port), **nobody, **never_answered(deaf))
+    process.wait_said("boards are on")
+    with contextlib.ExitStack() as connections, socket.create_connection(("127.0.0.1", port)) as browser:
+        connections.enter_context(deaf.accept()[0])  # the look at the beginning
+        browser.sendall(f"GET /{asked}?from=0&to=3600 HTTP/1.1\r\nHost: page\r\n\r\n".encode())
+        question = connections.enter_context(deaf.accept()[0])
+        assert question.recv(1)
+        assert ended(process, signal.SIGTERM) == 0
+
+
+def test_while_the_recount_asks_a_store_that_hangs(
+    run: Callable[..., Started], broker: EmbeddedBroker, deaf: socket.socket, tmp_path: Path
+) -> None:
+    settings = {
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "KVLENS_KAFKA__TOPIC_PREFIX": "recount",
+        **never_answered(deaf),
+    }
+    assert kvlens("topics", "apply", cwd=tmp_path, **settings)[0] == 0
+    process = run("verify", **settings)
+    with deaf.accept()[0] as question:
+        assert question.recv(1)
+        assert ended(process, signal.SIGTERM) == TERMINATED
+    assert process.said().splitlines()[-1] == "kvlens: terminated"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tests.support.chart import (
     rendered,
 )
 from tests.support.checkout import ROOT
+from tests.support.pod_security import options
 
 JSON = dict[str, Any]
 SECRETS = "/etc/kvlens/secrets"
@@ -258,3 +259,26 @@ def test_the_schema_takes_the_values_that_were_rendered(case: str) -> None:
 def test_the_schema_refuses_what_nobody_would_read(values: JSON, problem: str) -> None:
     (said,) = problems(values)
     assert re.search(problem, said), said
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_image_is_tried_with_what_pods_may_do(case: str) -> None:
+    templates = pod_templates(rendered(case))
+    tried = {name: options(template) for name, template in templates.items() if name != "prepare"}
+    assert set(tried) >= {"connector", "worker", "serve"}
+    for each in tried.values():
+        assert sorted(each) == [
+            "--cap-drop=ALL",
+            "--group-add=65532",
+            "--read-only",
+            "--read-only-tmpfs=false",
+            "--security-opt=no-new-privileges",
+            "--tmpfs=/tmp:rw,size=64m,mode=1777",
+            "--user=65532:65532",
+        ]
+    context = templates["worker"]["spec"]["containers"][0]["securityContext"]
+    for field, value in (("privileged", True), ("readOnlyRootFilesystem", False)):
+        context[field] = value
+        with pytest.raises((KeyError, AssertionError)):
+            options(templates["worker"])
+        del context[field]

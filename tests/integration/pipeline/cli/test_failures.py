@@ -265,6 +265,39 @@ def test_the_page_is_served_without_a_store_and_says_why_once(
         process.close()
 
 
+@pytest.mark.parametrize(
+    ("command", "section"),
+    [
+        ("serve", "page"),
+        ("index", "index"),
+        ("connect", "lmcache"),
+        *(("up", section) for section in ("page", "index", "lmcache")),
+    ],
+)
+def test_what_other_machines_reach_does_not_start_without_a_token_that_nobody_guesses(
+    tmp_path: Path, free_port: Callable[[], int], command: str, section: str
+):
+    listening = {
+        "KVLENS_REPLICAS": ENGINE,
+        "KVLENS_LMCACHE__MODELS": "m",
+        f"KVLENS_{section.upper()}__HOST": "0.0.0.0",
+        f"KVLENS_{section.upper()}__PORT": str(free_port()),
+    }
+    code, _, errors = kvlens(command, cwd=tmp_path, **listening)
+    assert code == 1
+    (line,) = errors.splitlines()
+    assert line.startswith(f"kvlens: {section}.host 0.0.0.0 can be reached from other machines: ")
+    assert f"KVLENS_{section.upper()}__TOKEN_FILE" in line
+    code, _, errors = kvlens(
+        command, cwd=tmp_path, **listening, **{f"KVLENS_{section.upper()}__TOKEN": "fifteen-letters"}
+    )
+    assert code == 1
+    (line,) = errors.splitlines()
+    assert line.startswith(f"kvlens: {section}.token has fewer than 16 characters: ")
+    assert "fifteen-letters" not in line
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
 def test_a_directory_in_use_is_named_with_its_owner(tmp_path: Path):
     with DataDirectory(tmp_path / "data") as directory:
         for command in (["demo"], ["up"]):
@@ -317,6 +350,34 @@ def test_signals_end_a_command_with_one_line(tmp_path: Path, signal_number: int,
         assert process.stderr is not None
         # An empty line ends that of the terminal's ^C.
         assert process.stderr.read().decode().split("\n") in ([line, ""], ["", line, ""])
+
+
+IN_SOME_TASK = """
+import asyncio, click, signal
+from pipeline.cli import failures
+
+@click.command()
+def command():
+    asyncio.run(waiting())
+
+async def waiting():
+    aside = asyncio.create_task(signalled())
+    await asyncio.Event().wait()
+
+async def signalled():
+    signal.raise_signal(signal.SIGTERM)
+
+failures.run(command)
+"""
+
+
+def test_a_signal_in_the_middle_of_a_task_that_nobody_awaits_ends_a_command(tmp_path: Path):
+    process = started([sys.executable, "-c", IN_SOME_TASK], tmp_path / "log", cwd=tmp_path)
+    try:
+        assert process.process.wait(60) == 143
+        assert process.said() == "kvlens: terminated\n"
+    finally:
+        process.close()
 
 
 @pytest.mark.parametrize("arguments", [["topics", "list"], ["verify"], ["doctor"], ["migrate"]])

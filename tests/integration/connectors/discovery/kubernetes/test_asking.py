@@ -13,6 +13,7 @@ from aiohttp import web
 
 from connectors.discovery.kubernetes import asking, pod_watch
 from connectors.discovery.kubernetes.origin import PodOrigin
+from connectors.process.backoff import Backoff
 from schemas.settings import Kubernetes
 from tests.support.kube_api import KubeApi
 from tests.support.pods import Told, pod_document
@@ -130,13 +131,44 @@ async def test_sglang_is_asked_where_vllm_has_no_page() -> None:
         assert engine.asked == ["/kv_event_sources", "/server_info"]
 
 
-@pytest.mark.parametrize("status", [302, 401, 404])
+@pytest.mark.parametrize("status", [302, 401])
 async def test_an_engine_without_the_page_is_read_by_the_rest_and_redirects_lead_nowhere(status: int) -> None:
     engine = Engine()
     engine.pages = {"/kv_event_sources": status, "/server_info": status, "/elsewhere": SOURCES}
     async with engine.running(), following(engine, ports={"kv-events": 5556}) as (origin, told, _):
         assert endpoints(origin) == ["tcp://127.0.0.1:5556"]
         assert engine.asked == ["/kv_event_sources", "/server_info"]
+        assert told.unanswered == []
+
+
+async def test_an_engine_without_any_page_is_read_by_the_rest_at_once_and_asked_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "AGAIN", Backoff(first=0.01, longest=0.05))
+    engine = Engine()
+    async with engine.running(), following(engine, ports={"kv-events": 5556}) as (origin, told, _):
+        assert endpoints(origin) == ["tcp://127.0.0.1:5556"]
+        await until(lambda: len(engine.asked) >= 2 * asking.MOST_MISSING)
+        await asyncio.sleep(0.3)
+        assert engine.asked == ["/kv_event_sources", "/server_info"] * asking.MOST_MISSING
+        assert endpoints(origin) == ["tcp://127.0.0.1:5556"]
+        assert told.unanswered == []
+
+
+async def test_an_engine_behind_a_proxy_that_was_there_earlier_is_read_where_it_says() -> None:
+    engine = Engine()
+    async with engine.running(), following(engine) as (origin, told, kube):
+        assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
+        engine.pages["/kv_event_sources"] = SOURCES
+        await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40001"])
+        # Started again, with the proxy before the engine: what it said before counts meanwhile.
+        engine.pages.clear()
+        asked = len(engine.asked)
+        kube.put(pod_document("a", ip="127.0.0.1", labels=LABELS, starts=1))
+        await until(lambda: len(engine.asked) >= asked + 4)
+        assert endpoints(origin) == ["tcp://127.0.0.1:40001"]
+        engine.pages["/kv_event_sources"] = [{**SOURCES[0], "endpoint": "tcp://*:40009"}]
+        await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40009"])
         assert told.unanswered == []
 
 

@@ -135,9 +135,26 @@ def test_an_engine_that_connects_to_a_router_cannot_be_read() -> None:
     assert refused.value.reason == "publishes_elsewhere"
 
 
-def test_a_replay_elsewhere_is_not_asked() -> None:
-    (source,) = _read(_pod(), description=(Publisher(0, Address("", 1), Address("10.9.9.9", 2)),))
-    assert source.replay_endpoint is None
+def test_a_replay_elsewhere_is_not_asked_and_costs_no_other_rank_its_own() -> None:
+    said = (
+        Publisher(0, Address("", 1), Address("10.9.9.9", 2)),
+        Publisher(1, Address("", 3), Address("10.0.0.7", 4)),
+        Publisher(2, Address("", 5)),
+        Publisher(3, Address("", 6), Address("", 7)),
+        Publisher(4, Address("", 8), Address("10.9.9.8", 9)),
+    )
+    notes: list[PodRefused] = []
+    sources = sources_of(_pod(), msgspec.structs.replace(PLAIN, replay_port=7000), said, notes.append)
+    assert [source.replay_endpoint for source in sources] == [
+        None,
+        "tcp://10.0.0.7:4",
+        None,
+        "tcp://10.0.0.7:7",
+        None,
+    ]
+    (note,) = notes
+    assert note.reason == "replay_elsewhere"
+    assert "rank 0, 4 at 10.9.9.8, 10.9.9.9" in str(note)
 
 
 @pytest.mark.parametrize(
