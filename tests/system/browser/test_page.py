@@ -12,13 +12,14 @@ import pytest
 from playwright.sync_api import expect
 
 from pipeline.dashboards.boards import BOARDS
-from pipeline.dashboards.page.answers import FRESH_SECONDS
+from pipeline.dashboards.page.answers import AT_ONCE, FRESH_SECONDS
 from pipeline.dashboards.panel import Board
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import StreamHealthRow
 from tests.support.inputs.board_rows import (
     HOUR,
+    PANEL_SECONDS,
     hour_of_rows,
     migrated,
     window_rows,
@@ -164,6 +165,31 @@ def test_five_hundred_replicas_with_long_names_fit(served: Served, visit: Open) 
             assert inner <= outer, panel.id
         assert tab.page.evaluate(CUT_OFF) == []
         tab.shot(f"{board.id}-many")
+
+
+def test_the_browser_waits_for_as_long_as_the_store_may_take(served: Served, visit: Open) -> None:
+    """Time runs out when the test says so; what was asked of the clock is noted."""
+    tab = visit(served.origin, quiet=False)
+    tab.page.add_init_script(
+        """globalThis.waits = [];
+        AbortSignal.timeout = (milliseconds) => {
+            const late = new AbortController();
+            waits.push({ milliseconds, end: () => late.abort(new DOMException("late", "TimeoutError")) });
+            return late.signal;
+        };"""
+    )
+    tab.page.route("**/api/panels/fleet-fills?*", lambda _route: None)
+    with tab.page.expect_request("**/api/panels/fleet-fills?*"):
+        tab.page.goto(f"{tab.origin}/?board=fleet&{RANGE}")
+    shortest = min(tab.page.evaluate("waits.map((each) => each.milliseconds)"))
+    # The last of the board's panels has its turn when those before it had all their time.
+    panels = len(BOARDS[0].panels)
+    assert shortest >= PANEL_SECONDS * 1000 * panels / AT_ONCE
+    expect(tab.page.locator("#fleet-replicas td").first).to_be_visible()
+    banner = tab.page.locator("#banner")
+    assert banner.is_hidden()
+    tab.page.evaluate("waits.forEach((each) => each.end())")
+    expect(banner).to_have_text(f"the page's server did not answer within {shortest // 1000} s")
 
 
 @pytest.fixture
