@@ -35,6 +35,7 @@ GPUS_LOST = Panel(
     f"would have avoided it. {RATES} Replicas without a rate are left out.",
     unit="GPUs",
     kind="stacked",
+    width=24,
     empty=NO_RATE,
     sql=f"""
 SELECT time,{

@@ -123,6 +123,13 @@ def test_a_board_without_rows_says_so(served: Served, visit: Open) -> None:
     tab.open(f"board=fleet&from={early}&to={early + 3600}&refresh=0")
     told = tab.page.locator("#fleet-occupancy").text_content() or ""
     assert "No data for this range and these filters" in told
+    # A sentence of its own takes no more room than it needs.
+    findings = tab.page.locator("#fleet-findings")
+    assert findings.locator(".note").count() == 1
+    height = (findings.bounding_box() or {})["height"]
+    assert "`" not in (tab.page.locator("#fleet-gpus-lost").text_content() or "")
+    assert tab.page.locator("#fleet-gpus-lost .note code").first.text_content() == "gpus_per_replica"
+    assert height < 34 * next(panel.height for panel in BOARDS[0].panels if panel.id == "fleet-findings")
 
 
 def test_the_page_asks_again_by_itself_and_shows_what_is_new(served: Served, visit: Open) -> None:
