@@ -61,6 +61,7 @@ COSTS = Panel(
     "price, whose share is the last but one column.",
     unit="GPU-hours",
     kind="table",
+    width=24,
     sql=f"""
 SELECT
     model,
