@@ -374,7 +374,8 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str = ""
     """Who wants to see the page has to know it: at least 16 characters, better in a file. Empty: no login."""
     panel_seconds: Seconds = 20.0
-    """Longest time that the store may take for a panel; it stops the statement then."""
+    """Longest time that the store may take for a panel, whatever `clickhouse.timeout_seconds` says; it stops
+    the statement then."""
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

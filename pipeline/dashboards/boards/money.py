@@ -35,6 +35,7 @@ GPUS_LOST = Panel(
     f"would have avoided it. {RATES} Replicas without a rate are left out.",
     unit="GPUs",
     kind="stacked",
+    width=24,
     empty=NO_RATE,
     sql=f"""
 SELECT time,{
@@ -60,6 +61,7 @@ COSTS = Panel(
     "price, whose share is the last but one column.",
     unit="GPU-hours",
     kind="table",
+    width=24,
     sql=f"""
 SELECT
     model,

@@ -26,6 +26,8 @@ from schemas.settings import ClickHouse
 
 AT_ONCE = 4
 """Statements that run at the same time; the others wait."""
+STOPPING_SECONDS = 10
+"""What the store may take beyond a statement's time to say that it stopped it."""
 FRESH_SECONDS = 3.0
 """An answer serves everybody who asks the same within this time."""
 SHARED_PARTS = 60
@@ -72,7 +74,10 @@ class Answers:
     """Raises StoreUnavailable, with what to do, whenever the store does not answer."""
 
     def __init__(self, store: ClickHouse, panel_seconds: float) -> None:
-        self._store = store
+        # The store is to stop a statement, and say so, before the client gives it up.
+        patience = max(store.timeout_seconds, panel_seconds + STOPPING_SECONDS)
+        self._store = msgspec.structs.replace(store, timeout_seconds=patience)
+        self._panel_seconds = panel_seconds
         self._limits = {**LIMITS, "max_execution_time": panel_seconds, "database": store.database}
         self._client: Client | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -81,6 +86,11 @@ class Answers:
     @property
     def database(self) -> str:
         return self._store.database
+
+    def longest_seconds(self, panels: int) -> int:
+        """Return how long so many panels, asked at once, may wait for their turns and for the store."""
+        turns = 1 + math.ceil(panels / AT_ONCE)  # the first finds the length of windows
+        return math.ceil(turns * self._panel_seconds) + STOPPING_SECONDS
 
     async def of(self, owner: str, sql: str, question: Question) -> Answer:
         """Return the answer of `sql`, which belongs to `owner`."""

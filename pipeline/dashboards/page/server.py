@@ -39,6 +39,7 @@ CHOICES = {
     "WHERE (empty({model:Array(String)}) OR has({model:Array(String)}, model)) ORDER BY replica LIMIT 5000",
 }
 
+MOST_PANELS = max(len(board.panels) for board in BOARDS)
 _PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
 _ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -147,7 +148,13 @@ class Page:
         return web.Response(body=body, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
 
     async def _index(self, _request: web.Request) -> web.Response:
-        return _static("index.html")
+        text = (STATIC / "index.html").read_text("utf-8")
+        seconds = self._answers.longest_seconds(MOST_PANELS)
+        return web.Response(
+            text=text.replace('data-wait-seconds=""', f'data-wait-seconds="{seconds}"'),
+            content_type="text/html",
+            headers={"Cache-Control": "no-cache"},
+        )
 
     async def _file(self, request: web.Request) -> web.Response:
         return _static(request.match_info["name"])

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
+from typing import Any, cast
 
+import pytest
 from click.testing import CliRunner
 from clickhouse_connect.driver.client import Client
 
 from pipeline.cli.main import kvlens
 from pipeline.clickhouse import migrations
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.simulator.traffic.trace import TraceRequest, read_trace
 from schemas.settings import ClickHouse, Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE
@@ -19,6 +26,14 @@ from tests.support.inputs.whole_trace import unpack
 README = (ROOT / "README.md").read_text("utf-8")
 ENGINE = "tcp://10.0.0.11:5557"
 READING = (ROOT / "docs" / "reading.md").read_text("utf-8")
+REPLICAS, CAPACITY = 8, 4000
+"""The fleet of both pages, its caches in blocks."""
+BLOCK = 512
+"""Tokens of a block of the trace."""
+
+
+def millions(blocks: int) -> float:
+    return blocks * BLOCK / 1e6
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -48,27 +63,122 @@ def test_questions_have_answers(store: EmbeddedStore, store_client: Client, data
     assert len(row) == 4
 
 
-def test_the_first_figures_are_those_of_the_trace(tmp_path: Path) -> None:
-    trace = tmp_path / "conversation.jsonl"
-    unpack(trace)
-    arguments = ["whatif", str(trace), "--replicas", "8", "--capacity", "4000", "--json"]
+@dataclass
+class Hour:
+    """What the trace does to round robin over LRU caches, counted block by block."""
+
+    fills: Counter[str] = field(default_factory=Counter)
+    """By cause, as plain sets of who has and who had a block tell it."""
+    held: list[set[int]] = field(default_factory=list)
+    """Blocks of each replica at the end."""
+    lives: list[float] = field(default_factory=list)
+    """Seconds from fill to eviction."""
+
+
+def counted(requests: Sequence[TraceRequest]) -> Hour:
+    """Of one request the tail goes first."""
+    caches: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(REPLICAS)]
+    had: list[set[int]] = [set() for _ in range(REPLICAS)]
+    hour = Hour()
+    for number, request in enumerate(requests):
+        here = number % REPLICAS
+        cache, ids = caches[here], request.hash_ids
+        hits = next((place for place, block in enumerate(ids) if block not in cache), len(ids))
+        for block in ids[:hits]:
+            cache.move_to_end(block)
+        while len(cache) + len(ids) - hits > CAPACITY:
+            hour.lives.append(request.seconds - cache.popitem(last=False)[1])
+        for block in (block for block in ids[hits:] if block not in cache):
+            evicted, held = block in had[here], any(block in other for other in caches)
+            if held:
+                hour.fills["peer_and_evicted" if evicted else "peer"] += 1
+            elif evicted:
+                hour.fills["evicted"] += 1
+            else:
+                hour.fills["evicted_elsewhere" if any(block in each for each in had) else "cold"] += 1
+        for block in reversed(ids):
+            cache.setdefault(block, request.seconds)
+            cache.move_to_end(block)
+        had[here].update(ids)
+    hour.held = [set(cache) for cache in caches]
+    return hour
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "conversation.jsonl"
+    unpack(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def hour(trace: Path) -> Hour:
+    return counted(read_trace(trace))
+
+
+@pytest.fixture(scope="module")
+def row(trace: Path) -> dict[str, Any]:
+    """What `whatif` says of the same, which asks the fleet agent."""
+    arguments = ["whatif", str(trace), "--replicas", str(REPLICAS), "--capacity", str(CAPACITY), "--json"]
     result = CliRunner().invoke(kvlens, arguments, catch_exceptions=False)
     [row] = json.loads(result.stdout)["rows"]
-    fills, filled = row["fills"], sum(row["fills"].values())
-    assert filled == row["queried_blocks"] * (1 - row["block_hit_rate"])
-    both = fills["peer_and_evicted"]
-    routing, capacity = fills["peer"] + both, fills["evicted"] + fills["evicted_elsewhere"] + both
-    parts = (routing + capacity - both, routing, capacity, both)
-    avoidable, routing_share, capacity_share, both_share = (f"{100 * part / filled:.0f} %" for part in parts)
-    top = README.partition("## ")[0].replace("\n", " ")
-    assert f"**{avoidable} of your prefill" in top
-    assert f"for {routing_share} of the prefill another replica held the blocks" in top
-    assert f"{capacity_share} had been evicted (more cache), {both_share} are both" in top
+    return cast("dict[str, Any]", row)
+
+
+def top() -> str:
+    """Return what stands above the first heading, as one line."""
+    return " ".join(README.partition("## ")[0].split())
+
+
+def test_whatif_counts_what_the_trace_does(row: dict[str, Any], hour: Hour) -> None:
+    assert {cause: blocks for cause, blocks in row["fills"].items() if blocks} == hour.fills
+    assert row["queried_blocks"] - row["hit_blocks"] == hour.fills.total()
+
+
+def test_the_first_figures_are_those_of_the_trace(row: dict[str, Any], hour: Hour) -> None:
+    fills, filled = hour.fills, hour.fills.total()
+    both, elsewhere = fills["peer_and_evicted"], fills["evicted_elsewhere"]
+    routing, cache = fills["peer"] + both, fills["evicted"] + both
+    avoidable = routing + fills["evicted"] + elsewhere
+    assert f"**{100 * avoidable / filled:.0f} % of your prefill" in top()
+    assert f"{millions(avoidable):.1f} of {millions(filled):.0f} million tokens of prefill" in top()
+    # More cache alone: endless caches under the same router hit no more.
+    own_ideal = row["own_ideal_hit_rate"] * row["queried_blocks"] - row["hit_blocks"]
+    assert cache == round(own_ideal)
+    assert f"for {100 * routing / filled:.0f} % of it another replica held the blocks" in top()
+    assert f"by prefix, for {millions(routing):.1f} million tokens" in top()
+    assert f"More cache alone saves at most {100 * cache / filled:.1f} %" in top()
+    assert f"({100 * both / filled:.1f} % routing would save as well)" in top()
+    assert f"{100 * elsewhere / filled:.1f} % take both" in top()
+    reading = " ".join(READING.split())
+    assert f"For {100 * routing / filled:.0f} % another replica held the block" in reading
+    assert f"saves at most {100 * cache / filled:.1f} %: `evicted` and `peer_and_evicted`" in reading
+    assert f"The capacity share of the boards is {100 * (cache + elsewhere) / filled:.0f} %" in reading
     for page in (README, READING):
         assert f"{100 * row['block_hit_rate']:.1f}" in page
     for cause in ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cold"):
         shares = f"{100 * fills[cause] / row['queried_blocks']:.1f} % | {100 * fills[cause] / filled:.1f} %"
         assert f"| `{cause}` | {shares} |" in READING
+
+
+def test_what_is_cached_where_is_that_of_the_trace(hour: Hour) -> None:
+    copies, distinct = sum(map(len, hour.held)), len(set().union(*hour.held))
+    assert f"{millions(copies):.1f} million tokens at the end" in top()
+    assert f"{100 * (copies - distinct) / copies:.0f} % are copies of what another replica holds" in top()
+    assert f"had lived no longer than {median(hour.lives) / 60:.1f} minutes" in top()
+
+
+def test_the_recount_and_the_readme_have_the_same_tokens(row: dict[str, Any], hour: Hour) -> None:
+    """Those of the recount are in docs/advice.md, from tests.support.advice.whole_trace."""
+    filled = hour.fills.total()
+    avoidable = filled - hour.fills["cold"]
+    routing = hour.fills["peer"] + hour.fills["peer_and_evicted"]
+    recorded = " ".join((ROOT / "docs" / "advice.md").read_text("utf-8").split())
+    assert row["fills"]["unknown"] == 0
+    assert "no token is of unknown cause" in top()
+    assert f"the same {filled * BLOCK:,} tokens" in top()
+    assert f"Of {filled * BLOCK:,} tokens of prefill, {avoidable * BLOCK:,} are avoidable" in recorded
+    assert f"routing promises {routing * BLOCK:,}" in recorded
 
 
 def test_both_pages_show_the_same_answer_to_what_would_help() -> None:

@@ -12,13 +12,14 @@ import pytest
 from playwright.sync_api import expect
 
 from pipeline.dashboards.boards import BOARDS
-from pipeline.dashboards.page.answers import FRESH_SECONDS
+from pipeline.dashboards.page.answers import AT_ONCE, FRESH_SECONDS
 from pipeline.dashboards.panel import Board
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import StreamHealthRow
 from tests.support.inputs.board_rows import (
     HOUR,
+    PANEL_SECONDS,
     hour_of_rows,
     migrated,
     window_rows,
@@ -122,6 +123,13 @@ def test_a_board_without_rows_says_so(served: Served, visit: Open) -> None:
     tab.open(f"board=fleet&from={early}&to={early + 3600}&refresh=0")
     told = tab.page.locator("#fleet-occupancy").text_content() or ""
     assert "No data for this range and these filters" in told
+    # A sentence of its own takes no more room than it needs.
+    findings = tab.page.locator("#fleet-findings")
+    assert findings.locator(".note").count() == 1
+    height = (findings.bounding_box() or {})["height"]
+    assert "`" not in (tab.page.locator("#fleet-gpus-lost").text_content() or "")
+    assert tab.page.locator("#fleet-gpus-lost .note code").first.text_content() == "gpus_per_replica"
+    assert height < 34 * next(panel.height for panel in BOARDS[0].panels if panel.id == "fleet-findings")
 
 
 def test_the_page_asks_again_by_itself_and_shows_what_is_new(served: Served, visit: Open) -> None:
@@ -164,6 +172,31 @@ def test_five_hundred_replicas_with_long_names_fit(served: Served, visit: Open) 
             assert inner <= outer, panel.id
         assert tab.page.evaluate(CUT_OFF) == []
         tab.shot(f"{board.id}-many")
+
+
+def test_the_browser_waits_for_as_long_as_the_store_may_take(served: Served, visit: Open) -> None:
+    """Time runs out when the test says so; what was asked of the clock is noted."""
+    tab = visit(served.origin, quiet=False)
+    tab.page.add_init_script(
+        """globalThis.waits = [];
+        AbortSignal.timeout = (milliseconds) => {
+            const late = new AbortController();
+            waits.push({ milliseconds, end: () => late.abort(new DOMException("late", "TimeoutError")) });
+            return late.signal;
+        };"""
+    )
+    tab.page.route("**/api/panels/fleet-fills?*", lambda _route: None)
+    with tab.page.expect_request("**/api/panels/fleet-fills?*"):
+        tab.page.goto(f"{tab.origin}/?board=fleet&{RANGE}")
+    shortest = min(tab.page.evaluate("waits.map((each) => each.milliseconds)"))
+    # The last of the board's panels has its turn when those before it had all their time.
+    panels = len(BOARDS[0].panels)
+    assert shortest >= PANEL_SECONDS * 1000 * panels / AT_ONCE
+    expect(tab.page.locator("#fleet-replicas td").first).to_be_visible()
+    banner = tab.page.locator("#banner")
+    assert banner.is_hidden()
+    tab.page.evaluate("waits.forEach((each) => each.end())")
+    expect(banner).to_have_text(f"the page's server did not answer within {shortest // 1000} s")
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
-"""`kvlens up` on a played capture ends as the engine did, though its worker is killed meanwhile."""
+"""`kvlens up` on a played capture ends as the engine did, though its worker is killed, and gives advice."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 import urllib.request
@@ -51,7 +52,7 @@ def blocks_held(index: str) -> int | None:
         return None
 
 
-def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
+def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed_and_advice_is_given(
     tmp_path: Path, free_port: Callable[[], int]
 ):
     tmp_path = tmp_path.resolve()
@@ -81,6 +82,9 @@ def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed(
         while (held := blocks_held(index)) != expected[0]:
             assert time.monotonic() < deadline, held
             time.sleep(0.5)
+        # It first asks half a minute after its start, which is about now.
+        up.wait_said("Prefill you could avoid", seconds=120.0)
+        assert re.search(r"^Data +1 of 1 complete +newest rows \d+ s old", up.said(), re.M), up.said()
         up.stop(60)
         data = tmp_path / ".kvlens"
         found = [path for path in (data, *data.rglob("*")) if not path.is_symlink()]

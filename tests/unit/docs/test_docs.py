@@ -18,9 +18,12 @@ from prometheus_client.metrics import MetricWrapperBase
 from connectors.process.registry import Registry
 from connectors.telemetry.events import Telemetry
 from pipeline.cli.main import kvlens
+from pipeline.dashboards.boards import BOARDS
+from pipeline.dashboards.panel import Board
 from pipeline.generated.pages.tables import read_migrations
 from pipeline.generated.topics_file import load_topics
 from pipeline.index.telemetry import IndexMetrics
+from pipeline.local.demo.story import STORY
 from pipeline.settings.loading import section_types, variable_of
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.metrics import Connector, Fleet, Gauge, Index, Login, Worker, metrics_of
@@ -217,3 +220,37 @@ def test_a_command_line_that_does_not_exist_is_noticed() -> None:
         "`kvlens d`\n```\n$ kvlens e\nkvlens 0.1\n```\n"
     )
     assert list(command_lines(page_text)) == ["kvlens a    --b", "kvlens c", "kvlens e"]
+
+
+SHOWN_ON = re.compile(rf"({'|'.join(board.title for board in BOARDS)})(?:: ([^;|]+?))?(?=;|$)")
+
+
+def names_on(board: Board) -> set[str]:
+    """Titles of its panels, and names of the series and columns in them."""
+    found = {panel.title for panel in board.panels} | {
+        name for panel in board.panels for name in panel.colours
+    }
+    return found | {name for panel in board.panels for name in re.findall(r"\bAS `?([\w-]+)", panel.sql)}
+
+
+def test_the_demo_shows_its_story_on_panels_that_exist() -> None:
+    boards = {board.title: board for board in BOARDS}
+    places = re.findall(r"^\| \d+ \| .+ \| (.+) \|$", page("local.md"), re.M)
+    assert len(places) == len(STORY)
+    for place in places:
+        found = SHOWN_ON.findall(place)
+        assert len(found) == place.count(";") + 1, place
+        for title, shown in found:
+            names = names_on(boards[title])
+            for what in filter(None, shown.split(", ")):
+                assert any(what == name or what.startswith(f"{name} ") for name in names), (title, what)
+
+
+@pytest.mark.parametrize("name", ["page.md", "reading.md", "alerts.md", "index-service.md"])
+def test_boards_and_panels_that_a_page_names_exist(name: str) -> None:
+    titles = {each.title for board in BOARDS for each in (board, *board.panels)}
+    controls = {"From\N{EN DASH}to"}
+    text = FENCE.sub("", page(name))
+    named = set(re.findall(r"(?<![*\w])\*([A-Z][^*\n]*)\*(?![*\w])", text))
+    assert named - controls <= titles
+    assert named & titles

@@ -1,9 +1,17 @@
 // Questions to the page's own server. Paths are relative, so that the page may stand below any path.
 
-const TIMEOUT_MILLISECONDS = 30_000;
+// The server ends what takes longer than page.panel_seconds: who waits longer than this waits for a server that is gone.
+const WAIT_SECONDS = Number(document.body.dataset.waitSeconds);
 
 export async function fetched(path, fields = "", left = new AbortController().signal) {
-  const answer = await fetch(`${path}?${fields}`, { signal: AbortSignal.any([left, AbortSignal.timeout(TIMEOUT_MILLISECONDS)]) });
+  const late = AbortSignal.timeout(WAIT_SECONDS * 1000);
+  let answer;
+  try {
+    answer = await fetch(`${path}?${fields}`, { signal: AbortSignal.any([left, late]) });
+  } catch (error) {
+    if (late.aborted && !left.aborted) throw new Error(`the page's server did not answer within ${WAIT_SECONDS} s`);
+    throw error;
+  }
   // The login has run out: the same address asks for it.
   if (answer.status === 401) location.reload();
   if (!answer.ok) throw new Error((await answer.json()).problem ?? answer.statusText);

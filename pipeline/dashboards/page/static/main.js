@@ -121,6 +121,8 @@ function draw(panel, body, answer, view) {
   body.classList.remove("stale", "loading");
   body.replaceChildren();
   const nothing = answer.columns.length === 0 || answer.columns[0].length === 0;
+  // What says why there is nothing needs no chart's room for it.
+  body.parentElement.classList.toggle("quiet", nothing && Boolean(panel.empty));
   const end = nothing ? null : DRAW[panel.kind](body, panel, answer, view);
   if (end) undo.set(panel.id, end);
   else body.append(note(panel.empty || EMPTY));

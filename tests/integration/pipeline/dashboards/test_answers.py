@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from pipeline.dashboards.boards.advice import ANSWER, FINDINGS
@@ -106,4 +107,11 @@ async def test_the_store_stops_what_takes_longer_than_it_may(settings: Settings)
     slow = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
     with pytest.raises(StoreUnavailable, match=r"shorter range, or raise page\.panel_seconds"):
         await answers.of("slow", slow, WHOLE)
+    answers.close()
+
+
+async def test_a_panel_may_take_longer_than_other_statements(settings: Settings) -> None:
+    hasty = msgspec.structs.replace(settings.clickhouse, timeout_seconds=1.0)
+    answers = Answers(hasty, PANEL_SECONDS)
+    assert (await answers.of("slow", "SELECT sleep(2.5), 1", WHOLE)).columns == [[0], [1]]
     answers.close()

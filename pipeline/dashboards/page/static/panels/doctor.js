@@ -1,7 +1,7 @@
 // What the doctor finds, above the panels of the board on the pipeline itself.
 
 import { json } from "../ask.js";
-import { make } from "../dom.js";
+import { make, worded } from "../dom.js";
 import { named } from "../links.js";
 import { moment } from "../time.js";
 
@@ -36,5 +36,5 @@ function line({ code, severity, message, remedy, subjects }) {
   return make("div", { className: "finding" },
     make("p", {}, make("b", { className: COLOURS[severity], textContent: severity }), ` ${message}`, make("code", { textContent: code, title: "See docs/operations.md" })),
     ...(subjects.length ? [make("p", { className: "at" }, ...subjects.slice(0, SHOWN).map((each) => named(/\/\d+$/.test(each) ? "source" : "", each)), more > 0 ? ` and ${more} more` : "")] : []),
-    ...(remedy ? [make("p", { className: "do", textContent: remedy })] : []));
+    ...(remedy ? [make("p", { className: "do" }, ...worded(remedy))] : []));
 }

@@ -1,6 +1,6 @@
 // The frame of a panel: title, what it means, what can be done with it, and the body that is drawn anew.
 
-import { make, note } from "../dom.js";
+import { make, note, worded } from "../dom.js";
 import { show, current } from "../state.js";
 import { popover } from "../controls/popover.js";
 import { text } from "../ask.js";
@@ -13,7 +13,7 @@ export function frame(panel, asked) {
   element.style.setProperty("--h", panel.height);
   element.setAttribute("aria-labelledby", panel.id + "-title");
   const meaning = make("details", {},
-    make("summary", { textContent: "?", ariaLabel: `What ${panel.title} means` }), make("p", { textContent: panel.description }));
+    make("summary", { textContent: "?", ariaLabel: `What ${panel.title} means` }), make("p", {}, ...worded(panel.description)));
   element.append(
     make("h3", {}, make("span", { id: panel.id + "-title", textContent: panel.title }), make("span", { className: "tools" }, meaning, menu(panel, asked))),
     make("div", { className: "body" }, note("Loading…")),

@@ -20,6 +20,7 @@ export function bundled(marks, from, to) {
 }
 
 export const labelOf = ({ from, to, texts }) => (to > from ? `${texts.length} events` : texts.join("; "));
+const shortOf = ({ from, to, texts }) => (to > from ? String(texts.length) : texts.join("; "));
 
 // A dashed line where it begins, a bar above the chart as long as it lasts, and as much of its label as fits there.
 export function drawMarks(self, bundles, colour) {
@@ -39,13 +40,16 @@ export function drawMarks(self, bundles, colour) {
     ctx.stroke();
     ctx.fillRect(left, bbox.top - 2 * pixels, right - left, 2 * pixels);
     const room = (index + 1 < edges.length ? edges[index + 1][0] : bbox.left + bbox.width) - left - 6 * pixels;
-    if (room > ROOM_PIXELS * pixels) ctx.fillText(fitted(ctx, labelOf(bundles[index]), room), left, bbox.top - 3 * pixels);
+    if (room > ROOM_PIXELS * pixels) ctx.fillText(fitted(ctx, [labelOf, shortOf].map((each) => each(bundles[index])), room), left, bbox.top - 3 * pixels);
   });
   ctx.restore();
 }
 
-function fitted(ctx, text, room) {
-  if (ctx.measureText(text).width <= room) return text;
+// The first of the texts that fits, or what fits of the last.
+function fitted(ctx, texts, room) {
+  const whole = texts.find((each) => ctx.measureText(each).width <= room);
+  if (whole !== undefined) return whole;
+  const text = texts.at(-1);
   let length = text.length - 1;
   while (length > 1 && ctx.measureText(text.slice(0, length) + "…").width > room) length -= 1;
   return text.slice(0, length) + "…";
