@@ -19,6 +19,7 @@ from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord
 from schemas.settings import Connector, Worker
+from tests.support.inputs.captures import TIERS, captured_frames, captured_truth
 
 NOW = 1_800_000_000.0
 PAGE = 64
@@ -174,6 +175,43 @@ def test_worker_recount_and_index_hold_what_the_engine_does(name: Name, maps: bo
     assert engine.flushed > 20
     assert readers.worker.sources["r", 0].overall_trust().trust == "complete"
     assert {record.clears_all for record in readers.log[10:]} == {name == "sglang"}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["straight", "restarts"])
+@pytest.mark.parametrize("name", TIERS)
+def test_captured_tiers_equal_the_engines_own_at_every_batch(name: str, restarts: bool) -> None:
+    truth, readers = captured_truth(name), Readers(Worker())
+    checkpoints = {seq: (on_device, on_host) for seq, on_device, on_host in truth["checkpoints"]}
+    frames = captured_frames(name)
+    for seq, (_, number, payload) in enumerate(frames):
+        assert int.from_bytes(number, "big") == seq
+        readers.hear(seq, payload)
+        held = readers.in_worker()
+        assert (len(held["gpu"]), len(held["cpu"])) == checkpoints[seq]
+        recounted = readers.in_recount()
+        assert (recounted["gpu"], recounted["cpu"]) == tuple((pages, pages) for pages in checkpoints[seq])
+        if restarts and seq % 40 == 39:
+            readers.connector_restarts()
+            readers.worker_restarts()
+    assert len(frames) == len(checkpoints) == truth["received_batches"]
+    expected = {
+        "gpu": {page % 2**64 for page in truth["final_device"]},
+        "cpu": {page % 2**64 for page in truth["final_host"]},
+    }
+    assert readers.in_worker() == expected
+    for block in expected["gpu"] | expected["cpu"]:
+        gpu, cpu = readers.in_index(block)
+        assert (gpu > 0, max(gpu, cpu)) == (block in expected["gpu"], truth["page_size"])
+    source = readers.worker.sources["r", 0]
+    flows = source.pools.flow_since_start()
+    assert not any(flow.unknown_removed_blocks for flow in flows.values())
+    assert source.overall_trust().trust == "complete"
+    if not restarts:
+        flushed = {
+            "gpu": sum(reset["device_pages"] for reset in truth["resets"]),
+            "cpu": sum(reset["host_pages"] for reset in truth["resets"]),
+        }
+        assert {medium: flow.cleared_blocks for (medium, _), flow in flows.items()} == flushed
 
 
 def test_a_flush_that_a_new_connector_sees_first_is_read_as_the_engine_means_it() -> None:
