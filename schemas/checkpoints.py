@@ -492,6 +492,8 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Whether the engine may announce residents again, as its records said last; None while none did."""
     one_copy: bool = False
     """Whether the engine knows at most one copy of each block."""
+    clears_all: bool | None = None
+    """Whether its clears that name no medium are of all, as its records said last; None while none did."""
     window: WindowNumber | None = None
     """Number of the open window; None before the first batch."""
     carried_to: WindowNumber | None = None

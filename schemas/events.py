@@ -102,7 +102,8 @@ class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=Tru
     """The engine dropped its prefix cache."""
 
     medium: Text | None = None
-    """Canonical, if the engine says which; empty: every one; None: that is the reader's setting."""
+    """Canonical, if the engine says which; empty: every one; None: every one if the source's records say
+    `clears_all`, otherwise that is the reader's setting."""
     group_idx: GroupIdx | None = None
     """The group that was dropped, of all if None."""
 
@@ -290,6 +291,8 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     lives the same life."""
     one_copy: bool = False
     """Whether the engine knows at most one copy of each block: a store of a resident one repeats it."""
+    clears_all: bool | None = None
+    """Whether a clear that names no medium is of every one; None while nothing seen tells the engine."""
     emitters: dict[Name, tuple[Total, Seq]] = {}
     """Where several publishers report of the source and each numbers its own batches: by publisher, its life
     and the last of its numbers in this record."""

@@ -142,7 +142,7 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_directory: str = ""
     """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"
-    """Media that an AllBlocksCleared empties."""
+    """Media that an AllBlocksCleared empties that names none; SGLang's empties all, whatever stands here."""
     reannounced: Literal["auto", "off"] = "auto"
     """`auto`: stores that only repeat resident blocks (`kv_cache_report_mode=full`) do not count again."""
     fine_block_age_seconds: Seconds = 3600.0

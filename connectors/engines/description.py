@@ -117,6 +117,8 @@ class Engine:
     """Encodings of those versions that may announce again what is resident, without a second copy."""
     one_copy: bool = False
     """Whether it knows at most one copy of each block: one removal ends what was announced often."""
+    clears_all: bool = False
+    """Whether a clear that names no medium is of every one; otherwise the reader's setting says of which."""
     unnumbered: bool = False
     """Whether its messages have no sequence number, which no other engine's lack."""
     era_prefix: str = ""

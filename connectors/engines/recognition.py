@@ -50,6 +50,11 @@ class StreamEra:
         return self._engine is not None and self._engine.one_copy
 
     @property
+    def clears_all(self) -> bool | None:
+        """Whether a clear without a medium is of every one; None while the engine is not known."""
+        return None if self._engine is None else self._engine.clears_all
+
+    @property
     def known(self) -> bool:
         return self._engine is not None and self._encoding is not None
 

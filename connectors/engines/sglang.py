@@ -88,6 +88,8 @@ SGLANG = Engine(
     },
     recognised=_recognised,
     suspected=_suspected,
+    # flush_cache resets HiCache's host pool with the GPU's: HiRadixCache.reset, UnifiedRadixCache.reset
+    clears_all=True,
     # srt/observability/metrics_collector.py (0.5.15 to 0.5.23), srt/metrics/collector.py (before)
     metrics=Metrics(
         rank_label="dp_rank",

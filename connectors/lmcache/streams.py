@@ -36,6 +36,7 @@ class LmcacheServer:
     engine = "lmcache"
     wire_era = "lmcache-json"
     may_reannounce = None
+    clears_all = None
     one_copy = True
     """A server may store what is there: its own directory then replaces the object."""
 

@@ -85,6 +85,11 @@ class Normaliser:
         """Whether the engine knows at most one copy of each block, as far as it is told."""
         return self._era.one_copy
 
+    @property
+    def clears_all(self) -> bool | None:
+        """Whether a clear that names no medium is of every one; None while that is not known."""
+        return self._clears_all or self._era.clears_all
+
     def normalise(self, payload: bytes, *, seq: int, received_at: float, replayed: bool = False) -> Batch:
         """Return the batch in `payload`.
 

@@ -95,6 +95,8 @@ class Publisher(Protocol):
     def may_reannounce(self) -> bool | None: ...
     @property
     def one_copy(self) -> bool: ...
+    @property
+    def clears_all(self) -> bool | None: ...
 
 
 class SourceLog:
@@ -355,6 +357,7 @@ class SourceLog:
             record.wire_era = self._publisher.wire_era
             record.may_reannounce = self._publisher.may_reannounce
             record.one_copy = self._publisher.one_copy
+            record.clears_all = self._publisher.clears_all
             record.remarks = [*self._remarks]
         return closed
 

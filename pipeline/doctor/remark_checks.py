@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pipeline.doctor.facts import Facts, SourceId
@@ -20,6 +20,8 @@ class _Trouble(NamedTuple):
     severity: Severity
     message: str
     remedy: str
+    over: str = ""
+    """Message of a note about sources that are not degraded any more; empty: it lasts as long as the life."""
 
 
 _TROUBLES: dict[Remark, _Trouble] = {
@@ -28,6 +30,8 @@ _TROUBLES: dict[Remark, _Trouble] = {
         "problem",
         "engines publish events of types that this kvlens does not know",
         "update kvlens; until then trust only what is complete: a clear of the medium makes it so again",
+        "engines published events of types that this kvlens does not know; what those may have changed is "
+        "cleared",
     ),
     "other_rank": _Trouble(
         "other-rank",
@@ -75,21 +79,31 @@ def remark_findings(facts: Facts) -> Iterator[Finding]:
     lives = facts.store.lives
     for reason, trouble in _TROUBLES.items():
         found: dict[SourceId, list[str]] = {}
+        over: dict[SourceId, list[str]] = {}
         for source in facts.sources():
             if source in lives and lives[source].closed_at is None:
+                ended = trouble.over and lives[source].trust != "degraded"
                 for remark in lives[source].remarks:
                     name, _, about = remark.partition(":")
                     if name == reason:
-                        found.setdefault(source, []).append(about)
+                        (over if ended else found).setdefault(source, []).append(about)
         if found:
-            details = "; ".join(
-                " ".join([f"{replica}/{rank}", *filter(None, abouts)])
-                for (replica, rank), abouts in list(found.items())[:NAMED]
-            )
-            yield Finding(
-                trouble.code,
-                trouble.severity,
-                f"{trouble.message}: {details}",
-                trouble.remedy,
-                tuple(f"{replica}/{rank}" for replica, rank in found),
-            )
+            yield _finding(trouble, trouble.severity, trouble.message, found)
+        if over:
+            yield _finding(trouble, "note", trouble.over, over)
+
+
+def _finding(
+    trouble: _Trouble, severity: Severity, message: str, found: Mapping[SourceId, list[str]]
+) -> Finding:
+    details = "; ".join(
+        " ".join([f"{replica}/{rank}", *filter(None, abouts)])
+        for (replica, rank), abouts in list(found.items())[:NAMED]
+    )
+    return Finding(
+        trouble.code,
+        severity,
+        f"{message}: {details}",
+        trouble.remedy,
+        tuple(f"{replica}/{rank}" for replica, rank in found),
+    )

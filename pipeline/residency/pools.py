@@ -53,6 +53,7 @@ class Pools:
         """`source` is kept up to date; entries of known pools follow."""
         self._settings = settings
         self._new_pool = new_pool
+        self._source = source
         self._heads = heads = source.pools
         early = sum(len(packed) for head in heads for _, packed in head.early_stores) // HASH_BYTES
         self._shared = Shared(
@@ -169,10 +170,7 @@ class Pools:
                 if event.medium and not self._has(event.medium):
                     others.append(LeftOut("too_many_sizes", 1))
                     continue
-                medium = event.medium
-                if medium is None:
-                    medium = "gpu" if self._settings.clear_scope == "gpu" else ""
-                self.clear(at, medium, event.group_idx)
+                self.clear(at, self.cleared_medium(event), event.group_idx)
                 others.append(event)
             elif type(event) is Undecodable:
                 if event.medium is None or self._has(event.medium):
@@ -302,6 +300,12 @@ class Pools:
             if gone < excess and isinstance(pool, GranularPool):
                 gone += pool.shed(excess - gone, at)
         return gone > 0
+
+    def cleared_medium(self, event: Cleared) -> str:
+        """Return the medium that a clear is of; empty: every one."""
+        if event.medium is not None:
+            return event.medium
+        return "" if self._source.clears_all or self._settings.clear_scope == "all" else "gpu"
 
     def clear(self, at: float, medium: str = "", group: int | None = None) -> None:
         """Everything left, or everything on one medium, or of one group."""

@@ -176,6 +176,8 @@ class SourceResidency:
         head.wire_era = record.wire_era or head.wire_era
         if record.may_reannounce is not None:
             head.may_reannounce = record.may_reannounce
+        if record.clears_all is not None:
+            head.clears_all = record.clears_all
         head.one_copy = record.one_copy
         self.pools.one_copy_each(head.one_copy)
         if record.remarks:
@@ -244,9 +246,7 @@ class SourceResidency:
     def _cleared(self, event: Cleared, at: float) -> None:
         """Something is known to be empty, unless nobody can know what there is."""
         if event.group_idx is None and NEVER_COMPLETE.isdisjoint(self.head.remarks):
-            medium = event.medium
-            if medium is None:
-                medium = "gpu" if self.settings.clear_scope == "gpu" else ""
+            medium = self.pools.cleared_medium(event)
             trust.cleared(self.head.trust, {medium} if medium else None, at)
 
     def _limited(self, left_out: LeftOut, at: float) -> None:
@@ -341,6 +341,7 @@ class SourceResidency:
         head.engine = head.wire_era = ""
         head.may_reannounce = None
         head.one_copy = False
+        head.clears_all = None
         head.remarks = []
         head.limited = False
         head.loras = []

@@ -39,7 +39,8 @@ class Source:
         self._begin(settings)
 
     def _begin(self, settings: EngineSettings) -> None:
-        self.engine = Engine(settings)
+        # SGLang's flush is of HiCache's host pool, too.
+        self.engine = Engine(settings, clears_cpu=self.era.engine == "sglang")
         self._checkpoints: list[list[int]] = []
         self._snapshots: dict[str, dict[str, Any]] = {}
         if self.era.engine == "sglang":

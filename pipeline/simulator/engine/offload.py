@@ -33,6 +33,10 @@ class CpuTier:
             held += 1
         return held
 
+    def clear(self) -> None:
+        """The tier was reset."""
+        self._blocks.clear()
+
     def store(self, digests: Iterable[bytes]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         """Copy blocks in; return those that are new here, and those evicted before to make room."""
         new: dict[bytes, None] = {}

@@ -103,8 +103,10 @@ class _Sequence:
 class Engine:
     """One DP rank of one engine; `submit` requests, then `step` until `busy` is false."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, *, clears_cpu: bool = False) -> None:
+        """`clears_cpu`: a reset of the prefix cache is of the CPU tier as well."""
         self.settings = settings
+        self._clears_cpu = clears_cpu
         self.counters = Counters()
         self.pool: BlockPool[GroupKey] = BlockPool(settings.num_blocks)
         self.cpu = CpuTier(settings.cpu_blocks)
@@ -142,11 +144,14 @@ class Engine:
         self._waiting.append(_Sequence(request, tokens, digests, fine, known=len(request.prompt)))
 
     def reset_prefix_cache(self) -> bool:
-        """Empty the GPU cache, refused while a request runs; the event comes with the next step's batch."""
+        """Empty the cache, refused while a request runs; the event comes with the next step's batch."""
         dropped = self.pool.clear()
         if dropped is None:
             return False
         self.fine.clear()
+        if self._clears_cpu:
+            self.cpu.clear()
+            self._to_offload = []
         self.counters.cleared_blocks += dropped
         self.counters.clears += 1
         self._events.append(Cleared())

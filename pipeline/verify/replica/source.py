@@ -67,6 +67,7 @@ class SourceRecount:
         self.model = self.hash_domain = self.tenant = self.engine = self.wire_era = ""
         self.may_reannounce: bool | None = None
         self.one_copy = False
+        self.clears_all = False
         self.remarks: list[str] = []
         self.version = 0
         """Offset of the last record that changed a row."""
@@ -134,6 +135,8 @@ class SourceRecount:
         if record.may_reannounce is not None:
             self.may_reannounce = record.may_reannounce
         self.one_copy = record.one_copy
+        if record.clears_all is not None:
+            self.clears_all = record.clears_all
         for remark in record.remarks:
             if remark not in self.remarks and len(self.remarks) < MOST_REMARKS:
                 self.remarks.append(remark)
@@ -213,6 +216,7 @@ class SourceRecount:
         self.engine = self.wire_era = ""
         self.may_reannounce = None
         self.one_copy = False
+        self.clears_all = False
         self.remarks = []
         self.opened_at = self._time_of(record.batches[0]) if record.batches else 0.0
         self.closed_at, self.closed_reason = None, ""
@@ -334,7 +338,7 @@ class SourceRecount:
     def _cleared(self, event: Cleared, at: float) -> None:
         scope = event.medium or None
         if event.medium is None:
-            scope = None if self.worker.clear_scope == "all" else "gpu"
+            scope = None if self.clears_all or self.worker.clear_scope == "all" else "gpu"
         elif scope is not None and not self._room_for_medium(scope):
             self._undecodable(1, at)
             return

@@ -15,6 +15,7 @@ _FRAMES, _TRUTH = ".frames.msgpack.gz", ".truth.json.gz"
 _PUBLISHERS = CAPTURES / "publishers"
 _EMITTERS = CAPTURES / "emitters"
 _SERVERS = CAPTURES / "servers"
+_TIERS = CAPTURES / "tiers"
 
 
 def _names(room: Path) -> list[str]:
@@ -26,6 +27,8 @@ PUBLISHERS = _names(_PUBLISHERS)
 """Of publishers that are neither vLLM nor SGLang; their truth is of another form."""
 EMITTERS = _names(_EMITTERS)
 """In which several emitters speak through one socket."""
+TIERS = _names(_TIERS)
+"""Of engines with a second tier, whose truth says what is on either."""
 
 
 def captured_frames(name: str) -> list[list[bytes]]:
@@ -44,6 +47,8 @@ def captured_truth(name: str) -> dict[str, Any]:
 def _room(name: str) -> Path:
     if name in EMITTERS:
         return _EMITTERS
+    if name in TIERS:
+        return _TIERS
     return _PUBLISHERS if name in PUBLISHERS else CAPTURES
 
 

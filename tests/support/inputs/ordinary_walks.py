@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.events import Batch, Event, EventsRecord, Removed, Stored
-from tests.support.inputs.source_walks import COARSE, Walk, pack
+from tests.support.inputs.source_walks import CLEARS_ALL, COARSE, Walk, pack
 
 LORAS = [None, None, "chat", "sql", "a" * 250]
 
@@ -40,6 +40,7 @@ class OrdinaryWalk(Walk):
             may_reannounce=rng.choice([None, True, False]),
             duplicates=rng.choice([0] * 9 + [3]),
             one_copy=rng.choice([False] * 9 + [True]),
+            clears_all=CLEARS_ALL[self.seq % len(CLEARS_ALL)],
         )
 
     def _events(self) -> list[Event]:

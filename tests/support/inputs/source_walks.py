@@ -27,6 +27,8 @@ from schemas.events import (
 
 BEGAN = 1_800_000_000.0
 COARSE, FINE = 16, 4
+CLEARS_ALL = (None, False, True)
+"""What records say in turns."""
 
 
 def pack(hashes: list[int]) -> bytes:
@@ -100,6 +102,7 @@ class Walk:
             wire_era=self.era,
             duplicates=rng.choice([0] * 12 + [2]),
             remarks=rng.choice([[]] * 12 + [["other_rank:1"], [f"unknown_type:B{n}" for n in range(6)]]),
+            clears_all=CLEARS_ALL[self.seq % len(CLEARS_ALL)],
         )
 
     def _new_life(self, batches: list[Batch]) -> int:

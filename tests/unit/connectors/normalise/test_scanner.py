@@ -42,7 +42,7 @@ from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
 from pipeline.simulator.wire.hashing import HashForm
 from schemas.events import Batch, Removed, Stored
-from tests.support.inputs.captures import NAMES, PUBLISHERS, captured_frames
+from tests.support.inputs.captures import NAMES, PUBLISHERS, TIERS, captured_frames
 
 FORMS = get_args(HashForm)
 RECEIVED_AT = 1_800_000_000.25
@@ -108,7 +108,7 @@ def done_and_equal(payloads: list[bytes], *, sessions: bool = False, salts: Pseu
     return done
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *TIERS])
 def test_every_batch_of_every_capture_is_done(name: str) -> None:
     payloads = [payload for _, _, payload in frames_of(name) if len(payload) <= MAX_FRAME_BYTES]
     assert done_and_equal(payloads) == len(payloads)

@@ -116,6 +116,34 @@ def test_a_lost_message_is_a_gap_for_all_of_them() -> None:
         assert reader.trust == "degraded"
 
 
+@pytest.mark.parametrize("payload", [b"\xc1", b"", msgspec.msgpack.encode({"a": 1})])
+def test_what_nobody_understands_behind_a_loss_is_no_part_of_the_gap(payload: bytes) -> None:
+    before = [message((A, B)[seq % 2], seq, stored(seq)) for seq in range(4)]
+    broken = [[B.encode(), seq.to_bytes(8, "big"), payload] for seq in (5, 6, 8)]
+    after = [message(A, 9, stored(9)), message(B, 10, stored(10))]
+    for topic in (A, B):
+        reader = Reader(topic).hear(*before, *broken[:1]).hear(*broken[1:], *after)
+        lost = [(event.first, event.last) for event in reader.events if isinstance(event, Gap)]
+        assert lost == [(4, 4), (7, 7)]
+        assert reader.stream.counts.lost_batches == 2
+        assert reader.numbers == [0, 1, 2, 3, 5, 6, 8, 9, 10]
+        assert sum(reader.stream.counts.undecodable.values()) == (3 if topic == B else 0)
+        assert reader.trust == "degraded"
+
+
+@pytest.mark.parametrize("numbers", [(9,), (5, 9), (7, 5), (3,), (2**64 - 1,)])
+def test_a_wrong_number_of_what_nobody_understands_hides_no_loss(numbers: tuple[int, ...]) -> None:
+    """Unless the next batch is behind it."""
+    before = [message((A, B)[seq % 2], seq, stored(seq)) for seq in range(4)]
+    broken = [[B.encode(), seq.to_bytes(8, "big"), b"\xc1"] for seq in numbers]
+    after = [message(A, 4, stored(4)), message(A, 10, stored(10))]
+    for topic in (A, B):
+        reader = Reader(topic).hear(*before, *broken, *after)
+        assert [event for event in reader.events if isinstance(event, Gap)] == [
+            Gap(5, 9, "replay_not_configured")
+        ]
+
+
 def test_a_publisher_that_begins_anew_ends_the_lives_of_all() -> None:
     first = [message((A, B)[seq % 2], seq, stored(seq)) for seq in range(5)]
     anew = message(B, 0, stored(9), ts=NOW + 1000)

@@ -204,7 +204,7 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("trust-partial", "note", life(trust="partial"), ("a/0",)),
     ("drift", "problem", health(drift_blocks=7, drift_since=NOW - 500), ("a/0",)),
     ("undecodable", "problem", health(undecodable_events=2), ("a/0",)),
-    ("unknown-type", "problem", life(remarks=("unknown_type:BlockMoved",)), ("a/0",)),
+    ("unknown-type", "note", life(remarks=("unknown_type:BlockMoved",)), ("a/0",)),
     ("other-rank", "note", life(remarks=("other_rank:3",)), ("a/0",)),
     ("mixed-ranks", "problem", life(remarks=("mixed_ranks",)), ("a/0",)),
     ("no-identity", "problem", life(remarks=("no_identity",)), ("a/0",)),
@@ -404,12 +404,27 @@ def test_what_an_engine_says_is_told_with_figures() -> None:
 
 
 def test_a_remark_says_what_it_is_about() -> None:
-    (types, ranks) = diagnose(life(remarks=("unknown_type:BlockA", "other_rank:3", "unknown_type:BlockB")))
-    assert (
-        types.message == "engines publish events of types that this kvlens does not know: a/0 BlockA BlockB"
+    remarks = ("unknown_type:BlockA", "other_rank:3", "unknown_type:BlockB")
+    (_, types, ranks) = diagnose(life(remarks=remarks, trust="degraded"))
+    assert (types.severity, types.message) == (
+        "problem",
+        "engines publish events of types that this kvlens does not know: a/0 BlockA BlockB",
     )
     assert ranks.message == "batches say another data-parallel rank than the settings: a/0 3"
     assert diagnose(life(remarks=("other_rank:3",), closed_at=NOW)) == diagnose(life(closed_at=NOW))
+
+
+def test_unknown_types_are_a_problem_until_all_that_they_may_have_changed_was_cleared() -> None:
+    unknown = replace(OPEN, remarks=("unknown_type:BlockA",))
+    found = diagnose(store(lives={A: replace(unknown, trust="degraded"), B: unknown}))
+    assert [(one.severity, one.subjects) for one in found if one.code == "unknown-type"] == [
+        ("problem", ("a/0",)),
+        ("note", ("b/0",)),
+    ]
+    assert diagnose(store(lives={A: unknown, B: unknown}))[0].message == (
+        "engines published events of types that this kvlens does not know; what those may have changed is "
+        "cleared: a/0 BlockA; b/0 BlockA"
+    )
 
 
 def test_every_remark_has_a_finding() -> None:

@@ -181,6 +181,17 @@ def test_the_cpu_tier_evicts_what_was_used_least_recently_and_survives_a_reset()
     assert len(engine.cpu) == 6
 
 
+def test_a_reset_of_all_tiers_leaves_nothing_to_copy() -> None:
+    engine = Engine(EngineSettings(num_blocks=33, block_size=BLOCK, cpu_blocks=6), clears_cpu=True)
+    _run(engine, _request(range(16)))
+    assert len(engine.cpu)
+    assert engine.reset_prefix_cache()
+    assert (len(engine.cpu), engine.busy) == (0, False)
+    [first, *_] = _run(engine, _request(range(100, 108)))
+    assert isinstance(first[0], Cleared)
+    assert not _removed([first], "cpu")
+
+
 def test_equal_seeds_give_equal_events() -> None:
     def events() -> list[list[Event]]:
         rng = random.Random(3)
