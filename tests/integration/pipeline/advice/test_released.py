@@ -111,7 +111,7 @@ def divide_by_what_is_read(released: Client, seconds: int) -> None:
 
 
 def without_date(text: str) -> str:
-    """Return a text of ranges over which an hour alone is ambiguous as the release had it: without the date."""
+    """Return a text as the release had it, over ranges in which an hour alone is ambiguous."""
     return re.sub(r"\b\d{4}-\d\d-\d\d (?=\d\d:\d\d UTC)", "", text)
 
 
