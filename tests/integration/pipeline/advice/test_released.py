@@ -91,7 +91,25 @@ def told(client: Client, seconds: int, models: list[str]) -> list[dict[str, Any]
         " ORDER BY part, place",
         parameters={"from": end - timedelta(seconds=seconds), "to": end, "models": models},
     )
-    return list(result.named_results())
+    rows = list(result.named_results())
+    return [row for row in rows if row["part"] == "answer"] + by_rank(
+        [row for row in rows if row["part"] == "finding"]
+    )
+
+
+def by_rank(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return findings in the order they have, those worth the same by name.
+
+    Which of these comes first follows from the order in which a store adds up fractions.
+    """
+    worth = [row[f"{row['ranked_by']}_per_hour"] for row in findings]
+    assert worth == pytest.approx(sorted(worth, reverse=True), rel=1e-9)
+    ranks = [float(f"{each:.9g}") for each in worth]
+    order = sorted(
+        zip(ranks, findings, strict=True),
+        key=lambda one: (-one[0], one[1]["kind"], one[1]["hash_domain"], one[1]["subject"]),
+    )
+    return [row | {"place": place} for place, (_, row) in enumerate(order, 1)]
 
 
 def divide_by_what_is_read(released: Client, seconds: int) -> None:
