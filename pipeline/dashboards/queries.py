@@ -21,7 +21,7 @@ MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN
             SELECT groupArray((hash_domain, replica, group_idx))
             FROM
             (
-                SELECT hash_domain, replica, argMax(group_idx, tokens) AS group_idx
+                SELECT hash_domain, replica, argMax(group_idx, (tokens, -toInt32(group_idx))) AS group_idx
                 FROM
                 (
                     SELECT hash_domain, replica, group_idx, sum(filled_tokens) AS tokens
@@ -33,7 +33,8 @@ MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN
         )) AS main
     )
 )"""
-"""The KV-cache group of a replica that filled most tokens: the others hold the same tokens once more.
+"""The KV-cache group of a replica that filled most tokens, of equal ones the first: the others hold the same
+tokens once more.
 
 As one value, because the shards of a cluster get what stands in IN as it is, and lose a view's arguments."""
 

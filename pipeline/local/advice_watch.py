@@ -7,7 +7,7 @@ import time
 
 from pipeline.advice.reading import Advice, latest_range, read_advice
 from pipeline.clickhouse.client import connect, store_unavailable
-from pipeline.errors import StoreUnavailable
+from pipeline.errors import PipelineError
 from schemas.settings import ClickHouse
 
 _LEAVING_SECONDS = 1.0
@@ -35,8 +35,8 @@ class AdviceWatch:
         while not self._stopping.wait(self._every):
             try:
                 self.latest = self._asked()
-            except StoreUnavailable:
-                continue  # a store that was killed is started again
+            except PipelineError:
+                continue  # a store that was killed is started again, a password written
 
     def _asked(self) -> Advice:
         client = connect(self._store)

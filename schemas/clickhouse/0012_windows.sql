@@ -139,7 +139,7 @@ SELECT
     window,
     intDiv({step:UInt32} + 9, 10) * 10 AS width,
     toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
-    hash_domain, model, replica, dp_rank, group_idx, filled_tokens, promoted_tokens, peer_tokens,
+    hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens, promoted_tokens, peer_tokens,
     peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
     regret_hist, sampled_one_in, trust
 FROM {database}.fills_10s FINAL
@@ -153,7 +153,7 @@ SELECT
     window,
     intDiv({step:UInt32} + 59, 60) * 60 AS width,
     toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
-    hash_domain, model, replica, dp_rank, group_idx, filled_tokens, promoted_tokens, peer_tokens,
+    hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens, promoted_tokens, peer_tokens,
     peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
     regret_hist, sampled_one_in, trust
 FROM {database}.fills_1m FINAL
@@ -167,7 +167,7 @@ SELECT
     window,
     intDiv({step:UInt32} + 3599, 3600) * 3600 AS width,
     toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
-    hash_domain, model, replica, dp_rank, group_idx, filled_tokens, promoted_tokens, peer_tokens,
+    hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens, promoted_tokens, peer_tokens,
     peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
     regret_hist, sampled_one_in, trust
 FROM {database}.fills_1h FINAL
@@ -223,6 +223,7 @@ SELECT
     fills.model AS model,
     fills.replica AS replica,
     fills.hash_domain AS hash_domain,
+    filled_blocks,
     filled_tokens,
     promoted_tokens,
     peer_tokens,
@@ -241,12 +242,14 @@ SELECT
     promoted_tokens / nullIf(filled_tokens, 0) AS promoted_share,
     cold_tokens / nullIf(filled_tokens, 0) AS cold_share,
     unknown_tokens / nullIf(filled_tokens, 0) AS unknown_share,
-    engine.queried AS queried_tokens,
-    engine.hit AS hit_tokens,
+    -- An engine counts for all its hash domains: the last one has its counters, and what was avoidable in any of them.
+    if(max((last, hash_domain)) OVER replicas = (last, hash_domain), engine.queried, NULL) AS queried_tokens,
+    if(isNull(queried_tokens), NULL, engine.hit) AS hit_tokens,
     hit_tokens / nullIf(queried_tokens, 0) AS actual_hit_rate,
-    least(queried_tokens, hit_tokens + evicted_tokens + peer_and_evicted_tokens + cleared_tokens)
+    least(queried_tokens, hit_tokens + sum(evicted_tokens + peer_and_evicted_tokens + cleared_tokens) OVER replicas)
         / nullIf(queried_tokens, 0) AS own_ideal_hit_rate,
-    least(queried_tokens, hit_tokens + avoidable_tokens) / nullIf(queried_tokens, 0) AS ideal_hit_rate,
+    least(queried_tokens, hit_tokens + sum(avoidable_tokens) OVER replicas) / nullIf(queried_tokens, 0)
+        AS ideal_hit_rate,
     fills.sampled_one_in AS sampled_one_in,
     fills.trust AS trust
 FROM
@@ -256,6 +259,8 @@ FROM
         model,
         replica,
         group_idx,
+        max(window) AS last,
+        sum(filled_blocks) AS filled_blocks,
         sum(filled_tokens) AS filled_tokens,
         sum(promoted_tokens) AS promoted_tokens,
         sum(peer_tokens) AS peer_tokens,
@@ -271,7 +276,7 @@ FROM
         from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
     )
     GROUP BY hash_domain, model, replica, group_idx
-    ORDER BY filled_tokens DESC
+    ORDER BY filled_tokens DESC, group_idx
     LIMIT 1 BY hash_domain, model, replica
 ) AS fills
 LEFT JOIN
@@ -282,7 +287,16 @@ LEFT JOIN
     )
     GROUP BY model, replica
 ) AS engine ON engine.model = fills.model AND engine.replica = fills.replica
+WINDOW replicas AS (PARTITION BY fills.model, fills.replica)
 SETTINGS join_use_nulls = 1;
+
+-- Per replica: prefill work done, what of it had been done before and who could have saved it, and the hit rates
+-- behind it. Where an engine keeps several KV-cache groups, those of the group that filled most tokens (of equal ones
+-- the first): the others hold the same tokens once more. Where a replica had several hash domains in the range, its
+-- hit rates stand at the last one.
+CREATE OR REPLACE VIEW {database}.hit_potential AS
+SELECT *
+FROM {database}.hit_potential_windows(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = 10);
 
 -- hit_potential from the table that fits the range; what an engine counted between its last scrape that is read and a
 -- restart is missing.
@@ -330,7 +344,7 @@ FROM
             from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
         )
         GROUP BY hash_domain, model, replica, group_idx
-        ORDER BY filled_tokens DESC
+        ORDER BY filled_tokens DESC, group_idx
         LIMIT 1 BY hash_domain, model, replica
     ) AS fills
     INNER JOIN
@@ -354,6 +368,12 @@ LEFT JOIN
     SELECT model AS name, kv_bytes_per_token
     FROM {database}.models FINAL
 ) AS models ON models.name = cumulated.model;
+
+-- Per replica: with so much more cache on each of its ranks, at least so much of the fills would have been hits.
+-- Bytes are 0 where the settings do not say `kv_bytes_per_token` of the model. The group as in hit_potential.
+CREATE OR REPLACE VIEW {database}.capacity_gain AS
+SELECT *
+FROM {database}.capacity_gain_windows(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = 10);
 
 -- capacity_gain from the table that fits the range.
 CREATE OR REPLACE VIEW {database}.capacity_gain_series AS
@@ -461,9 +481,12 @@ SELECT
     fills.peer + fills.peer_and_evicted + fills.evicted + fills.evicted_elsewhere + fills.cleared AS avoidable_tokens,
     fills.cold AS cold_tokens,
     fills.unknown AS unknown_tokens,
-    engine.queried AS queried_tokens,
-    engine.hit AS hit_tokens,
-    least(queried_tokens, hit_tokens + avoidable_tokens) / nullIf(queried_tokens, 0) AS ideal_hit_rate,
+    -- As in hit_potential_windows.
+    if(max((fills.last, fills.hash_domain)) OVER replicas = (fills.last, fills.hash_domain), engine.queried, NULL)
+        AS queried_tokens,
+    if(isNull(queried_tokens), NULL, engine.hit) AS hit_tokens,
+    least(queried_tokens, hit_tokens + sum(avoidable_tokens) OVER replicas) / nullIf(queried_tokens, 0)
+        AS ideal_hit_rate,
     fills.one_in AS sampled_one_in,
     fills.worst AS trust,
     curve.needed AS needed,
@@ -476,6 +499,7 @@ FROM
 (
     SELECT
         hash_domain, model, replica, group_idx,
+        max(window) AS last,
         sum(filled_tokens) AS filled,
         sum(peer_tokens) AS peer,
         sum(peer_and_evicted_tokens) AS peer_and_evicted,
@@ -490,7 +514,7 @@ FROM
         from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
     )
     GROUP BY hash_domain, model, replica, group_idx
-    ORDER BY filled DESC
+    ORDER BY filled DESC, group_idx
     LIMIT 1 BY hash_domain, model, replica
 ) AS fills
 LEFT JOIN
@@ -543,6 +567,7 @@ LEFT JOIN
     )
     GROUP BY model, replica
 ) AS health ON health.model = fills.model AND health.replica = fills.replica
+WINDOW replicas AS (PARTITION BY fills.model, fills.replica)
 SETTINGS join_use_nulls = 0;
 
 -- Per replica, all that findings rest on: what it filled and why; `needed`, the tokens filled again for which 2**k more
@@ -600,7 +625,7 @@ WITH
                 from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
             )
             GROUP BY hash_domain, replica, group_idx
-            ORDER BY filled DESC
+            ORDER BY filled DESC, group_idx
             LIMIT 1 BY hash_domain, replica
         )
         ARRAY JOIN fills AS fill
@@ -699,6 +724,67 @@ FROM {database}.new_prefixes_windows(
     from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows
 );
 
+-- observed of windows of `length` seconds.
+CREATE VIEW IF NOT EXISTS {database}.observed_windows AS
+WITH
+    multiIf(
+        {length:UInt32} = 10, toDateTime(intDiv(toUnixTimestamp({from:DateTime('UTC')}) + 9, 10) * 10, 'UTC'),
+        {length:UInt32} = 60, toStartOfMinute({from:DateTime('UTC')}),
+        toStartOfHour({from:DateTime('UTC')})
+    ) AS begin,
+    multiIf(
+        {length:UInt32} = 10, toDateTime(intDiv(toUnixTimestamp({to:DateTime('UTC')}) + 10, 10) * 10, 'UTC'),
+        {length:UInt32} = 60, toStartOfMinute({to:DateTime('UTC')}) + INTERVAL 1 MINUTE,
+        toStartOfHour({to:DateTime('UTC')}) + INTERVAL 1 HOUR
+    ) AS end
+SELECT
+    greatest(begin, ifNull(minOrNull(toDateTime(opened_at, 'UTC')), begin)) AS since,
+    greatest(10, dateDiff('second', since, least(end, greatest(now('UTC'), {to:DateTime('UTC')} + INTERVAL 1 SECOND))))
+        AS seconds
+FROM {database}.sources
+WHERE opened_at <= {to:DateTime('UTC')}
+    AND (closed_at IS NULL OR closed_at >= least(begin, {from:DateTime('UTC')}));
+
+-- For how many `seconds` `since` the windows read of a range say what was, and kvlens knew of a source: rates are over
+-- these. Windows of minutes and hours in which the range begins or ends are read whole, that of now as far as it is.
+CREATE OR REPLACE VIEW {database}.observed AS
+SELECT *
+FROM {database}.observed_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    length = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
+-- Streams with their trust when their newest rows came, and the `end` of these. Where no stream has ten-second rows of
+-- the last half hour of the range (`exact`), it is that of the newest window of `seconds`: at the latest then, and before
+-- that half hour, unless its ten-second rows are too old to be kept.
+CREATE VIEW IF NOT EXISTS {database}.latest_streams AS
+SELECT
+    model,
+    replica,
+    dp_rank,
+    argMax(part.trust, (part.exact, part.window)) AS trust,
+    max((part.exact, part.window, part.end)) AS latest,
+    latest.1 AS exact,
+    latest.2 AS window,
+    latest.3 AS end
+FROM
+(
+    SELECT model, replica, dp_rank, trust, true AS exact, window, window + INTERVAL 10 SECOND AS end
+    FROM {database}.stream_health(from = {to:DateTime('UTC')} - INTERVAL 30 MINUTE, to = {to:DateTime('UTC')})
+    UNION ALL
+    SELECT
+        model, replica, dp_rank, trust, false AS exact, window,
+        if(
+            {to:DateTime('UTC')} - INTERVAL 30 MINUTE > now() - INTERVAL 7 DAY,
+            least(window + width, {to:DateTime('UTC')} - INTERVAL 30 MINUTE),
+            window + width
+        ) AS end
+    FROM {database}.stream_health_windows(
+        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
+    )
+) AS part
+GROUP BY model, replica, dp_rank;
+
 -- Answer and findings of the models named (of all, if none is) in one, for half of what both cost: rows of which `part`
 -- is `answer`, those of `answer`, then `finding`, those of `findings`: `finding` is the title, `action` the detail. What
 -- each level of views below another costs is a tenth of a second of planning: nothing but `answer`, `findings` and
@@ -730,6 +816,14 @@ WITH
         abs(assumeNotNull(now - before)) < 0.0005, 'as in the range before',
         concat(if(assumeNotNull(now - before) > 0, '▲ ', '▼ '),
             toString(round(100 * abs(assumeNotNull(now - before)), 1)), ' points against the range before')) AS changed,
+    number -> multiIf(
+        number < 120, concat(toString(number), ' s'),
+        number < 7200, concat(toString(intDiv(number, 60)), ' min'),
+        number < 172800, concat(toString(intDiv(number, 3600)), ' h'),
+        concat(toString(intDiv(number, 86400)), ' days')) AS lasting,
+    -- With its date, where a day is shorter than the range and the hour before it.
+    at -> formatDateTime(at, if(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) < 82800, '%H:%i UTC',
+        '%F %H:%i UTC')) AS moment,
     number -> concat(
         toString(multiIf(number >= 999950000, round(number / 1e9, 2), number >= 999950, round(number / 1e6, 2),
             number >= 999.5, round(number / 1e3, 1), round(number))),
@@ -760,7 +854,6 @@ WITH
             sum(facts.unknown_tokens) AS unknown,
             sum(facts.cold_tokens) AS cold,
             sumIf(facts.unknown_tokens, facts.hashes_alone) AS unknown_alone,
-            sumIf(facts.unknown_tokens, facts.doubt > 0) AS unknown_doubtful,
             sumIf(facts.evicted_tokens + facts.unknown_tokens, most > 0) AS evicted,
             countIf(facts.trust != 'complete') AS incomplete,
             countIf(facts.trust != 'complete' AND most > 0) AS incomplete_evicting,
@@ -803,7 +896,6 @@ WITH
             sum(places.unknown) AS unknown,
             sum(places.cold) AS cold,
             sum(places.unknown_alone) AS unknown_alone,
-            sum(places.unknown_doubtful) AS unknown_doubtful,
             sum(places.incomplete) AS incomplete,
             max(places.sampled) AS sampled,
             groupArrayIf(
@@ -831,7 +923,7 @@ WITH
                 ORDER BY is_sums, if(ranked_by = 'tokens', tokens_per_hour, gpu_seconds_per_hour) DESC, kind, hash_domain,
                     subject
             ) AS place,
-            kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt,
+            kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt, seconds,
             multiIf(
                 is_doubt, concat(short(tokens_per_hour), ' tokens/h of unknown cause, at most ', short(at_most_per_hour),
                     ' in doubt'),
@@ -867,7 +959,7 @@ WITH
             FROM
             (
                 SELECT
-                    model, hash_domain, sums, sampled,
+                    model, hash_domain, sums, sampled, seconds,
                     one.1 AS kind, one.2 AS replicas, one.3 AS subject, one.4 AS tokens, one.5 AS at_least, one.6 AS at_most,
                     one.7 AS filled_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS finding, one.11 AS action,
                     kind = 'sums' AS is_sums,
@@ -886,7 +978,6 @@ WITH
                         domains.sums AS sums,
                         length(domains.replicas) AS size,
                         intDiv(size, 8) AS eighth,
-                        concat(toString(length(doubtful)), ' of ', toString(size), ' replicas of ', model) AS so_many,
                         arrayConcat(
                             [(
                                 'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0), size,
@@ -921,7 +1012,7 @@ WITH
                                     'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, filled,
                                     incomplete, size,
                                     concat(toString(length(restarts.restarted)), ' of ', toString(size), ' replicas of ', model,
-                                        ' restarted together at ', formatDateTime(restarts.begun, '%H:%i'), ' UTC: ',
+                                        ' restarted together at ', moment(restarts.begun), ': ',
                                         percent(restarts.cleared / filled), ' of the prefill was filled again'),
                                     concat('Restart ', model, ' in rotation, ', toString(greatest(1, eighth)),
                                         ' at a time, and route by prefix: the others still hold what is shared')
@@ -930,8 +1021,8 @@ WITH
                                 new -> (
                                     'prefix', [] :: Array(String), new.2, toUInt64(-new.1), toUInt64(0),
                                     toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), filled, incomplete, size,
-                                    concat('Prefix ', new.2, ' of ', model, ' is new since ', formatDateTime(new.3, '%H:%i'),
-                                        ' UTC and makes ', percent(-new.1 / avoidable), ' of the avoidable prefill'),
+                                    concat('Prefix ', new.2, ' of ', model, ' is new since ', moment(new.3),
+                                        ' and makes ', percent(-new.1 / avoidable), ' of the avoidable prefill'),
                                     concat('Send requests that begin with ', new.2,
                                         ' to one replica, or undo the change of prompt')
                                 ),
@@ -948,23 +1039,25 @@ WITH
                                     concat('Give all replicas of ', model,
                                         ' the same hash algorithm and PYTHONHASHSEED, or these another hash_scheme')
                                 )]),
-                            if(
-                                empty(doubtful), [],
-                                [(
-                                    'streams', arrayMap(each -> each.3, doubtful), doubtful[1].3, unknown_doubtful, toUInt64(0),
-                                    unknown + cold, filled, length(doubtful), size,
-                                    concat(so_many, multiIf(
-                                        doubtful[1].1 = 3, ' announce more blocks than the engine has',
-                                        doubtful[1].1 = 2, ' lost events for good',
+                            arrayMap(
+                                alike -> (
+                                    'streams', arrayMap(each -> each.3, alike), alike[1].3,
+                                    toUInt64(arraySum(each -> each.2, alike)), toUInt64(0), unknown + cold, filled,
+                                    length(alike), size,
+                                    concat(toString(length(alike)), ' of ', toString(size), ' replicas of ', model, multiIf(
+                                        alike[1].1 = 3, ' announce more blocks than the engine has',
+                                        alike[1].1 = 2, ' lost events for good',
                                         ' ran before kvlens did, so older blocks are unknown'),
-                                        if(length(doubtful) = 1, ': ', ', first '), doubtful[1].3),
+                                        if(length(alike) = 1, ': ', ', first '), alike[1].3),
                                     multiIf(
-                                        doubtful[1].1 = 3,
+                                        alike[1].1 = 3,
                                         'Do not trust its occupancy; clear the cache of the engine or restart it',
-                                        doubtful[1].1 = 2,
+                                        alike[1].1 = 2,
                                         'Set replay_endpoint, then clear the cache of these engines or restart them in turn',
                                         'Nothing now: a restart or a cleared cache completes it')
-                                )])
+                                ),
+                                arrayFilter(alike -> notEmpty(alike), arrayMap(
+                                    doubt -> arrayFilter(each -> each.1 = doubt, doubtful), [3, 2, 1])))
                         ) AS found
                     FROM domains
                     LEFT JOIN {database}.coinciding_restarts_windows(
@@ -975,7 +1068,8 @@ WITH
                     LEFT JOIN prefixes ON prefixes.hash_domain = domains.hash_domain
                 )
                 ARRAY JOIN found AS one
-                CROSS JOIN {database}.observed(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS watched
+                CROSS JOIN {database}.observed_windows(
+                    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, length = windows) AS watched
                 WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * filled_tokens)
             )
         )
@@ -1014,9 +1108,9 @@ FROM
         [
             (
                 toUInt32(1), 'Prefill you could avoid', if(now.filled = 0, '', percent(now.avoidable / now.filled)),
-                concat(short_rate(now.avoidable / watched.seconds), ' tokens/s',
+                concat(short_rate(now.avoidable / now.seconds), ' tokens/s',
                     if(isNull(now.gpu_seconds), ', its cost is not known',
-                        concat(' ≈ ', toString(round(assumeNotNull(now.gpu_seconds) / watched.seconds, 2)), ' GPUs, ',
+                        concat(' ≈ ', toString(round(assumeNotNull(now.gpu_seconds) / now.seconds, 2)), ' GPUs, ',
                             if(now.assumed, 'assumed', 'measured')))),
                 toNullable(now.avoidable / nullIf(now.filled, 0)), past.avoidable / nullIf(past.filled, 0)
             ),
@@ -1043,7 +1137,10 @@ FROM
             (
                 toUInt32(4), 'Data',
                 if(streams.all = 0, '', concat(toString(streams.complete), ' of ', toString(streams.all), ' complete')),
-                concat('newest rows ', toString(streams.age), ' s old'),
+                multiIf(
+                    streams.newest.1, concat('newest rows ', toString(streams.age), ' s old'),
+                    streams.age > 0, concat('no rows for at least ', lasting(streams.age)),
+                    concat('newest rows at most ', lasting(streams.at_most), ' old')),
                 toNullable(streams.complete / nullIf(streams.all, 0)),
                 streams_past.complete / nullIf(streams_past.all, 0)
             )
@@ -1067,6 +1164,7 @@ FROM
     FROM
     (
         SELECT
+            max(seconds) AS seconds,
             sumIf(sums.1, is_sums) AS filled,
             sumIf(sums.2, is_sums) AS avoidable,
             sumIf(sums.3, is_sums) AS routing,
@@ -1110,17 +1208,16 @@ FROM
     CROSS JOIN
     (
         SELECT
-            count() AS all,
-            countIf(trust = 'complete') AS complete,
-            greatest(0, dateDiff('second', max(newest) + INTERVAL 10 SECOND, {to:DateTime('UTC')})) AS age
-        FROM
-        (
-            SELECT replica, dp_rank, argMax(trust, window) AS trust, max(window) AS newest
-            FROM {database}.stream_health(
-                from = {to:DateTime('UTC')} - INTERVAL 30 MINUTE, to = {to:DateTime('UTC')})
-            WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
-            GROUP BY replica, dp_rank
-        )
+            max((exact, end, window)) AS newest,
+            arrayFilter(
+                one -> one.1 = newest.1 AND one.2 >= newest.2 - INTERVAL 30 MINUTE, groupArray((exact, end, trust))
+            ) AS lately,
+            length(lately) AS all,
+            arrayCount(one -> one.3 = 'complete', lately) AS complete,
+            greatest(0, dateDiff('second', newest.2, {to:DateTime('UTC')})) AS age,
+            dateDiff('second', newest.3, {to:DateTime('UTC')}) AS at_most
+        FROM {database}.latest_streams(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows)
+        WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
     ) AS streams
     CROSS JOIN
     (
@@ -1135,7 +1232,6 @@ FROM
             GROUP BY replica, dp_rank
         )
     ) AS streams_past
-    CROSS JOIN {database}.observed(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS watched
 )
 ARRAY JOIN lines AS line
 ORDER BY part, place

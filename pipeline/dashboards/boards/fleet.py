@@ -92,7 +92,8 @@ FRESHNESS = Panel(
     id="fleet-freshness",
     title="Data freshness",
     description="How far the newest window of any source is behind the end of the range. More than half a "
-    "minute means that engines, connector, Kafka or worker have stopped: see the board Pipeline health.",
+    "minute means that engines, connector, Kafka or worker have stopped: see the board Pipeline health. "
+    "Where no rows came in the last half hour, they are at least so old.",
     unit="seconds",
     kind="stat",
     width=6,
@@ -100,9 +101,8 @@ FRESHNESS = Panel(
     thresholds=(Threshold(0, "green"), Threshold(30, "yellow"), Threshold(120, "red")),
     sql=f"""
 SELECT
-    if(count() = 0, NULL, greatest(0, dateDiff('second', max(window) + INTERVAL 10 SECOND, {{to:DateTime}})))
-        AS age
-FROM stream_health(from = {{to:DateTime}} - INTERVAL 30 MINUTE, to = {{to:DateTime}})
+    if(count() = 0, NULL, greatest(0, dateDiff('second', max((exact, end)).2, {{to:DateTime}}))) AS age
+FROM latest_streams({RANGE}, seconds = (SELECT seconds FROM finest({RANGE})))
 WHERE {MODELS}""",
 )
 
