@@ -193,7 +193,7 @@ async def test_an_index_that_is_behind_says_so() -> None:
 
 
 async def test_who_is_slow_keeps_nobody_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(serving, "BODY_SECONDS", 2.0)
     reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
     writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     await writer.drain()
