@@ -62,8 +62,9 @@ class Laboratory:
 
     settings: Settings
     directory: Path
-    session_seconds: float = 2.0
-    """How long the broker waits for a killed worker; a busy machine must keep up with it."""
+    session_seconds: float = 30.0
+    """How long the broker waits for a worker that is silent. Whoever starts in the same state directory takes
+    the killed ones out of their groups at once; one that only runs slowly must not be taken for dead."""
     base_seconds: float | None = None
     """Between two bases of the fleet agent; by default as in an installation."""
     workers: list[WorkerProcess] = field(default_factory=list)

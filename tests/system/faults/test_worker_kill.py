@@ -82,7 +82,9 @@ def test_frozen_worker_is_fenced(
 ) -> None:
     laboratory = new_laboratory(broker, store)
     produced(laboratory, 10.0)
+    laboratory.session_seconds, usual = 6.0, laboratory.session_seconds
     frozen = laboratory.worker()
+    laboratory.session_seconds = usual
     laboratory.wait_applied(1)
     frozen.send(signal.SIGSTOP)
     successor = laboratory.worker()
