@@ -25,6 +25,7 @@ from pipeline.verify.rollups.rows import FAMILIES
 from schemas.events import Batch, EventsRecord, Removed, Stored
 from tests.support.inputs.generated_logs import shared_log
 from tests.support.inputs.source_walks import Walk
+from tests.support.patience import PATIENCE
 from tests.support.processes import kvlens
 
 Make = Callable[..., Any]
@@ -197,8 +198,8 @@ def test_nothing_differs_beside_a_fleet_that_works(working: Any) -> None:
     runs: list[Findings] = []
     while traffic.is_alive() or len(runs) < 2:
         runs.append(checked(working, patience=4.0))
-    traffic.join(240.0)
-    assert not traffic.is_alive(), "not done after 240 s"
+    traffic.join(PATIENCE)
+    assert not traffic.is_alive(), f"not done after {PATIENCE:g} s"
     working.wait_applied(len(log))
     working.wait_followed()
     runs.append(checked(working, patience=4.0))

@@ -46,7 +46,7 @@ class Reader:
         publisher = engine.publisher
         replay_endpoint = settings.pop("replay_endpoint", publisher.replay_endpoint)
         source = Source("r", 0, "m", "t", "d", publisher.endpoint, replay_endpoint)
-        self.settings = Connector(**{"linger_seconds": 0.0, "replay_timeout_seconds": 5.0, **settings})
+        self.settings = Connector(**{"linger_seconds": 0.0, "replay_timeout_seconds": 60.0, **settings})
         self.records: list[EventsRecord] = []
         self.heard = 0
         """Messages that came over the event stream."""
