@@ -100,7 +100,7 @@ class Fleet:
 def fleet(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("fleet"), free_port)
     try:
-        fleet.up.wait_said("running; Ctrl-C stops it", seconds=120.0)
+        fleet.up.wait_said("running; Ctrl-C stops it")
         fleet.wait_fresh(0.0, 60.0)
         yield fleet
     finally:
