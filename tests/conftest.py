@@ -17,6 +17,7 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import KeptPorts
 from tests.fleet.clickhouse.server import ClickHouseServer
+from tests.support.patience import patient
 from tests.support.suite.order import Measurement, Order
 
 # What decides about a change tells the same of it every time, on a busy machine, too;
@@ -26,6 +27,7 @@ settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("same")
 # Clients that tests make themselves are those of the pipeline here, too.
 without_pandas()
+patient()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -35,6 +35,8 @@ FINAL_SECONDS = 12.0
 """Budget of the last checkpoint before partitions go to another worker."""
 SESSION_SECONDS = 6.0
 """A killed worker's partitions are free after this; brokers allow no less by default."""
+HEARTBEAT_SECONDS = SESSION_SECONDS / 4
+"""Between two signs of life; a member learns with one that partitions are divided anew."""
 METADATA_SECONDS = 5.0
 """A group that divided its partitions before it could see the topic does so again after this."""
 _BUFFERED_CHUNKS = 16
@@ -348,7 +350,7 @@ def faust_app(settings: Settings, group: str) -> Any:
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=1 << 20,
         broker_session_timeout=SESSION_SECONDS,
-        broker_heartbeat_interval=SESSION_SECONDS / 4,
+        broker_heartbeat_interval=HEARTBEAT_SECONDS,
         broker_rebalance_timeout=REBALANCE_SECONDS,
         # A consumer that met the broker, but could not ask it for the topic, joins nevertheless once a
         # coordinator answers. As the leader it then gives no partition to anybody until it asks again, and

@@ -49,7 +49,7 @@ class PubSocket:
 
     async def subscribed(self) -> None:
         """Return when somebody subscribes; once for each subscription."""
-        assert await asyncio.to_thread(self._socket.poll, 15_000), "nobody subscribed"
+        assert await asyncio.to_thread(self._socket.poll, 60_000), "nobody subscribed"
         self._socket.recv()
 
     def send(self, messages: Sequence[Sequence[bytes]]) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from schemas.settings import Settings
 from tests.support.checkout import ROOT
+from tests.support.patience import PATIENCE
 
 KVLENS = (sys.executable, "-m", "pipeline.cli.main")
 
@@ -44,7 +45,7 @@ def as_toml(settings: Settings) -> str:
     )
 
 
-def kvlens(*arguments: str, cwd: Path, seconds: float = 90.0, **more: str) -> tuple[int, str, str]:
+def kvlens(*arguments: str, cwd: Path, seconds: float = PATIENCE, **more: str) -> tuple[int, str, str]:
     """Run a command to its end, for so long at most; return exit code, output and errors."""
     done = subprocess.run(
         [*KVLENS, *arguments],
@@ -72,7 +73,7 @@ class Started:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def wait_said(self, words: str, *, times: int = 1, seconds: float = 60.0) -> None:
+    def wait_said(self, words: str, *, times: int = 1, seconds: float = PATIENCE) -> None:
         """Return when its log has the words so many times."""
         deadline = time.monotonic() + seconds
         while (text := self.said()).count(words) < times:
@@ -85,15 +86,15 @@ class Started:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
 
-    def end(self, seconds: float = 60.0) -> int:
+    def end(self, seconds: float = PATIENCE) -> int:
         """Send SIGTERM unless it has ended; return the exit code."""
         if self.alive:
             self.send(signal.SIGTERM)
         return self.process.wait(seconds)
 
-    def stop(self, seconds: float = 60.0) -> None:
+    def stop(self, seconds: float = PATIENCE) -> None:
         """Send SIGTERM, which it must take as an orderly end."""
         assert self.alive, self.said()[-3000:]
         assert self.end(seconds) == 0, self.said()[-3000:]

@@ -107,6 +107,19 @@ async def _running(settings: Settings) -> AsyncIterator[None]:
         await asyncio.wait_for(task, 60)
 
 
+async def _taken(port: int, replica: str, batches: int) -> None:
+    """Return when the connector has taken so many batches of a replica."""
+    line = f'kvlens_connector_batches_total{{replica="{replica}"}} {float(batches)}'
+    deadline = time.monotonic() + 120
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        while True:
+            async with client.get("/metrics") as response:
+                if line in (await response.text()).splitlines():
+                    return
+            assert time.monotonic() < deadline, "not taken in time"
+            await asyncio.sleep(0.05)
+
+
 def _settings(kafka: Kafka, replicas: Sequence[Replica], **connector: Any) -> Settings:
     return Settings(kafka=kafka, connector=Connector(**connector), replicas=tuple(replicas))
 
@@ -246,16 +259,19 @@ async def test_restarted_engine_gets_a_new_incarnation(kafka: Kafka, context: Co
     assert [lives[incarnation] for incarnation in sorted(lives)] == [[0, 1, 2, 5], [0, 1, 2]]
 
 
-async def test_stop_publishes_what_was_received(kafka: Kafka, context: Context) -> None:
+async def test_stop_publishes_what_was_received(
+    kafka: Kafka, context: Context, free_port: Callable[[], int]
+) -> None:
     """Runs that nothing else would close for a minute."""
+    port = free_port()
     engine = PubSocket(context)
     replica = Replica(id="r", model="m", endpoint=engine.endpoint)
-    settings = _settings(kafka, [replica], linger_seconds=60.0, record_bytes=4 << 20)
+    settings = _settings(kafka, [replica], linger_seconds=60.0, record_bytes=4 << 20, metrics_port=port)
     async with Log(kafka) as log:
         async with _running(settings):
             await engine.subscribed()
             engine.send([_message(seq) for seq in range(5000)])
-            await asyncio.sleep(0.5)
+            await _taken(port, "r", 5000)
         await log.until(lambda: len(log.numbered("r")) == 5000)
     assert [batch.seq for batch in log.numbered("r")] == list(range(5000))
 

@@ -63,12 +63,12 @@ def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed_and_advic
     up = start(tmp_path, "up")
     player = None
     try:
-        up.wait_said("running; Ctrl-C stops it", seconds=90.0)
+        up.wait_said("running; Ctrl-C stops it")
         player = start(tmp_path, "play", str(CAPTURE), "--endpoint", endpoint, "--speed", "0.1")
         player.wait_said("publishing on")
         time.sleep(3.0)  # of some 13 that it plays
         os.kill(worker_of(tmp_path), signal.SIGKILL)
-        up.wait_said("worker is running again", seconds=90.0)
+        up.wait_said("worker is running again")
         assert player.process.wait(60) == 0
         url = up.said().partition("clickhouse: ")[2].split()[0]
         expected = (*TRUTH["checkpoints"][-1][1:3], "complete")

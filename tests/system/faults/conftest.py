@@ -32,6 +32,7 @@ from schemas.events import EventsRecord
 from schemas.settings import ClickHouse, Kafka, Settings, Worker
 from tests.support.checkout import ROOT
 from tests.support.inputs.generated_logs import generated_log
+from tests.support.patience import PATIENCE
 from tests.support.processes import Started, started
 
 FINE = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
@@ -62,8 +63,9 @@ class Laboratory:
 
     settings: Settings
     directory: Path
-    session_seconds: float = 2.0
-    """How long the broker waits for a killed worker; a busy machine must keep up with it."""
+    session_seconds: float = 30.0
+    """How long the broker waits for a worker that is silent. Whoever starts in the same state directory takes
+    the killed ones out of their groups at once; one that only runs slowly must not be taken for dead."""
     base_seconds: float | None = None
     """Between two bases of the fleet agent; by default as in an installation."""
     workers: list[WorkerProcess] = field(default_factory=list)
@@ -178,7 +180,7 @@ class Laboratory:
             offsets = [await consumer.committed(TopicPartition(topic, n)) for n in range(self.partitions)]
         return sum(offset or 0 for offset in offsets)
 
-    def wait_applied(self, records: int, seconds: float = 60.0) -> None:
+    def wait_applied(self, records: int, seconds: float = PATIENCE) -> None:
         """Return when so many records are covered by committed offsets."""
         deadline = time.monotonic() + seconds
         while (committed := self.committed()) < records:
@@ -210,7 +212,7 @@ class Laboratory:
                     left += sum(map(len, (await consumer.getmany(timeout_ms=500)).values()))
         return left
 
-    def wait_followed(self, seconds: float = 90.0) -> None:
+    def wait_followed(self, seconds: float = PATIENCE) -> None:
         """Return when the fleet agent has committed everything that the replica agent told."""
         deadline = time.monotonic() + seconds
         while left := self.unfollowed():
@@ -318,8 +320,8 @@ def produced(log: list[EventsRecord]) -> Iterator[Callable[..., threading.Thread
 
     yield start
     for thread in threads:
-        thread.join(90.0)
-        assert not thread.is_alive(), "not done after 90 s"
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), f"not done after {PATIENCE:g} s"
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_broker_away_while_a_worker_joins(
     worker.wait_said("Unable to update metadata", times=3)
     broker.start()
     # Nearly always they join now before they ask again, and are given nothing at first.
-    laboratory.wait_applied(len(log), seconds=45.0)
-    laboratory.wait_followed(seconds=45.0)
+    laboratory.wait_applied(len(log))
+    laboratory.wait_followed()
     assert worker.end() == ExitCode.OK
     assert laboratory.verified()

@@ -25,6 +25,7 @@ from pipeline.verify.rollups.rows import FAMILIES
 from schemas.events import Batch, EventsRecord, Removed, Stored
 from tests.support.inputs.generated_logs import shared_log
 from tests.support.inputs.source_walks import Walk
+from tests.support.patience import PATIENCE
 from tests.support.processes import kvlens
 
 Make = Callable[..., Any]
@@ -197,8 +198,11 @@ def test_nothing_differs_beside_a_fleet_that_works(working: Any) -> None:
     runs: list[Findings] = []
     while traffic.is_alive() or len(runs) < 2:
         runs.append(checked(working, patience=4.0))
-    traffic.join(90.0)
-    assert not traffic.is_alive(), "not done after 90 s"
+    traffic.join(PATIENCE)
+    assert not traffic.is_alive(), f"not done after {PATIENCE:g} s"
+    working.wait_applied(len(log))
+    working.wait_followed()
+    runs.append(checked(working, patience=4.0))
     for findings in runs:
         assert not findings.differing, findings.kept[:3]
     assert runs[-1].compared["residency"] > 0
@@ -216,7 +220,9 @@ async def behind_an_open_transaction(working: Any) -> None:
         record.replica = f"hidden-{record.replica}"
     before = await asyncio.to_thread(working.committed)
     async with AIOKafkaProducer(
-        bootstrap_servers=kafka.bootstrap_servers, transactional_id=kafka.group, transaction_timeout_ms=60_000
+        bootstrap_servers=kafka.bootstrap_servers,
+        transactional_id=kafka.group,
+        transaction_timeout_ms=600_000,
     ) as killed:
         await killed.begin_transaction()
         for shard in range(PARTITIONS):
@@ -230,5 +236,6 @@ async def behind_an_open_transaction(working: Any) -> None:
         reasons = {one["reason"] for one in told["late"] if one["table"] == "residency"}
         assert reasons == {f"{HELD_BACK} 0, 1, 2, 3, 4, 5, 6, 7"}
         await killed.abort_transaction()
+    await asyncio.to_thread(working.wait_followed)
     findings = await asyncio.to_thread(checked, working, patience=10.0)
     assert findings.equal, (findings.kept[:3], findings.late)

@@ -14,6 +14,7 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
 from schemas.events import EventsRecord
+from tests.support.patience import PATIENCE
 
 Make = Callable[..., Any]
 _WINDOW = 10.0
@@ -62,8 +63,8 @@ def test_workers_killed_at_random(
         feeding = produced(laboratory, 2.0, slice(start, start + portion))
         time.sleep(rng.uniform(0.3, 2.3))
         worker.kill()
-        feeding.join(90.0)
-        assert not feeding.is_alive(), "not done after 90 s"
+        feeding.join(PATIENCE)
+        assert not feeding.is_alive(), f"not done after {PATIENCE:g} s"
     worker = laboratory.worker()
     laboratory.wait_applied(len(log))
     assert worker.end() == ExitCode.OK
@@ -82,7 +83,9 @@ def test_frozen_worker_is_fenced(
 ) -> None:
     laboratory = new_laboratory(broker, store)
     produced(laboratory, 10.0)
+    laboratory.session_seconds, usual = 6.0, laboratory.session_seconds
     frozen = laboratory.worker()
+    laboratory.session_seconds = usual
     laboratory.wait_applied(1)
     frozen.send(signal.SIGSTOP)
     successor = laboratory.worker()
@@ -134,10 +137,14 @@ def test_store_and_broker_crash_under_a_worker(
     laboratory.wait_applied(1)
 
     store.kill()
-    time.sleep(4.0)
-    held = laboratory.committed()
-    time.sleep(1.0)
-    assert laboratory.committed() == held, "offsets were committed while the rows could not be written"
+    # What was written before may still be committed.
+    deadline = time.monotonic() + PATIENCE
+    held, since = laboratory.committed(), time.monotonic()
+    while time.monotonic() < since + 5.0:
+        assert time.monotonic() < deadline, "offsets are committed while the rows cannot be written"
+        time.sleep(0.2)
+        if (committed := laboratory.committed()) != held:
+            held, since = committed, time.monotonic()
     assert worker.process.poll() is None
     store.start()
     laboratory.wait_applied(min(len(log), held + 1))
@@ -148,7 +155,7 @@ def test_store_and_broker_crash_under_a_worker(
         # A transaction that the outage cut off ends the worker; its supervisor starts it again.
         assert worker.process.returncode == ExitCode.RESTART
         worker = laboratory.worker()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while laboratory.committed() < len(log):
         assert time.monotonic() < deadline, worker.said()[-2000:]
         if worker.process.poll() is not None:

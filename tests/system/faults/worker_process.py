@@ -48,8 +48,9 @@ def _wait_before_topics(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    # The broker forgets a killed worker sooner than it would.
     agent.SESSION_SECONDS = float(sys.argv[1])
+    # Whoever joins waits for the others' next one.
+    agent.HEARTBEAT_SECONDS = 0.5
     _say_what_is_compiled()
     if any(sys.argv[2:3]):
         _wait_before_topics(Path(sys.argv[2]))

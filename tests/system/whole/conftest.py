@@ -29,6 +29,7 @@ from pipeline.recordings.player import EngineSockets
 from pipeline.verify.against_log import check_log
 from schemas.settings import ClickHouse, Connector, Kafka, Lmcache, Replica, Settings, Worker
 from tests.support.invariants import broken
+from tests.support.patience import PATIENCE
 from tests.support.processes import KVLENS, Started, as_toml, started
 from tests.system.browser.tabs import chromium, visit
 
@@ -59,7 +60,7 @@ class Pipeline:
         self.processes.append(started(arguments, log, cwd=self.directory))
         return self.processes[-1]
 
-    def wait_subscribed(self, seconds: float = 60.0) -> None:
+    def wait_subscribed(self, seconds: float = PATIENCE) -> None:
         """Return when the connector has subscribed to every engine: nothing sent from then on is missed."""
         deadline = time.monotonic() + seconds
         readers = Counter(replica.endpoint for replica in self.settings.replicas)
@@ -71,18 +72,18 @@ class Pipeline:
 
     def publish(self, replica: str, parts: Sequence[bytes]) -> None:
         """Send one message; waits while the subscriber's queue is full."""
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE
         while not self.engines[replica].publish(parts):
             assert time.monotonic() < deadline, (f"nobody takes what {replica} publishes", self._tails())
             time.sleep(0.005)
 
-    def wait_batches(self, expected: Mapping[str, int], seconds: float = 60.0) -> None:
+    def wait_batches(self, expected: Mapping[str, int], seconds: float = PATIENCE) -> None:
         """Return when the tables count so many batches of each replica."""
         self.wait_rows(
             "SELECT replica, sum(batches) FROM {}.stream_health_10s FINAL GROUP BY 1", expected, seconds
         )
 
-    def wait_rows(self, statement: str, expected: Mapping[str, Any], seconds: float = 60.0) -> None:
+    def wait_rows(self, statement: str, expected: Mapping[str, Any], seconds: float = PATIENCE) -> None:
         """Return when a query of two columns gives exactly these pairs."""
         deadline = time.monotonic() + seconds
         while (found := dict(self.query(statement))) != expected:
@@ -92,7 +93,7 @@ class Pipeline:
     def finish(self, connector: Started, worker: Started) -> None:
         """Stop both, the worker when it has applied the connector's last word; the tables are right then."""
         connector.stop()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while left := asyncio.run(self._unapplied()):
             assert time.monotonic() < deadline, (left, self._tails())
             time.sleep(0.2)

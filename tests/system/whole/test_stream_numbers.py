@@ -141,7 +141,7 @@ def outcome(new_pipeline: Callable[..., Any], nobody: list[str]) -> Iterator[Out
             assert engine.publisher.wait_subscribers(1, 60)
         wait_first_answers(pipeline, {name for name, replay in replayed.items() if replay})
         # What an engine says falls into one window.
-        while time.time() % 10 > 5:
+        while time.time() % 10 > 2:
             time.sleep(0.05)
 
         expected = trouble(engines)

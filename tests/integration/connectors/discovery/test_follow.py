@@ -134,13 +134,13 @@ async def test_replicas_of_the_file_come_and_go(running: Running, context: Conte
             lambda: len(running.numbers("coming")) == 50 and len(running.numbers("staying")) == 100
         )
         await running.until(lambda: len(running.notices("going")) == 2)
-        assert await running.metric("kvlens_connector_sources{") == 2
+        await running.until_metric("kvlens_connector_sources{", 2)
         with pytest.raises(SettingsUnreadable, match="has no key `colour`"):
             running.write(_block("staying", staying) + "colour = 1\n")
         await asyncio.sleep(1.0)
         staying.publish(10)
         await running.until(lambda: len(running.numbers("staying")) == 110)
-        assert await running.metric("kvlens_connector_settings_failures_total") == 1
+        await running.until_metric("kvlens_connector_settings_failures_total", 1)
         assert await running.metric("kvlens_connector_sources_removed_total") == 1
     assert running.numbers("staying") == list(range(110))
     assert len({record.incarnation for record in running.of("staying")}) == 1
@@ -221,9 +221,9 @@ async def test_engines_that_connect_become_replicas_and_leave_when_silent(
             engine.publish(200)
         await running.until(lambda: all(len(running.numbers(name)) == 200 for name in (*engines, "static")))
         refused = 'kvlens_connector_refused_messages_total{reason="'
-        assert await running.metric(f'{refused}not_a_kv_topic"') == 200
-        assert await running.metric(f'{refused}replica_id_taken"') == 200
-        assert await running.metric("kvlens_connector_sources{") == 3
+        await running.until_metric(f'{refused}not_a_kv_topic"', 200)
+        await running.until_metric(f'{refused}replica_id_taken"', 200)
+        await running.until_metric("kvlens_connector_sources{", 3)
         await asyncio.sleep(2.5)  # idle and connected is not silent
         assert await running.metric("kvlens_connector_source_connected{") == 3
         engines["pod-0"].close()

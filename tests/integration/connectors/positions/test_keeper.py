@@ -79,7 +79,7 @@ class Parts:
         """Return when they are acknowledged."""
         for record in records:
             self.publisher.add(record)
-        assert await self.publisher.drain(10) == 0
+        assert await self.publisher.drain(60) == 0
 
 
 @contextlib.asynccontextmanager

@@ -46,7 +46,7 @@ class Reader:
         publisher = engine.publisher
         replay_endpoint = settings.pop("replay_endpoint", publisher.replay_endpoint)
         source = Source("r", 0, "m", "t", "d", publisher.endpoint, replay_endpoint)
-        self.settings = Connector(**{"linger_seconds": 0.0, "replay_timeout_seconds": 5.0, **settings})
+        self.settings = Connector(**{"linger_seconds": 0.0, "replay_timeout_seconds": 60.0, **settings})
         self.records: list[EventsRecord] = []
         self.heard = 0
         """Messages that came over the event stream."""
@@ -193,7 +193,7 @@ async def test_holes_and_a_missing_end(context: Context) -> None:
     router = context.socket(zmq.ROUTER)
     router.bind(ANYWHERE)
     endpoint = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
-    async with reading(engine, replay_endpoint=endpoint, replay_timeout_seconds=0.2) as reader:
+    async with reading(engine, replay_endpoint=endpoint, replay_timeout_seconds=2.0) as reader:
         await _subscribed(engine)
         engine.publish(50)
         # Answered before 120 is here, it would be a hole like the others.
@@ -314,7 +314,7 @@ async def test_engine_that_dies_while_it_answers(context: Context) -> None:
     endpoint = bytes(router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
     engine = RememberingEngine(context)
     engine.publish(50)
-    async with reading(engine, replay_endpoint=endpoint, replay_timeout_seconds=0.3) as reader:
+    async with reading(engine, replay_endpoint=endpoint, replay_timeout_seconds=3.0) as reader:
         assert await asyncio.to_thread(router.poll, 60_000)
         identity, *_ = router.recv_multipart()
         for seq in range(20):

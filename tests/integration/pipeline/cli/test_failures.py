@@ -396,7 +396,7 @@ def test_an_interrupt_ends_a_wait_for_who_does_not_answer(tmp_path: Path, argume
             with deaf.accept()[0] as asked:
                 assert asked.recv(1)
                 process.send(signal.SIGINT)
-                assert process.process.wait(3) == 130
+                assert process.process.wait(120) == 130
             assert [line for line in process.said().splitlines() if line] == ["kvlens: interrupted"]
         finally:
             process.close()

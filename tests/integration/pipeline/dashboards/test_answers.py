@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,15 +24,31 @@ WHOLE = Question(START, START + 3599)
 
 
 class CountedAnswers(Answers):
-    """The real ones, which note what they had the store run."""
+    """The real ones, which note what they had the store run, and run it while the door is open."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings.clickhouse, PANEL_SECONDS)
         self.ran: list[str] = []
+        self.door = threading.Event()
+        self.door.set()
 
     def _run(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         self.ran.append(sql)
+        assert self.door.wait(120)
         return super()._run(sql, parameters)
+
+    async def until_running(self, statements: int) -> None:
+        deadline = time.monotonic() + 120
+        while len(self.ran) < statements:
+            assert time.monotonic() < deadline, self.ran
+            await asyncio.sleep(0.02)
+
+
+async def begun(*tasks: asyncio.Future[Any]) -> None:
+    """Give tasks that were made just now the turns in which they come to wait."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not any(task.done() for task in tasks)
 
 
 @pytest.fixture(scope="module")
@@ -73,20 +91,22 @@ async def test_a_dear_answer_serves_a_range_that_moves_on_for_a_while(settings: 
 
 async def test_what_nobody_waits_for_any_more_is_not_begun(settings: Settings) -> None:
     answers = CountedAnswers(settings)
+    answers.door.clear()
     slow = [
-        asyncio.ensure_future(answers.of(f"slow-{number}", "SELECT sleep(0.5)", WHOLE))
-        for number in range(AT_ONCE)
+        asyncio.ensure_future(answers.of(f"slow-{number}", "SELECT 0", WHOLE)) for number in range(AT_ONCE)
     ]
-    await asyncio.sleep(0.1)
+    await answers.until_running(AT_ONCE)
     left = [asyncio.ensure_future(answers.of("left", "SELECT 1", WHOLE)) for _ in range(2)]
     one_left = asyncio.ensure_future(answers.of("wanted", "SELECT 2", WHOLE))
     wanted = asyncio.ensure_future(answers.of("wanted", "SELECT 2", WHOLE))
-    await asyncio.sleep(0.1)
+    await begun(*left, one_left, wanted)
     for task in (*left, one_left):
         task.cancel()
+    await asyncio.wait([*left, one_left])
+    answers.door.set()
     assert (await wanted).columns == [[2]]
     await asyncio.gather(*slow)
-    assert sorted(answers.ran) == ["SELECT 2", *["SELECT sleep(0.5)"] * AT_ONCE]
+    assert sorted(answers.ran) == [*["SELECT 0"] * AT_ONCE, "SELECT 2"]
     # Who asks again is answered.
     assert (await answers.of("left", "SELECT 1", WHOLE)).columns == [[1]]
     answers.close()
@@ -94,10 +114,15 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(settings: Settings) -
 
 async def test_what_runs_is_finished_and_kept_for_who_comes_back(settings: Settings) -> None:
     answers = CountedAnswers(settings)
-    left = asyncio.ensure_future(answers.of("slow", "SELECT sleep(0.3), 3", WHOLE))
-    await asyncio.sleep(0.1)
+    answers.door.clear()
+    left = asyncio.ensure_future(answers.of("slow", "SELECT 0, 3", WHOLE))
+    await answers.until_running(1)
     left.cancel()
-    assert (await answers.of("slow", "SELECT sleep(0.3), 3", WHOLE)).columns == [[0], [3]]
+    await asyncio.wait([left])
+    back = asyncio.ensure_future(answers.of("slow", "SELECT 0, 3", WHOLE))
+    await begun(back)
+    answers.door.set()
+    assert (await back).columns == [[0], [3]]
     assert len(answers.ran) == 1
     answers.close()
 

@@ -89,7 +89,7 @@ class Resolver:
         return answer
 
 
-def _watch(resolver: Resolver, told: Told, timeout_seconds: float = 5.0) -> NameWatch:
+def _watch(resolver: Resolver, told: Told, timeout_seconds: float = 60.0) -> NameWatch:
     name = DnsName(name="engines", model="m")
     return NameWatch(0, name, Discovery(dns_misses=2, dns_timeout_seconds=timeout_seconds), told, resolver)
 

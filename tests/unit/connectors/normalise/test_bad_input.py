@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.engines.recognition import StreamEra
+from connectors.normalise import fast_decoder
 from connectors.normalise.errors import FrameError
 from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.normaliser import Normaliser
@@ -19,7 +20,7 @@ from connectors.normalise.reference_decoder import ReferenceDecoder
 from schemas.events import Batch, Cleared, Removed, Stored, Undecodable
 from schemas.hashes import unpack_hashes
 from schemas.reasons import UndecodableReason
-from tests.support.cost import cpu_seconds, yardsticks
+from tests.support.calls import calls
 from tests.support.inputs.captures import NAMES, captured_frames
 
 REASONS = frozenset(get_args(UndecodableReason))
@@ -315,12 +316,10 @@ COSTLY = {
 @pytest.mark.parametrize("payload", COSTLY.values(), ids=COSTLY)
 def test_a_payload_made_to_be_slow_is_refused_for_little(payload: bytes) -> None:
     """Each of them took seconds, or hundreds of megabytes, when it was decoded to the end."""
-    normaliser = Normaliser(max_frame_bytes=16 << 20)
-    batches: list[Batch] = []
-    cost = yardsticks(lambda: batches.append(normaliser.normalise(payload, seq=3, received_at=9.0)))
-    assert cost < 30, "a second and a half where the yardstick takes a twentieth of one"
-    (batch,) = batches
-    assert batch == Batch(3, 9.0, 9.0, [Undecodable("frame_too_large", 3)], 0)
+    batch, peak = traced(normalise_large, payload)
+    assert batch == Batch(0, 0.0, 0.0, [Undecodable("frame_too_large", 0)], 0)
+    assert peak < 80_000_000
+    assert calls(lambda: normalise_large(payload)) < 1_500_000
 
 
 def test_an_event_of_a_million_elements_makes_no_object_of_each() -> None:
@@ -348,19 +347,30 @@ def test_bad_events_of_a_long_batch_cost_themselves() -> None:
     assert sum(event.count for event in batch.events if isinstance(event, Undecodable)) == 20
 
 
-def test_a_long_run_of_removals_takes_linear_time() -> None:
+class Rewritten(Removed):
+    """Counts the bytes that are put in place of the hashes it was made with."""
+
+    put = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        Rewritten.put += len(value)
+        super().__setattr__(name, value)
+
+
+def test_a_long_run_of_removals_takes_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 100_000
 
     def removals(count: int) -> bytes:
         return encode([1.5, [["BlockRemoved", [n], "GPU"] for n in range(count)] + [None], 0])
 
-    def cost(payload: bytes) -> float:
-        return min(cpu_seconds(lambda: normalise_large(payload)) for _ in range(3))
-
-    assert cost(removals(count)) < 40 * cost(removals(count // 10))
-    batch = normalise_large(removals(count))
+    fewer, more = removals(count // 10), removals(count)
+    assert calls(lambda: normalise_large(more)) < 11 * calls(lambda: normalise_large(fewer))
+    monkeypatch.setattr(fast_decoder, "Removed", Rewritten)
+    monkeypatch.setattr(Rewritten, "put", 0)
+    batch = normalise_large(more)
     first, last = batch.events
-    assert isinstance(first, Removed)
+    assert isinstance(first, Rewritten)
+    assert Rewritten.put == len(first.hashes), "hashes were joined more than once"
     assert unpack_hashes(first.hashes) == tuple(range(count))
     assert last == Undecodable("missing_type", 0)
 

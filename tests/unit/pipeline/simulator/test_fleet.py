@@ -78,7 +78,7 @@ def _subscribed(fleet: Fleet) -> Iterator[list[zmq.Socket[bytes]]]:
             socket.setsockopt(zmq.LINGER, 0)
             socket.connect(source.publisher.endpoint)
             sockets.append(socket)
-        assert fleet.wait_subscribers(5)
+        assert fleet.wait_subscribers(60)
         yield sockets
         for socket in sockets:
             socket.close()
@@ -87,7 +87,7 @@ def _subscribed(fleet: Fleet) -> Iterator[list[zmq.Socket[bytes]]]:
 def _received(socket: zmq.Socket[bytes], last_sequence: int | None) -> list[list[bytes]]:
     """Read frames up to the last sequence of the present life."""
     frames: list[list[bytes]] = []
-    while last_sequence is not None and socket.poll(2000):
+    while last_sequence is not None and socket.poll(60_000):
         frames.append(socket.recv_multipart())
         if int.from_bytes(frames[-1][1], "big") == last_sequence and not socket.poll(50):
             break

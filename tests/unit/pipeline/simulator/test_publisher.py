@@ -27,7 +27,7 @@ def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
 def _socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, endpoint: str) -> Iterator[zmq.Socket[bytes]]:
     with context.socket(kind) as socket:
         socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.RCVTIMEO, 5000)
+        socket.setsockopt(zmq.RCVTIMEO, 60_000)
         if kind == zmq.SUB:
             socket.setsockopt(zmq.SUBSCRIBE, b"")
         socket.connect(endpoint)
@@ -46,7 +46,7 @@ def _sequence(number: int) -> bytes:
 def test_batches_are_three_frames_from_sequence_0(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     with Publisher(ANY, context) as publisher, _socket(context, zmq.SUB, publisher.endpoint) as subscriber:
         assert publisher.last_sequence is None
-        assert publisher.wait_subscribers(1, 5)
+        assert publisher.wait_subscribers(1, 60)
         assert [publisher.publish(payload) for payload in (b"a", b"b")] == [0, 1]
         assert subscriber.recv_multipart() == [TOPIC, _sequence(0), b"a"]
         assert subscriber.recv_multipart() == [TOPIC, _sequence(1), b"b"]
@@ -60,7 +60,7 @@ def test_subscribers_are_counted_as_they_come_and_go(context: zmq.Context[zmq.So
             _socket(context, zmq.SUB, publisher.endpoint),
             _socket(context, zmq.SUB, publisher.endpoint),
         ):
-            assert publisher.wait_subscribers(2, 5)
+            assert publisher.wait_subscribers(2, 60)
         for _ in range(100):
             if publisher.subscribers == 0:
                 break
@@ -116,7 +116,7 @@ def test_replay_faults(context: zmq.Context[zmq.Socket[bytes]]) -> None:
 
 def test_dropped_batches_are_only_in_the_replay(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     with Publisher(ANY, context) as publisher, _socket(context, zmq.SUB, publisher.endpoint) as subscriber:
-        publisher.wait_subscribers(1, 5)
+        publisher.wait_subscribers(1, 60)
         publisher.publish(b"0")
         publisher.drop_next(2)
         for number in (1, 2, 3):
@@ -130,7 +130,7 @@ def test_dropped_batches_are_only_in_the_replay(context: zmq.Context[zmq.Socket[
 
 def test_a_restart_begins_at_0_with_an_empty_buffer(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     with Publisher(ANY, context) as publisher, _socket(context, zmq.SUB, publisher.endpoint) as subscriber:
-        publisher.wait_subscribers(1, 5)
+        publisher.wait_subscribers(1, 60)
         publisher.publish(b"old")
         publisher.restart()
         assert publisher.publish(b"new") == 0
@@ -147,7 +147,7 @@ def test_a_publisher_can_connect_to_a_subscriber_that_binds(
 ) -> None:
     with context.socket(zmq.SUB) as subscriber:
         subscriber.setsockopt(zmq.SUBSCRIBE, b"")
-        subscriber.setsockopt(zmq.RCVTIMEO, 5000)
+        subscriber.setsockopt(zmq.RCVTIMEO, 60_000)
         port = subscriber.bind_to_random_port("tcp://127.0.0.1")
         settings = PublisherSettings(f"tcp://127.0.0.1:{port - 1}", rank=1, bind=False)
         with Publisher(settings, context) as publisher:
@@ -168,10 +168,10 @@ def test_lossless_publishing_waits_for_a_slow_subscriber(context: zmq.Context[zm
         context.socket(zmq.SUB) as subscriber,
     ):
         subscriber.setsockopt(zmq.RCVHWM, 10)
-        subscriber.setsockopt(zmq.RCVTIMEO, 5000)
+        subscriber.setsockopt(zmq.RCVTIMEO, 60_000)
         subscriber.setsockopt(zmq.SUBSCRIBE, b"")
         subscriber.connect(publisher.endpoint)
-        assert publisher.wait_subscribers(1, 5)
+        assert publisher.wait_subscribers(1, 60)
 
         def read() -> None:
             time.sleep(0.3)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zmq
 from click.testing import CliRunner
 
 from pipeline.cli.commands.simulate import simulate
@@ -19,9 +20,12 @@ SLICE = TRACES / "mooncake_conversation_1500.jsonl.gz"
 COMMAND = [sys.executable, "-c", "from pipeline.cli.commands.simulate import simulate; simulate()"]
 
 
-def test_it_says_when_it_is_ready_and_stops_on_a_signal_with_its_truth(tmp_path: Path) -> None:
-    port = random.randrange(20_000, 32_000, 400)
-    options = ["--replicas", "2", "--base-port", str(port), "--metrics-port", "0", "--rate", "30"]
+def test_it_says_when_it_is_ready_and_stops_on_a_signal_with_its_truth(
+    tmp_path: Path, free_port: Callable[..., int], context: zmq.Context[zmq.Socket[bytes]]
+) -> None:
+    port, replay_port = free_port(2), free_port(2)
+    options = ["--replicas", "2", "--base-port", str(port), "--replay-base-port", str(replay_port)]
+    options += ["--metrics-port", "0", "--rate", "30"]
     files = ["--truth-dir", str(tmp_path / "truth"), "--write-config", str(tmp_path / "kvlens.toml")]
     process = subprocess.Popen([*COMMAND, *options, *files], stdout=subprocess.PIPE, text=True)
     try:
@@ -29,10 +33,13 @@ def test_it_says_when_it_is_ready_and_stops_on_a_signal_with_its_truth(tmp_path:
         word, endpoints = process.stdout.readline().split(" ", 1)
         assert word == "ready"
         assert json.loads(endpoints) == [f"tcp://127.0.0.1:{port + n}" for n in range(2)]
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1.5)
+        for endpoint in json.loads(endpoints):
+            subscriber = context.socket(zmq.SUB)
+            subscriber.setsockopt(zmq.SUBSCRIBE, b"")
+            subscriber.connect(endpoint)
+            assert subscriber.poll(120_000), "no batch comes"
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=240)
     finally:
         process.kill()
         process.wait()

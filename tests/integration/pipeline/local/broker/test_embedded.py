@@ -89,7 +89,7 @@ async def test_a_transaction_and_compacted_topics_work(broker: EmbeddedBroker) -
 
 
 async def test_topics_are_not_made_by_a_typing_error(broker: EmbeddedBroker) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=2000)
+    producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=10_000)
     await producer.start()
     try:
         with pytest.raises(KafkaError):

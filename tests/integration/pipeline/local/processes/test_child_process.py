@@ -102,7 +102,11 @@ def test_a_child_outlives_the_thread_but_not_the_process_that_started_it(tmp_pat
     assert starter.stdout is not None
     try:
         assert starter.stdout.readline() == b"True\n"
-        os.kill(int((tmp_path / "log").read_text()), 0)
+        deadline = time.monotonic() + 120
+        while not (written := (tmp_path / "log").read_text()).endswith("\n"):
+            assert time.monotonic() < deadline, "the child does not say who it is"
+            time.sleep(0.02)
+        os.kill(int(written), 0)
     finally:
         starter.send_signal(signal.SIGKILL)
         starter.wait()

@@ -127,7 +127,7 @@ class Child:
         self.child.spawn([sys.executable, "-c", code])
 
     def wait_ready(self) -> None:
-        self.child.wait_ready(lambda: self.ready, 20, "see log")
+        self.child.wait_ready(lambda: self.ready, 240, "see log")
 
     def stop(self, seconds: float) -> None:
         self.child.stop(seconds)

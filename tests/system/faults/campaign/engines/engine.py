@@ -29,7 +29,7 @@ TROUBLES = (
 """What is wrong with an engine all the time; all of them suffer drops, skips and restarts besides."""
 LONG_BUFFER, SHORT_BUFFER = 10_000, 20
 LATE_JOIN_BATCHES = 60
-_RELEASE_SECONDS = 5.0
+_RELEASE_SECONDS = 60.0
 _hashes = itertools.count(1)
 """Every fresh block of the whole fleet has a hash of its own, so content tells life and number."""
 

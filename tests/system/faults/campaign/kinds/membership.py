@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from tests.system.faults.campaign.site import Site
 
 _ASSIGNED = "partitions assigned"
-_JOIN_SECONDS = 40.0
+_JOIN_SECONDS = 120.0
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from tests.system.faults.campaign.site import Site, Strike
 from tests.system.faults.campaign.surroundings.store_proxy import Moment
 
-_COMES_SECONDS = 30.0
+_COMES_SECONDS = 120.0
 _LONGEST_LOAD_SECONDS = 0.6
 
 

@@ -80,11 +80,16 @@ def received(fleet: Fleet, number: int, steps: int) -> list[int]:
         socket.setsockopt(zmq.SUBSCRIBE, b"")
         socket.setsockopt(zmq.LINGER, 0)
         socket.connect(fleet.sources[number].publisher.endpoint)
-        assert fleet.sources[number].publisher.wait_subscribers()
+        assert fleet.sources[number].publisher.wait_subscribers(1, 60)
         for step in range(steps):
             fleet.advance(0.1, 1e9 + step / 10)
-        found = []
-        while socket.poll(200):
+            # After a restart it connects again in its own time.
+            assert fleet.sources[number].publisher.wait_subscribers(1, 60)
+        found: list[int] = []
+        last = fleet.sources[number].publisher.last_sequence
+        # A life that ended meanwhile may have had the number, too; nothing comes after the last one.
+        while found[-1:] != [last] or socket.poll(200):
+            assert socket.poll(60_000), (found, last)
             found.append(int.from_bytes(socket.recv_multipart()[1], "big"))
         return found
 

@@ -155,7 +155,7 @@ async def test_get_only_reads_also_in_a_session(http: ClientSession, table: str)
 
 async def test_a_busy_session_is_locked_and_an_unknown_one_not_found(http: ClientSession) -> None:
     async def ask(params: dict[str, str]) -> str | None:
-        async with http.post("/", params=params, data="SELECT sleep(0.5)") as answer:
+        async with http.post("/", params=params, data="SELECT sleep(3)") as answer:
             await answer.read()
             return answer.headers.get("X-ClickHouse-Exception-Code")
 
@@ -251,12 +251,12 @@ async def test_a_client_that_goes_away_ends_its_query(store: EmbeddedStore, stor
     assert (await reader.read(1000)).startswith(b"HTTP/1.1 200 OK")
     writer.transport.abort()
     running = "SELECT count() FROM system.processes WHERE query LIKE '%numbers(1000000000000)'"
-    for _ in range(200):
+    for _ in range(1200):
         if store_client.query(running).result_rows == [(0,)]:
             break
         await asyncio.sleep(0.1)
     else:
-        pytest.fail("the query of a client that is gone still runs after 20 s")
+        pytest.fail("the query of a client that is gone still runs after two minutes")
 
 
 async def test_requests_run_side_by_side(http: ClientSession) -> None:
@@ -264,7 +264,7 @@ async def test_requests_run_side_by_side(http: ClientSession) -> None:
         async with http.post("/", data=query) as answer:
             return await answer.read()
 
-    sleeping = asyncio.create_task(answer("SELECT sleep(2)"))
+    sleeping = asyncio.create_task(answer("SELECT sleep(3)"))
     await asyncio.sleep(0.1)
     assert await answer("SELECT 1") == b"1\n"
     assert not sleeping.done()
