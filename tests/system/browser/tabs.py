@@ -18,13 +18,13 @@ from pipeline.local.processes.command import page_answers
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import PANEL_SECONDS
 
-READY_MILLISECONDS = 120_000
+READY_MILLISECONDS = 240_000
 """For all panels of a board, on a machine that runs four tests at a time."""
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=120_000)
 
 SCREENSHOTS = Path("build/screenshots")
 NO_BROKER = "127.0.0.1:1"
-START_SECONDS = 60
+START_SECONDS = 240
 SIZE: ViewportSize = {"width": 1440, "height": 1400}
 
 

@@ -18,11 +18,12 @@ from pipeline.cli.failures import INTERRUPTED, TERMINATED
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
+from tests.support.patience import PATIENCE
 from tests.support.processes import KVLENS, Started, kvlens, started
 
-SOON = 30.0
+SOON = 45.0
 """Seconds; it takes 3 at most on a machine that is not busy. What held an exit before took up to 60 there."""
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 IN_A_CONTAINER = ("env", "--block-signal=TERM,INT", sys.executable, "-c")
 """As deploy/image/entrypoint.sh starts it: what lets no signal in never ends by one."""
 ENTRY = "from pipeline.cli.entry import main; main()"
