@@ -98,6 +98,13 @@ CASES: dict[str, tuple[Series, Series]] = {
     "KvlensEventsLeftOut": grows("worker_left_out_events_total"),
     "KvlensPartitionsWithoutOwner": (owned(16, 15), owned(16, 16)),
     "KvlensRebalances": grows("worker_rebalances_total"),
+    "KvlensIndexStale": (
+        {
+            'kvlens_index_age_seconds{instance="starts"}': "+Infx60",
+            'kvlens_index_age_seconds{instance="fresh"}': "0.2x60",
+        },
+        {'kvlens_index_age_seconds{instance="fresh"}': "0.2x60"},
+    ),
 }
 """Alert -> half an hour in which it fires, and one in which it does not."""
 

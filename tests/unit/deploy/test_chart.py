@@ -217,7 +217,10 @@ def test_boards_and_rules_are_the_generated_ones() -> None:
         {"file": f"dashboards/{path.name}"} for path in sorted((ROOT / "deploy/grafana/dashboards").iterdir())
     ]
     assert all(board["metadata"]["labels"]["grafana_dashboard"] == "1" for board in boards)
-    assert of_kind(objects, "PrometheusRule")[0]["spec"] == {"file": "rules.json"}
+    assert of_kind(objects, "PrometheusRule")[0]["spec"] == {
+        "file": "rules.json",
+        "runbook_url": case_values("fleet")["prometheusRule"]["runbookUrl"],
+    }
 
 
 def problems(values: JSON) -> list[str]:
