@@ -22,6 +22,7 @@ Series = Mapping[str, str]
 GROWS, STANDS = "0+5x60", "5x60"
 LONG_AGO, NOW = "0x60", "0+60x60"
 ONE, NONE = "1x60", "0x60"
+NEVER = " ".join(["Inf"] * 61)
 
 
 def grows(counter: str) -> tuple[Series, Series]:
@@ -100,7 +101,7 @@ CASES: dict[str, tuple[Series, Series]] = {
     "KvlensRebalances": grows("worker_rebalances_total"),
     "KvlensIndexStale": (
         {
-            'kvlens_index_age_seconds{instance="starts"}': "+Infx60",
+            'kvlens_index_age_seconds{instance="starts"}': NEVER,
             'kvlens_index_age_seconds{instance="fresh"}': "0.2x60",
         },
         {'kvlens_index_age_seconds{instance="fresh"}': "0.2x60"},
