@@ -41,12 +41,12 @@ that does not exist. `kvlens connect` and `kvlens work` wait for the right, say 
 - `kvlens connect` that loses Write on the events topic while it runs keeps records in memory and logs
   `publish_failed`, as it does when Kafka is away.
 
-What is tested of that: `make test-fleet` takes away each right of `kvlens connect`, of `kvlens work` with both
-agents, of `kvlens verify` and of `kvlens doctor`, one at a time, on three brokers with TLS, passwords, client
-certificates and Kafka's own authorizer. `make test` takes away some: of connectors, of workers with one agent,
-Read of `verify`, Delete of `state rebuild`, all of choices of an index, and all of the reports of LMCache. Of
-`kvlens topics apply`, `kvlens topics copy`, and of an index and `state rebuild` otherwise, it shows that these rights
-suffice, not that each is needed."""
+What is tested of that: `make test-fleet` takes away each right of `kvlens connect`, of `kvlens work` with
+both agents, of `kvlens verify` and of `kvlens doctor`, one at a time, on three brokers with TLS, passwords,
+client certificates and Kafka's own authorizer. `make test` takes away some: of connectors, of workers with
+one agent, Read of `verify`, Delete of `state rebuild`, those for choices of an index, and all for the
+reports of LMCache. Of `kvlens topics apply`, `kvlens topics copy`, and of an index and `state rebuild`
+otherwise, it shows that these rights suffice, not that each is needed."""
 
 
 def acls_page() -> bytes:
