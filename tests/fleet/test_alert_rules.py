@@ -22,6 +22,7 @@ Series = Mapping[str, str]
 GROWS, STANDS = "0+5x60", "5x60"
 LONG_AGO, NOW = "0x60", "0+60x60"
 ONE, NONE = "1x60", "0x60"
+NEVER = " ".join(["Inf"] * 61)
 
 
 def grows(counter: str) -> tuple[Series, Series]:
@@ -98,6 +99,13 @@ CASES: dict[str, tuple[Series, Series]] = {
     "KvlensEventsLeftOut": grows("worker_left_out_events_total"),
     "KvlensPartitionsWithoutOwner": (owned(16, 15), owned(16, 16)),
     "KvlensRebalances": grows("worker_rebalances_total"),
+    "KvlensIndexStale": (
+        {
+            'kvlens_index_age_seconds{instance="starts"}': NEVER,
+            'kvlens_index_age_seconds{instance="fresh"}': "0.2x60",
+        },
+        {'kvlens_index_age_seconds{instance="fresh"}': "0.2x60"},
+    ),
 }
 """Alert -> half an hour in which it fires, and one in which it does not."""
 

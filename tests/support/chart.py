@@ -46,14 +46,23 @@ def without_generated(objects: list[JSON]) -> list[JSON]:
     """Return the objects with names of files for boards and rules, after a comparison of the contents."""
     for each in objects:
         if each["kind"] == "PrometheusRule":
+            rules = [rule for group in each["spec"]["groups"] for rule in group["rules"]]
+            (page,) = {_page(rule["annotations"]) for rule in rules}
             assert each["spec"] == json.loads((CHART / "rules.json").read_bytes())
-            each["spec"] = {"file": "rules.json"}
+            each["spec"] = {"file": "rules.json", "runbook_url": page}
         for name, content in each.get("data", {}).items():
             path = f"dashboards/{name.removeprefix('kvlens-')}"
             if name.endswith(".json"):
                 assert content == (CHART / path).read_text("utf-8")
                 each["data"][name] = {"file": path}
     return objects
+
+
+def _page(annotations: dict[str, str]) -> str:
+    """Take an alert's link from its annotations; return it without the anchor of the alert's section."""
+    page, _, anchor = annotations.pop("runbook_url").partition("#")
+    assert annotations["runbook"] == f"docs/alerts.md#{anchor}"
+    return page
 
 
 def digest() -> str:

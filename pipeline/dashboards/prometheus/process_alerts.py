@@ -1,4 +1,4 @@
-"""What connectors and workers tell of themselves that somebody has to look at."""
+"""What connectors, workers and indexes tell of themselves that somebody has to look at."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ class ProcessAlert(msgspec.Struct, frozen=True, kw_only=True):
     """A condition in PromQL; docs/operations.md lists all of them."""
 
     id: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]*$")]
+    """Also the heading of its section in docs/alerts.md."""
     title: str
     expression: str
     """It fires for each series that this returns."""
     for_minutes: Annotated[int, Meta(ge=0)] = 0
     severity: Severity = "warning"
-    see: str
-    """Page and anchor."""
 
 
 PROCESS_ALERTS = (
@@ -28,40 +27,34 @@ PROCESS_ALERTS = (
         id="source-silent",
         title="Nothing heard of an engine for ten minutes; an idle one is silent as well",
         expression="time() - kvlens_connector_last_batch_timestamp_seconds > 600",
-        see="docs/operations.md#a-source-is-silent",
     ),
     ProcessAlert(
         id="metrics-page-unreadable",
         title="An engine's metrics page cannot be read",
         expression="increase(kvlens_connector_scrape_failures_total[10m]) > 0",
         for_minutes=10,
-        see="docs/operations.md#metrics-pages-of-engines",
     ),
     ProcessAlert(
         id="figures-refused",
         title="A number on an engine's metrics page cannot be used",
         expression="increase(kvlens_connector_refused_figures_total[10m]) > 0",
         for_minutes=10,
-        see="docs/operations.md#metrics-pages-of-engines",
     ),
     ProcessAlert(
         id="kubernetes-unanswered",
         title="The Kubernetes API gives no pods: those that come and go are not noticed",
         expression="increase(kvlens_connector_kubernetes_failures_total[10m]) > 20",
-        see="docs/kubernetes.md#replicas-and-lives",
     ),
     ProcessAlert(
         id="pods-unlisted",
         title="A connector that listed pods has no list any more: those that come and go are not noticed",
         expression="increase(kvlens_connector_pod_lists_total[15m]) == 0 "
         "and kvlens_connector_pod_lists_total > 0",
-        see="docs/kubernetes.md#replicas-and-lives",
     ),
     ProcessAlert(
         id="pods-refused",
         title="A pod that matches is not read",
         expression="increase(kvlens_connector_refused_pods_total[10m]) > 0",
-        see="docs/kubernetes.md#what-a-pod-is-read-by",
     ),
     ProcessAlert(
         id="kafka-behind",
@@ -69,77 +62,65 @@ PROCESS_ALERTS = (
         expression="kvlens_connector_unacknowledged_bytes > 16e6",
         for_minutes=1,
         severity="critical",
-        see="docs/operations.md#kafka-is-down-or-slow",
     ),
     ProcessAlert(
         id="records-abandoned",
         title="A connector's stop ran out of time",
         expression="increase(kvlens_connector_abandoned_records_total[1h]) > 0",
-        see="docs/operations.md#start-and-stop",
     ),
     ProcessAlert(
         id="sources-contested",
         title="Another connector publishes the same engine",
         expression="increase(kvlens_connector_contested_sources_total[10m]) > 0",
-        see="docs/operations.md#two-connectors-read-the-same-engine",
     ),
     ProcessAlert(
         id="positions-unwritten",
         title="A later start may not know exactly where to continue",
         expression="increase(kvlens_connector_position_write_failures_total[10m]) > 5",
-        see="docs/operations.md#what-a-connector-continues-from",
     ),
     ProcessAlert(
         id="endpoints-refused",
         title="An endpoint that ZMQ cannot use; the log names it",
         expression="increase(kvlens_connector_refused_endpoints_total[5m]) > 0",
-        see="docs/operations.md#finding-engines",
     ),
     ProcessAlert(
         id="workers-behind",
         title="Workers are behind the log",
         expression="max by (partition) (kvlens_worker_lag_records) > 1000",
         for_minutes=5,
-        see="docs/operations.md#scaling",
     ),
     ProcessAlert(
         id="checkpoint-old",
         title="A worker saved nothing for a minute",
         expression="time() - kvlens_worker_checkpoint_timestamp_seconds > 60",
         severity="critical",
-        see="docs/operations.md#clickhouse-is-down-or-slow",
     ),
     ProcessAlert(
         id="worker-holding",
         title="Saving is slower than the events come",
         expression="kvlens_worker_holding == 1",
         for_minutes=1,
-        see="docs/operations.md#clickhouse-is-down-or-slow",
     ),
     ProcessAlert(
         id="store-failures",
         title="ClickHouse refuses inserts or does not answer",
         expression="increase(kvlens_worker_store_failures_total[5m]) > 0",
-        see="docs/operations.md#clickhouse-is-down-or-slow",
     ),
     ProcessAlert(
         id="records-lost",
         title="Retention was faster than the workers",
         expression="increase(kvlens_worker_records_lost_total[1h]) > 0",
         severity="critical",
-        see="docs/operations.md#retention-removed-records",
     ),
     ProcessAlert(
         id="records-set-aside",
         title="Foreign or damaged records in a topic",
         expression="increase(kvlens_worker_records_set_aside_total[1h]) > 0",
-        see="docs/operations.md#records-set-aside",
     ),
     ProcessAlert(
         id="events-left-out",
         title="An engine announces more than any engine has",
         expression="increase(kvlens_worker_left_out_events_total[5m]) > 0",
-        see="docs/operations.md#limits",
     ),
     ProcessAlert(
         id="partitions-without-owner",
@@ -148,12 +129,17 @@ PROCESS_ALERTS = (
         "< max by (agent) (kvlens_worker_topic_partitions)",
         for_minutes=2,
         severity="critical",
-        see="docs/operations.md#scaling",
     ),
     ProcessAlert(
         id="rebalances",
         title="Workers come and go",
         expression="increase(kvlens_worker_rebalances_total[10m]) > 5",
-        see="docs/operations.md#start-and-stop",
+    ),
+    ProcessAlert(
+        id="index-stale",
+        title="An index has not caught up with the log, and routers get old answers",
+        expression="kvlens_index_age_seconds > 5",
+        for_minutes=2,
+        severity="critical",
     ),
 )

@@ -7,6 +7,8 @@ import msgspec
 from pipeline.dashboards.panel import Alert
 from pipeline.dashboards.prometheus.process_alerts import ProcessAlert
 
+RUNBOOK = "docs/alerts.md"
+
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename={"for_": "for"}):
     alert: str
@@ -44,7 +46,7 @@ def _of_the_fleet(alert: Alert) -> Rule:
         annotations={
             "summary": alert.title,
             "description": alert.description,
-            "runbook": f"docs/alerts.md#{alert.runbook}",
+            "runbook": _runbook(alert.runbook),
         },
     )
 
@@ -55,8 +57,13 @@ def _of_a_process(alert: ProcessAlert) -> Rule:
         expr=alert.expression,
         for_=f"{alert.for_minutes}m",
         labels={"severity": alert.severity, "service": "kvlens"},
-        annotations={"summary": alert.title, "runbook": alert.see},
+        annotations={"summary": alert.title, "runbook": _runbook(alert.id)},
     )
+
+
+def _runbook(anchor: str) -> str:
+    """Return where the section is in the repository; the chart makes an address of it, `runbook_url`."""
+    return f"{RUNBOOK}#{anchor}"
 
 
 def _name(identifier: str) -> str:

@@ -136,6 +136,8 @@ class PodMonitor(Closed, frozen=True):
 class PrometheusRule(Closed, frozen=True):
     enabled: bool
     labels: Texts
+    runbook_url: Annotated[str, Meta(pattern="^(https?://[^#]+)?$")]
+    """Address of docs/alerts.md, to which the anchor of an alert's section is added."""
 
 
 class Dashboards(Closed, frozen=True):

@@ -10,10 +10,9 @@ from pipeline.kafka.rights import Right, Role, copying, reading_reports, roles
 from schemas.settings import Lmcache
 
 INTRODUCTION = """\
-If your brokers check access, give each process a user and these rights, from any host (`*`). They are the
-least that it needs: the tests run every process with them alone, and take each away to see that the process
-says so. In the names, `kvlens` is `kafka.topic_prefix` (topics) and `kafka.group` (groups,
-transactional ids).
+If your brokers check access, give each process a user and these rights, from any host (`*`): the tests run
+every process with them alone, and [take them away](#when-a-right-is-missing). In the names, `kvlens` is
+`kafka.topic_prefix` (topics) and `kafka.group` (groups, transactional ids).
 
 - In Kafka, Read and Write include Describe, so Describe stands only where neither does.
 - A worker that runs both agents (`worker.agents = "both"`, the default) needs the rights of both.
@@ -42,8 +41,12 @@ that does not exist. `kvlens connect` and `kvlens work` wait for the right, say 
 - `kvlens connect` that loses Write on the events topic while it runs keeps records in memory and logs
   `publish_failed`, as it does when Kafka is away.
 
-`make test-fleet` takes each right away once, on three brokers with TLS, passwords, client certificates and
-Kafka's own authorizer."""
+What is tested of that: `make test-fleet` takes away each right of `kvlens connect`, of `kvlens work` with
+both agents, of `kvlens verify` and of `kvlens doctor`, one at a time, on three brokers with TLS, passwords,
+client certificates and Kafka's own authorizer. `make test` takes away some: of connectors, of workers with
+one agent, Read of `verify`, Delete of `state rebuild`, those for choices of an index, and all for the
+reports of LMCache. Of `kvlens topics apply`, `kvlens topics copy`, and of an index and `state rebuild`
+otherwise, it shows that these rights suffice, not that each is needed."""
 
 
 def acls_page() -> bytes:

@@ -12,7 +12,7 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.fleet.upgrade import wheels
 from tests.fleet.upgrade.cluster import VersionsOnOneCluster
-from tests.fleet.upgrade.wheels import VersionMissing
+from tests.fleet.upgrade.wheels import Version, VersionMissing
 
 EQUAL = 0
 
@@ -63,7 +63,19 @@ def test_forward_and_back_with_workers_side_by_side(
     say(f"back: fresh after {beside:.1f} s with both, {cluster.wait_fresh():.1f} s with the old one")
     code, findings = cluster.verify(old)
     assert code == EQUAL, findings
-    # What the old version does not know is all that this one finds.
+    say(f"columns that the old one does not know: {sorted(found_by(cluster, new, added))}")
+
+    cluster.worker(new)
+    fifth.stop()
+    say(f"forward again: fresh after {cluster.wait_fresh():.1f} s")
+    # Rows that the old one wrote stay as they are.
+    say(f"of them missing for that time: {sorted(found_by(cluster, new, added))}")
+
+
+def found_by(
+    cluster: VersionsOnOneCluster, new: Version, added: set[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    """Return (table, column) of what differs: nothing but what the old version does not know."""
     code, findings = cluster.verify(new)
     found = {
         (difference["table"], column)
@@ -72,9 +84,5 @@ def test_forward_and_back_with_workers_side_by_side(
     }
     assert {difference["kind"] for difference in findings["differences"]} <= {"differs"}, findings
     assert found <= added, findings
-    assert bool(found) == bool(code)
-    say(f"columns that the old one does not know: {sorted(found)}")
-
-    cluster.worker(new)
-    fifth.stop()
-    say(f"forward again: fresh after {cluster.wait_fresh():.1f} s")
+    assert bool(found) == bool(code), findings
+    return found

@@ -62,7 +62,10 @@ def test_what_is_here_was_rendered_from_the_chart_as_it_is() -> None:
 def test_the_chart_runs_this_version() -> None:
     version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
     assert version is not None
-    assert f"\nappVersion: {version[1]}\n" in (CHART / "Chart.yaml").read_text("utf-8")
+    chart = (CHART / "Chart.yaml").read_text("utf-8")
+    assert f"\nappVersion: {version[1]}\n" in chart
+    assert f"\nversion: {version[1].replace('.dev', '-dev.')}\n" in chart
+    assert f"registry.example/kvlens:{version[1]} " in (ROOT / "README.md").read_text("utf-8")
     for template in pod_templates(rendered("small")).values():
         assert {each["image"] for each in containers(template)} == {f"kvlens:{version[1]}"}
 
@@ -218,7 +221,10 @@ def test_boards_and_rules_are_the_generated_ones() -> None:
         {"file": f"dashboards/{path.name}"} for path in sorted((ROOT / "deploy/grafana/dashboards").iterdir())
     ]
     assert all(board["metadata"]["labels"]["grafana_dashboard"] == "1" for board in boards)
-    assert of_kind(objects, "PrometheusRule")[0]["spec"] == {"file": "rules.json"}
+    assert of_kind(objects, "PrometheusRule")[0]["spec"] == {
+        "file": "rules.json",
+        "runbook_url": case_values("fleet")["prometheusRule"]["runbookUrl"],
+    }
 
 
 def problems(values: JSON) -> list[str]:

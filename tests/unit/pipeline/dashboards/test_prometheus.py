@@ -9,10 +9,12 @@ import pytest
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.prometheus.process_alerts import PROCESS_ALERTS
 from pipeline.dashboards.prometheus.rules import Rule, compiled
-from schemas.metrics import Connector, Fleet, Worker, metrics_of
+from schemas.metrics import Connector, Fleet, Index, Worker, metrics_of
 from tests.support.checkout import ROOT
 
-METRICS = {metric.name: metric for process in (Connector, Worker, Fleet) for metric in metrics_of(process)}
+METRICS = {
+    metric.name: metric for process in (Connector, Worker, Index, Fleet) for metric in metrics_of(process)
+}
 FLEET, PROCESSES = compiled(ALERTS, PROCESS_ALERTS).groups
 RULES = [*FLEET.rules, *PROCESSES.rules]
 NAME = re.compile(r"kvlens_\w+")
@@ -43,7 +45,7 @@ def test_every_alert_has_a_rule_unless_only_the_tables_tell() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.alert))
-def test_a_rule_asks_for_metrics_that_exist_and_names_a_section(rule: Rule) -> None:
+def test_a_rule_asks_for_metrics_that_exist(rule: Rule) -> None:
     names = NAME.findall(rule.expr)
     assert names
     assert set(names) <= set(METRICS)
@@ -54,9 +56,23 @@ def test_a_rule_asks_for_metrics_that_exist_and_names_a_section(rule: Rule) -> N
         assert by in labels
     for label in re.findall(r"(\w+)=~?\"", rule.expr):
         assert label in labels
-    page, _, anchor = rule.annotations["runbook"].partition("#")
-    headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text("utf-8"), re.M)
-    assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_alerts_and_sections_of_the_runbook_are_one_to_one() -> None:
+    alerts = [*(alert.runbook for alert in ALERTS), *(alert.id for alert in PROCESS_ALERTS)]
+    _, *sections = re.split(r"^## ", (ROOT / "docs/alerts.md").read_text("utf-8"), flags=re.M)
+    headed = dict(section.split("\n", 1) for section in sections)
+    assert alerts == list(headed)
+    assert len(sections) == len(alerts)
+    assert all(len(text.split()) > 20 for text in headed.values())
+
+
+def test_a_rule_leads_to_the_section_of_its_alert() -> None:
+    runbooks = [alert.runbook for alert in ALERTS if alert.metrics]
+    runbooks += [alert.id for alert in PROCESS_ALERTS]
+    assert [rule.annotations["runbook"] for rule in RULES] == [
+        f"docs/alerts.md#{anchor}" for anchor in runbooks
+    ]
 
 
 def test_the_page_on_operations_lists_the_rules_of_the_processes() -> None:
