@@ -145,7 +145,7 @@ def test_the_command_says_equal_different_or_cannot(finished: Any) -> None:
     assert output.splitlines()[-1] == "the tables are what the log says"
 
     # Other settings give other figures, of which the first are shown.
-    changed = {"KVLENS_WORKER__CLEAR_SCOPE": "all"}
+    changed = {"KVLENS_WORKER__IDLE_CARRY_SECONDS": "1"}
     code, output, errors = kvlens_verify(finished, "--json", **changed)
     assert (code, errors) == (1, "")
     told = json.loads(output)

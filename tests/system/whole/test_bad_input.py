@@ -288,9 +288,13 @@ def outcome(new_pipeline: Callable[..., Any]) -> Outcome:
     )
 
 
+OF_LMCACHE = "no_salt_key"
+"""Engines list no salts beside objects: LMCache's servers do (`connectors/lmcache/test_decoder.py`)."""
+
+
 def test_there_is_something_to_see(outcome: Outcome) -> None:
-    """Every reason there is, and engines that evicted and held second copies."""
-    assert set(outcome.mess.planted) == set(get_args(UndecodableReason))
+    """Every reason that an engine's stream can give, and engines that evicted and held second copies."""
+    assert set(outcome.mess.planted) == set(get_args(UndecodableReason)) - {OF_LMCACHE}
     for engine in outcome.engines.values():
         assert engine.counters.evicted_blocks > 400
         assert engine.counters.duplicate_blocks > 0
