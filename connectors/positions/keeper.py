@@ -161,7 +161,8 @@ class Positions:
         async with self._reading:
             stored = await self._reader.stored()
         positions = [found.position for found in stored.values()]
-        return [one.place for one in positions if one.place is not None and not one.closed]
+        # One that never began has no end to wait for.
+        return [one.place for one in positions if one.place and one.incarnation and not one.closed]
 
     async def _ended(self, sources: Iterable[SourceKey]) -> None:
         """Return when the ends of sources that come back are in the log. Raises PositionsUnwritable."""

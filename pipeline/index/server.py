@@ -117,8 +117,7 @@ class IndexServer:
     async def _query_by_hash(self, request: web.Request) -> web.Response:
         if self._under_way >= MOST_AT_ONCE:
             raise QuestionRefused("busy", f"{MOST_AT_ONCE} questions are under way")
-        if self._unread_bytes >= MOST_UNREAD_BYTES:
-            raise QuestionRefused("busy", f"{self._unread_bytes:,} bytes of answers are not read yet")
+        self._room_for(0)
         self._under_way += 1
         try:
             if not self._freshness.ready:
@@ -133,6 +132,8 @@ class IndexServer:
             else:
                 response = QueryResponse(answers[0].instances, answers[0].scores, state)
             body = _encode(response)
+            if len(body) >= LARGE_BYTES and self._unread_bytes:
+                self._room_for(len(body))
             self._metrics.requests.inc()
             self._metrics.prompts.inc(len(answers))
             self._metrics.answer_seconds.observe(time.perf_counter() - began)
@@ -142,6 +143,10 @@ class IndexServer:
             return answer
         finally:
             self._under_way -= 1
+
+    def _room_for(self, size: int) -> None:
+        if self._unread_bytes + size > MOST_UNREAD_BYTES:
+            raise QuestionRefused("busy", f"{self._unread_bytes:,} bytes of answers are not read yet")
 
     async def _send(self, request: web.Request, answer: web.Response, size: int) -> None:
         """Return when the answer is read but for what a socket's buffers take."""
@@ -153,6 +158,8 @@ class IndexServer:
             self._metrics.refused.labels("slow_reader").inc()
             if request.transport is not None:
                 request.transport.abort()
+        except ConnectionError:
+            return  # whoever asked has left; nobody waits for the answer
         finally:
             self._unread_bytes -= size
 

@@ -309,3 +309,26 @@ async def test_replicas_and_the_document(served: Served) -> None:
     assert {*document["paths"]} == paths
     told = document["components"]["schemas"]["Problem"]["properties"]["error"]["enum"]
     assert {*get_args(QuestionRefusal)} <= {*told}
+
+
+async def test_who_hangs_up_in_the_middle_of_an_answer_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    many = Served()
+    for number in range(300):
+        many.publish(f"replica-{number:03d}", Stored(pack(CHAIN), 16, 64))
+    many.catch_up()
+    await many.server.start()
+    try:
+        body = json.dumps({"model_name": "m", "prompts": [CHAIN] * 150}).encode()
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        narrow.connect(("127.0.0.1", many.server.port))
+        reader, writer = await asyncio.open_connection(sock=narrow, limit=1)
+        writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
+        writer.write(body)
+        assert await reader.read(1)
+        writer.transport.abort()
+        assert len((await many.ask(body))[1]["answers"]) == 150
+        assert many.refused("slow_reader") == 0
+        assert not caplog.records
+    finally:
+        await many.server.stop()
