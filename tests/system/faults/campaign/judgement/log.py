@@ -18,6 +18,8 @@ class Incarnation:
     batches: dict[int, Batch] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
     closed: str = ""
+    reached: int = -1
+    """Of these numbers nothing counts that comes later."""
 
     @property
     def given_up(self) -> set[int]:
@@ -31,7 +33,9 @@ class Incarnation:
 def read_incarnations(kafka: Kafka) -> dict[str, list[Incarnation]]:
     """Return the incarnations of every replica, in order.
 
-    A record counts unless a later incarnation was there before it: two connectors may each open their own.
+    A record counts unless a later incarnation was there before it: two connectors may each open their own. A
+    batch counts unless its number was there before, or was given up: what one connector has not got, another
+    one may still write, but behind the gap there is no place for it.
     """
     found: dict[str, dict[int, Incarnation]] = {}
     for record in read_events(kafka):
@@ -40,11 +44,13 @@ def read_incarnations(kafka: Kafka) -> dict[str, list[Incarnation]]:
             continue
         life = lives.setdefault(record.incarnation, Incarnation(record.incarnation))
         for batch in record.batches:
-            if batch.seq is not None:
-                life.batches.setdefault(batch.seq, batch)
+            if batch.seq is not None and batch.seq > life.reached:
+                life.batches[batch.seq] = batch
+                life.reached = batch.seq
             for event in batch.events:
                 if isinstance(event, Gap):
                     life.gaps.append(event)
+                    life.reached = max(life.reached, event.last)
                 elif isinstance(event, Opened):
                     life.first_seq = event.first_seq
                 elif isinstance(event, Closed):
