@@ -20,6 +20,7 @@ from tests.support.served_index import Served
 
 CHAIN = [2**64 - 3, 2**63 + 1, 17, 18]
 TOKEN = "a-token-of-many-characters"
+LARGE = json.dumps({"model_name": "m", "prompts": [CHAIN] * 150}).encode()
 
 
 @pytest.fixture
@@ -32,6 +33,29 @@ async def served() -> AsyncIterator[Served]:
     await one.server.start()
     yield one
     await one.server.stop()
+
+
+@pytest.fixture
+async def many() -> AsyncIterator[Served]:
+    """An index that has far more to say of `LARGE` than sockets take."""
+    one = Served()
+    for number in range(300):
+        one.publish(f"replica-{number:03d}", Stored(pack(CHAIN), 16, 64))
+    one.catch_up()
+    await one.server.start()
+    yield one
+    await one.server.stop()
+
+
+async def asked_by_hand(one: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Ask `LARGE` over a connection that takes little of the answer."""
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    narrow.connect(("127.0.0.1", one.server.port))
+    reader, writer = await asyncio.open_connection(sock=narrow, limit=1)
+    writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
+    writer.write(LARGE)
+    return reader, writer
 
 
 async def test_tiers_and_ranks(served: Served) -> None:
@@ -204,36 +228,22 @@ async def test_who_is_slow_keeps_nobody_waiting(served: Served, monkeypatch: pyt
 
 
 async def test_who_does_not_read_an_answer_holds_little_and_not_for_long(
-    monkeypatch: pytest.MonkeyPatch,
+    many: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Far more bytes than sockets take: large answers wait for whoever asked, small ones for nobody."""
     monkeypatch.setattr(serving, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(serving, "MOST_UNREAD_BYTES", 1 << 20)
-    many = Served()
-    for number in range(300):
-        many.publish(f"replica-{number:03d}", Stored(pack(CHAIN), 16, 64))
-    many.catch_up()
-    await many.server.start()
-    try:
-        body = json.dumps({"model_name": "m", "prompts": [CHAIN] * 150}).encode()
-        assert len((await many.ask(body))[1]["answers"]) == 150
-        narrow = socket.socket()
-        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        narrow.connect(("127.0.0.1", many.server.port))
-        _, writer = await asyncio.open_connection(sock=narrow, limit=1)
-        writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
-        writer.write(body)
-        deadline = time.monotonic() + 60
-        asked = {"model_name": "m", "block_hashes": CHAIN, "limit": 1}
-        while (found := await many.ask(asked))[1].get("error") != "busy":
-            assert time.monotonic() < deadline
-        assert "bytes of answers" in found[1]["detail"]
-        while (await many.ask(asked))[0] != 200:
-            assert time.monotonic() < deadline
-        assert many.refused("slow_reader") == 1
-        writer.close()
-    finally:
-        await many.server.stop()
+    assert len((await many.ask(LARGE))[1]["answers"]) == 150
+    _, writer = await asked_by_hand(many)
+    deadline = time.monotonic() + 60
+    asked = {"model_name": "m", "block_hashes": CHAIN, "limit": 1}
+    while (found := await many.ask(asked))[1].get("error") != "busy":
+        assert time.monotonic() < deadline
+    assert "bytes of answers" in found[1]["detail"]
+    while (await many.ask(asked))[0] != 200:
+        assert time.monotonic() < deadline
+    assert many.refused("slow_reader") == 1
+    writer.close()
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-"])
@@ -311,24 +321,12 @@ async def test_replicas_and_the_document(served: Served) -> None:
     assert {*get_args(QuestionRefusal)} <= {*told}
 
 
-async def test_who_hangs_up_in_the_middle_of_an_answer_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    many = Served()
-    for number in range(300):
-        many.publish(f"replica-{number:03d}", Stored(pack(CHAIN), 16, 64))
-    many.catch_up()
-    await many.server.start()
-    try:
-        body = json.dumps({"model_name": "m", "prompts": [CHAIN] * 150}).encode()
-        narrow = socket.socket()
-        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        narrow.connect(("127.0.0.1", many.server.port))
-        reader, writer = await asyncio.open_connection(sock=narrow, limit=1)
-        writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
-        writer.write(body)
-        assert await reader.read(1)
-        writer.transport.abort()
-        assert len((await many.ask(body))[1]["answers"]) == 150
-        assert many.refused("slow_reader") == 0
-        assert not caplog.records
-    finally:
-        await many.server.stop()
+async def test_who_hangs_up_in_the_middle_of_an_answer_is_no_error(
+    many: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asked_by_hand(many)
+    assert await reader.read(1)
+    writer.transport.abort()
+    assert len((await many.ask(LARGE))[1]["answers"]) == 150
+    assert many.refused("slow_reader") == 0
+    assert not caplog.records
