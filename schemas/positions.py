@@ -1,6 +1,7 @@
 """Records of `kvlens.positions.v1`: up to where each source is in the events topic.
 
-A connector that starts continues there. Keyed by `position_key`; the newest record of a key counts.
+A connector that starts continues there. Keyed by `position_key`; of a key the record with the greatest
+incarnation and sequence number counts, of equal ones the newest.
 """
 
 from __future__ import annotations

@@ -242,6 +242,7 @@ class Positions:
             source = (position.replica, position.dp_rank)
             # Without a name it was recovered from the log, by somebody who need not read the source.
             if position.connector not in ("", self._ledger.connector) and source in self._ledger:
+                self._ledger.surpass(source, position.incarnation)
                 self._telemetry.source_contested(*source, position.connector)
 
     def _usable(self, position: PositionRecord, ends: dict[int, int]) -> bool:

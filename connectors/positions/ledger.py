@@ -36,6 +36,11 @@ def advance(position: PositionRecord, mention: Mention) -> None:
         position.emitters = latest(position.emitters, mention.emitters)
 
 
+def progress(position: PositionRecord) -> tuple[int, int]:
+    """Return what orders the positions of one source: its incarnation, and how far it is."""
+    return position.incarnation, -1 if position.seq is None else position.seq
+
+
 def latest(before: Mapping[str, Reached], now: Mapping[str, Reached]) -> dict[str, Reached]:
     """Return how far each publisher is, who reported last at the end; one of too many is forgotten.
 
@@ -57,6 +62,7 @@ class Ledger:
         self._accounted: dict[int, int] = {}
         self._changed: set[SourceKey] = set()
         self._leaving: set[SourceKey] = set()
+        self._surpassed: dict[SourceKey, int] = {}
 
     def __contains__(self, source: SourceKey) -> bool:
         return source in self._positions
@@ -81,6 +87,7 @@ class Ledger:
             if position.incarnation and not position.closed:
                 position.life = position.life or self._lives[source]
             self._leaving.discard(source)
+            self._surpassed.pop(source, None)
             self._changed.add(source)
 
     def forget(self, source: SourceKey) -> None:
@@ -114,12 +121,22 @@ class Ledger:
         if offset > self._accounted.get(partition, -1):
             self._accounted[partition] = offset
 
+    def surpass(self, source: SourceKey, incarnation: int) -> None:
+        """Another connector publishes this incarnation of a source of ours.
+
+        While ours is less, workers leave it out, and its position must not be the one that compaction keeps.
+        """
+        self._surpassed[source] = max(incarnation, self._surpassed.get(source, 0))
+
     def take(self, *, everything: bool = False) -> list[PositionRecord]:
         """Return copies of the positions to write: those that changed since the last call, or all."""
         sources = self._positions.keys() if everything else self._changed & self._positions.keys()
         taken = []
         for source in sources:
             position = self._positions[source]
+            behind = position.incarnation < self._surpassed.get(source, 0)
+            if behind and source not in self._leaving:
+                continue
             position.offset = max(position.offset, self._accounted.get(position.partition, -1))
             position.connector = self.connector
             taken.append(msgspec.structs.replace(position))

@@ -18,7 +18,7 @@ from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.order.records import Mention
 from connectors.positions.backwards import Backwards
-from connectors.positions.ledger import advance
+from connectors.positions.ledger import advance, progress
 from connectors.sources import SourceKey, SourcesNotAdded
 from schemas.events import Batch, Closed
 from schemas.positions import PositionRecord, position_key
@@ -115,14 +115,17 @@ class PositionReader:
             self._consumer = None
 
     async def stored(self) -> dict[SourceKey, Stored]:
-        """Return the newest position of every source. Raises PositionsUnreadable.
+        """Return the latest position of every source. Raises PositionsUnreadable.
 
-        A record that cannot be decoded is reported; its source stays unknown.
+        Of several connectors that read one engine, the one behind may write last: the position that is
+        furthest counts. A record that cannot be decoded is reported; its source stays unknown.
         """
         found: dict[bytes, Stored | None] = {}
         for topic_partition, end in (await self._ends(self._positions)).items():
             async for message in self._scan(topic_partition, 0, end):
-                found[message.key] = self._stored(message)
+                before, now = found.get(message.key), self._stored(message)
+                behind = before and now and progress(now.position) < progress(before.position)
+                found[message.key] = before if behind else now
         self._connected().unsubscribe()
         return {
             (stored.position.replica, stored.position.dp_rank): stored

@@ -21,6 +21,7 @@ from connectors.kafka.topics import partition_of, topic_name
 from connectors.positions import keeper as positions_module
 from connectors.positions import reader as position_reader
 from connectors.positions.keeper import Positions
+from connectors.positions.reader import PositionReader, Topic
 from connectors.publish.publisher import Publisher
 from connectors.sources import Source
 from pipeline.local.broker.embedded import EmbeddedBroker
@@ -438,6 +439,64 @@ async def test_two_connectors_for_one_source_are_told(kafka: Kafka, monkeypatch:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
     assert parts.told.contested == others.told.contested == {("b", 0)}
+
+
+@pytest.mark.usefixtures("seldom")
+@pytest.mark.parametrize("killed", [True, False])
+async def test_who_restarts_after_another_connector_goes_on_where_that_one_was(
+    kafka: Kafka, killed: bool
+) -> None:
+    """The engine restarted while two read it: the later incarnation counts, whoever stops last."""
+    async with running(kafka, killed=killed) as first:
+        await first.positions.resume([source("a"), source("b")])
+        await first.publish(run("a", 7, 0, 9), run("b", 7, 0, 4))
+        async with running(kafka, killed=False) as second:
+            await second.positions.resume([source("a"), source("b")])
+            await first.publish(run("a", 8, 0, 2), run("b", 7, 5, 5))
+            await second.publish(run("a", 9, 0, 3), run("b", 7, 5, 8))
+        await first.publish(run("a", 8, 3, 30))
+    async with running(kafka) as parts:
+        found = await parts.positions.resume([source("a"), source("b")])
+    assert place(found["a", 0]) == (9, 3, fingerprint_for(9, 3), False)
+    assert place(found["b", 0]) == (7, 8, fingerprint_for(7, 8), False)
+
+
+async def test_a_connector_that_is_behind_another_leaves_its_position_alone(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compaction keeps what was written last, and the one behind may live for longer."""
+    monkeypatch.setattr(positions_module, "WRITE_SECONDS", 0.01)
+    reader = PositionReader(
+        kafka,
+        events=Topic(topic_name(kafka, "events"), PARTITIONS),
+        positions=Topic(topic_name(kafka, "positions"), 1),
+        telemetry=Recorder(),
+    )
+    deadline = time.monotonic() + 120
+    async with running(kafka) as behind, running(kafka) as ahead:
+        await behind.positions.resume([source("a"), source("b")])
+        await ahead.positions.resume([source("a")])
+        await behind.publish(run("a", 8, 0, 2))
+        await ahead.publish(run("a", 9, 0, 3))
+        await reader.start()
+        try:
+            while not any(one.incarnation == 9 for one in (await reader.written_since({0: 0}))[0]):
+                assert time.monotonic() < deadline
+            for _ in range(2):  # the first of these looks may have begun before that was written
+                behind.told.contested.clear()
+                while not behind.told.contested:
+                    assert time.monotonic() < deadline
+                    await asyncio.sleep(0.01)
+            await ahead.positions.stop(5.0)
+            await behind.publish(run("a", 8, 3, 30), run("b", 7, 0, 1))
+            written: dict[str, tuple[int, int | None, int, bool]] = {}
+            while written.get("b", NOTHING)[:2] != (7, 1):
+                assert time.monotonic() < deadline
+                records, _ = await reader.written_since({0: 0})
+                written = {record.replica: place(record) for record in records}
+        finally:
+            await reader.stop()
+    assert written["a"] == (9, 3, fingerprint_for(9, 3), False)
 
 
 async def test_a_source_that_comes_back_to_the_same_process(kafka: Kafka) -> None:

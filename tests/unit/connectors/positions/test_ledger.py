@@ -250,3 +250,26 @@ def test_a_forgotten_source_is_ending_until_its_end_is_acknowledged() -> None:
     assert not ledger.ending([("b", 0), ("c", 0)])
     ledger.acknowledged(3, 2, [Mention(("a", 0), 7, None, 0, True)])
     assert not ledger.ending([("a", 0)])
+
+
+def test_a_position_behind_another_connectors_is_not_written() -> None:
+    ledger = Ledger("c")
+    ledger.begin([PositionRecord("a", 0, 3, 1, incarnation=7), PositionRecord("b", 0, 3, 1, incarnation=7)])
+    assert len(ledger.take()) == 2
+    ledger.surpass(("a", 0), 8)
+    ledger.surpass(("b", 0), 7)
+    ledger.acknowledged(3, 2, [Mention((name, 0), 7, 5, 1, False) for name in "ab"])
+    assert [each.replica for each in ledger.take()] == ["b"]
+    assert [each.replica for each in ledger.take(everything=True)] == ["b"]
+    ledger.acknowledged(3, 3, [Mention(("a", 0), 9, 0, 1, False)])
+    assert [(each.replica, each.incarnation) for each in ledger.take()] == [("a", 9)]
+
+
+def test_a_source_behind_another_connectors_is_forgotten_as_any_other() -> None:
+    ledger = Ledger("c")
+    ledger.begin([PositionRecord("a", 0, 3, 1, incarnation=7)])
+    ledger.surpass(("a", 0), 8)
+    ledger.forget(("a", 0))
+    ledger.acknowledged(3, 2, [Mention(("a", 0), 7, None, 0, True)])
+    ledger.written(ledger.take())
+    assert ("a", 0) not in ledger
