@@ -38,6 +38,16 @@ def test_faults_at_a_time_strike_different_parts() -> None:
     assert any(not episode.waits for episode in episodes)
 
 
+def test_what_a_fault_needs_is_not_struck_beside_it() -> None:
+    """A topic is not deleted at a broker that the first fault keeps away."""
+    needy = [kind for kind in KINDS if kind.needs]
+    pairs = [one.faults for seed in range(50) for one in plan(seed, 100, KINDS) if len(one.faults) > 1]
+    for first, second in pairs:
+        assert first.kind.needs != second.kind.part
+        assert second.kind.needs != first.kind.part
+    assert {fault.kind for pair in pairs for fault in pair} >= set(needy)
+
+
 def test_faults_last_as_long_as_their_kind_says() -> None:
     kind = Kind("store away", "store", (2.0, 3.0))
     faults = faults_of(plan(1, 50, [kind]))

@@ -21,6 +21,12 @@ class Kind:
     """What it strikes; two faults at a time strike different parts."""
     seconds: tuple[float, float]
     """Shortest and longest time it holds."""
+    needs: str = ""
+    """What has to run for it to be done; it never strikes together with a fault of that."""
+
+    def goes_with(self, other: Kind) -> bool:
+        """Whether both can strike at a time."""
+        return self.part not in (other.part, other.needs) and self.needs != other.part
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ def plan(seed: int, faults: int, kinds: Sequence[Kind]) -> list[Episode]:
     episodes: list[Episode] = []
     while planned:
         taken = [planned.pop(0)]
-        if planned and planned[0].kind.part != taken[0].kind.part and rng.random() < TOGETHER:
+        if planned and planned[0].kind.goes_with(taken[0].kind) and rng.random() < TOGETHER:
             taken.append(planned.pop(0))
         episodes.append(Episode(rng.uniform(0.5, 3.0), tuple(taken), rng.random() >= IMPATIENT))
     return episodes
