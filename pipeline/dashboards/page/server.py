@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import prometheus_client
+import structlog
 from aiohttp import web
 
 from pipeline.dashboards.boards import BOARDS
@@ -22,6 +23,8 @@ from pipeline.dashboards.page.question import BadQuestion, Question, parse
 from pipeline.dashboards.page.written_out import as_csv, with_values
 from pipeline.dashboards.panel import Board, Panel, used_parameters
 from pipeline.errors import PipelineError, StoreUnavailable
+
+_log = structlog.get_logger(__name__)
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -210,6 +213,9 @@ async def _with_headers(request: web.Request, handler: Handler) -> web.StreamRes
         response = _problem(503, str(error))
     except web.HTTPException as error:
         response = _problem(error.status, error.reason)
+    except Exception as error:
+        _log.exception("request failed", path=request.path)
+        response = _problem(500, f"the page's server failed ({type(error).__name__}); its log says where")
     response.headers.update(HEADERS)
     return response
 

@@ -69,6 +69,10 @@ def shown(browser: Browser, url: str, only: Sequence[str] = ()) -> Iterator[Page
     page = browser.new_page(viewport=SIZE)
     page.goto(url)
     page.wait_for_selector("body[data-ready=true]", timeout=120_000)
+    if page.locator(".doctor").count():
+        page.wait_for_selector(".doctor[data-verdict]", timeout=120_000)
+    if page.locator(".note.problem").count():
+        raise SystemExit(f"{url}: {page.locator('.note.problem').first.text_content()}")
     if only:
         # The page takes no style sheet from elsewhere.
         page.evaluate(
@@ -94,15 +98,13 @@ def take(browser: Browser, url: str, name: str) -> None:
 
 def take_moving(browser: Browser, urls: Sequence[str], name: str) -> None:
     """Write the top of a board at several moments, as one WebP that shows them in turn without end."""
-    frames = []
+    taken = []
     for url in urls:
         with shown(browser, url, ON_TOP) as page:
-            frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
-    height = max(frame.height for frame in frames)
-    even = [
-        Image.new("RGB", (frame.width, height), frame.getpixel((0, frame.height - 1))) for frame in frames
-    ]
-    for whole, frame in zip(even, frames, strict=True):
+            taken.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+    height = max(frame.height for frame in taken)
+    even = [Image.new("RGB", (frame.width, height), frame.getpixel((0, frame.height - 1))) for frame in taken]
+    for whole, frame in zip(even, taken, strict=True):
         whole.paste(frame)
     seconds = [FRAME_SECONDS] * (len(even) - 1) + [LAST_FRAME_SECONDS]
     content = io.BytesIO()
@@ -125,10 +127,11 @@ def write(name: str, content: bytes, most: int) -> None:
     (IMAGES / f"{name}.webp").write_bytes(content)
 
 
-def chapter_ends(began: int, end: int) -> list[int]:
-    """Return when each chapter has shown what it does, as far as ten-second windows go, and the end."""
+def frames(start: int, began: int, end: int) -> list[tuple[int, int]]:
+    """Return the ranges of the moving picture: up to when each chapter has shown what it does, as far as ten-second
+    windows go. The last is the second half, which has a range before it to compare with."""
     starts = sorted({began + int(chapter.seconds) for chapter in STORY[1:]})
-    return [start // 10 * 10 - 1 for start in starts] + [end]
+    return [*((start, each // 10 * 10 - 1) for each in starts), ((start + end) // 20 * 10, end)]
 
 
 def main() -> None:
@@ -144,8 +147,8 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         first, *others = BOARDS
         moments = [
-            f"{url}?board={first.id}&from={start}&to={moment}&refresh=0"
-            for moment in chapter_ends(start + BEFORE_SECONDS, end)
+            f"{url}?board={first.id}&from={since}&to={until}&refresh=0"
+            for since, until in frames(start, start + BEFORE_SECONDS, end)
         ]
         take_moving(browser, moments, first.id)
         for board in others:

@@ -133,3 +133,15 @@ def test_the_doctors_findings_stand_above_pipeline_health(served: Served, visit:
     hashes.get_by_role("link", name="b/0").click()
     expect(tab.page).to_have_url(re.compile("board=replica.*replica=b$"))
     expect(findings).to_have_count(0)
+
+
+def test_an_error_in_the_form_of_another_server_is_told_by_its_status(served: Served, visit: Open) -> None:
+    """A proxy before the page answers with a page of its own."""
+    tab = visit(served.origin)
+    tab.page.route("**/api/findings*", lambda route: route.fulfill(status=502, body="<h1>Bad Gateway</h1>"))
+    tab.open(f"board=health&{RANGE}")
+    told = tab.page.locator(".doctor .note.problem")
+    expect(told).to_have_text(re.compile(r"^The findings could not be read: 502"))
+    # The browser tells it in its console as well.
+    assert all("502" in problem for problem in tab.problems)
+    tab.problems.clear()

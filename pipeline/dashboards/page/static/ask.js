@@ -14,8 +14,14 @@ export async function fetched(path, fields = "", left = new AbortController().si
   }
   // The login has run out: the same address asks for it.
   if (answer.status === 401) location.reload();
-  if (!answer.ok) throw new Error((await answer.json()).problem ?? answer.statusText);
+  if (!answer.ok) throw new Error(await problem(answer));
   return answer;
+}
+
+// What stands before the server, such as a proxy, may answer in a form of its own.
+async function problem(answer) {
+  const said = await answer.json().catch(() => ({}));
+  return said.problem ?? `${answer.status} ${answer.statusText}`.trim();
 }
 
 export const json = async (path, fields, left) => (await fetched(path, fields, left)).json();

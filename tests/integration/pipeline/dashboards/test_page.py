@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,6 +133,29 @@ async def test_a_store_that_is_not_there_is_said_so(free_port: object) -> None:
             assert "check clickhouse.url" in (await answer.json())["problem"]
     finally:
         await page.stop()
+
+
+async def test_a_look_that_fails_is_told_in_the_form_of_the_page(free_port: object) -> None:
+    """And in the log, with where it failed."""
+
+    async def look() -> dict[str, Any]:
+        raise ZeroDivisionError("of the doctor")
+
+    answers = Answers(ClickHouse(url="http://127.0.0.1:1"), PANEL_SECONDS)
+    page = Page(answers, "127.0.0.1", free_port(), findings=Findings(look))  # type: ignore[operator]
+    await page.start()
+    try:
+        with structlog.testing.capture_logs() as logged:
+            async with aiohttp.ClientSession() as client, client.get(page.url + "api/findings") as answer:
+                assert answer.status == 500
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                problem = (await answer.json())["problem"]
+    finally:
+        await page.stop()
+    assert problem == "the page's server failed (ZeroDivisionError); its log says where"
+    assert [(each["event"], each["path"], each["exc_info"]) for each in logged] == [
+        ("request failed", "/api/findings", True)
+    ]
 
 
 def test_vendored_files_are_the_published_ones() -> None:
