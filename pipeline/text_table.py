@@ -16,13 +16,14 @@ def text_table(
 ) -> Iterator[str]:
     """Yield a line for each row, the header first; columns numbered in `right` are right-aligned.
 
-    Where the lines would be longer than `width` characters, columns of `expendable` are left out, the first
-    of them first, and a last line names them. None stands for any width.
+    Where the lines would be longer than `width` characters, columns of `expendable` are left out: those without
+    a value first, then the first of them first. A last line names those with values. None stands for any width.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     shown = list(range(len(widths)))
     dropped: list[int] = []
-    for number in expendable:
+    empty = {number for number in expendable if not any(row[number].strip() for row in rows[1:])}
+    for number in sorted(expendable, key=lambda each: each not in empty):
         if width is None or sum(widths[each] + len(_GAP) for each in shown) - len(_GAP) <= width:
             break
         shown.remove(number)
@@ -33,6 +34,6 @@ def text_table(
             for number in shown
         )
         yield _GAP.join(cells).rstrip()
-    names = [rows[0][number] for number in sorted(dropped) if rows[0][number]]
+    names = [rows[0][number] for number in sorted(dropped) if rows[0][number] and number not in empty]
     if names:
         yield f"(a wider terminal also shows: {', '.join(names)})"

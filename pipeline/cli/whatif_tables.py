@@ -12,7 +12,7 @@ _PLAYED = (
     *("", "replicas", "capacity", "routing", "hits", "ideal", "peer", "either", "evicted", "cold"),
     *("at least", "at most", "kept"),
 )
-_EXPENDABLE = (7, 12, 5, 6, 8, 9)
+_EXPENDABLE = (7, 12, 5, 6, 8, 9, 10, 11)
 _PLAYED_LEGEND = """
 * the fleet as it is. Capacity: tokens of each replica's cache. All else: % of the blocks looked up.
 hits: found in the replica's cache. ideal: what one endless cache for all would find.

@@ -57,8 +57,13 @@ _UNITS: dict[Unit, str] = {
 }
 """`count:` scales like `short` and keeps the name: 4.56K tokens/s. `si:` would say 500 mtokens/s for half a
 token, and 4.56 datokens/s where Grafana counts deca among its thousands."""
-_BOARD_OF = {"model": "kvlens-model", "replica": "kvlens-replica"}
-"""{column of names in a table: the dashboard that shows one of them}."""
+_CHOSEN = "${__value.raw:percentencode}"
+_LEADS_TO = {
+    "model": ("Open this model", "model", f"&var-model={_CHOSEN}"),
+    "replica": ("Open this replica", "replica", f"&${{model:queryparam}}&var-replica={_CHOSEN}"),
+    "shown on": ("Open this board", _CHOSEN, "&${model:queryparam}"),
+}
+"""{column of a table: what its link is called, the board that it leads to, and what is chosen there}."""
 _VALUES_OF = {
     "model": "SELECT DISTINCT model FROM sources ORDER BY model",
     "replica": "SELECT DISTINCT replica FROM sources "
@@ -253,7 +258,7 @@ def _field_config(panel: Panel) -> dict[str, Any]:
         return {"defaults": defaults, "overrides": []}
     overrides = [_coloured(*each) for each in panel.colours.items()]
     if panel.kind in _TEXTS:
-        overrides += [_linked(*each) for each in _BOARD_OF.items()]
+        overrides += [_linked(column, *link) for column, link in _LEADS_TO.items()]
     return {"defaults": defaults, "overrides": overrides}
 
 
@@ -291,13 +296,12 @@ def _coloured(name: str, colour: str) -> dict[str, Any]:
     }
 
 
-def _linked(column: str, uid: str) -> dict[str, Any]:
-    """Return the link from a name to its board, with range and data source kept."""
-    chosen = f"var-{column}=${{__value.raw:percentencode}}"
-    url = f"/d/{uid}?${{__url_time_range}}&${{datasource:queryparam}}&{chosen}"
+def _linked(column: str, title: str, board: str, chosen: str) -> dict[str, Any]:
+    """Return the link from a cell to its board, with range and data source kept."""
+    url = f"/d/kvlens-{board}?${{__url_time_range}}&${{datasource:queryparam}}{chosen}"
     return {
         "matcher": {"id": "byName", "options": column},
-        "properties": [{"id": "links", "value": [{"title": f"Open this {column}", "url": url}]}],
+        "properties": [{"id": "links", "value": [{"title": title, "url": url}]}],
     }
 
 

@@ -118,7 +118,7 @@ def _cases() -> Iterator[Case]:
         lambda *_: replace(prompted, pinned={NEW_PROMPT: 1}),
     )  # fmt: skip
     yield Case(
-        "one hashes unlike",
+        "one hashes differently",
         "hashes",
         seeded,
         "it gets the others' seed",

@@ -30,3 +30,14 @@ def test_a_narrow_table_leaves_out_what_it_may_and_says_so() -> None:
         "longer  complete",
         "(a wider terminal also shows: a)",
     ]
+
+
+def test_columns_without_a_value_are_left_out_first_and_nobody_is_told() -> None:
+    rows = [("name", "a", "b", "trust"), ("longer", "12345", "", "complete"), ("x", "1", "", "partial")]
+    assert list(text_table(rows, right={1}, width=24, expendable=(1, 2))) == [
+        "name        a  trust",
+        "longer  12345  complete",
+        "x           1  partial",
+    ]
+    assert list(text_table(rows, width=20, expendable=(1, 2)))[-1] == "(a wider terminal also shows: a)"
+    assert list(text_table(rows))[0] == "name    a      b  trust"

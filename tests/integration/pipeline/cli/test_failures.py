@@ -107,7 +107,7 @@ def test_mistakes_cost_one_line(tmp_path: Path, arguments: list[str], code: int,
     assert kvlens(*arguments, cwd=tmp_path) == (code, "", line + "\n")
 
 
-@pytest.mark.parametrize("words", [(), ("topics",), ("config",)])
+@pytest.mark.parametrize("words", [(), ("topics",), ("config",), ("state",)])
 def test_a_command_without_its_subcommand_prints_the_help(tmp_path: Path, words: tuple[str, ...]):
     bare = kvlens(*words, cwd=tmp_path)
     assert bare == kvlens(*words, "--help", cwd=tmp_path)

@@ -370,11 +370,17 @@ def test_names_in_a_table_lead_to_their_boards(name: str, filled: RunSql) -> Non
     panel, found = of(name, filled)
     named = {field.name: set(field.values) for field in found[0].fields}
     kept = "${__url_time_range}&${datasource:queryparam}"
-    assert panels.links(panel, found) == {
-        (value, f"/d/kvlens-{column}?{kept}&var-{column}={value}")
-        for column in ("model", "replica")
+    chosen = {"model": "&var-model=%s", "replica": "&${model:queryparam}&var-replica=%s"}
+    led = {
+        (value, f"/d/kvlens-{column}?{kept}{chosen[column] % value}")
+        for column in chosen
         for value in named.get(column, ())
     }
+    led |= {
+        (board, f"/d/kvlens-{board}?{kept}&${{model:queryparam}}") for board in named.get("shown on", ())
+    }
+    assert panels.links(panel, found) == led
+    assert named.get("shown on", set()) <= FILES.keys()
     for column in ("model", "replica"):
         listed = FILES[column]["templating"]["list"]
         assert column in [variable["name"] for variable in listed]
