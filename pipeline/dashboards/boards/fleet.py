@@ -227,8 +227,8 @@ REPLICAS = Panel(
     id="fleet-replicas",
     title="Replicas",
     description="Every replica of the range, those with most avoidable prefill tokens first, and what would "
-    "have avoided them. Routing and capacity both count what either of them would have avoided: the shares "
-    "may add up to more than 100 %. A replica without figures filled nothing in the range.",
+    "have avoided them, as shares of what was filled: routing alone, capacity alone, or either of them. A "
+    "replica without figures filled nothing in the range.",
     unit="tokens",
     kind="table",
     width=24,
@@ -239,8 +239,9 @@ SELECT
     replica,
     filled_tokens AS filled,
     avoidable_tokens AS avoidable,
-    round(100 * routing_share, 1) AS `routing %`,
-    round(100 * capacity_share, 1) AS `capacity %`,
+    round(100 * (routing_share - routing_and_capacity_share), 1) AS `routing %`,
+    round(100 * routing_and_capacity_share, 1) AS `either %`,
+    round(100 * (capacity_share - routing_and_capacity_share), 1) AS `capacity %`,
     round(100 * warm_up_share, 1) AS `warm-up %`,
     round(100 * cold_share, 1) AS `cold %`,
     round(100 * unknown_share, 1) AS `unknown %`,

@@ -15,7 +15,7 @@ from pipeline.dashboards.layout import arranged
 from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import CapacityCurveRow, EngineCountersRow
+from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow
 from tests.support.inputs.board_rows import (
     HOUR,
     RunSql,
@@ -282,3 +282,37 @@ def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedSt
         ("m", 64, 0, 20, 10.0, False),
         ("m", 128, 0, 50, 25.0, False),
     ]
+
+
+def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore) -> None:
+    settings = migrated(store)
+    causes = {
+        "peer_tokens": 20,
+        "peer_and_evicted_tokens": 30,
+        "evicted_tokens": 10,
+        "evicted_elsewhere_tokens": 5,
+        "cleared_tokens": 5,
+        "promoted_tokens": 10,
+        "cold_tokens": 15,
+        "unknown_tokens": 5,
+    }
+    write_rows(
+        settings,
+        [
+            msgspec.structs.replace(row, filled_tokens=100, **causes) if isinstance(row, FillsRow) else row
+            for row in window_rows(0, "a")
+        ],
+    )
+    found = runner(store, settings)("fleet-replicas", PANELS["fleet-replicas"].sql)
+    (row,) = found.result_rows
+    shares = {name: share for name, share in zip(found.column_names, row, strict=True) if name.endswith("%")}
+    del shares["hit rate %"]
+    assert shares == {
+        "routing %": 20,
+        "either %": 30,
+        "capacity %": 15,
+        "warm-up %": 5,
+        "cold %": 15,
+        "unknown %": 5,
+    }
+    assert sum(shares.values()) == 100 - causes["promoted_tokens"]
