@@ -124,6 +124,7 @@ DescriptionFailure = Literal[
     "unreachable",  # no connection, or it broke
     "timeout",  # no whole answer in time
     "http_status",  # HTTP 408, 429 or a failure of the server
+    "refused",  # HTTP 401 or 403: it wants a login
     "too_large",  # more bytes than a description has
     "malformed",  # no description
 ]

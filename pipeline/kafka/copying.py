@@ -20,8 +20,10 @@ from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
-from connectors.kafka.topics import partition_of_key, topic_name
+from connectors.kafka.topics import catalogue, partition_of_key, topic_name
 from pipeline.errors import KafkaUnavailable, PipelineError
+from pipeline.kafka.membership import may_join
+from pipeline.kafka.rights import copying, on_topics
 from schemas.settings import Settings
 
 CHUNK_RECORDS = 500
@@ -65,8 +67,8 @@ class CopyTooLate(PipelineError):
 async def copy_events(settings: Settings, prefix: str, say: Callable[[str], None]) -> Copied:
     """Copy the events topic of another prefix, as far as it reaches now, and goes on where a copy ended.
 
-    `say` gets a line for each partition. Raises CopyTooLate, TopicMissing, TopicHidden, CertificateUnreadable
-    and KafkaUnavailable.
+    `say` gets a line for each partition. Raises CopyTooLate, TopicMissing, TopicHidden, RightMissing,
+    GroupRefused, LoginRefused, CertificateUnreadable and KafkaUnavailable.
     """
     try:
         async with _opened(settings, prefix) as copy:
@@ -77,24 +79,28 @@ async def copy_events(settings: Settings, prefix: str, say: Callable[[str], None
 
 @asynccontextmanager
 async def _opened(settings: Settings, prefix: str) -> AsyncIterator[_Copy]:
-    old = topic_name(msgspec.structs.replace(settings.kafka, topic_prefix=prefix), "events")
-    new, positions = (topic_name(settings.kafka, key) for key in ("events", "positions"))
-    options = client_options(settings.kafka)
+    kafka = settings.kafka
+    old = topic_name(msgspec.structs.replace(kafka, topic_prefix=prefix), "events")
+    new, positions = (topic_name(kafka, key) for key in ("events", "positions"))
+    needed = on_topics(copying(catalogue(), prefix, topic_prefix=kafka.topic_prefix, group=kafka.group))
+    group = f"{kafka.group}.copy"
+    await may_join(kafka, [group])
+    options = client_options(kafka)
     reading = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **options}
     async with (
         started_consumer(max_partition_fetch_bytes=_FETCH_BYTES, **reading) as consumer,
         # Of its own, as aiokafka's coordinator gives up when partitions are assigned anew while it looks.
-        started_consumer(group_id=f"{settings.kafka.group}.copy", **reading) as commits,
+        started_consumer(group_id=group, **reading) as commits,
     ):
         found = await topic_metadata(consumer._client, (old, new, positions))
-        for topic in found.values():
-            topic.require()
+        for name, topic in found.items():
+            topic.require(*needed[name])
         written = await consumer.end_offsets([TopicPartition(positions, 0)])
         if any(written.values()):
             raise CopyTooLate(positions)
         producer = AIOKafkaProducer(
             enable_idempotence=True,
-            compression_type=None if settings.kafka.compression == "none" else settings.kafka.compression,
+            compression_type=None if kafka.compression == "none" else kafka.compression,
             max_batch_size=_BATCH_BYTES,
             max_request_size=_REQUEST_BYTES,
             **options,

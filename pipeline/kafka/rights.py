@@ -16,6 +16,7 @@ Operation = Literal["Create", "Delete", "Describe", "DescribeConfigs", "Read", "
 CONNECTORS = "connectors"
 INDEXES = "indexes"
 RECORDING_INDEXES = "indexes with index.choices"
+INDEX = "kvlens index"
 CHOICES = "choices"
 """Ends the name of the group whose members write choices into tables, beside the fleet agent."""
 RECORDING = "kvlens index, index.choices"
@@ -80,7 +81,7 @@ def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group:
             )
             for agent, name in AGENTS.items()
         ),
-        Role("kvlens index", _uses(catalogue, names, INDEXES)),
+        Role(INDEX, _uses(catalogue, names, INDEXES)),
         Role(RECORDING, _uses(catalogue, names, RECORDING_INDEXES)),
         Role(VERIFY, _verify(names, [*groups.values(), choices])),
         Role("kvlens doctor", _doctor(names, groups)),

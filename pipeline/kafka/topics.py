@@ -9,9 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
 
-from connectors.kafka.errors import BrokerUnreachable, TopicHidden, failure_reason
+from connectors.kafka.errors import BrokerUnreachable, RightMissing, TopicHidden, failure_reason
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
@@ -50,7 +55,8 @@ async def apply(settings: Settings, progress: Callable[[str], None] | None = Non
     """Create the topics that are missing and return their names; `progress` gets one line a topic.
 
     An existing topic is left as it is. Raises TopicMismatch when its partition count differs (nothing is
-    created then), TopicHidden, KafkaUnavailable, LoginRefused, CertificateUnreadable, and TopicRefused.
+    created then), TopicHidden, RightMissing, KafkaUnavailable, LoginRefused, CertificateUnreadable, and
+    TopicRefused.
     """
     say = progress or (lambda line: None)
     created = []
@@ -106,6 +112,8 @@ async def _create(admin: AIOKafkaAdminClient, topic: Found, replication_factor: 
     for _, code, *message in response.topic_errors:
         if code == TopicAlreadyExistsError.errno:
             return False
+        if code == TopicAuthorizationFailedError.errno:
+            raise RightMissing(topic.name, "Create")
         if code:
             reason = message[0] if message and message[0] else for_code(code).__name__
             raise TopicRefused(topic.name, reason)

@@ -23,7 +23,9 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import GroupInUse, KafkaUnavailable
 from pipeline.kafka import topics
+from pipeline.kafka.membership import may_join
 from pipeline.kafka.rights import REBUILD
+from pipeline.kafka.transactions import may_write, transactional_id
 from pipeline.worker.checkpoint.log import CheckpointLog, Record, load
 from schemas.checkpoints import META_KEY
 from schemas.fleet_checkpoints import HEAD_KEY
@@ -174,15 +176,29 @@ class Rebuild:
 
 @asynccontextmanager
 async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
-    """Connect for a rebuild.
+    """Connect for a rebuild, with every right that it takes.
 
-    Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, TopicMismatch, CertificateUnreadable.
+    Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, TopicMismatch, GroupRefused,
+    TransactionsRefused, LoginRefused, CertificateUnreadable.
     """
+    kafka = settings.kafka
     found = await topics.describe(settings)
-    topics.require_rights(found, settings.kafka, [REBUILD])
+    topics.require_rights(found, kafka, [REBUILD])
     topics.check(found)
-    options = client_options(settings.kafka)
     partitions = {topic.name: topic.partitions for topic in found}
+    inputs = {
+        f"{kafka.group}.{agent}": topic_name(kafka, key)
+        for agent, key in (("replica", "events"), ("fleet", "residency"))
+    }
+    # Who may not move a group's offsets would have emptied the residency topic before that shows.
+    await may_join(kafka, inputs)
+    ids = [
+        transactional_id(group, topic, number)
+        for group, topic in inputs.items()
+        for number in range(partitions[topic])
+    ]
+    await may_write(kafka, ids)
+    options = client_options(kafka)
     admin = AIOKafkaAdminClient(**options)
     try:
         await admin.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,22 @@ from tests.fleet.clickhouse.library import LibraryMissing, fetched, found
 from tests.fleet.cluster import Cluster
 from tests.fleet.control_plane import ControlPlane
 from tests.fleet.real_parts import PartsMissing, Programs
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-parts", action="store_true", help="what is not tried for want of a part fails")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With --all-parts, a test that is skipped has failed: nothing is skipped but for want of a part."""
+    report = yield
+    if report.skipped and item.config.getoption("--all-parts"):
+        assert call.excinfo is not None
+        report.outcome, report.longrepr = "failed", str(call.excinfo.value)
+    return report
 
 
 @pytest.fixture(scope="session")

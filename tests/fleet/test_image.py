@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet import image
+from tests.support.checkout import written_version
 
 NOBODY_THERE = """
 [kafka]
@@ -63,7 +64,7 @@ def test_it_runs_without_rights_and_without_a_writable_root() -> None:
         "Seccomp": "2",  # a filter
     }
     assert "Read-only file system" in refused
-    assert image.output("--version") == (0, "kvlens 0.1.0\n")
+    assert image.output("--version") == (0, f"kvlens {written_version()}\n")
 
 
 def test_without_anything_writable_it_says_what_to_mount() -> None:

@@ -28,6 +28,7 @@ class Told:
 
     def description_failed(self, replica: str, url: str, reason: str, text: str) -> None:
         self.unanswered.append((replica, reason))
+        self.texts.append(text)
 
 
 def pod_document(

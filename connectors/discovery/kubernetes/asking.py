@@ -26,10 +26,11 @@ AT_A_TIME = 256
 ASK_SECONDS = 3.0
 AGAIN = Backoff(first=0.5, longest=60.0)
 MOST_MISSING = 17
-"""So often there may be no such page, in ten minutes: a proxy says so, too, whose engine still loads."""
+"""So often a page may be missing or refused, in ten minutes: a proxy does so, too, whose engine loads."""
 NOTHING: Description = ()
 _OK = 200
 _MISSING = 404
+_REFUSED = (401, 403)
 _LATER = (408, 429)
 
 
@@ -66,9 +67,9 @@ class Engine:
 class Descriptions:
     """What engines say of themselves.
 
-    An engine that has no such page says nothing; it is asked MOST_MISSING times before that is final. One
-    that cannot be asked is asked again and again; after `patience` seconds it counts as saying nothing
-    meanwhile.
+    An engine that has no such page, or lets nobody see it, says nothing; it is asked MOST_MISSING times
+    before that is final. One that cannot be asked is asked again and again; after `patience` seconds it
+    counts as saying nothing meanwhile.
     """
 
     def __init__(self, patience: float, telemetry: AskingTelemetry) -> None:
@@ -144,11 +145,14 @@ class Descriptions:
         self._answered()
 
     async def _answer(self, engine: Engine) -> Description | None:
-        """Return what the first page that makes sense says; None where there is none. Raises _Unanswered."""
+        """Return what the first page that makes sense says; None where none is shown. Raises _Unanswered."""
         exists = False
+        refused: list[str] = []
         for path in PATHS:
             status, page = await self._page(engine.url + path)
-            exists |= status != _MISSING
+            if status in _REFUSED:
+                refused.append(f"HTTP status {status} at {path}")
+            exists |= status not in (_MISSING, *_REFUSED)
             if status != _OK:
                 continue
             try:
@@ -156,6 +160,8 @@ class Descriptions:
             except DescriptionMalformed as error:
                 # It would say the same again.
                 self._failed(engine, "malformed", str(error))
+        if refused:
+            self._failed(engine, "refused", ", ".join(refused))
         return NOTHING if exists else None
 
     async def _page(self, url: str) -> tuple[int, bytes]:

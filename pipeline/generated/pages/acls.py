@@ -33,20 +33,18 @@ MISSING = """\
 Every process asks the broker what it may do before it begins, and names the first right that it lacks:
 `this user lacks Write on the topic kvlens.residency.v1`. A topic that it may not even see is told from one
 that does not exist. `kvlens connect` and `kvlens work` wait for the right, say so once a minute and on
-`/readyz`, and go on without a restart; `kvlens verify`, `topics` and `state` end with that line, and
-`kvlens doctor` makes a finding of it. Two cases differ:
+`/readyz`, and go on without a restart; so does `kvlens index`, which says it in its log. `kvlens verify`,
+`topics` and `state` end with that line, and `kvlens doctor` makes a finding of it. Two cases differ:
 
 - A worker that loses a right while it runs ends with code 69 or 75 and a line that names it; its next start
   waits. A command ends with that line.
 - `kvlens connect` that loses Write on the events topic while it runs keeps records in memory and logs
   `publish_failed`, as it does when Kafka is away.
 
-What is tested of that: `make test-fleet` takes away each right of `kvlens connect`, of `kvlens work` with
-both agents, of `kvlens verify` and of `kvlens doctor`, one at a time, on three brokers with TLS, passwords,
-client certificates and Kafka's own authorizer. `make test` takes away some: of connectors, of workers with
-one agent, Read of `verify`, Delete of `state rebuild`, those for choices of an index, and all for the
-reports of LMCache. Of `kvlens topics apply`, `kvlens topics copy`, and of an index and `state rebuild`
-otherwise, it shows that these rights suffice, not that each is needed."""
+What is tested of that: `make test-fleet` takes away each right of each command above, of `kvlens work` with
+both agents and of `kvlens index` with `index.choices`, one at a time, on three brokers with TLS, passwords,
+client certificates and Kafka's own authorizer. `make test` takes away some on one broker, also of workers
+with one agent, and all for the reports of LMCache."""
 
 
 def acls_page() -> bytes:

@@ -12,7 +12,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from connectors.kafka.consumer import started_consumer
-from connectors.kafka.errors import KAFKA_FAILURES, TopicMissing, failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from connectors.process.collector import GC_THRESHOLD
@@ -29,7 +29,8 @@ from pipeline.index.following.sources import Sources
 from pipeline.index.freshness import Freshness
 from pipeline.index.offered import Applying, from_log, portions
 from pipeline.index.telemetry import IndexMetrics
-from pipeline.kafka.topics import describe
+from pipeline.kafka.rights import INDEX
+from pipeline.kafka.topics import describe, require_rights
 from pipeline.worker.checkpoint.log import Loaded, load
 from pipeline.worker.roles import replica_agent
 from schemas.settings import Settings, shard_numbers
@@ -59,12 +60,11 @@ class Follower:
         self._checkpoints = topic_name(settings.kafka, "checkpoints_replica")
 
     async def reach(self) -> None:
-        """Return when there is something to follow. Raises KafkaUnavailable, TopicMissing."""
-        async with self._consumer() as consumer:
-            existing = await consumer.topics()
-        for needed in (self._topic, self._checkpoints):
-            if needed not in existing:
-                raise TopicMissing(needed)
+        """Return when there is something to follow, and the right to.
+
+        Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, LoginRefused, CertificateUnreadable.
+        """
+        require_rights(await describe(self._settings), self._settings.kafka, [INDEX])
 
     async def run(self) -> None:
         """Load the checkpoints and follow the log until cancelled.

@@ -67,12 +67,12 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
     """Return what the log said up to `at`, by the time at which records were written.
 
     `sources`: new ones that get it. `share` of the partitions, as `index.share` has it. Raises
-    KafkaUnavailable, TopicMissing, TopicHidden, OffsetGap, RecordFatal.
+    KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, OffsetGap, RecordFatal.
     """
     kafka = settings.kafka
     topic = topic_name(kafka, "events")
     there = {found.name: found for found in await describe(settings)}
-    there[topic].require()
+    there[topic].require("Read")
     partitions = there[topic].partitions
     number, indexes = shard_numbers(share)
     sources = Sources() if sources is None else sources

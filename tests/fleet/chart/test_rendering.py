@@ -11,7 +11,7 @@ from tests.fleet.chart.golden import DIGEST, as_text, rendered_now
 from tests.fleet.chart.helm import Helm, HelmFailed
 from tests.fleet.real_parts import Programs
 from tests.support.chart import CASES, CHART, GOLDEN, RENEW, case_values, digest
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, written_version
 from tests.support.command_lines import FENCE
 
 
@@ -52,7 +52,7 @@ def test_the_values_of_the_documentation_are_taken(helm: Helm, tmp_path: Path, p
     (values,) = [text for language, text in blocks if language == "yaml" and text.startswith("image:")]
     (tmp_path / "values.yaml").write_text(values, "utf-8")
     rendered = helm("template", "kvlens", str(CHART), "--values", str(tmp_path / "values.yaml"))
-    assert "image: registry.example/kvlens:0.1.0\n" in rendered
+    assert f"image: registry.example/kvlens:{written_version()}\n" in rendered
     assert "    [kafka]\n    bootstrap_servers = " in rendered
 
 

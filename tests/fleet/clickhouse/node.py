@@ -20,6 +20,8 @@ def main(library: Path, directory: Path) -> int:
         "--output-format=TabSeparated",
         f"--path={directory / 'data'}",
         f"--config-file={directory / 'config.xml'}",
+        f"--server_logs_file={directory / 'server.log'}",
+        "--log-level=error",
         f"--query={_SERVE}",
     ]
     values = (ctypes.c_char_p * len(arguments))(*(argument.encode() for argument in arguments))

@@ -176,6 +176,7 @@ def test_every_view_and_table_has_the_rows_of_one_server(cluster: Cluster, node:
         "to": f"'{HOUR:%Y-%m-%d} {HOUR:%H}:59:59'",
         "step": "60",
         "seconds": "10",
+        "length": "10",
         "seconds_from_hour_before": "10",
         "models": "[]",
         "replicas": "[]",

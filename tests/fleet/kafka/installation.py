@@ -10,7 +10,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from pipeline.generated.topics_file import load_topics
-from pipeline.kafka.rights import Right, roles
+from pipeline.kafka.rights import INDEX, REBUILD, RECORDING, Right, copying, roles
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
 from tests.fleet.kafka.brokers import ADMIN, Brokers
@@ -22,6 +22,10 @@ REPLICAS = 3
 RUN_SECONDS = 600.0
 PATIENCE_SECONDS = 180
 PREFIX, GROUP = "sec", "secgroup"
+MADE = "made"
+"""Prefix of topics that nobody but a test of `topics apply` makes."""
+COPY = {"topic_prefix": "copied", "group": "copiedgroup"}
+"""The installation to which the log is copied."""
 _ROLES = {role.command: role.rights for role in roles(load_topics(), topic_prefix=PREFIX, group=GROUP)}
 _WORK = ("kvlens work, agent replica", "kvlens work, agent fleet")
 
@@ -39,6 +43,11 @@ RIGHTS = {
     "work": _of_both(),
     "verify": _ROLES["kvlens verify"],
     "doctor": _ROLES["kvlens doctor"],
+    "make": roles(load_topics(), topic_prefix=MADE, group=GROUP)[0].rights,
+    "index": _ROLES[INDEX],
+    "recording": (*_ROLES[INDEX], *_ROLES[RECORDING]),
+    "copy": copying(load_topics(), PREFIX, **COPY).rights,
+    "rebuild": _ROLES[REBUILD],
 }
 """By user."""
 
@@ -79,6 +88,7 @@ class Installation:
             "KVLENS_CLICKHOUSE__DATABASE": "secured",
             "KVLENS_CONNECTOR__METRICS_PORT": "0",
             "KVLENS_WORKER__METRICS_PORT": "0",
+            "KVLENS_INDEX__PORT": "0",
             "KVLENS_WORKER__STATE_DIRECTORY": str(directory / "worker"),
             "KVLENS_WORKER__CHECKPOINT_SECONDS": "1",
             "KVLENS_WORKER__ROLLUP_SECONDS": "2",
@@ -112,13 +122,13 @@ class Installation:
         for process in self._processes:
             process.close()
 
-    def start(self, user: str, *command: str, login: Mapping[str, str] | None = None) -> Started:
+    def start(self, user: str, *command: str, login: Mapping[str, str] | None = None, **more: str) -> Started:
         log = self._directory / f"{len(self._processes)}-{user}.log"
         process = started(
             [*KVLENS, *command, *self._with_config(command)],
             log,
             cwd=self._directory,
-            **{**self._environment, **(login or self.brokers.variables(user))},
+            **{**self._environment, **(login or self.brokers.variables(user)), **more},
         )
         self._processes.append(process)
         return process

@@ -25,7 +25,7 @@ from tests.support.chart import (
     pod_templates,
     rendered,
 )
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, written_version
 from tests.support.pod_security import options
 
 JSON = dict[str, Any]
@@ -60,14 +60,13 @@ def test_what_is_here_was_rendered_from_the_chart_as_it_is() -> None:
 
 
 def test_the_chart_runs_this_version() -> None:
-    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
-    assert version is not None
+    version = written_version()
     chart = (CHART / "Chart.yaml").read_text("utf-8")
-    assert f"\nappVersion: {version[1]}\n" in chart
-    assert f"\nversion: {version[1].replace('.dev', '-dev.')}\n" in chart
-    assert f"registry.example/kvlens:{version[1]} " in (ROOT / "README.md").read_text("utf-8")
+    assert f"\nappVersion: {version}\n" in chart
+    assert f"\nversion: {version.replace('.dev', '-dev.')}\n" in chart
+    assert f"registry.example/kvlens:{version} " in (ROOT / "README.md").read_text("utf-8")
     for template in pod_templates(rendered("small")).values():
-        assert {each["image"] for each in containers(template)} == {f"kvlens:{version[1]}"}
+        assert {each["image"] for each in containers(template)} == {f"kvlens:{version}"}
 
 
 def test_connectors_have_their_shard_and_the_settings_of_the_values() -> None:

@@ -274,6 +274,16 @@ def test_an_index_that_may_not_write_choices_says_so_and_answers_questions(clust
     index.stop()
 
 
+def test_an_index_that_may_not_read_the_log_says_so_and_waits_for_it(cluster: Cluster) -> None:
+    with cluster.acls.without("index", right_of("index", "Read", "sec.events.v1")):
+        index = cluster.start("index", "index", KVLENS_INDEX__PORT="0")
+        said = index.wait_said('"waiting"')
+        assert "this user may not see the topic sec.events.v1" in said
+        assert "Traceback" not in said
+    index.wait_said("caught up with the log")
+    index.stop()
+
+
 def right_of(user: str, operation: str, name: str) -> Right:
     [right] = [
         right for right in ROLES[user].rights if right.operation == operation and right.name.startswith(name)
@@ -286,6 +296,8 @@ def right_of(user: str, operation: str, name: str) -> Right:
     [
         ("verify", "Read", "sec.residency.v1", 2, "this user may not see the topic"),
         ("rebuild", "Delete", "sec.residency.v1", 1, "give kafka.sasl_username this right (docs/acls.md)"),
+        ("rebuild", "Read", "secgroup.fleet", 1, "this user may not join the consumer group"),
+        ("rebuild", "Write", "secgroup.replica-", 1, "this user lacks Write on the transactional id"),
     ],
 )
 def test_a_missing_right_is_named(

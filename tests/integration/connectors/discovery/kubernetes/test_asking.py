@@ -131,45 +131,58 @@ async def test_sglang_is_asked_where_vllm_has_no_page() -> None:
         assert engine.asked == ["/kv_event_sources", "/server_info"]
 
 
-@pytest.mark.parametrize("status", [302, 401])
-async def test_an_engine_without_the_page_is_read_by_the_rest_and_redirects_lead_nowhere(status: int) -> None:
+async def test_redirects_lead_nowhere_and_the_engine_is_read_by_the_rest() -> None:
     engine = Engine()
-    engine.pages = {"/kv_event_sources": status, "/server_info": status, "/elsewhere": SOURCES}
+    engine.pages = {"/kv_event_sources": 302, "/server_info": 302, "/elsewhere": SOURCES}
     async with engine.running(), following(engine, ports={"kv-events": 5556}) as (origin, told, _):
         assert endpoints(origin) == ["tcp://127.0.0.1:5556"]
         assert engine.asked == ["/kv_event_sources", "/server_info"]
         assert told.unanswered == []
 
 
-async def test_an_engine_without_any_page_is_read_by_the_rest_at_once_and_asked_a_few_times(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("first", "second", "told_each_time"),
+    [
+        (404, 404, None),
+        (401, 401, "HTTP status 401 at /kv_event_sources, HTTP status 401 at /server_info"),
+        (404, 403, "HTTP status 403 at /server_info"),
+    ],
+)
+async def test_an_engine_that_shows_no_page_is_read_by_the_rest_at_once_and_asked_a_few_times(
+    monkeypatch: pytest.MonkeyPatch, first: int, second: int, told_each_time: str | None
 ) -> None:
     monkeypatch.setattr(asking, "AGAIN", Backoff(first=0.01, longest=0.05))
     engine = Engine()
+    engine.pages = {"/kv_event_sources": first, "/server_info": second}
     async with engine.running(), following(engine, ports={"kv-events": 5556}) as (origin, told, _):
         assert endpoints(origin) == ["tcp://127.0.0.1:5556"]
         await until(lambda: len(engine.asked) >= 2 * asking.MOST_MISSING)
         await asyncio.sleep(0.3)
         assert engine.asked == ["/kv_event_sources", "/server_info"] * asking.MOST_MISSING
         assert endpoints(origin) == ["tcp://127.0.0.1:5556"]
-        assert told.unanswered == []
+        times = asking.MOST_MISSING if told_each_time else 0
+        assert told.unanswered == [("a", "refused")] * times
+        assert told.texts == [told_each_time] * times
 
 
-async def test_an_engine_behind_a_proxy_that_was_there_earlier_is_read_where_it_says() -> None:
+@pytest.mark.parametrize("early", [404, 401, 403])
+async def test_an_engine_behind_a_proxy_that_was_there_earlier_is_read_where_it_says(early: int) -> None:
     engine = Engine()
+    of_the_proxy = dict.fromkeys(asking.PATHS, early)
+    engine.pages.update(of_the_proxy)
     async with engine.running(), following(engine) as (origin, told, kube):
         assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
         engine.pages["/kv_event_sources"] = SOURCES
         await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40001"])
         # Started again, with the proxy before the engine: what it said before counts meanwhile.
-        engine.pages.clear()
+        engine.pages.update(of_the_proxy)
         asked = len(engine.asked)
         kube.put(pod_document("a", ip="127.0.0.1", labels=LABELS, starts=1))
         await until(lambda: len(engine.asked) >= asked + 4)
         assert endpoints(origin) == ["tcp://127.0.0.1:40001"]
         engine.pages["/kv_event_sources"] = [{**SOURCES[0], "endpoint": "tcp://*:40009"}]
         await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40009"])
-        assert told.unanswered == []
+        assert set(told.unanswered) == (set() if early == 404 else {("a", "refused")})
 
 
 @pytest.mark.parametrize(
