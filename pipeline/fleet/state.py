@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 
 from pipeline.errors import CheckpointDamaged, damaged_if_it_fails
@@ -84,6 +84,8 @@ class FleetState:
         )
         self._hash_groups = HashGroups(shard, self._comparing, self.names.sources)
         self._bases = Bases(head, self._tables, shard=shard)
+        self.applying = 0
+        """Offset of the record that `apply_all` is at."""
         self.seen = 0
         """Changes read since this object was made."""
         self._settings = settings
@@ -157,6 +159,11 @@ class FleetState:
         changes = in_event_order(pieces.packed, pieces.order, self.head.one_in)
         self._follow(changes, pieces.followed, offset, blocks_each=2 if pieces.lower_media else 1)
         self._comparing.meet(changes, pieces.origins)
+
+    def apply_all(self, records: Sequence[tuple[int, ResidencyRecord]]) -> None:
+        """Apply records, by offset, one after the other."""
+        for self.applying, record in records:
+            self.apply(self.applying, record)
 
     def _follow(self, changes: Changes, pieces: Pieces, offset: int, *, blocks_each: int) -> None:
         index, horizon, max_losses = self.index, self._settings.horizon_seconds, self._settings.max_ghosts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -21,6 +21,7 @@ from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, 
 from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.pool import Pool
+from pipeline.residency.intake.joined_runs import Numbered, stretches
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.pools import NewPool
 from pipeline.residency.sharding.residency_records import ResidencyRecords
@@ -75,6 +76,8 @@ class PartitionState:
         self._partitions = partitions
         self.partition = partition
         self.next_offset = 0
+        self.applying = 0
+        """Offset of the record that `apply_all` is at; of several that it applies as one, the first."""
         self.sources: dict[SourceKey, SourceResidency] = {}
         self._settings = settings
         self._shards = shards
@@ -106,18 +109,54 @@ class PartitionState:
 
     def apply(self, offset: int, record: EventsRecord | PlainRun) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
-        if isinstance(record, PlainRun):
-            self._heard(record.record, record.received_at, offset).apply_run(record, offset)
-        else:
-            received = record.batches[-1].received_at if record.batches else 0.0
-            self._heard(record, received, offset).apply(record, offset)
-        self._advance(offset)
-
-    def _heard(self, record: EventsRecord, received: float, offset: int) -> SourceResidency:
-        """Return the source of a record, and forget those that have been silent for too long before it."""
-        key = (record.replica, record.dp_rank)
+        key, received = _heard_of(record)
         for silent in self._silence.heard(key, received):
             self._forget(silent, offset)
+        source = self._source(key)
+        if isinstance(record, PlainRun):
+            source.apply_run(record, offset)
+        else:
+            source.apply(record, offset)
+        self._advance(offset)
+
+    def apply_all(self, records: Sequence[Numbered]) -> None:
+        """Apply records as `apply` does one after the other; there is one at least.
+
+        Those of a source are applied together, up to the next record before which sources are forgotten: no
+        source depends on another one otherwise.
+        """
+        if self.next_offset < self._announced:
+            for self.applying, record in records:
+                self.apply(self.applying, record)
+            return
+        waiting: dict[SourceResidency, list[Numbered]] = {}
+        for numbered in records:
+            offset, record = numbered
+            key, received = _heard_of(record)
+            silent = self._silence.heard(key, received)
+            if silent:
+                self._apply_waiting(waiting)
+                for each in silent:
+                    self._forget(each, offset)
+            waiting.setdefault(self._source(key), []).append(numbered)
+        self._apply_waiting(waiting)
+        self._advance(records[-1][0])
+
+    def _apply_waiting(self, waiting: dict[SourceResidency, list[Numbered]]) -> None:
+        for source, records in waiting.items():
+            for stretch in stretches(records):
+                self.applying, record = stretch[0]
+                if not isinstance(record, PlainRun):
+                    source.apply(record, self.applying)
+                elif len(stretch) == 1:
+                    source.apply_run(record, self.applying)
+                else:
+                    offsets, runs = zip(*stretch, strict=True)
+                    source.apply_stretch(runs, offsets)
+        waiting.clear()
+
+    def _source(self, key: SourceKey) -> SourceResidency:
+        """Return the source that a record is of, a new one if it was not heard before."""
         source = self.sources.get(key)
         if source is None:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings, self._counting(key))
@@ -295,3 +334,10 @@ class PartitionState:
     def _contradiction(self, source: SourceResidency) -> str | None:
         """Return what of a restored source contradicts the rest; None if nothing does."""
         return contradiction(source)
+
+
+def _heard_of(record: EventsRecord | PlainRun) -> tuple[SourceKey, float]:
+    """Return the source of a record, and when its last batch was received, 0 if it has none."""
+    if isinstance(record, PlainRun):
+        return (record.record.replica, record.record.dp_rank), record.received_at
+    return (record.replica, record.dp_rank), record.batches[-1].received_at if record.batches else 0.0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipeline.residency import windows
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting.block_table import new_spread
 from pipeline.residency.counting.pool import Pool
+from pipeline.residency.intake.joined_runs import joined
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
@@ -145,21 +147,39 @@ class SourceResidency:
 
     def apply_run(self, run: PlainRun, offset: int) -> None:
         """Apply a run as `apply` does its record, at once where it only goes on with what is known."""
+        if self._knows(run):
+            self._take(run, offset)
+        else:
+            self.apply(run.decoded(), offset)
+
+    def apply_stretch(self, runs: Sequence[PlainRun], offsets: Sequence[int]) -> None:
+        """Apply runs that can be joined as `apply_run` does one after the other."""
+        run = joined(runs)
+        if self._knows(run):
+            self._take(run, offsets[-1])
+        else:
+            for each, offset in zip(runs, offsets, strict=True):
+                self.apply_run(each, offset)
+
+    def _knows(self, run: PlainRun) -> bool:
+        """Return whether a run only goes on with what is known."""
         head = self.head
         heard = head.connectivity
-        if (
-            run.record.incarnation != head.incarnation
-            or head.first_seq == NEVER
-            or run.first_seq != head.last_seq + 1
-            or heard.last_batch_at is None
-            or not heard.seen_live
-            or heard.disconnected_from is not None
-            or windows.window_of(run.first_time) != head.window
-            or windows.window_of(run.last_time) != head.window
-            or not self.pools.knows(run)
-        ):
-            self.apply(run.decoded(), offset)
-            return
+        return (
+            run.record.incarnation == head.incarnation
+            and head.first_seq != NEVER
+            and run.first_seq == head.last_seq + 1
+            and heard.last_batch_at is not None
+            and heard.seen_live
+            and heard.disconnected_from is None
+            and windows.window_of(run.first_time) == head.window
+            and windows.window_of(run.last_time) == head.window
+            and self.pools.knows(run)
+        )
+
+    def _take(self, run: PlainRun, offset: int) -> None:
+        head = self.head
+        heard = head.connectivity
         self.unsaved = True
         self.windows.change(offset)
         self._described(run.record)

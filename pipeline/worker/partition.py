@@ -41,11 +41,12 @@ class State(Protocol):
     """What an agent keeps of one partition: pure, in memory."""
 
     next_offset: int
+    applying: int
 
     @property
     def sources(self) -> Sized: ...
     def refusal(self, record: Any) -> SetAsideReason | None: ...
-    def apply(self, offset: int, record: Any) -> None: ...
+    def apply_all(self, records: Sequence[tuple[int, Any]]) -> None: ...
     def set_aside(self, offset: int, refused: RecordRefused) -> None: ...
     def cut(self, now: float) -> Any: ...
     def take_forgotten(self) -> int: ...
@@ -113,34 +114,40 @@ class OwnedPartition:
         self._set_aside = SetAside(role.name, role.topic, self.partition, role.set_aside, metrics)
 
     def offer_all(self, several: Sequence[Offered]) -> None:
-        """Offer records that came together. Raises OffsetGap, RecordFatal."""
-        self.newest = max(self.newest, several[-1].written_at)
-        for offered, read in zip(several, self.role.read_ahead(several), strict=True):
-            self.offer(offered, read)
+        """Apply records that came together, or set them aside for a reason that is counted.
 
-    def offer(self, offered: Offered, read: Any | None = None) -> None:
-        """Apply the record, or set it aside for a reason that is counted. Raises OffsetGap, RecordFatal.
-
-        `read`: what was read ahead of it, if anything.
+        Raises OffsetGap, RecordFatal.
         """
-        state, offset = self.state, offered.offset
-        if offset != state.next_offset:
-            if offset < state.next_offset:
-                self._metrics.skipped.labels(self.role.name, "repeated").inc()
-                return
-            if self.role.contiguous:
-                raise OffsetGap(self.role.topic, self.partition, state.next_offset, offset)
-        try:
-            record = self._accepted(offered, read)
-        except RecordRefused as refused:
-            self._set_aside.add(offered, refused)
-            state.set_aside(offset, refused)
+        self.newest = max(self.newest, several[-1].written_at)
+        accepted: list[tuple[int, Any]] = []
+        next_offset = self.state.next_offset
+        for offered, read in zip(several, self.role.read_ahead(several), strict=True):
+            offset = offered.offset
+            if offset != next_offset:
+                if offset < next_offset:
+                    self._metrics.skipped.labels(self.role.name, "repeated").inc()
+                    continue
+                if self.role.contiguous:
+                    raise OffsetGap(self.role.topic, self.partition, next_offset, offset)
+            try:
+                accepted.append((offset, self._accepted(offered, read)))
+            except RecordRefused as refused:
+                self._apply(accepted)
+                accepted = []
+                self._set_aside.add(offered, refused)
+                self.state.set_aside(offset, refused)
+            next_offset = offset + 1
+        self._apply(accepted)
+
+    def _apply(self, accepted: Sequence[tuple[int, Any]]) -> None:
+        if not accepted:
             return
+        state = self.state
         try:
-            state.apply(offset, record)
+            state.apply_all(accepted)
         except Exception as error:
-            raise RecordFatal(self.role.topic, self.partition, offset) from error
-        self._applied += 1
+            raise RecordFatal(self.role.topic, self.partition, state.applying) from error
+        self._applied += len(accepted)
 
     def _accepted(self, offered: Offered, read: Any | None) -> Any:
         """Return the decoded record, of which nothing in the state knows yet. Raises RecordRefused."""

@@ -131,7 +131,8 @@ class PlainRun(NamedTuple):
 def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRun | None]:
     """Return a run for each value that is a record of one, None for all others."""
     records = [_encoded(value) for value in values]
-    parts = [b"" if record is None else record.batches for record in records]
+    order = _by_source(records)
+    parts = [b"" if (record := records[at]) is None else record.batches for at in order]
     packed = np.frombuffer(b"".join(parts), np.uint8)
     ends: Ints = np.cumsum([len(memoryview(part)) for part in parts], dtype=np.int64)
     runs = np.empty(len(values), RUN)
@@ -156,13 +157,24 @@ def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRu
         tables,
     )
     chunk = _chunk(packed, events, hashes, links, tables)
-    found: list[PlainRun | None] = []
+    found: list[PlainRun | None] = [None] * len(values)
     begin = first_hash = 0
-    for record, row in zip(records, runs.tolist(), strict=True):
+    for at, row in zip(order, runs.tolist(), strict=True):
+        record = records[at]
         # Without a record there are no bytes that could be a run.
-        found.append(PlainRun(record, chunk, begin, first_hash, *row) if record and row[0] else None)
+        if record and row[0]:
+            found[at] = PlainRun(record, chunk, begin, first_hash, *row)
         begin, first_hash = row[1], row[2]
     return found
+
+
+def _by_source(records: Sequence[EncodedRun | None]) -> list[int]:
+    """Return where the records are, those of a source one behind the other, so that their events are."""
+    places: dict[tuple[str, int] | None, list[int]] = {}
+    for at, record in enumerate(records):
+        source = None if record is None else (record.replica, record.dp_rank)
+        places.setdefault(source, []).append(at)
+    return [at for of_source in places.values() for at in of_source]
 
 
 def _encoded(value: bytes | None) -> EncodedRun | None:

@@ -9,7 +9,7 @@ from typing import Any
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
-CHUNK_RECORDS = 64
+CHUNK_RECORDS = 512
 CHUNK_BYTES = 256 << 10
 """Of keys and values: what is applied in one go keeps the event loop for a few milliseconds."""
 

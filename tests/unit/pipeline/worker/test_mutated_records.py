@@ -54,7 +54,7 @@ def test_honest_sources_are_what_they_are_without_mutated_events() -> None:
         ]
         poisoned.offer_all(together)
         for value in (good, fine):
-            alone.offer(Offered(alone.state.next_offset, value, (), None, BEGAN + 1e6))
+            alone.offer_all([Offered(alone.state.next_offset, value, (), None, BEGAN + 1e6)])
         if number % 20 == 19:
             for partition, found in ((poisoned, rows[0]), (alone, rows[1])):
                 cut, records = partition.cut(BEGAN + 1e4)
@@ -74,7 +74,7 @@ def test_mutated_residency_ends_no_fleet_agent() -> None:
     for number in range(MUTANTS):
         good, fine = residency(number, rng, names="ab"), residency(number, rng, names="c")
         for value in (encode(good), mutated(encode(fine), rng)):
-            partition.offer(Offered(partition.state.next_offset, value))
+            partition.offer_all([Offered(partition.state.next_offset, value)])
         if number % 20 == 19:
             cut, _ = partition.cut(BEGAN + 1e4)
             assert not [row for row in cut.rows if misfits(row)]

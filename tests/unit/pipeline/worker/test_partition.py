@@ -39,10 +39,10 @@ def skipped(metrics: WorkerMetrics, reason: str) -> float | None:
 
 def test_both_encodings_are_applied() -> None:
     partition, _ = owned()
-    partition.offer(Offered(0, msgspec.msgpack.encode(record(0)), (("content-type", MSGPACK),)))
+    partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)), (("content-type", MSGPACK),))])
     headers = (("ce_id", b"x"), ("content-type", JSON))
-    partition.offer(Offered(1, msgspec.json.encode(record(1)), headers))
-    partition.offer(Offered(2, msgspec.msgpack.encode(record(2))))
+    partition.offer_all([Offered(1, msgspec.json.encode(record(1)), headers)])
+    partition.offer_all([Offered(2, msgspec.msgpack.encode(record(2)))])
     [occupancy] = [row for row in partition.cut(1e9)[0].rows if row.TABLE == "occupancy_10s"]
     assert (occupancy.blocks, occupancy.version) == (3, 2)
 
@@ -69,7 +69,7 @@ def test_the_log_times_of_what_was_offered_are_known_until_the_cut() -> None:
 )
 def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any], reason: str) -> None:
     partition, _ = owned()
-    partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
+    partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
     latest = dict(partition.cut(1e9)[0].checkpoints)
     for slot, value in records.items():
         key = slot_key("r", 0, slot)
@@ -85,7 +85,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any]
 
 def test_a_checkpoint_of_a_later_format_is_refused_whatever_it_holds() -> None:
     partition, _ = owned()
-    partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
+    partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
     latest = dict(partition.cut(1e9)[0].checkpoints)
     assert msgspec.msgpack.decode(latest[META_KEY])["format"] == FORMAT_WITHOUT_CONTENTS
     latest = {META_KEY: msgspec.msgpack.encode({"format": FORMAT + 1, "what": "else"}), b"key": b"value"}
@@ -106,7 +106,7 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
     unreached = EventsRecord("s", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [SourceStatus(connected=False)])])
     late = EventsRecord("t", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [Opened(7, complete=False)])])
     for offset, one in enumerate((record(0), gap, unreached, late)):
-        partition.offer(Offered(offset, msgspec.msgpack.encode(one)))
+        partition.offer_all([Offered(offset, msgspec.msgpack.encode(one))])
     partition.cut(1e9)
 
     def troubled() -> dict[str, float]:
@@ -128,17 +128,17 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
 def test_repeated_offset_changes_nothing_and_a_hole_is_fatal() -> None:
     partition, metrics = owned()
     value = msgspec.msgpack.encode(record(0))
-    partition.offer(Offered(0, value))
-    partition.offer(Offered(0, value))
+    partition.offer_all([Offered(0, value)])
+    partition.offer_all([Offered(0, value)])
     assert skipped(metrics, "repeated") == 1
     with pytest.raises(OffsetGap, match=r"1\.\.4 of"):
-        partition.offer(Offered(5, value))
+        partition.offer_all([Offered(5, value)])
     assert partition.state.next_offset == 1
 
 
 def test_cut_ends_with_checkpoints_after_outputs() -> None:
     partition, _ = owned()
-    partition.offer(Offered(0, msgspec.msgpack.encode(record(0))))
+    partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
     cut, records = partition.cut(1e9)
     assert cut.next_offset == 1
     assert [entry.topic for entry in records] == [
@@ -153,6 +153,6 @@ def test_the_log_s_time_bounds_what_a_connector_says_of_time() -> None:
     ahead = EventsRecord(
         "r", "m", "d", 0, 1, [Batch(0, 3e9, 3e9, [Stored(bytes(7) + b"\1", 16, 16)], engine_events=1)], 0, 0
     )
-    partition.offer(Offered(0, msgspec.msgpack.encode(ahead), written_at=1e9))
+    partition.offer_all([Offered(0, msgspec.msgpack.encode(ahead), written_at=1e9)])
     windows = {row.window.timestamp() for row in partition.cut(1e9)[0].rows if hasattr(row, "window")}
     assert windows == {1e9}

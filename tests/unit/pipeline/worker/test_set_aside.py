@@ -10,6 +10,7 @@ import pytest
 
 from connectors.kafka.content_types import JSON
 from pipeline.errors import RecordFatal
+from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.exits import ExitCode, exit_code
 from pipeline.worker.partition import OwnedPartition
@@ -196,10 +197,12 @@ def test_bytes_are_kept_up_to_a_bound() -> None:
 def test_what_no_check_foresaw_names_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
     partition = two_sources()
 
-    def fail(offset: int, record: EventsRecord) -> None:
+    def fail(record: EventsRecord | PlainRun, offset: int) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(partition.owned.state, "apply", fail)
+    for source in partition.owned.state.sources.values():
+        monkeypatch.setattr(source, "apply", fail)
+        monkeypatch.setattr(source, "apply_run", fail)
     with pytest.raises(RecordFatal, match=r"offset 2 of kvlens\.events\.v1\[1\]") as raised:
         partition.offer(encode(run("bad", 1)))
     assert isinstance(raised.value.__cause__, ZeroDivisionError)

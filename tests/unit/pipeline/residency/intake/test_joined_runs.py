@@ -1,0 +1,104 @@
+"""Runs that came one behind the other are applied as one, and nobody can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+import pipeline.residency.source as residency_source
+from pipeline.residency.intake.joined_runs import Numbered, joined, stretches
+from pipeline.residency.intake.plain_runs import PlainRun, plain_runs
+from pipeline.residency.partition import PartitionState
+from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
+from schemas.settings import Worker
+
+START = 1e9
+
+
+def run(name: str, seq: int, at: float, **said: object) -> EventsRecord:
+    """Return a record of two batches: blocks come, and those of the record before leave."""
+    block = 2 * seq + 1
+    batches = [
+        Batch(seq, at, at, [Stored(block.to_bytes(8, "big"), 16)], 1),
+        Batch(seq + 1, at + 0.5, at + 0.75, [Removed((block - 4).to_bytes(8, "big"))] if seq > 2 else [], 1),
+    ]
+    return EventsRecord(name, "m", "d", 0, 1, batches, seq, seq + 1, **said)  # type: ignore[arg-type]
+
+
+def opened(name: str) -> EventsRecord:
+    return EventsRecord(name, "m", "d", 0, 1, [Batch(None, START, START, [Opened(0, complete=True)])])
+
+
+def read(records: Sequence[EventsRecord], first: int = 0) -> list[Numbered]:
+    values = [msgspec.msgpack.encode(record) for record in records]
+    runs = plain_runs(values, Worker())
+    return [(first + at, one or records[at]) for at, one in enumerate(runs)]
+
+
+@pytest.fixture(autouse=True)
+def one_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+
+
+def test_what_goes_on_is_one_stretch() -> None:
+    ordinary = [run("r", seq, START + seq) for seq in (0, 2, 4)]
+    assert [len(some) for some in stretches(read(ordinary))] == [3]
+    others = [
+        run("r", 8, START + 7),  # 6 is missing
+        run("r", 10, START + 9.6),  # ends in the next window
+        run("r", 12, START + 11),
+        run("r", 14, START + 12, engine="vllm"),
+        run("r", 16, START + 13, engine="vllm", duplicates=1),
+        run("r", 18, START + 14, engine="vllm"),
+    ]
+    assert [len(some) for some in stretches(read([*ordinary, *others]))] == [3, 1, 1, 1, 1, 1, 1]
+    noticed = [*ordinary[:2], opened("r"), ordinary[2]]
+    assert [len(some) for some in stretches(read(noticed))] == [2, 1, 1]
+
+
+def test_a_joined_run_says_what_its_runs_say() -> None:
+    runs = [one for _, one in read([run("r", seq, START + seq) for seq in (0, 2, 4)])]
+    one = joined([each for each in runs if isinstance(each, PlainRun)])
+    assert (one.first_seq, one.last_seq, one.batches, one.engine_events) == (0, 5, 6, 6)
+    assert (one.first_time, one.last_time, one.time) == (START, START + 4.5, START + 4.5)
+    assert (one.received_at, one.latest_receipt, one.lag) == (START + 4.75, START + 4.75, 0.25)
+    [(pool, events)] = one.events_by_pool()
+    assert pool == ("gpu", 0)
+    assert events.hashes.tolist() == [1, 5, 9, 5]
+    assert events.rows["hashes"].sum() == one.hash_count == 4
+
+
+@pytest.mark.parametrize("together", [3, 100])
+def test_sources_are_forgotten_where_they_are_forgotten_otherwise(together: int) -> None:
+    """Sources a and c are silent while b goes on; a comes back, c does not."""
+    records = [opened(name) for name in "abc"]
+    records += [run(name, seq, START + seq) for seq in (0, 2, 4) for name in "abc"]
+    records += [run("b", seq, START + 50 * seq) for seq in range(6, 60, 2)]
+    records += [run("a", seq, START + 3000 + seq) for seq in (6, 8)]
+    records += [run("b", seq, START + 3010 + seq) for seq in (60, 62)]
+    settings = Worker(forget_seconds=600)
+    one_by_one, at_once = (PartitionState(0, settings, shards=2) for _ in range(2))
+    for offset, record in enumerate(records):
+        one_by_one.apply(offset, record)
+    for begin in range(0, len(records), together):
+        at_once.apply_all(read(records[begin : begin + together], begin))
+    assert at_once.next_offset == one_by_one.next_offset == len(records)
+    assert at_once.take_forgotten() == one_by_one.take_forgotten() == 2
+    assert list(at_once.sources) == list(one_by_one.sources) == [("b", 0), ("a", 0)]
+    assert at_once.cut(START + 4000) == one_by_one.cut(START + 4000)
+
+
+def test_what_another_state_committed_is_not_said_again() -> None:
+    records = [opened("a"), *(run("a", seq, START + seq) for seq in (0, 2, 4))]
+    states = [PartitionState(0, Worker(), shards=2) for _ in range(2)]
+    for state in states:
+        state.announced(3)
+    for offset, record in enumerate(records):
+        states[0].apply(offset, record)
+    states[1].apply_all(read(records))
+    cuts = [state.cut(START + 100) for state in states]
+    assert cuts[0] == cuts[1]
+    assert cuts[0].dirty
+    assert cuts[0].residency
