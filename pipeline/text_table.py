@@ -16,8 +16,9 @@ def text_table(
 ) -> Iterator[str]:
     """Yield a line for each row, the header first; columns numbered in `right` are right-aligned.
 
-    Where the lines would be longer than `width` characters, columns of `expendable` are left out: those without
-    a value first, then the first of them first. A last line names those with values. None stands for any width.
+    Where the lines would be longer than `width` characters, columns of `expendable` are left out: those
+    without a value first, then the first of them first. A last line names those with values. None stands
+    for any width.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     shown = list(range(len(widths)))

@@ -128,8 +128,10 @@ def write(name: str, content: bytes, most: int) -> None:
 
 
 def frames(start: int, began: int, end: int) -> list[tuple[int, int]]:
-    """Return the ranges of the moving picture: up to when each chapter has shown what it does, as far as ten-second
-    windows go. The last is the second half, which has a range before it to compare with."""
+    """Return the ranges of the moving picture: up to when each chapter has shown what it does.
+
+    They go as far as ten-second windows do. The last is the second half, which has a range before it.
+    """
     starts = sorted({began + int(chapter.seconds) for chapter in STORY[1:]})
     return [*((start, each // 10 * 10 - 1) for each in starts), ((start + end) // 20 * 10, end)]
 

@@ -376,9 +376,7 @@ def test_names_in_a_table_lead_to_their_boards(name: str, filled: RunSql) -> Non
         for column in chosen
         for value in named.get(column, ())
     }
-    led |= {
-        (board, f"/d/kvlens-{board}?{kept}&${{model:queryparam}}") for board in named.get("shown on", ())
-    }
+    led |= {(board, f"/d/kvlens-{board}?{kept}&${{model:queryparam}}") for board in named.get("shown on", ())}
     assert panels.links(panel, found) == led
     assert named.get("shown on", set()) <= FILES.keys()
     for column in ("model", "replica"):
