@@ -792,17 +792,36 @@ GROUP BY model, replica, dp_rank;
 CREATE OR REPLACE VIEW {database}.briefing AS
 WITH
     toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length,
-    (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) AS windows,
+    -- The rule of `finest`, whose view would be analysed anew at each place that is told one of these.
+    (sources, seconds) -> multiIf(
+        seconds <= 7200 AND sources * greatest(seconds, 1800) <= 10 * 100000, 10,
+        seconds <= 86400 AND sources * seconds <= 60 * 400000, 60,
+        3600) AS fitting,
     (
-        SELECT seconds
-        FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {from:DateTime('UTC')} - INTERVAL 1 SECOND)
+        SELECT fitting(uniq(replica, dp_rank), dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}))
+        FROM {database}.sources
+        WHERE opened_at <= {to:DateTime('UTC')}
+            AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')})
+    ) AS windows,
+    (
+        SELECT fitting(uniq(replica, dp_rank),
+            dateDiff('second', {from:DateTime('UTC')} - length, {from:DateTime('UTC')} - INTERVAL 1 SECOND))
+        FROM {database}.sources
+        WHERE opened_at <= {from:DateTime('UTC')} - INTERVAL 1 SECOND
+            AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')} - length)
     ) AS windows_before,
     (
-        SELECT seconds
-        FROM {database}.finest(from = {from:DateTime('UTC')} - INTERVAL 1 HOUR, to = {to:DateTime('UTC')})
+        SELECT fitting(uniq(replica, dp_rank),
+            dateDiff('second', {from:DateTime('UTC')} - INTERVAL 1 HOUR, {to:DateTime('UTC')}))
+        FROM {database}.sources
+        WHERE opened_at <= {to:DateTime('UTC')}
+            AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')} - INTERVAL 1 HOUR)
     ) AS windows_from_hour_before,
     (
-        SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {to:DateTime('UTC')})
+        SELECT fitting(uniq(replica, dp_rank), dateDiff('second', {from:DateTime('UTC')} - length, {to:DateTime('UTC')}))
+        FROM {database}.sources
+        WHERE opened_at <= {to:DateTime('UTC')}
+            AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')} - length)
     ) AS windows_of_both,
     share -> concat(toString(round(100 * assumeNotNull(share), if(assumeNotNull(share) < 0.0995, 1, 0))), ' %')
         AS percent,
@@ -947,7 +966,46 @@ WITH
         FROM
         (
             SELECT
-                * EXCEPT (rated),
+                * EXCEPT (rated, share, number, bytes, at, many),
+                multiIf(
+                    kind = 'routing', concat('Another replica held ', percent(share), ' of the prefill of ', model),
+                    kind = 'capacity', concat(
+                        multiIf(many = 1, subject, many <= 3, arrayStringConcat(replicas, ', '),
+                            concat(toString(many), ' replicas of ', model)),
+                        if(many = 1, ' evicts what it fills again: ', ' evict what they fill again: '), percent(share),
+                        if(many = 1, ' of its prefill', ' of their prefill')),
+                    kind = 'restarts', concat(toString(many), ' of ', toString(behind), ' replicas of ', model,
+                        ' restarted together at ', moment(at), ': ', percent(share), ' of the prefill was filled again'),
+                    kind = 'prefix', concat('Prefix ', subject, ' of ', model, ' is new since ', moment(at), ' and makes ',
+                        percent(share), ' of the avoidable prefill'),
+                    kind = 'hashes', concat(subject,
+                        if(many = 1, ' hashes', concat(' and ', toString(many - 1), ' more hash')),
+                        ' unlike the other replicas of ', model, ': nobody can see which prefixes they share'),
+                    kind = 'streams', concat(toString(many), ' of ', toString(behind), ' replicas of ', model,
+                        transform(number, [3, 2], [' announce more blocks than the engine has', ' lost events for good'],
+                            ' ran before kvlens did, so older blocks are unknown'),
+                        if(many = 1, ': ', ', first '), subject),
+                    ''
+                ) AS finding,
+                multiIf(
+                    kind = 'routing',
+                        concat('Route ', model, ' by prefix: send each request to the replica that holds most of it'),
+                    kind = 'capacity', concat(
+                        'Give ', if(many = 1, subject, 'each of them'), ' ',
+                        if(bytes > 0, replaceOne(formatReadableSize(bytes), '.00', ''), concat(toString(number), ' tokens')),
+                        ' more KV cache a rank, or a CPU tier with so much more room than the GPU cache'),
+                    kind = 'restarts', concat('Restart ', model, ' in rotation, ', toString(greatest(1, intDiv(behind, 8))),
+                        ' at a time, and route by prefix: the others still hold what is shared'),
+                    kind = 'prefix', concat('Send requests that begin with ', subject,
+                        ' to one replica, or undo the change of prompt'),
+                    kind = 'hashes', concat('Give all replicas of ', model,
+                        ' the same hash algorithm and PYTHONHASHSEED, or these another hash_scheme'),
+                    kind = 'streams', transform(number, [3, 2], [
+                        'Do not trust its occupancy; clear the cache of the engine or restart it',
+                        'Set replay_endpoint, then clear the cache of these engines or restart them in turn'],
+                        'Nothing now: a restart or a cleared cache completes it'),
+                    ''
+                ) AS action,
                 if(
                     empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
                     arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / arraySum(rate -> rate.2, rated)
@@ -961,7 +1019,8 @@ WITH
                 SELECT
                     model, hash_domain, sums, sampled, seconds,
                     one.1 AS kind, one.2 AS replicas, one.3 AS subject, one.4 AS tokens, one.5 AS at_least, one.6 AS at_most,
-                    one.7 AS filled_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS finding, one.11 AS action,
+                    one.7 AS filled_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS share, one.11 AS number,
+                    one.12 AS bytes, one.13 AS at, length(one.2) AS many,
                     kind = 'sums' AS is_sums,
                     kind IN ('hashes', 'streams') AS is_doubt,
                     tokens / seconds * 3600 AS tokens_per_hour,
@@ -977,84 +1036,46 @@ WITH
                         domains.sampled AS sampled,
                         domains.sums AS sums,
                         length(domains.replicas) AS size,
-                        intDiv(size, 8) AS eighth,
                         arrayConcat(
                             [(
                                 'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0), size,
-                                '', ''
+                                toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                             ), (
                                 'routing', domains.replicas, '', routing, toUInt64(0), avoidable + unknown, filled, incomplete,
-                                size,
-                                concat('Another replica held ', percent(routing / filled), ' of the prefill of ', model),
-                                concat('Route ', model, ' by prefix: send each request to the replica that holds most of it')
+                                size, routing / filled, toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                             )],
                             arrayMap(
                                 curve -> (
                                     'capacity', curve.1, if(length(curve.1) = 1, curve.1[1], ''), curve.2, curve.2, curve.3,
-                                    curve.4, curve.8, length(curve.1),
-                                    concat(
-                                        if(length(curve.1) = 1, concat(curve.1[1], ' evicts what it fills'),
-                                            concat(if(length(curve.1) <= 3, arrayStringConcat(curve.1, ', '),
-                                                concat(toString(length(curve.1)), ' replicas of ', model)),
-                                                ' evict what they fill')),
-                                        ' again: ', percent(curve.5 / curve.4), ' of ',
-                                        if(length(curve.1) = 1, 'its', 'their'), ' prefill'),
-                                    concat(
-                                        'Give ', if(length(curve.1) = 1, curve.1[1], 'each of them'), ' ',
-                                        if(curve.7 > 0, replaceOne(formatReadableSize(curve.6 * curve.7), '.00', ''),
-                                            concat(toString(curve.6), ' tokens')),
-                                        ' more KV cache a rank, or a CPU tier with so much more room than the GPU cache')
+                                    curve.4, curve.8, length(curve.1), curve.5 / curve.4, curve.6, curve.6 * curve.7,
+                                    toDateTime(0, 'UTC')
                                 ),
                                 curves),
                             if(
-                                length(restarts.restarted) <= greatest(1, eighth), [],
+                                length(restarts.restarted) <= greatest(1, intDiv(size, 8)), [],
                                 [(
                                     'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, filled,
-                                    incomplete, size,
-                                    concat(toString(length(restarts.restarted)), ' of ', toString(size), ' replicas of ', model,
-                                        ' restarted together at ', moment(restarts.begun), ': ',
-                                        percent(restarts.cleared / filled), ' of the prefill was filled again'),
-                                    concat('Restart ', model, ' in rotation, ', toString(greatest(1, eighth)),
-                                        ' at a time, and route by prefix: the others still hold what is shared')
+                                    incomplete, size, restarts.cleared / filled, toUInt64(0), toFloat64(0), restarts.begun
                                 )]),
                             arrayMap(
                                 new -> (
                                     'prefix', [] :: Array(String), new.2, toUInt64(-new.1), toUInt64(0),
                                     toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), filled, incomplete, size,
-                                    concat('Prefix ', new.2, ' of ', model, ' is new since ', moment(new.3),
-                                        ' and makes ', percent(-new.1 / avoidable), ' of the avoidable prefill'),
-                                    concat('Send requests that begin with ', new.2,
-                                        ' to one replica, or undo the change of prompt')
+                                    -new.1 / avoidable, toUInt64(0), toFloat64(0), new.3
                                 ),
                                 arrayFilter(new -> -new.1 >= 0.1 * avoidable, prefixes.news)),
                             if(
                                 empty(alone), [],
                                 [(
                                     'hashes', alone, alone[1], unknown_alone, toUInt64(0), unknown + cold, filled,
-                                    toUInt64(0), length(alone),
-                                    concat(
-                                        alone[1], if(length(alone) = 1, ' hashes', concat(' and ', toString(length(alone) - 1),
-                                        ' more hash')), ' unlike the other replicas of ', model,
-                                        ': nobody can see which prefixes they share'),
-                                    concat('Give all replicas of ', model,
-                                        ' the same hash algorithm and PYTHONHASHSEED, or these another hash_scheme')
+                                    toUInt64(0), length(alone), toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                                 )]),
                             arrayMap(
                                 alike -> (
                                     'streams', arrayMap(each -> each.3, alike), alike[1].3,
                                     toUInt64(arraySum(each -> each.2, alike)), toUInt64(0), unknown + cold, filled,
-                                    length(alike), size,
-                                    concat(toString(length(alike)), ' of ', toString(size), ' replicas of ', model, multiIf(
-                                        alike[1].1 = 3, ' announce more blocks than the engine has',
-                                        alike[1].1 = 2, ' lost events for good',
-                                        ' ran before kvlens did, so older blocks are unknown'),
-                                        if(length(alike) = 1, ': ', ', first '), alike[1].3),
-                                    multiIf(
-                                        alike[1].1 = 3,
-                                        'Do not trust its occupancy; clear the cache of the engine or restart it',
-                                        alike[1].1 = 2,
-                                        'Set replay_endpoint, then clear the cache of these engines or restart them in turn',
-                                        'Nothing now: a restart or a cleared cache completes it')
+                                    length(alike), size, toFloat64(0), toUInt64(alike[1].1), toFloat64(0),
+                                    toDateTime(0, 'UTC')
                                 ),
                                 arrayFilter(alike -> notEmpty(alike), arrayMap(
                                     doubt -> arrayFilter(each -> each.1 = doubt, doubtful), [3, 2, 1])))

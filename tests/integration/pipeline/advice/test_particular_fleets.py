@@ -197,6 +197,48 @@ def test_rates_are_over_the_windows_that_are_read(
     assert abs(since.replace(tzinfo=timezone.utc).timestamp() - start) < seconds
 
 
+@pytest.mark.parametrize(
+    ("sources", "lasts", "seconds"),
+    [
+        (1, 7200, 10),
+        (277, 3600, 10),
+        (1, 7201, 60),
+        (278, 3600, 60),
+        (277, 86_400, 60),
+        (278, 86_400, 3600),
+    ],
+)
+def test_windows_are_those_that_other_panels_read(
+    client: Client, sources: int, lasts: int, seconds: int
+) -> None:
+    """The statement looks up itself which table serves a range: by the rule of `finest`."""
+    end = NOON + timedelta(hours=1)
+    open_sources(client, sources, NOON - timedelta(days=4))
+    for number, length in enumerate(TABLES, 1):
+        fill(
+            client,
+            length,
+            end - timedelta(days=2),
+            end,
+            1,
+            f"{number} AS filled_tokens, {number} AS peer_tokens",
+        )
+    stop = int(end.timestamp()) - 1
+    start = stop - lasts
+    ((found,),) = rows_of(
+        client, "SELECT seconds FROM finest(from = {from:DateTime}, to = {to:DateTime})", start, stop
+    )
+    filled = rows_of(
+        client,
+        "SELECT max(filled_tokens) / (SELECT count() FROM fills_windows("
+        f"from = {{from:DateTime}}, to = {{to:DateTime}}, step = 10, seconds = {seconds}))"
+        " FROM briefing(from = {from:DateTime}, to = {to:DateTime}, models = [])",
+        start,
+        stop,
+    )
+    assert (found, filled) == (seconds, [(1 + list(TABLES).index(seconds),)])
+
+
 def test_seconds_before_the_first_source_do_not_count(client: Client) -> None:
     open_sources(client, 2, NOON + timedelta(minutes=30))
     # Ended in the first window, before the range.
