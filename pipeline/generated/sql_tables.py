@@ -29,8 +29,7 @@ CLAUSES = {
     "key": re.compile(r"\bORDER BY\s+(.+?)(?=\bTTL\b|\bSETTINGS\b|$)", re.I | re.S),
     "ttl": re.compile(r"\bTTL\s+(.+?)(?=\bSETTINGS\b|$)", re.I | re.S),
 }
-# These say from which table a view's rows are read: `finest`, and what `briefing` looks up as it does.
-LOOKED_UP = re.compile(r"\bSELECT fitting\(.+?\bFROM \{database\}\.\w+", re.I | re.S)
+# `finest` has no rows of a view: it says from which table they are read.
 VIEW_SOURCE = re.compile(r"\bFROM \{database\}\.(?!finest\b)(\w+)", re.I)
 VIEW_PARAMETER = re.compile(r"\{(\w+):\s*([^}]+?)\}")
 
@@ -73,7 +72,7 @@ def parse_migrations(texts: Iterable[str]) -> tuple[dict[str, Table], dict[str, 
             _add_column(tables[found[1]].columns, found[2], after=found[3])
         elif found := CREATE_VIEW.match(statement):
             parameters = {name: kind for name, kind in VIEW_PARAMETER.findall(statement) if name != "engine"}
-            source = VIEW_SOURCE.search(LOOKED_UP.sub("", statement))
+            source = VIEW_SOURCE.search(statement)
             views[found[1]] = View(found[1], comment, source[1] if source else "", parameters)
     return tables, views
 

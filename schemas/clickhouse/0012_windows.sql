@@ -792,36 +792,17 @@ GROUP BY model, replica, dp_rank;
 CREATE OR REPLACE VIEW {database}.briefing AS
 WITH
     toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length,
-    -- The rule of `finest`, whose view would be analysed anew at each place that is told one of these.
-    (sources, seconds) -> multiIf(
-        seconds <= 7200 AND sources * greatest(seconds, 1800) <= 10 * 100000, 10,
-        seconds <= 86400 AND sources * seconds <= 60 * 400000, 60,
-        3600) AS fitting,
+    (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) AS windows,
     (
-        SELECT fitting(uniq(replica, dp_rank), dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}))
-        FROM {database}.sources
-        WHERE opened_at <= {to:DateTime('UTC')}
-            AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')})
-    ) AS windows,
-    (
-        SELECT fitting(uniq(replica, dp_rank),
-            dateDiff('second', {from:DateTime('UTC')} - length, {from:DateTime('UTC')} - INTERVAL 1 SECOND))
-        FROM {database}.sources
-        WHERE opened_at <= {from:DateTime('UTC')} - INTERVAL 1 SECOND
-            AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')} - length)
+        SELECT seconds
+        FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {from:DateTime('UTC')} - INTERVAL 1 SECOND)
     ) AS windows_before,
     (
-        SELECT fitting(uniq(replica, dp_rank),
-            dateDiff('second', {from:DateTime('UTC')} - INTERVAL 1 HOUR, {to:DateTime('UTC')}))
-        FROM {database}.sources
-        WHERE opened_at <= {to:DateTime('UTC')}
-            AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')} - INTERVAL 1 HOUR)
+        SELECT seconds
+        FROM {database}.finest(from = {from:DateTime('UTC')} - INTERVAL 1 HOUR, to = {to:DateTime('UTC')})
     ) AS windows_from_hour_before,
     (
-        SELECT fitting(uniq(replica, dp_rank), dateDiff('second', {from:DateTime('UTC')} - length, {to:DateTime('UTC')}))
-        FROM {database}.sources
-        WHERE opened_at <= {to:DateTime('UTC')}
-            AND (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')} - length)
+        SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {to:DateTime('UTC')})
     ) AS windows_of_both,
     share -> concat(toString(round(100 * assumeNotNull(share), if(assumeNotNull(share) < 0.0995, 1, 0))), ' %')
         AS percent,
