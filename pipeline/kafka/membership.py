@@ -17,6 +17,11 @@ _NOBODY = (0, "nobody")
 """Generation and member of a heartbeat that changes nothing, but needs the right to Read."""
 
 
+def group_name(kafka: Kafka, agent: str) -> str:
+    """Return the consumer group of an agent."""
+    return f"{kafka.group}.{agent}"
+
+
 async def may_join(kafka: Kafka, groups: Iterable[str]) -> None:
     """Raises GroupRefused for the first group that this user may not join.
 

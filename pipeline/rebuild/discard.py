@@ -23,9 +23,9 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import GroupInUse, KafkaUnavailable
 from pipeline.kafka import topics
-from pipeline.kafka.membership import may_join
-from pipeline.kafka.rights import REBUILD
-from pipeline.kafka.transactions import may_write, transactional_id
+from pipeline.kafka.membership import group_name, may_join
+from pipeline.kafka.rights import AGENTS, REBUILD
+from pipeline.kafka.transactions import may_write, writers
 from pipeline.worker.checkpoint.log import CheckpointLog, Record, load
 from schemas.checkpoints import META_KEY
 from schemas.fleet_checkpoints import HEAD_KEY
@@ -151,7 +151,7 @@ class Rebuild:
             await asyncio.gather(*(log.close() for log in logs))
 
     def _group(self, agent: str) -> str:
-        return f"{self._settings.kafka.group}.{agent}"
+        return group_name(self._settings.kafka, agent)
 
     async def _extent(self, topic: str) -> Extent:
         partitions = [TopicPartition(topic, number) for number in range(self._partitions[topic])]
@@ -186,18 +186,9 @@ async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
     topics.require_rights(found, kafka, [REBUILD])
     topics.check(found)
     partitions = {topic.name: topic.partitions for topic in found}
-    inputs = {
-        f"{kafka.group}.{agent}": topic_name(kafka, key)
-        for agent, key in (("replica", "events"), ("fleet", "residency"))
-    }
     # Who may not move a group's offsets would have emptied the residency topic before that shows.
-    await may_join(kafka, inputs)
-    ids = [
-        transactional_id(group, topic, number)
-        for group, topic in inputs.items()
-        for number in range(partitions[topic])
-    ]
-    await may_write(kafka, ids)
+    await may_join(kafka, [group_name(kafka, agent) for agent in AGENTS])
+    await may_write(kafka, writers(kafka, AGENTS, {topic.key: topic for topic in found}))
     options = client_options(kafka)
     admin = AIOKafkaAdminClient(**options)
     try:

@@ -18,6 +18,7 @@ from faust.types import TP
 from yarl import URL
 
 from pipeline.errors import CheckpointAhead, CheckpointFailed
+from pipeline.kafka.membership import group_name
 from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_before, load
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.checkpoint.schedule import FAR_BEHIND_SECONDS, Schedule
@@ -317,11 +318,6 @@ class Agent:
         app.on_rebalance_complete.connect(self._assigned)
         app.on_partitions_revoked.connect(self._revoked)
         return app
-
-
-def group_name(kafka: Kafka, agent: str) -> str:
-    """Return the consumer group of an agent."""
-    return f"{kafka.group}.{agent}"
 
 
 def state_directory(settings: Settings) -> Path:

@@ -27,8 +27,9 @@ from connectors.process.waiting import Waiting
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import KafkaUnavailable
+from pipeline.kafka.membership import group_name
 from pipeline.kafka.rights import AGENTS, CHOICES
-from pipeline.worker.agent import Agent, group_name, state_directory
+from pipeline.worker.agent import Agent, state_directory
 from pipeline.worker.checkpoint.log import without_verification_retries
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.choices.agent import ChoicesAgent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -14,14 +14,11 @@ from pipeline.errors import TablesMissing
 from pipeline.kafka import topics
 from pipeline.kafka.membership import leave_groups, may_join
 from pipeline.kafka.rights import AGENTS, worker
-from pipeline.kafka.transactions import may_write, transactional_id
-from pipeline.worker.agent import group_name
+from pipeline.kafka.transactions import may_write, writers
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
 
-_INPUTS = {"replica": "events", "fleet": "residency"}
-"""Agent -> key of the topic that it reads."""
 _LOOK_SECONDS = 5.0
 """How long ClickHouse may take to say which tables it has."""
 
@@ -38,7 +35,8 @@ async def prepare(
     try:
         found = await waiting.until(lambda: _topics(settings))
         await waiting.until(lambda: may_join(settings.kafka, groups))
-        await waiting.until(lambda: may_write(settings.kafka, _transactional_ids(settings, found)))
+        ids = writers(settings.kafka, _agents(settings), found)
+        await waiting.until(lambda: may_write(settings.kafka, ids))
         await waiting.until(lambda: _tables(settings.clickhouse))
         await compiling
         await waiting.until(lambda: _bury(settings.kafka, memberships))
@@ -57,15 +55,6 @@ async def _topics(settings: Settings) -> dict[str, topics.Found]:
 
 def _agents(settings: Settings) -> list[str]:
     return [agent for agent in AGENTS if settings.worker.agents in ("both", agent)]
-
-
-def _transactional_ids(settings: Settings, found: Mapping[str, topics.Found]) -> list[str]:
-    """Return those with which this worker may come to commit: one for each partition of its inputs."""
-    return [
-        transactional_id(group_name(settings.kafka, agent), found[_INPUTS[agent]].name, partition)
-        for agent in _agents(settings)
-        for partition in range(found[_INPUTS[agent]].partitions)
-    ]
 
 
 async def _bury(kafka: Kafka, memberships: Memberships) -> None:

@@ -24,9 +24,10 @@ from connectors.process.limited_log import LogLimiter
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import StoreUnavailable
 from pipeline.kafka.acceptance import accepted_choice, require_time_of_the_log
+from pipeline.kafka.membership import group_name
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.kafka.rights import CHOICES
-from pipeline.worker.agent import REBALANCE_SECONDS, SESSION_SECONDS, group_name
+from pipeline.worker.agent import REBALANCE_SECONDS, SESSION_SECONDS
 from pipeline.worker.choices.rows import row_of
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import ChoiceRow
