@@ -136,9 +136,9 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: Literal["both", "replica", "fleet"] = "both"
     """Which agents run in the process; run them apart to scale them apart."""
     checkpoint_seconds: Seconds = 1.0
-    """Interval of writing tables and committing state; it decides how fresh the tables are. Where that takes
-    longer than half of it, the interval is twice as long, and eight times while records are read that have
-    been in Kafka for 30 s."""
+    """Interval of writing tables and committing state; it decides how fresh the tables are. It is up to four
+    times as long where much is written: more than an eighth of a core's time, or half of the interval; and
+    eight times while records are read that have been in Kafka for 30 s."""
     state_directory: str = ""
     """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"

@@ -99,7 +99,7 @@ class Agent:
     async def checkpoint_every(
         self, seconds: float, after: float = 0.0, *, far_behind: Callable[[], bool]
     ) -> None:
-        """Save all owned partitions at a fixed rate, from `after` seconds on; a failure is fatal.
+        """Save all owned partitions as `Schedule` says, from `after` seconds on; a failure is fatal.
 
         `far_behind` says whether any agent of this worker is, since what one commits is read by the other.
         """
@@ -112,7 +112,7 @@ class Agent:
             if not schedule.due(far_behind=far_behind()):
                 continue
             try:
-                await self._rounds.save([*self.owned.values()])
+                schedule.made(await self._rounds.save([*self.owned.values()]))
             except Exception as error:
                 self._fatal(error)
 

@@ -1,7 +1,8 @@
 """When the checkpoint rounds of an agent begin: at multiples of a period, with a rest between them.
 
-A round costs what it writes: a row for each window that changed, a record for each source. An agent that
-catches up passes many windows in a period, and nobody waits for the first of them: it makes fewer rounds.
+A round costs what it writes: a row for each window that changed, a record for each source. So an agent makes
+fewer rounds where its sources are many, at the price of tables that are less fresh. One that catches up
+passes many windows in a period, and nobody waits for the first of them: it makes fewer still.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import math
 
 REST = 0.5
 """Of a period, at least, between two rounds: where rounds take long, applying must not stand behind them."""
+CUT_SHARE = 1 / 8
+"""Of a core's time, that cuts may take before an agent makes fewer rounds."""
+MOST_PERIODS = 4
+"""Periods from one round to the next of an agent that is not far behind."""
 FAR_BEHIND_SECONDS = 30.0
 """An agent is far behind while what it applies has been in the log for longer."""
 FAR_BEHIND_PERIODS = 8
@@ -24,7 +29,10 @@ class Schedule:
         """The first beginning is `seconds` after `began`, a time of the clock that `pause` gets."""
         self._seconds = seconds
         self._began = began
-        self._left_out = 0
+        self._passed = 0
+        """Beginnings since the last round that was made."""
+        self._periods = 1
+        """From that one to the next."""
 
     def pause(self, now: float) -> float:
         """Return how long to wait for the next beginning, from half a period to one and a half."""
@@ -33,8 +41,12 @@ class Schedule:
 
     def due(self, *, far_behind: bool) -> bool:
         """Return whether the round of this beginning is made; asked at each of them."""
-        self._left_out += 1
-        if far_behind and self._left_out < FAR_BEHIND_PERIODS:
+        self._passed += 1
+        if self._passed < (FAR_BEHIND_PERIODS if far_behind else self._periods):
             return False
-        self._left_out = 0
+        self._passed = 0
         return True
+
+    def made(self, cut_seconds: float) -> None:
+        """A round was made, and its cuts took so many seconds of the processor."""
+        self._periods = min(MOST_PERIODS, math.ceil(cut_seconds / (CUT_SHARE * self._seconds)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.worker.checkpoint.schedule import FAR_BEHIND_PERIODS, Schedule
+from pipeline.worker.checkpoint.schedule import CUT_SHARE, FAR_BEHIND_PERIODS, MOST_PERIODS, Schedule
 
 
 def _beginnings(seconds: float, rounds: Iterable[float], *, early: float = 0.0) -> list[float]:
@@ -70,3 +70,39 @@ def test_none_is_later_than_eight_periods_and_none_is_left_out_at_the_head(far_b
     for at, behind in enumerate(far_behind):
         assert made[at] or behind
         assert any(made[max(0, at - 7) : at + 1]) or at < 7
+
+
+def _intervals(each: float, batches: float, rounds: int, *, seconds: float = 1.0) -> list[int]:
+    """Return the periods between rounds whose cuts take `each` seconds, and `batches` for each second."""
+    schedule, passed, found = Schedule(seconds, 100.0), 0, list[int]()
+    while len(found) < rounds:
+        passed += 1
+        if schedule.due(far_behind=False):
+            schedule.made(each + batches * passed * seconds)
+            found.append(passed)
+            passed = 0
+    return found
+
+
+@pytest.mark.parametrize(
+    ("each", "batches", "periods"),
+    [(0.06, 0.06, 1), (0.1, 0.06, 2), (0.15, 0.06, 3), (0.4, 0.1, 4), (5, 1, 4)],
+)
+def test_an_agent_whose_cuts_take_long_makes_fewer_rounds(each: float, batches: float, periods: int) -> None:
+    assert _intervals(each, batches, 6)[3:] == [periods] * 3
+
+
+@given(st.floats(0, 10), st.floats(0, 1), st.floats(0.05, 10))
+def test_cuts_take_their_share_at_most_unless_rounds_are_as_few_as_may_be(
+    each: float, batches: float, seconds: float
+) -> None:
+    last = _intervals(each, batches, 10, seconds=seconds)[-1]
+    assert each + batches * last * seconds <= CUT_SHARE * last * seconds * 1.001 or last == MOST_PERIODS
+
+
+def test_an_agent_with_few_sources_again_makes_all_rounds() -> None:
+    schedule = Schedule(1.0, 100.0)
+    schedule.made(10.0)
+    assert [schedule.due(far_behind=False) for _ in range(4)] == [False, False, False, True]
+    schedule.made(0.01)
+    assert schedule.due(far_behind=False)
