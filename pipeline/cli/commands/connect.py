@@ -50,6 +50,7 @@ def connect(config: Path | None, log_level: str) -> None:
 async def _run(settings: Settings, path: Path | None) -> None:
     from connectors.connector import run
     from connectors.discovery.file import SettingsFile, SettingsUnreadable
+    from connectors.process.leaving import leave
     from connectors.process.stopping import Stop
 
     def read() -> Settings:
@@ -61,3 +62,5 @@ async def _run(settings: Settings, path: Path | None) -> None:
     stop = Stop()
     stop.at_signals()
     await run(settings, stop=stop, file=None if path is None else SettingsFile(path, read))
+    # The end of uvloop's loops waits for names that are looked up, and a resolver may take half a minute.
+    leave(0)
