@@ -13,6 +13,7 @@ from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.worker.partition import Role
 from pipeline.worker.set_aside import Offered
 
@@ -51,19 +52,20 @@ class Applying:
 
     def apply(self, state: IndexedPartition, several: Sequence[Offered]) -> None:
         """Apply records that came together; the table shows them then. Raises OffsetGap, RecordFatal."""
-        for offered, read in zip(several, self._role.read_ahead(several), strict=True):
+        runs = {int(run.offsets[0]): run for run in self._role.read_ahead(several, together=False).runs}
+        for offered in several:
             if offered.offset < state.next_offset:
                 continue
             if offered.offset > state.next_offset:
                 raise OffsetGap(self._role.topic, state.partition, state.next_offset, offered.offset)
-            self._offer(state, offered, read)
+            self._offer(state, offered, runs.get(offered.offset))
         state.settle()
         self._metrics.records.inc(len(several))
 
-    def _offer(self, state: IndexedPartition, offered: Offered, read: Any) -> None:
+    def _offer(self, state: IndexedPartition, offered: Offered, run: PlainRun | None) -> None:
         role = self._role
         try:
-            record = role.decode(offered.value, offered.headers, offered.key) if read is None else read
+            record = run or role.decode(offered.value, offered.headers, offered.key)
             reason = state.refusal(record)
             if reason is not None:
                 raise RecordRefused(reason, NOT_APPLICABLE, role.sources_of(record))
@@ -71,7 +73,7 @@ class Applying:
             self._set_aside(state, offered, refused)
             return
         try:
-            state.apply(offered.offset, role.bounded(record, offered.written_at))
+            state.apply(offered.offset, run or role.bounded(record, offered.written_at))
         except Exception as error:
             raise RecordFatal(role.topic, state.partition, offered.offset) from error
 

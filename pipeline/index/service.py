@@ -99,7 +99,8 @@ def warm_up() -> None:
     for offset, name in enumerate(("one", "other", "third")):
         partition.apply(offset, EventsRecord(name, "m", "d", 0, 1, batches))
     more = [Batch(2, 2.0, 2.0, [Stored(hashes[:80], 16), Removed(hashes[:80])])]
-    for run in plain_runs([msgspec.msgpack.encode(EventsRecord("one", "m", "d", 0, 1, more))], Worker()):
+    value = msgspec.msgpack.encode(EventsRecord("one", "m", "d", 0, 1, more))
+    for run in plain_runs([value], Worker(), first=3):
         if run is not None:
             partition.apply(3, run)
     partition.settle()

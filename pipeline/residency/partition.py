@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from pipeline.errors import (
     CheckpointCorrupt,
@@ -21,7 +22,7 @@ from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, 
 from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.intake.joined_runs import Numbered, stretches
+from pipeline.residency.intake.numbered import Numbered, last_offset, one_by_one
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.pools import NewPool
 from pipeline.residency.sharding.residency_records import ResidencyRecords
@@ -109,12 +110,12 @@ class PartitionState:
 
     def apply(self, offset: int, record: EventsRecord | PlainRun) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
-        key, received = _heard_of(record)
-        for silent in self._silence.heard(key, received):
+        key = _key_of(record)
+        for silent in self._silence.heard(key, _received(record)):
             self._forget(silent, offset)
         source = self._source(key)
         if isinstance(record, PlainRun):
-            source.apply_run(record, offset)
+            source.apply_run(record)
         else:
             source.apply(record, offset)
         self._advance(offset)
@@ -122,38 +123,42 @@ class PartitionState:
     def apply_all(self, records: Sequence[Numbered]) -> None:
         """Apply records as `apply` does one after the other; there is one at least.
 
-        Those of a source are applied together, up to the next record before which sources are forgotten: no
-        source depends on another one otherwise.
+        They are in order of their first offsets, those of a source in the order of the log. Source by source
+        they are applied, since none depends on another one, unless one may be forgotten between them.
         """
-        if self.next_offset < self._announced:
-            for self.applying, record in records:
+        keys = [_key_of(record) for _, record in records]
+        if self.next_offset < self._announced or not self._all_heard(keys, records):
+            for self.applying, record in one_by_one(records):
                 self.apply(self.applying, record)
             return
-        waiting: dict[SourceResidency, list[Numbered]] = {}
-        for numbered in records:
-            offset, record = numbered
-            key, received = _heard_of(record)
-            silent = self._silence.heard(key, received)
-            if silent:
-                self._apply_waiting(waiting)
-                for each in silent:
-                    self._forget(each, offset)
-            waiting.setdefault(self._source(key), []).append(numbered)
-        self._apply_waiting(waiting)
-        self._advance(records[-1][0])
-
-    def _apply_waiting(self, waiting: dict[SourceResidency, list[Numbered]]) -> None:
-        for source, records in waiting.items():
-            for stretch in stretches(records):
-                self.applying, record = stretch[0]
-                if not isinstance(record, PlainRun):
-                    source.apply(record, self.applying)
-                elif len(stretch) == 1:
-                    source.apply_run(record, self.applying)
+        of_source: dict[SourceKey, list[Numbered]] = {}
+        for key, numbered in zip(keys, records, strict=True):
+            of_source.setdefault(key, []).append(numbered)
+        for key, its_records in of_source.items():
+            source = self._source(key)
+            for self.applying, record in its_records:
+                if isinstance(record, PlainRun):
+                    source.apply_run(record)
                 else:
-                    offsets, runs = zip(*stretch, strict=True)
-                    source.apply_stretch(runs, offsets)
-        waiting.clear()
+                    source.apply(record, self.applying)
+        self._advance(max(last_offset(numbered) for numbered in records))
+
+    def _all_heard(self, keys: Sequence[SourceKey], records: Sequence[Numbered]) -> bool:
+        """Note that the sources were heard; return False, and note nothing, if one may be forgotten."""
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        counts, offsets, received = [], [], []
+        for offset, record in records:
+            if isinstance(record, PlainRun):
+                counts.append(len(record.records))
+                offsets.append(record.offsets)
+                received.append(record.rows["received_at"])
+            else:
+                counts.append(1)
+                offsets.append(np.array([offset]))
+                received.append(np.array([_received(record)]))
+        order = np.argsort(np.concatenate(offsets), kind="stable")
+        sources = np.repeat(np.array([numbers[key] for key in keys], np.int64), counts)
+        return self._silence.all_heard([*numbers], sources[order], np.concatenate(received)[order])
 
     def _source(self, key: SourceKey) -> SourceResidency:
         """Return the source that a record is of, a new one if it was not heard before."""
@@ -336,8 +341,13 @@ class PartitionState:
         return contradiction(source)
 
 
-def _heard_of(record: EventsRecord | PlainRun) -> tuple[SourceKey, float]:
-    """Return the source of a record, and when its last batch was received, 0 if it has none."""
+def _key_of(record: EventsRecord | PlainRun) -> SourceKey:
+    said = record.record if isinstance(record, PlainRun) else record
+    return said.replica, said.dp_rank
+
+
+def _received(record: EventsRecord | PlainRun) -> float:
+    """Return when the last batch was received, 0 if there is none."""
     if isinstance(record, PlainRun):
-        return (record.record.replica, record.record.dp_rank), record.received_at
-    return (record.replica, record.dp_rank), record.batches[-1].received_at if record.batches else 0.0
+        return record.received_at
+    return record.batches[-1].received_at if record.batches else 0.0

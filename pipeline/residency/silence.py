@@ -8,12 +8,17 @@ that differ do not add up. So no wrong clock moves it far, and it stands still w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
+from connectors.process.compiled import borrowed, compiled
 from schemas.checkpoints import SilenceState
 
-STEP_SECONDS = 60.0
+STEP_SECONDS: Final = 60.0
 """Sources that are read are heard every ten seconds."""
 
 SourceKey = tuple[str, int]
@@ -50,6 +55,30 @@ class Silence:
         self._heard[key] = state
         return self._silent()
 
+    def all_heard(
+        self, keys: Sequence[SourceKey], sources: npt.NDArray[np.int64], received: npt.NDArray[np.float64]
+    ) -> bool:
+        """Do what `heard` does for n records, and return True; False, and nothing, if one may be forgotten.
+
+        `sources` (n,) says of which key each record is, `received` (n,) when its last batch was received.
+        """
+        states = [self._heard.get(key) or SilenceState() for key in keys]
+        clocks = np.array([state.clock for state in states])
+        latest = np.array([state.received_at for state in states])
+        clock = _follow(self.clock, clocks, latest, sources, received)
+        # Whoever is heard now is heard at the present clock at the earliest.
+        longest_silent = next((state.clock for state in self._heard.values()), self.clock)
+        if clock - longest_silent >= self._forget_seconds:
+            return False
+        self.clock = clock
+        last: dict[int, None] = dict.fromkeys(sources[::-1].tolist())
+        for source in reversed(last):
+            state, key = states[source], keys[source]
+            state.clock, state.received_at = float(clocks[source]), float(latest[source])
+            self._heard.pop(key, None)
+            self._heard[key] = state
+        return True
+
     def state_of(self, key: SourceKey) -> SilenceState:
         """Return what is known of a source that was heard."""
         return self._heard[key]
@@ -63,3 +92,28 @@ class Silence:
         for key in found:
             del self._heard[key]
         return found
+
+
+@compiled
+def _follow(
+    clock: float,
+    clocks: npt.NDArray[np.float64],
+    latest: npt.NDArray[np.float64],
+    sources: npt.NDArray[np.int64],
+    received: npt.NDArray[np.float64],
+) -> float:
+    """Move the clock on by records, and what is known of their sources; return where it stands."""
+    clocks, latest, sources, received = (
+        borrowed(clocks),
+        borrowed(latest),
+        borrowed(sources),
+        borrowed(received),
+    )
+    for at in range(len(sources)):
+        source, moment = sources[at], received[at]
+        if latest[source] != 0.0 and moment != 0.0:
+            step = min(max(moment - latest[source], 0.0), STEP_SECONDS)
+            clock = max(clock, clocks[source] + step)
+        clocks[source] = clock
+        latest[source] = max(latest[source], moment)
+    return clock

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipeline.residency import windows
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting.block_table import new_spread
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.intake.joined_runs import joined
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
@@ -145,21 +143,19 @@ class SourceResidency:
             # The log has lost the record that says how this life began.
             head.first_seq = record.first_seq
 
-    def apply_run(self, run: PlainRun, offset: int) -> None:
-        """Apply a run as `apply` does its record, at once where it only goes on with what is known."""
-        if self._knows(run):
-            self._take(run, offset)
-        else:
-            self.apply(run.decoded(), offset)
-
-    def apply_stretch(self, runs: Sequence[PlainRun], offsets: Sequence[int]) -> None:
-        """Apply runs that can be joined as `apply_run` does one after the other."""
-        run = joined(runs)
-        if self._knows(run):
-            self._take(run, offsets[-1])
-        else:
-            for each, offset in zip(runs, offsets, strict=True):
-                self.apply_run(each, offset)
+    def apply_run(self, run: PlainRun) -> None:
+        """Apply a run as `apply` does its records, at once where it only goes on with what is known."""
+        while not self._knows(run):
+            # Often only the first record does more, because it begins a window.
+            first = run.part(0, 1)
+            if len(run.records) > 1 and self._knows(first):
+                self._take(first)
+            else:
+                self.apply(first.decoded(), int(run.offsets[0]))
+            if len(run.records) == 1:
+                return
+            run = run.part(1, len(run.records))
+        self._take(run)
 
     def _knows(self, run: PlainRun) -> bool:
         """Return whether a run only goes on with what is known."""
@@ -177,11 +173,11 @@ class SourceResidency:
             and self.pools.knows(run)
         )
 
-    def _take(self, run: PlainRun, offset: int) -> None:
+    def _take(self, run: PlainRun) -> None:
         head = self.head
         heard = head.connectivity
         self.unsaved = True
-        self.windows.change(offset)
+        self.windows.change(int(run.offsets[-1]))
         self._described(run.record)
         head.last_seq = run.last_seq
         heard.last_batch_at = run.time

@@ -23,10 +23,10 @@ from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_befo
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.checkpoint.schedule import FAR_BEHIND_SECONDS, Schedule
 from pipeline.worker.consumer.credentials import faust_credentials
+from pipeline.worker.consumer.fetched import offered
 from pipeline.worker.consumer.no_tables import NoTables
 from pipeline.worker.consumer.transport import FAUST_LOG, Transport
 from pipeline.worker.partition import OwnedPartition, Role
-from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.settings import Kafka, Settings
 
@@ -169,18 +169,7 @@ class Agent:
                 # Of an assignment that is over: whoever owns the partition now reads it again.
                 if owned is None or chunk.generation_id != app.consumer_generation_id:
                     continue
-                owned.offer_all(
-                    [
-                        Offered(
-                            record.offset,
-                            record.value,
-                            tuple(record.headers or ()),
-                            record.key,
-                            record.timestamp / 1000,
-                        )
-                        for record in chunk.records
-                    ]
-                )
+                owned.offer_all(offered(chunk.records))
         except asyncio.CancelledError:
             raise
         except Exception as error:

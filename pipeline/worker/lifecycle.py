@@ -91,7 +91,7 @@ async def _run(settings: Settings) -> None:
         await _end(pages)
     found = preparing.result()
     gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
+    gc.set_threshold(GC_THRESHOLD, 20, 50)
     agents += [
         Agent(
             settings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Protocol
 
 from pipeline.errors import (
@@ -16,6 +17,7 @@ from pipeline.errors import (
 )
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
+from pipeline.residency.intake.plain_runs import Reading
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.set_aside import Offered, SetAside
@@ -55,6 +57,16 @@ class State(Protocol):
     def errand(self, now: float) -> Callable[[], None] | None: ...
 
 
+class ReadAhead(Protocol):
+    """Reads several records at once; runs of several records only where they may be `together`."""
+
+    def __call__(self, offered: Sequence[Offered], *, together: bool) -> Reading: ...
+
+
+def _nothing(offered: Sequence[Offered], *, together: bool) -> Reading:
+    return Reading([], [*range(len(offered))], [])
+
+
 @dataclass(frozen=True)
 class Role:
     """An agent: which topics it reads and writes, and its pure parts."""
@@ -85,8 +97,8 @@ class Role:
     """Tells a state without a checkpoint up to which offset a former one committed its outputs."""
     troubles: Callable[[Any], Mapping[str, int]] = lambda state: {}
     """Of a state, how many of its sources have which trouble."""
-    read_ahead: Callable[[Sequence[Offered]], Sequence[Any | None]] = lambda offered: [None] * len(offered)
-    """Reads several records at once; None for those that `decode` must."""
+    read_ahead: ReadAhead = _nothing
+    """Reads several records at once, and leaves some to `decode`."""
     left_out: Callable[[Any], Iterable[tuple[SourceName, Mapping[LimitReason, int]]]] = lambda state: ()
     """Of a state, how many events of which source limits kept out, by reason, since it was asked last."""
     without_content: Callable[[Any], Mapping[WithoutContent, int]] = lambda state: {}
@@ -98,6 +110,18 @@ class Role:
             return self.restore(partition, latest)
         except (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown) as error:
             raise CheckpointUnreadable(self.checkpoints, partition, str(error)) from error
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Records that came together, read and judged; the state knows nothing of them yet."""
+
+    accepted: list[tuple[int, Any]]
+    """In order of their first offsets."""
+    refused: dict[int, RecordRefused]
+    """By place."""
+    alone: set[int]
+    """Places of the refused, and of those whose source was not known when runs were joined."""
 
 
 class OwnedPartition:
@@ -121,27 +145,67 @@ class OwnedPartition:
         Raises OffsetGap, RecordFatal.
         """
         self.newest = max(self.newest, several[-1].written_at)
-        accepted: list[tuple[int, Any]] = []
-        next_offset = self.state.next_offset
-        for offered, read in zip(several, self.role.read_ahead(several), strict=True):
-            offset = offered.offset
-            if offset != next_offset:
-                if offset < next_offset:
-                    self._metrics.skipped.labels(self.role.name, "repeated").inc()
-                    continue
-                if self.role.contiguous:
-                    raise OffsetGap(self.role.topic, self.partition, next_offset, offset)
-            try:
-                accepted.append((offset, self._accepted(offered, read)))
-            except RecordRefused as refused:
-                self._apply(accepted)
-                accepted = []
-                self._set_aside.add(offered, refused)
-                self.state.set_aside(offset, refused)
-            next_offset = offset + 1
-        self._apply(accepted)
+        due = self._due(several)
+        if due:
+            self._offer(due)
 
-    def _apply(self, accepted: Sequence[tuple[int, Any]]) -> None:
+    def _offer(self, several: Sequence[Offered]) -> None:
+        read = self._read(several)
+        if not read.alone:
+            self._apply(read.accepted, count=len(several))
+            return
+        # What comes before such a record and behind it must not be read as one.
+        decoded = dict(read.accepted)
+        begin = 0
+        for at in sorted(read.alone):
+            if begin < at:
+                self._offer(several[begin:at])
+            offered = several[at]
+            if at in read.refused:
+                self._set_aside.add(offered, read.refused[at])
+                self.state.set_aside(offered.offset, read.refused[at])
+            else:
+                self._apply([(offered.offset, decoded[offered.offset])], count=1)
+            begin = at + 1
+        if begin < len(several):
+            self._offer(several[begin:])
+
+    def _due(self, several: Sequence[Offered]) -> Sequence[Offered]:
+        """Return the records that were not applied yet. Raises OffsetGap."""
+        next_offset = self.state.next_offset
+        repeated = sum(offered.offset < next_offset for offered in several)
+        if repeated:
+            self._metrics.skipped.labels(self.role.name, "repeated").inc(repeated)
+            several = several[repeated:]
+        if self.role.contiguous:
+            for offset, offered in enumerate(several, next_offset):
+                if offered.offset != offset:
+                    raise OffsetGap(self.role.topic, self.partition, offset, offered.offset)
+        return several
+
+    def _read(self, several: Sequence[Offered]) -> _Read:
+        role = self.role
+        reading = role.read_ahead(several, together=True)
+        accepted: list[tuple[int, Any]] = []
+        refused: dict[int, RecordRefused] = {}
+        for run in reading.runs:
+            reason = self.state.refusal(run)
+            if reason is None:
+                accepted.append((int(run.offsets[0]), run))
+            else:
+                for offset in run.offsets.tolist():
+                    at = offset - several[0].offset
+                    refused[at] = RecordRefused(reason, NOT_APPLICABLE, role.sources_of(run))
+        for at in reading.others:
+            try:
+                accepted.append((several[at].offset, self._accepted(several[at])))
+            except RecordRefused as error:
+                refused[at] = error
+        accepted.sort(key=itemgetter(0))
+        return _Read(accepted, refused, {*refused, *(reading.unknown if reading.runs else ())})
+
+    def _apply(self, accepted: Sequence[tuple[int, Any]], *, count: int) -> None:
+        """Apply records, `count` of them with all that runs are made of."""
         if not accepted:
             return
         state = self.state
@@ -149,13 +213,11 @@ class OwnedPartition:
             state.apply_all(accepted)
         except Exception as error:
             raise RecordFatal(self.role.topic, self.partition, state.applying) from error
-        self._applied += len(accepted)
+        self._applied += count
 
-    def _accepted(self, offered: Offered, read: Any | None) -> Any:
+    def _accepted(self, offered: Offered) -> Any:
         """Return the decoded record, of which nothing in the state knows yet. Raises RecordRefused."""
-        record = read
-        if record is None:
-            record = self.role.decode(offered.value, offered.headers, offered.key)
+        record = self.role.decode(offered.value, offered.headers, offered.key)
         reason = self.state.refusal(record)
         if reason is not None:
             raise RecordRefused(reason, NOT_APPLICABLE, self.role.sources_of(record))

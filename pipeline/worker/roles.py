@@ -10,7 +10,7 @@ from pipeline.fleet.state import FleetState
 from pipeline.kafka.acceptance import events_source, residency_sources
 from pipeline.kafka.decoding import decode_events, decode_residency
 from pipeline.kafka.refusal import SourceName
-from pipeline.residency.intake.plain_runs import PlainRun, plain_runs
+from pipeline.residency.intake.plain_runs import PlainRun, Reading, read
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.residency.windows import bounded_by_log
 from pipeline.worker.checkpoint.log import Record
@@ -33,17 +33,18 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
             partition, settings.worker, shards=shards, latest=latest, partitions=partitions
         )
 
-    def read_ahead(offered: Sequence[Offered]) -> list[PlainRun | None]:
+    def read_ahead(offered: Sequence[Offered], *, together: bool) -> Reading:
         is_json = ("content-type", JSON)
-        return plain_runs([None if is_json in one.headers else one.value for one in offered], settings.worker)
+        return read(
+            [None if is_json in one.headers else one.value for one in offered],
+            settings.worker,
+            offsets=[one.offset for one in offered],
+            written=[one.written_at for one in offered],
+            together=together,
+        )
 
-    def bounded(record: EventsRecord | PlainRun, written_at: float) -> EventsRecord | PlainRun:
-        ahead = settings.worker.max_clock_ahead_seconds
-        if isinstance(record, PlainRun):
-            if written_at <= 0 or record.latest_receipt <= written_at + ahead:
-                return record
-            record = record.decoded()
-        return bounded_by_log(record, written_at, ahead=ahead)
+    def bounded(record: EventsRecord, written_at: float) -> EventsRecord:
+        return bounded_by_log(record, written_at, ahead=settings.worker.max_clock_ahead_seconds)
 
     def sources_of(record: EventsRecord | PlainRun) -> tuple[SourceName, ...]:
         return events_source(record.record if isinstance(record, PlainRun) else record)

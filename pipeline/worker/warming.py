@@ -35,9 +35,8 @@ def warm_up(*, fleet_agent: bool = True) -> None:
     for offset, name in enumerate(("one", "other")):  # the fleet agent orders what comes from several
         replica.apply(offset, EventsRecord(name, "", "", 0, 1, batches))
     more = [Batch(4, 31.0, 31.0, [Stored(hashes, 16), Removed(hashes)])]
-    for run in plain_runs([msgspec.msgpack.encode(EventsRecord("one", "", "", 0, 1, more))], Worker()):
-        assert run is not None
-        replica.apply(2, run)
+    value = msgspec.msgpack.encode(EventsRecord("one", "", "", 0, 1, more))
+    replica.apply_all([(2, run) for run in plain_runs([value], Worker(), first=2) if run is not None])
     linked = [
         Batch(None, 0.0, 0.0, [Opened(0, True)]),
         Batch(0, 1.0, 1.0, [Stored(hashes, 16, links=hashes)]),

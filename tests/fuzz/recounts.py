@@ -163,7 +163,8 @@ def worked(seed: int, log: Sequence[Logged], settings: Worker) -> Written:
     while state.next_offset < len(log):
         fetched = log[state.next_offset : state.next_offset + rng.choice((1, 1, 4, 20, 64))]
         is_json = ("content-type", JSON)
-        runs = plain_runs([None if is_json in one.headers else one.value for one in fetched], settings)
+        values = [None if is_json in one.headers else one.value for one in fetched]
+        runs = plain_runs(values, settings, first=state.next_offset)
         for run, one in zip(runs, fetched, strict=True):
             record = one.decoded()
             newest = max([newest, *(batch.received_at for batch in record.batches)])

@@ -1,8 +1,8 @@
 """Tokens that more than one source holds, by prefix, from a look at all blocks.
 
-Two passes in bounded memory, whose result does not depend on the order of the blocks. The first adds the
-copies up in as many sums as there are, by a hash of the prefix: no prefix has more than its sum. The second
-counts exactly what falls under the largest sums.
+Two passes in bounded memory, whose result does not depend on the order of the blocks. The first, over all
+blocks, adds the copies up in as many sums as there are, by a hash of the prefix: no prefix has more than its
+sum. The second, over blocks of several sources, counts exactly what falls under the largest sums.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled
 from pipeline.fleet.kernel.refills import slot_of_prefix
-from pipeline.fleet.kernel.tables import I64, U8, U64, Blocks
+from pipeline.fleet.kernel.tables import I64, U32, U64, Blocks
 
 SHARED: Final = np.dtype(
     [
@@ -37,9 +37,7 @@ LARGEST_SUMS: Final = 2048
 PREFIXES: Final = 1 << 14
 """Counted exactly at most; the table has twice as many slots."""
 
-# Why prefixes of a sum are looked at, as bits.
-_LARGE: Final = 1
-_ASKED: Final = 2
+Bools = npt.NDArray[np.bool_]
 
 
 def shared_prefixes(
@@ -56,14 +54,14 @@ def shared_prefixes(
     `prefixes`. The bound is at most (duplicated tokens) / `largest`, unless a sum has very many prefixes.
     `sums` is a power of two.
     """
-    by_sum = np.zeros(sums, np.int64)
-    _add_copies(blocks, by_sum)
+    named, is_asked = np.zeros(2 * prefixes, SHARED), np.zeros(sums, np.bool_)
+    _ask(asked["root"].astype(np.uint64), asked["lineage"].astype(np.int64), named, is_asked)
+    by_sum, several = np.zeros(sums, np.int64), np.empty(len(blocks), np.uint32)
+    several = several[: _add_copies(blocks, is_asked, named, by_sum, several)]
     while True:
         bound = int(np.partition(by_sum, -1 - largest)[-1 - largest])
-        found = np.zeros(2 * prefixes, SHARED)
-        looked_at = np.where(by_sum > bound, _LARGE, 0).astype(np.uint8)
-        _ask(asked["root"].astype(np.uint64), asked["lineage"].astype(np.int64), found, looked_at)
-        if _count(blocks, looked_at, found, len(asked), prefixes):
+        found = named.copy()
+        if _count(blocks, several, by_sum > bound, is_asked, found, len(asked), prefixes):
             return found[found["root"] != 0], bound
         largest //= 2
 
@@ -76,44 +74,59 @@ def _sum_of(root: np.uint64, lineage: int, sums: int) -> int:
 
 
 @compiled
-def _add_copies(blocks: Blocks, by_sum: I64) -> None:
-    blocks, by_sum = borrowed(blocks), borrowed(by_sum)
-    for at in range(len(blocks)):
-        owners, root = blocks[at].owners, blocks[at].root
-        if owners > 1 and blocks[at].key != np.uint64(0) and root != np.uint64(0):
-            number = _sum_of(root, blocks[at].lineage, len(by_sum))
-            by_sum[number] += (np.int64(owners) - 1) * np.int64(blocks[at].size)
-
-
-@compiled
-def _ask(roots: U64, lineages: I64, found: Any, looked_at: U8) -> None:
-    """Give prefixes that `found` does not have a row in it."""
+def _ask(roots: U64, lineages: I64, named: Any, is_asked: Bools) -> None:
+    """Give prefixes a row in `named`, which has none of them, and mark their sums."""
     for number in range(len(roots)):
-        slot = -1 - slot_of_prefix(found, roots[number], lineages[number])
-        found[slot].root = roots[number]
-        found[slot].lineage = lineages[number]
-        looked_at[_sum_of(roots[number], lineages[number], len(looked_at))] |= _ASKED
+        slot = -1 - slot_of_prefix(named, roots[number], lineages[number])
+        named[slot].root = roots[number]
+        named[slot].lineage = lineages[number]
+        is_asked[_sum_of(roots[number], lineages[number], len(is_asked))] = True
 
 
 @compiled
-def _count(blocks: Blocks, looked_at: U8, found: Any, used: int, limit: int) -> bool:
-    """Fill `found`; return False if more prefixes than `limit` have a large sum.
+def _add_copies(blocks: Blocks, is_asked: Bools, named: Any, by_sum: I64, several: U32) -> int:
+    """Add copies beyond the first up, and note in `several` the slots of blocks that have them.
 
-    Most blocks are passed over by their sum alone. A block of one source tells something of a prefix only
-    that was asked for: others are found because several hold a block.
+    A block of one source tells something of a prefix only that was asked for: others are found because
+    several hold a block. Return how many slots were noted.
     """
-    blocks, looked_at, found = borrowed(blocks), borrowed(looked_at), borrowed(found)
+    blocks, by_sum, several = borrowed(blocks), borrowed(by_sum), borrowed(several)
+    is_asked, named = borrowed(is_asked), borrowed(named)
+    noted = 0
     for at in range(len(blocks)):
         owners, root = blocks[at].owners, blocks[at].root
         if owners == 0 or root == np.uint64(0) or blocks[at].key == np.uint64(0):
             continue
-        lineage = blocks[at].lineage
-        why = looked_at[_sum_of(root, lineage, len(looked_at))]
-        if why == 0 or (owners == 1 and not why & _ASKED):
+        number = _sum_of(root, blocks[at].lineage, len(by_sum))
+        if owners > 1:
+            by_sum[number] += (np.int64(owners) - 1) * np.int64(blocks[at].size)
+            several[noted] = at
+            noted += 1
+        elif is_asked[number]:
+            slot = slot_of_prefix(named, root, blocks[at].lineage)
+            if slot >= 0:
+                named[slot].owners = 1
+    return noted
+
+
+@compiled
+def _count(
+    blocks: Blocks, several: U32, is_large: Bools, is_asked: Bools, found: Any, used: int, limit: int
+) -> bool:
+    """Count blocks of several sources in `found`; return False if over `limit` prefixes have a large sum.
+
+    Most blocks are passed over by their sum alone.
+    """
+    blocks, several, found = borrowed(blocks), borrowed(several), borrowed(found)
+    is_large, is_asked = borrowed(is_large), borrowed(is_asked)
+    for at in several:
+        owners, root, lineage = blocks[at].owners, blocks[at].root, blocks[at].lineage
+        number = _sum_of(root, lineage, len(is_large))
+        if not (is_large[number] or is_asked[number]):
             continue
         slot = slot_of_prefix(found, root, lineage)
         if slot < 0:
-            if owners == 1 or not why & _LARGE:
+            if not is_large[number]:
                 continue
             if used == limit:
                 return False
@@ -121,10 +134,9 @@ def _count(blocks: Blocks, looked_at: U8, found: Any, used: int, limit: int) -> 
             slot = -1 - slot
             found[slot].root = root
             found[slot].lineage = lineage
+        size = np.int64(blocks[at].size)
         found[slot].owners = max(found[slot].owners, owners)
-        if owners > 1:
-            size = np.int64(blocks[at].size)
-            found[slot].shared += size
-            found[slot].duplicated += (np.int64(owners) - 1) * size
-            found[slot].depth = max(found[slot].depth, blocks[at].depth)
+        found[slot].shared += size
+        found[slot].duplicated += (np.int64(owners) - 1) * size
+        found[slot].depth = max(found[slot].depth, blocks[at].depth)
     return True

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.residency.counting.block_table import Hashes
 from pipeline.residency.counting.count_copies import EVENT, NO_LINKS, EventRows, Events
 from pipeline.residency.intake.event import NONE
-from pipeline.residency.intake.scan import LORA_ROWS, RUN, TABLE_ROWS, Ints, Tables, scan_runs
+from pipeline.residency.intake.joining import joined
+from pipeline.residency.intake.scan import LORA_ROWS, RUN, TABLE_ROWS, Ints, Tables, Times, scan_runs
 from schemas.events import Batch, EventsRecord
 from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker
@@ -63,16 +68,22 @@ class PlainChunk(NamedTuple):
 
 
 class PlainRun(NamedTuple):
-    """A run of ordinary batches without notices, in sequence order; its events lie in its chunk.
+    """Ordinary batches of a source without notices, in sequence order; their events lie in their chunk.
 
+    Of one record, or of several that go on with each other in one window and say the same of the source.
     Times are event times in seconds since the epoch, those of receipt of the connector's clock.
     """
 
-    record: EncodedRun
+    records: Sequence[EncodedRun]
+    """k of them."""
+    offsets: Ints
+    """(k,)"""
     chunk: PlainChunk
+    rows: npt.NDArray[Any]
+    """(k,) of RUN: what is known of each record."""
+    batches: int
     first_event: int
     first_hash: int
-    batches: int
     end: int
     hashes_end: int
     first_seq: int
@@ -89,6 +100,11 @@ class PlainRun(NamedTuple):
     received_at: float
     latest_receipt: float
     lag: float
+
+    @property
+    def record(self) -> EncodedRun:
+        """Return the last record."""
+        return self.records[-1]
 
     @property
     def shapes(self) -> list[Shape]:
@@ -122,20 +138,99 @@ class PlainRun(NamedTuple):
         """Return how many hashes its events have."""
         return self.hashes_end - self.first_hash
 
+    def part(self, begin: int, end: int) -> PlainRun:
+        """Return the run of some of the records, one at least."""
+        rows = self.rows[begin:end]
+        whole, _ = joined(rows, np.ones(len(rows), np.bool_))
+        return PlainRun(
+            self.records[begin:end], self.offsets[begin:end], self.chunk, rows, *whole[0].tolist()
+        )
+
     def decoded(self) -> EventsRecord:
-        """Return the record as it is decoded otherwise."""
+        """Return the only record as it is decoded otherwise."""
         fields = msgspec.structs.asdict(self.record)
         return EventsRecord(**{**fields, "batches": _decode_batches(self.record.batches)})
 
 
-def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRun | None]:
-    """Return a run for each value that is a record of one, None for all others."""
-    records = [_encoded(value) for value in values]
+class Reading(NamedTuple):
+    """What was read of records that came together; places are those of the records among them."""
+
+    runs: list[PlainRun]
+    """In no order of meaning, but those of a source are in theirs."""
+    others: list[int]
+    """Places of the records that are not plain, in order."""
+    unknown: list[int]
+    """Those of them of which not even the source is known."""
+
+
+def read(
+    values: Sequence[bytes | None],
+    settings: Worker,
+    *,
+    offsets: Sequence[int],
+    written: Sequence[float] | None = None,
+    together: bool = True,
+) -> Reading:
+    """Read the values of records that lie in the log at `offsets`, None for those that must not be read.
+
+    `written` says when the log had each, in seconds since the epoch, 0 or less where it does not know.
+    Runs of a source that go on with each other are one, unless not to be read `together`.
+    """
+    records = [*map(_encoded, values)]
     order = _by_source(records)
-    parts = [b"" if (record := records[at]) is None else record.batches for at in order]
+    encoded: list[EncodedRun] = [records[at] for at in order]  # type: ignore[misc] # None has no source
+    places = np.array(order, np.int64)
+    times = np.zeros(len(values)) if written is None else np.array(written, np.float64)
+    runs, chunk = _scanned(encoded, times[places], settings)
+    goes_on = np.zeros(len(order), np.bool_)
+    if together:
+        said = [*map(_said, encoded)]
+        goes_on[1:] = [this == before and not this[-1] for before, this in pairwise(said)]
+    whole, parts = joined(runs, goes_on)
+    of_runs = np.array(offsets, np.int64)[places]
+    found = [
+        PlainRun(encoded[begin:end], of_runs[begin:end], chunk, runs[begin:end], *row)
+        for row, (begin, end) in zip(whole.tolist(), parts.tolist(), strict=True)
+    ]
+    others = np.ones(len(values), np.bool_)
+    others[places[runs["batches"] > 0]] = False
+    unknown = [at for at, record in enumerate(records) if record is None]
+    return Reading(found, np.flatnonzero(others).tolist(), unknown)
+
+
+def plain_runs(values: Sequence[bytes | None], settings: Worker, *, first: int = 0) -> list[PlainRun | None]:
+    """Return the run of each value, None where it is none; the values lie at offsets from `first` on."""
+    found: list[PlainRun | None] = [None] * len(values)
+    offsets = range(first, first + len(values))
+    for run in read(values, settings, offsets=offsets, together=False).runs:
+        found[int(run.offsets[0]) - first] = run
+    return found
+
+
+def _by_source(records: Sequence[EncodedRun | None]) -> list[int]:
+    """Return where the records are, those of a source one behind the other, so that their events are."""
+    places: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for at, record in enumerate(records):
+        if record is not None:
+            places[record.replica, record.dp_rank].append(at)
+    return [*chain.from_iterable(places.values())]
+
+
+def _encoded(value: bytes | None) -> EncodedRun | None:
+    try:
+        return _decode(value or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _scanned(
+    records: Sequence[EncodedRun], written: Times, settings: Worker
+) -> tuple[npt.NDArray[Any], PlainChunk]:
+    """Return a row of RUN for each record."""
+    parts = [record.batches for record in records]
     packed = np.frombuffer(b"".join(parts), np.uint8)
     ends: Ints = np.cumsum([len(memoryview(part)) for part in parts], dtype=np.int64)
-    runs = np.empty(len(values), RUN)
+    runs = np.empty(len(records), RUN)
     events = np.empty(len(packed) // _EVENT_BYTES + 1, EVENT)
     hashes = np.empty(len(packed) // HASH_BYTES + 1, np.uint64)
     links = np.zeros(len(hashes), np.uint64)
@@ -148,6 +243,7 @@ def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRu
     scan_runs(
         packed,
         ends,
+        written,
         settings.max_clock_ahead_seconds,
         settings.max_clock_behind_seconds,
         runs,
@@ -156,32 +252,7 @@ def plain_runs(values: Sequence[bytes | None], settings: Worker) -> list[PlainRu
         links,
         tables,
     )
-    chunk = _chunk(packed, events, hashes, links, tables)
-    found: list[PlainRun | None] = [None] * len(values)
-    begin = first_hash = 0
-    for at, row in zip(order, runs.tolist(), strict=True):
-        record = records[at]
-        # Without a record there are no bytes that could be a run.
-        if record and row[0]:
-            found[at] = PlainRun(record, chunk, begin, first_hash, *row)
-        begin, first_hash = row[1], row[2]
-    return found
-
-
-def _by_source(records: Sequence[EncodedRun | None]) -> list[int]:
-    """Return where the records are, those of a source one behind the other, so that their events are."""
-    places: dict[tuple[str, int] | None, list[int]] = {}
-    for at, record in enumerate(records):
-        source = None if record is None else (record.replica, record.dp_rank)
-        places.setdefault(source, []).append(at)
-    return [at for of_source in places.values() for at in of_source]
-
-
-def _encoded(value: bytes | None) -> EncodedRun | None:
-    try:
-        return _decode(value or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return runs, _chunk(packed, events, hashes, links, tables)
 
 
 def _chunk(packed: Any, events: EventRows, hashes: Hashes, links: Hashes, tables: Tables) -> PlainChunk:
@@ -209,3 +280,16 @@ def _numbers(bits: int) -> tuple[int, ...]:
 
 _decode = msgspec.msgpack.Decoder(EncodedRun).decode
 _decode_batches = msgspec.msgpack.Decoder(list[Batch]).decode
+_said = attrgetter(
+    "replica",
+    "dp_rank",
+    "incarnation",
+    "engine",
+    "wire_era",
+    "may_reannounce",
+    "clears_all",
+    "one_copy",
+    "remarks",
+    "duplicates",
+)
+"""What a record says of its source besides its batches, as far as an agent takes it over; duplicates last."""

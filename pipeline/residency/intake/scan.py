@@ -22,10 +22,13 @@ from pipeline.residency.intake.event import NONE, REFUSED, event_at
 from schemas.events import LATEST
 
 Ints = npt.NDArray[np.int64]
+Times = npt.NDArray[np.float64]
 
 RUN: Final = np.dtype(
     [
         ("batches", np.int64),  # 0: not plain, and nothing else means anything
+        ("first_event", np.int64),
+        ("first_hash", np.int64),
         ("end", np.int64),  # of its events: the first one behind it
         ("hashes_end", np.int64),
         ("first_seq", np.int64),
@@ -43,7 +46,7 @@ RUN: Final = np.dtype(
         ("lag", np.float64),  # the greatest time from publication to receipt
     ]
 )
-"""What is known of a run, and where its events lie: behind those of the run before."""
+"""What is known of a run, and where its events lie."""
 
 TABLE_ROWS: Final = 62
 """Of the tables of pools and shapes of a chunk; runs that need more are not plain."""
@@ -110,6 +113,7 @@ def _lora_of(data: Bytes, loras: Ints, used: int, name: int, size: int) -> int:
 def scan_runs(
     packed: npt.NDArray[np.uint8],
     ends: Ints,
+    written: Times,
     ahead: float,
     behind: float,
     runs: npt.NDArray[Any],
@@ -121,10 +125,11 @@ def scan_runs(
     """Read the batches of n records, which lie one behind the other in `packed`, up to `ends` (n,).
 
     Fills `runs` (n,), and `events`, `hashes` and `links`, which have room for all and of which the last has
-    zeros. Clocks are believed as
-    `windows.event_time` does with `ahead` and `behind`.
+    zeros. Clocks are believed as `windows.event_time` does with `ahead` and `behind`. A record that was
+    received more than `ahead` after the log's time of it, `written` (n,), is not plain
+    (`windows.bounded_by_log`).
     """
-    packed, ends, runs = borrowed(packed), borrowed(ends), borrowed(runs)
+    packed, ends, runs, written = borrowed(packed), borrowed(ends), borrowed(runs), borrowed(written)
     events, hashes, tables = borrowed(events), borrowed(hashes), borrowed(tables)
     links, any_links = borrowed(links), False
     pools, shapes, loras, used = tables.pools, tables.shapes, tables.loras, tables.used
@@ -232,7 +237,9 @@ def scan_runs(
                 p += 1
             if not plain:
                 break
+        plain = plain and (written[number] <= 0.0 or latest_receipt <= written[number] + ahead)
         if plain and p == end:
+            run.first_event, run.first_hash = first_event, first_hash
             run.batches, run.first_seq, run.last_seq = batches, first_seq, seq
             run.engine_events = engine_events
             run.shapes, run.pools, run.has_loras = shape_bits, pool_bits, has_loras

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
+
+from pipeline.worker.set_aside import Offered
 
 CHUNK_RECORDS = 512
 CHUNK_BYTES = 256 << 10
@@ -52,12 +58,21 @@ def in_turns(fetched: Mapping[TP, Sequence[Record]]) -> Iterator[tuple[TP, Seque
             waiting.append((topic_partition, portions))
 
 
+def offered(records: Sequence[Record]) -> list[Offered]:
+    """Return records as partitions get them."""
+    offsets, values, headers, keys, times = zip(*map(_fields, records), strict=True)
+    return [*map(Offered, offsets, values, headers, keys, (np.array(times) / 1000).tolist())]
+
+
 def _portions(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    begin, size = 0, 0
-    for at, record in enumerate(records):
-        size += len(record.key or b"") + len(record.value or b"")
-        if at + 1 - begin == CHUNK_RECORDS or size >= CHUNK_BYTES:
-            yield records[begin : at + 1]
-            begin, size = at + 1, 0
-    if begin < len(records):
-        yield records[begin:]
+    sizes = (max(key, 0) + max(value, 0) for key, value in map(_sizes, records))
+    before, begin = [0, *accumulate(sizes)], 0
+    while begin < len(records):
+        end = min(begin + CHUNK_RECORDS, bisect_left(before, before[begin] + CHUNK_BYTES), len(records))
+        yield records[begin:end]
+        begin = end
+
+
+_fields = attrgetter("offset", "value", "headers", "key", "timestamp")
+_sizes = attrgetter("serialized_key_size", "serialized_value_size")
+"""Of a key or value that there is not: -1."""

@@ -137,7 +137,7 @@ def played(
             played.recounts.setdefault(record.replica, SourceRecount(record.replica, 0, worker)).apply(
                 offset, record
             )
-            run: PlainRun | None = plain_runs([msgspec.msgpack.encode(record)], worker)[0]
+            run: PlainRun | None = plain_runs([msgspec.msgpack.encode(record)], worker, first=offset)[0]
             state.apply(offset, record if run is None else run)
             offset += 1
         if step % 40 == 0:

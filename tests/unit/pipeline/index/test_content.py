@@ -105,7 +105,7 @@ def test_every_answer_is_that_of_the_recount(linked: bool) -> None:
             opened = [] if seqs[name] else [Batch(None, at, at, [Opened(0, complete=True)])]
             record = EventsRecord(name, "m", domain, 0, lives[name], [*opened, batch], batch.seq, batch.seq)
             seqs[name] += 1
-            run = plain_runs([msgspec.msgpack.encode(record)], WORKER)[0]
+            run = plain_runs([msgspec.msgpack.encode(record)], WORKER, first=offset)[0]
             for each in (state, partition):
                 each.apply(offset, record if run is None else run)
             recounts[name].apply(offset, record)

@@ -6,7 +6,11 @@ import random
 from collections.abc import Iterator
 
 import msgspec
+import pytest
 
+from connectors.kafka.content_types import JSON
+from connectors.kafka.topics import partition_of
+from pipeline.residency import source as residency_source
 from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.roles import fleet_agent, replica_agent
@@ -15,6 +19,7 @@ from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import Row
 from schemas.settings import Settings
 from tests.support.inputs.mutants import mutated
+from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.residency_walks import residency
 from tests.support.inputs.source_walks import BEGAN, Walk
 from tests.support.table_columns import misfits
@@ -66,6 +71,47 @@ def test_honest_sources_are_what_they_are_without_mutated_events() -> None:
     assert with_poison == without
     assert set_aside(poisoned) > MUTANTS // 4
     assert set_aside(alone) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_comes_together_fares_as_if_it_came_one_by_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain runs, notices, JSON, mutants and records of another partition, in fetches of any size."""
+    monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    rng = random.Random(seed)
+    role = replica_agent(Settings(), shards=2, partitions=2)
+    together, alone = owned(role), owned(role)
+    names = [name for name in "abcdefghij" if partition_of(name, 2) == 0][:3]
+    other = next(name for name in "abcdefghij" if partition_of(name, 2) == 1)
+    walks = [OrdinaryWalk(seed + at, replica=name).records(300) for at, name in enumerate(names)]
+    offered: list[Offered] = []
+    for turn in zip(*walks, strict=False):
+        for record in turn:
+            value, headers = encode(record), ()
+            kind = rng.random()
+            if kind < 0.05:
+                value = mutated(value, rng)
+            elif kind < 0.1:
+                value, headers = msgspec.json.encode(record), (("content-type", JSON),)
+            elif kind < 0.12:
+                value = encode(msgspec.structs.replace(record, replica=other))
+            elif kind < 0.14:
+                value = b""
+            written = rng.choice([0.0, BEGAN, BEGAN + 1e6])
+            offered.append(Offered(len(offered), value, headers, record.replica.encode(), written))
+    at = 0
+    while at < len(offered):
+        count = rng.choice([1, 5, 40, 200])
+        together.offer_all(offered[max(0, at - 2) : at + count])
+        for one in offered[at : at + count]:
+            alone.offer_all([one])
+        at += count
+        if rng.random() < 0.3:
+            cuts = [partition.cut(BEGAN + at) for partition in (together, alone)]
+            assert cuts[0] == cuts[1]
+    assert together.cut(BEGAN + 1e5) == alone.cut(BEGAN + 1e5)
+    assert set_aside(together) == set_aside(alone) > len(offered) // 30
 
 
 def test_mutated_residency_ends_no_fleet_agent() -> None:

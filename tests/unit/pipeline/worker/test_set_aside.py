@@ -197,7 +197,7 @@ def test_bytes_are_kept_up_to_a_bound() -> None:
 def test_what_no_check_foresaw_names_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
     partition = two_sources()
 
-    def fail(record: EventsRecord | PlainRun, offset: int) -> None:
+    def fail(record: EventsRecord | PlainRun, offset: int = 0) -> None:
         raise ZeroDivisionError
 
     for source in partition.owned.state.sources.values():

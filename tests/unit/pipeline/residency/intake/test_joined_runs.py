@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import msgspec
 import pytest
 
 import pipeline.residency.source as residency_source
-from pipeline.residency.intake.joined_runs import Numbered, joined, stretches
-from pipeline.residency.intake.plain_runs import PlainRun, plain_runs
+from pipeline.residency.intake.numbered import Numbered
+from pipeline.residency.intake.plain_runs import PlainRun
+from pipeline.residency.intake.plain_runs import read as read_runs
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
@@ -33,8 +35,15 @@ def opened(name: str) -> EventsRecord:
 
 def read(records: Sequence[EventsRecord], first: int = 0) -> list[Numbered]:
     values = [msgspec.msgpack.encode(record) for record in records]
-    runs = plain_runs(values, Worker())
-    return [(first + at, one or records[at]) for at, one in enumerate(runs)]
+    reading = read_runs(values, Worker(), offsets=range(first, first + len(values)))
+    assert not reading.unknown
+    numbered: list[Numbered] = [(int(run.offsets[0]), run) for run in reading.runs]
+    return sorted([*numbered, *((first + at, records[at]) for at in reading.others)], key=itemgetter(0))
+
+
+def lengths(records: Sequence[EventsRecord]) -> list[int]:
+    """Return how many records are in each run, 0 for a record that is not plain."""
+    return [len(one.records) if isinstance(one, PlainRun) else 0 for _, one in read(records)]
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +51,9 @@ def one_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
 
 
-def test_what_goes_on_is_one_stretch() -> None:
+def test_what_goes_on_is_one_run() -> None:
     ordinary = [run("r", seq, START + seq) for seq in (0, 2, 4)]
-    assert [len(some) for some in stretches(read(ordinary))] == [3]
+    assert lengths(ordinary) == [3]
     others = [
         run("r", 8, START + 7),  # 6 is missing
         run("r", 10, START + 9.6),  # ends in the next window
@@ -53,14 +62,31 @@ def test_what_goes_on_is_one_stretch() -> None:
         run("r", 16, START + 13, engine="vllm", duplicates=1),
         run("r", 18, START + 14, engine="vllm"),
     ]
-    assert [len(some) for some in stretches(read([*ordinary, *others]))] == [3, 1, 1, 1, 1, 1, 1]
+    assert lengths([*ordinary, *others]) == [3, 1, 1, 1, 1, 1, 1]
     noticed = [*ordinary[:2], opened("r"), ordinary[2]]
-    assert [len(some) for some in stretches(read(noticed))] == [2, 1, 1]
+    assert lengths(noticed) == [2, 0, 1]
+
+
+def test_sources_in_turns_are_a_run_each() -> None:
+    records = [run(name, seq, START + seq) for seq in (0, 2, 4) for name in "ab"]
+    found = [(offset, one.offsets.tolist()) for offset, one in read(records, 7) if isinstance(one, PlainRun)]
+    assert found == [(7, [7, 9, 11]), (8, [8, 10, 12])]
+
+
+def test_what_the_log_had_long_before_its_receipt_is_decoded() -> None:
+    ahead = Worker().max_clock_ahead_seconds
+    records = [run("r", seq, START + seq) for seq in (0, 2, 4)]
+    values = [msgspec.msgpack.encode(record) for record in records]
+    latest = [batch.received_at for record in records for batch in record.batches[1:]]
+    written = [latest[0] - ahead, latest[1] - ahead - 0.01, 0.0]
+    reading = read_runs(values, Worker(), offsets=range(3), written=written)
+    assert [one.offsets.tolist() for one in reading.runs] == [[0], [2]]
+    assert reading.others == [1]
 
 
 def test_a_joined_run_says_what_its_runs_say() -> None:
-    runs = [one for _, one in read([run("r", seq, START + seq) for seq in (0, 2, 4)])]
-    one = joined([each for each in runs if isinstance(each, PlainRun)])
+    [(_, one)] = read([run("r", seq, START + seq) for seq in (0, 2, 4)])
+    assert isinstance(one, PlainRun)
     assert (one.first_seq, one.last_seq, one.batches, one.engine_events) == (0, 5, 6, 6)
     assert (one.first_time, one.last_time, one.time) == (START, START + 4.5, START + 4.5)
     assert (one.received_at, one.latest_receipt, one.lag) == (START + 4.75, START + 4.75, 0.25)
@@ -68,6 +94,10 @@ def test_a_joined_run_says_what_its_runs_say() -> None:
     assert pool == ("gpu", 0)
     assert events.hashes.tolist() == [1, 5, 9, 5]
     assert events.rows["hashes"].sum() == one.hash_count == 4
+    last = one.part(1, 3)
+    assert (last.first_seq, last.last_seq, last.batches, last.offsets.tolist()) == (2, 5, 4, [1, 2])
+    assert [events.hashes.tolist() for _, events in last.events_by_pool()] == [[5, 9, 5]]
+    assert (last.first_time, last.received_at) == (START + 2, START + 4.75)
 
 
 @pytest.mark.parametrize("together", [3, 100])

@@ -8,12 +8,22 @@ from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.worker.consumer.fetched import CHUNK_BYTES, CHUNK_RECORDS, Chunk, Record, in_turns
+from pipeline.worker.consumer.fetched import CHUNK_BYTES, CHUNK_RECORDS, Chunk, Record, in_turns, offered
+from pipeline.worker.set_aside import Offered
 
 
 def record(offset: int, size: int | None) -> Record:
     value = None if size is None else bytes(size)
-    return SimpleNamespace(offset=offset, key=None, value=value, timestamp=1500, timestamp_type=0)
+    return SimpleNamespace(
+        offset=offset,
+        key=None,
+        value=value,
+        headers=(("content-type", b"x"),),
+        timestamp=1500,
+        timestamp_type=0,
+        serialized_key_size=-1,
+        serialized_value_size=-1 if value is None else size,
+    )
 
 
 SIZES = st.lists(st.none() | st.sampled_from([0, 100, CHUNK_BYTES // 2, 2 * CHUNK_BYTES]), max_size=200)
@@ -43,6 +53,14 @@ def test_partitions_take_turns() -> None:
     long, short = [record(offset, 1) for offset in range(3 * CHUNK_RECORDS)], [record(0, 1)]
     turns = [place.partition for place, _ in in_turns({TP("events", 0): long, TP("events", 1): short})]
     assert turns == [0, 1, 0, 0]
+
+
+def test_partitions_get_what_the_log_has() -> None:
+    headers = (("content-type", b"x"),)
+    assert offered([record(7, 1), record(8, None)]) == [
+        Offered(7, b"\0", headers, None, 1.5),
+        Offered(8, None, headers, None, 1.5),
+    ]
 
 
 def test_a_chunk_is_a_message_at_its_first_offset() -> None:

@@ -1,0 +1,31 @@
+"""Records with their offsets, read as runs or decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+from pipeline.residency.intake.plain_runs import PlainRun
+from schemas.events import EventsRecord
+
+Numbered = tuple[int, EventsRecord | PlainRun]
+"""A record and its offset; or a run, which knows the offsets of all its records, and the first of them."""
+
+
+def one_by_one(records: Sequence[Numbered]) -> list[Numbered]:
+    """Return the records in the order of the log, with a run for each of a run."""
+    found: list[Numbered] = []
+    for offset, record in records:
+        if isinstance(record, PlainRun):
+            found += [
+                (at, record.part(number, number + 1)) for number, at in enumerate(record.offsets.tolist())
+            ]
+        else:
+            found.append((offset, record))
+    return sorted(found, key=itemgetter(0))
+
+
+def last_offset(numbered: Numbered) -> int:
+    """Return the offset of the last record."""
+    offset, record = numbered
+    return int(record.offsets[-1]) if isinstance(record, PlainRun) else offset
