@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 from collections import ChainMap
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import cast
 
 from connectors.discovery.file import SettingsFile
@@ -17,7 +17,7 @@ from connectors.order.records import Mention
 from connectors.positions.keeper import Positions
 from connectors.process.collector import GC_THRESHOLD
 from connectors.process.health_pages import HealthPages
-from connectors.process.stopping import done_before
+from connectors.process.stopping import Stop, done_before, ended_within
 from connectors.process.waiting import Waiting
 from connectors.publish.publisher import Publisher
 from connectors.reading import Reading
@@ -28,8 +28,10 @@ from connectors.telemetry.streams import Counted
 from schemas import metrics
 from schemas.settings import Settings, shard_numbers
 
-POSITIONS_STOP_SECONDS = 1.0
+POSITIONS_STOP_SECONDS = 0.6
 """A stop that ran out of time takes this much more for the positions of what it has published."""
+CLOSING_SECONDS = 0.3
+"""And this much for its connections: what was not written by then is given up."""
 
 Streams = MutableMapping[SourceKey, Counted]
 
@@ -37,7 +39,7 @@ Streams = MutableMapping[SourceKey, Counted]
 async def run(
     settings: Settings,
     *,
-    stop: asyncio.Event,
+    stop: Stop,
     partitions: int | None = None,
     file: SettingsFile | None = None,
 ) -> None:
@@ -52,7 +54,7 @@ async def run(
         if await done_before(stop, asyncio.create_task(connector.start(partitions))):
             await connector.run_until(stop)
     finally:
-        await connector.stop()
+        await connector.stop(stop.within)
 
 
 class Connector:
@@ -132,7 +134,7 @@ class Connector:
         if self._door is not None:
             await self._door.start()
 
-    async def run_until(self, stop: asyncio.Event) -> None:
+    async def run_until(self, stop: Stop) -> None:
         """Wait for `stop`; raises what ended a part that should have run."""
         self._telemetry.started(len(self._reading.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
@@ -147,23 +149,35 @@ class Connector:
             if task is not stopped:
                 task.result()
 
-    async def stop(self) -> None:
-        """Publish what was received, within the drain budget, then let go of everything."""
-        deadline = time.monotonic() + self._settings.drain_seconds
+    async def stop(self, within: Callable[[float], float] = lambda seconds: seconds) -> None:
+        """Publish what was received, within the drain budget, then let go of everything.
+
+        `within` makes of the time that it may take by its settings what it may take now.
+        """
+        closing = POSITIONS_STOP_SECONDS + CLOSING_SECONDS
+        deadline = time.monotonic() + max(0.0, within(self._settings.drain_seconds + closing) - closing)
+        # Requests that come slowly may not take the time that is left for Kafka.
+        await asyncio.gather(self._stop_reports(), self._stop_reading(deadline))
+        abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
+        await self._positions.write(max(POSITIONS_STOP_SECONDS, deadline - time.monotonic()))
+        await asyncio.gather(
+            self._positions.stop(CLOSING_SECONDS),
+            self._publisher.stop(CLOSING_SECONDS),
+            ended_within(CLOSING_SECONDS, self._pages.stop()),
+            *([self._reading.subscriber.join(CLOSING_SECONDS)] if self._receives else []),
+        )
+        self._telemetry.stopped(abandoned)
+
+    async def _stop_reports(self) -> None:
         if self._door is not None:
             await self._door.stop()
         if self._topic_reader is not None:
             await self._topic_reader.stop()
         await self._servers.stop()
+
+    async def _stop_reading(self, deadline: float) -> None:
         if self._receives:
             await self._reading.stop(deadline)
-        abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
-        await self._positions.stop(max(POSITIONS_STOP_SECONDS, deadline - time.monotonic()))
-        await self._publisher.stop()
-        if self._receives:
-            await self._reading.subscriber.join(1.0)
-        await self._pages.stop()
-        self._telemetry.stopped(abandoned)
 
     def _unready(self) -> str | None:
         if self._waiting.cause is not None:

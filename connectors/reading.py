@@ -154,7 +154,7 @@ class Reading:
         await ended(self._following)
         await self._scraper.stop()
         await self._replay_requests.stop()
-        self.subscriber.stop(self._settings.drain_seconds * STOP_SHARE)
+        self.subscriber.stop(max(0.0, deadline - time.monotonic()) * STOP_SHARE)
         if self._pumping is not None:
             # It ends by itself when the subscriber has handed over the last message.
             await asyncio.wait({self._pumping}, timeout=max(0.0, deadline - time.monotonic()))

@@ -96,7 +96,8 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     send_timeout_seconds: Seconds = 120.0
     """Longest time for one produce call. The connector repeats it, in order, until Kafka acknowledges it."""
     drain_seconds: Seconds = 3.0
-    """Time that a graceful stop may take to publish what was received; closing takes a second more."""
+    """Time that a graceful stop may take to publish what was received; closing takes a second more. SIGINT,
+    `up` and `demo` give it less: they end within 3 s."""
     scrape_seconds: Seconds = 5.0
     """Interval between two readings of an engine's own /metrics."""
     scrape_timeout_seconds: Seconds = 2.0
@@ -170,7 +171,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stall_seconds: Seconds = 60.0
     """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
     stop_seconds: Seconds = 2.5
-    """Time that a graceful stop may take to save and to compute minutes; the next start does what is left."""
+    """Time that a graceful stop may take to save and to compute minutes, by SIGINT 2.5 s at most; the next
+    start does what is left."""
     metrics_host: Name = "127.0.0.1"
     """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0

@@ -25,12 +25,12 @@ async def started_consumer(*topics: str, **options: Any) -> AsyncIterator[AIOKaf
         await stop_consumer(consumer)
 
 
-async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
-    """Stop it, and end soon after STOP_SECONDS whatever happens.
+async def stop_consumer(consumer: AIOKafkaConsumer, seconds: float = STOP_SECONDS) -> None:
+    """Stop it, and end soon after so many seconds whatever happens.
 
     aiokafka's `stop` cancels its fetcher once and waits for it. A fetcher that is just leaving one assignment
     for the next one swallows that cancellation, goes on, and `stop` waits for ever. Cancelling `stop` then
     cancels the fetcher a second time, and `stop` does the rest of its work.
     """
     with contextlib.suppress(*KAFKA_FAILURES):
-        await ended_within(STOP_SECONDS, consumer.stop())
+        await ended_within(seconds, consumer.stop())

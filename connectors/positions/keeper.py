@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from connectors.kafka.consumer import STOP_SECONDS
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.order.records import Mention
@@ -181,14 +182,18 @@ class Positions:
         """Keep the position of a removed source no longer than until its end is written."""
         self._ledger.forget(source)
 
-    async def stop(self, seconds: float) -> None:
-        """Write what has moved, within `seconds`, and disconnect."""
+    async def write(self, seconds: float) -> None:
+        """Write for the last time what has moved, within `seconds`."""
+        await ended(self.task)
         if self.task is not None:
-            await ended(self.task)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._write(self._ledger.take()), seconds)
+
+    async def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Disconnect, within `seconds`; what moved since `write` is read again by a successor."""
+        await ended(self.task)
         if self._reader is not None:
-            await self._reader.stop()
+            await self._reader.stop(seconds)
 
     async def _keep(self, reader: PositionReader) -> None:
         """Write positions, for ever."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from connectors.kafka.consumer import stop_consumer
+from connectors.kafka.consumer import STOP_SECONDS, stop_consumer
 from connectors.kafka.content_types import JSON, UNDECODABLE
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
@@ -108,10 +108,10 @@ class PositionReader:
             raise
         self._consumer = consumer
 
-    async def stop(self) -> None:
-        """Disconnect."""
+    async def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Disconnect, within so many seconds."""
         if self._consumer is not None:
-            await stop_consumer(self._consumer)
+            await stop_consumer(self._consumer, seconds)
             self._consumer = None
 
     async def stored(self) -> dict[SourceKey, Stored]:

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import NoReturn, TypeVar, cast
 
 _THREAD_NAME = "aside"
@@ -44,6 +45,24 @@ async def aside(work: Callable[[], Result]) -> Result:
 
     start_aside(run)
     return await outcome
+
+
+def awaited_aside(work: Callable[[], Result]) -> Result:
+    """Return what `work` returns, in such a thread, for callers without an event loop.
+
+    The wait for it ends at a signal; a look-up of a name in the main thread holds signals back until the
+    resolver gives up, which may take half a minute.
+    """
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except Exception as error:
+            outcome.set_exception(error)
+
+    start_aside(run)
+    return outcome.result()
 
 
 def start_aside(work: Callable[[], None]) -> None:

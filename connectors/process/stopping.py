@@ -1,12 +1,38 @@
-"""End tasks: those that run for ever, and those that a stop comes before."""
+"""End a process and its tasks: those that run for ever, and those that a stop comes before."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 AGAIN_SECONDS = 0.2
+SOON_SECONDS = 2.5
+"""Somebody who presses Ctrl-C waits; the interpreter takes a moment more to end."""
+
+
+class Stop(asyncio.Event):
+    """Set when the process is to end; `within` tells in what time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._soon = False
+
+    def at_signals(self) -> None:
+        """Be set by SIGTERM and SIGINT from now on; by SIGINT soon. Call it in the running event loop."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.set)
+        loop.add_signal_handler(signal.SIGINT, self.set_soon)
+
+    def set_soon(self) -> None:
+        """Set it, and shorten what takes long."""
+        self._soon = True
+        self.set()
+
+    def within(self, seconds: float) -> float:
+        """Return how long a stop may take that by its settings may take `seconds`."""
+        return min(seconds, SOON_SECONDS) if self._soon else seconds
 
 
 async def done_before(stop: asyncio.Event, task: asyncio.Task[Any]) -> bool:

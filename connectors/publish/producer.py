@@ -74,7 +74,7 @@ async def looked_up(options: dict[str, Any], topic: str) -> int:
         await client.close()
 
 
-async def stopped(producer: AIOKafkaProducer) -> None:
+async def stopped(producer: AIOKafkaProducer, seconds: float = STOP_SECONDS) -> None:
     """Stop a producer without waiting for what it may never get rid of."""
     with contextlib.suppress(*KAFKA_FAILURES):
-        await ended_within(STOP_SECONDS, producer.stop())
+        await ended_within(seconds, producer.stop())

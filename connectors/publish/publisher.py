@@ -25,7 +25,14 @@ from connectors.order.records import Mention, mention_of
 from connectors.process.backoff import Backoff
 from connectors.process.stopping import ended
 from connectors.publish.encoding import Headers, RecordEncoding
-from connectors.publish.producer import RETRY_SECONDS, connected, looked_up, partitions_of, stopped
+from connectors.publish.producer import (
+    RETRY_SECONDS,
+    STOP_SECONDS,
+    connected,
+    looked_up,
+    partitions_of,
+    stopped,
+)
 from schemas.events import EventsRecord
 from schemas.settings import Settings
 
@@ -174,11 +181,11 @@ class Publisher:
             self._telemetry.records_abandoned(left)
         return left
 
-    async def stop(self) -> None:
-        """End within STOP_SECONDS; what is not acknowledged by now is given up (see `drain`)."""
+    async def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """End within so many seconds; what is not acknowledged by now is given up (see `drain`)."""
         await ended(*(lane.task for lane in self._lanes))
         if self._producer is not None:
-            await stopped(self._producer)
+            await stopped(self._producer, seconds)
 
     async def partitions_of(self, topic: str) -> int:
         """Return how many partitions another topic has.

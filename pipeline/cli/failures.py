@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import signal
@@ -15,6 +16,7 @@ import click
 from connectors.process.addresses import without_secrets
 from connectors.process.errors import OperatorError
 from connectors.process.leaving import busy_aside, leave
+from connectors.process.looking_up import LookingUpAside
 from pipeline.settings.loading import ConfigurationError
 
 FAILED = 1
@@ -39,6 +41,7 @@ class Terminated(SystemExit):
 def run(command: click.Command, arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and end the process with the exit code of what happened."""
     signal.signal(signal.SIGTERM, _raise_terminated)
+    asyncio.set_event_loop_policy(LookingUpAside())
     # Libraries' warnings would come beside the one line; commands that log configure it.
     logging.getLogger().addHandler(logging.NullHandler())
     code = _exit_code(command, arguments)

@@ -15,6 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 
 from connectors.process.addresses import without_secrets
+from connectors.process.leaving import awaited_aside
 from pipeline.clickhouse.certificates import tls_arguments
 from pipeline.clickhouse.layout import SETTINGS
 from pipeline.clickhouse.login import RenewedHeaders, password_of
@@ -47,20 +48,22 @@ def connect(store: ClickHouse) -> Client:
     password = password_of(store)
     with store_unavailable(store):
         try:
-            client = clickhouse_connect.get_client(
-                dsn=store.url,
-                # Of the address it takes the host alone, and guesses from the port whether to use TLS.
-                interface=urlsplit(store.url).scheme,
-                username=store.username,
-                password=password,
-                settings=SETTINGS if store.cluster else None,
-                **tls_arguments(store),
-                # A session would serialise the threads.
-                autogenerate_session_id=False,
-                connect_timeout=_CONNECT_SECONDS,
-                send_receive_timeout=max(1, int(store.timeout_seconds)),
-                # Retrying is decided where the call is made.
-                query_retries=0,
+            client = awaited_aside(
+                lambda: clickhouse_connect.get_client(
+                    dsn=store.url,
+                    # Of the address it takes the host alone, and guesses from the port whether to use TLS.
+                    interface=urlsplit(store.url).scheme,
+                    username=store.username,
+                    password=password,
+                    settings=SETTINGS if store.cluster else None,
+                    **tls_arguments(store),
+                    # A session would serialise the threads.
+                    autogenerate_session_id=False,
+                    connect_timeout=_CONNECT_SECONDS,
+                    send_receive_timeout=max(1, int(store.timeout_seconds)),
+                    # Retrying is decided where the call is made.
+                    query_retries=0,
+                )
             )
         except (TypeError, ValueError) as error:  # a parameter that it does not know, a port that is none
             advice = "correct clickhouse.url"

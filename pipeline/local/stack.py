@@ -28,6 +28,9 @@ DEFAULT_BROKER_PORT = 9092
 DEFAULT_STORE_PORT = 8123
 _START_SECONDS = 180.0
 """A busy machine compiles for a minute or two."""
+_DRAIN_SECONDS = 0.5
+"""A connector takes up to 0.9 s more to end, and the supervisor kills what has not ended after 1.5 s. One
+that is killed can neither count nor log what Kafka did not take."""
 
 
 class Stack:
@@ -142,6 +145,9 @@ class Stack:
             # Its health page tells when it is ready.
             port = self._supervisor.ports.any()
             environment[variable_of(name, "metrics_port")] = str(port)
+        if name == "connector":
+            drain = min(self.settings.connector.drain_seconds, _DRAIN_SECONDS)
+            environment[variable_of(name, "drain_seconds")] = str(drain)
         if name == "worker" and not self.settings.worker.state_directory:
             scratch = self._directory.path / name / "scratch"
             environment[variable_of("worker", "state_directory")] = str(scratch)

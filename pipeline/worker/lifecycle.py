@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from datetime import datetime, timezone
@@ -22,7 +21,7 @@ from connectors.process.errors import OperatorError
 from connectors.process.health_pages import HealthPages
 from connectors.process.leaving import leave
 from connectors.process.limited_log import LogLimiter
-from connectors.process.stopping import done_before
+from connectors.process.stopping import Stop, done_before
 from connectors.process.waiting import Waiting
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
@@ -70,7 +69,8 @@ def run(settings: Settings) -> None:
 
 
 async def _run(settings: Settings) -> None:
-    stop = _stop_signal()
+    stop = Stop()
+    stop.at_signals()
     metrics = WorkerMetrics()
     tables = Tables(settings.clickhouse)
     rollups = Rollups(settings.clickhouse, metrics)
@@ -142,12 +142,13 @@ async def _run(settings: Settings) -> None:
         ]
     await stop.wait()
     _log.info("stopping")
-    deadline = time.monotonic() + settings.worker.stop_seconds
+    stop_seconds = stop.within(settings.worker.stop_seconds)
+    deadline = time.monotonic() + stop_seconds
     for task in tasks:
         task.cancel()
     try:
-        seconds = _SAVING_SHARE * settings.worker.stop_seconds
-        await asyncio.gather(*(agent.stop(seconds) for agent in agents))
+        saving = _SAVING_SHARE * stop_seconds
+        await asyncio.gather(*(agent.stop(saving) for agent in agents))
     except OperatorError as error:
         fatal(error)
     for task in rounds:
@@ -181,14 +182,6 @@ def _groups(settings: Settings) -> list[str]:
 def _rounds(worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> CheckpointRounds:
     hold_seconds = max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
     return CheckpointRounds(tables, rollups, metrics, hold_seconds=hold_seconds)
-
-
-def _stop_signal() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
 
 
 def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

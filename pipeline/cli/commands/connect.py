@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from pathlib import Path
 
 import click
@@ -32,8 +30,8 @@ def connect(config: Path | None, log_level: str) -> None:
     """Read the KV-cache events of your engines and publish them to Kafka.
 
     It runs until you stop it.
-    SIGINT and SIGTERM end it gracefully: first it publishes what it
-    received, for at most connector.drain_seconds.
+    SIGTERM ends it gracefully: first it publishes what it received, for at
+    most connector.drain_seconds. SIGINT does, too, within three seconds.
     """
     settings = load_settings(config).settings
     require_engines(settings)
@@ -52,6 +50,8 @@ def connect(config: Path | None, log_level: str) -> None:
 async def _run(settings: Settings, path: Path | None) -> None:
     from connectors.connector import run
     from connectors.discovery.file import SettingsFile, SettingsUnreadable
+    from connectors.process.leaving import leave
+    from connectors.process.stopping import Stop
 
     def read() -> Settings:
         try:
@@ -59,8 +59,8 @@ async def _run(settings: Settings, path: Path | None) -> None:
         except ConfigurationError as error:
             raise SettingsUnreadable(str(error)) from error
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = Stop()
+    stop.at_signals()
     await run(settings, stop=stop, file=None if path is None else SettingsFile(path, read))
+    # The end of uvloop's loops waits for names that are looked up, and a resolver may take half a minute.
+    leave(0)

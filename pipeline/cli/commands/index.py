@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from pathlib import Path
 
 import click
@@ -52,10 +50,12 @@ def index(config: Path | None, data_dir: Path | None, at: float | None, log_leve
 
 
 async def _run(settings: Settings, at: float | None) -> None:
+    from connectors.process.leaving import leave
+    from connectors.process.stopping import Stop
     from pipeline.index.service import serve
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = Stop()
+    stop.at_signals()
     await serve(settings, stop, lambda url: click.echo(f"answers are on {url}"), at=at)
+    # The end of uvloop's loops waits for names that are looked up, and a resolver may take half a minute.
+    leave(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import click
 
 from connectors.process.addresses import without_secrets
-from connectors.process.stopping import done_before
+from connectors.process.stopping import Stop, done_before
 from pipeline.cli.examples import examples
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from schemas.settings import ClickHouse, Settings
@@ -64,10 +63,8 @@ async def _serve(settings: Settings, on_purpose: Mapping[str, str]) -> None:
         findings=Findings(look),
         token=settings.page.token,
     )
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+    stopped = Stop()
+    stopped.at_signals()
     await page.start()
     try:
         click.echo(f"boards are on {page.url}")

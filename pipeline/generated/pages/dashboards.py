@@ -15,7 +15,8 @@ them answers which question, [alerts](alerts.md) what to do when a rule fires. L
 means, and the SQL behind it, which you may send to ClickHouse yourself."""
 PARAMETERS = """\
 The tests run every statement below on the real engine. Panels read the views `*_series`, which take the
-ten-second tables for up to two hours, the minute tables for up to a day and the hour tables beyond.
+ten-second tables for up to two hours, the minute tables for up to a day and the hour tables beyond; a range
+that begins before what a table [keeps](exactness.md#time) is read from the next one.
 Parameters of the SQL: `from`, `to` (the chosen range), `step` (seconds a point of time stands for), `model`
 and `replica` (what the viewer chose, empty for all)."""
 

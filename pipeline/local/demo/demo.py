@@ -23,9 +23,9 @@ from pipeline.local.advice_watch import AdviceWatch
 from pipeline.local.demo.figures import count_events, count_rows, read_health, read_pools
 from pipeline.local.demo.fleet import start_fleet
 from pipeline.local.demo.freshness import FreshnessMeter, PublicationProbe
-from pipeline.local.demo.question import IndexQuestion, answer_line
+from pipeline.local.demo.question import IndexQuestion
 from pipeline.local.demo.story import ON_PURPOSE, Narrator
-from pipeline.local.demo.terminal import RANGE_SECONDS, plain, screen
+from pipeline.local.demo.terminal import RANGE_SECONDS, plain, screen, story_page
 from pipeline.local.directory import DataDirectory
 from pipeline.local.processes.supervisor import Supervisor
 from pipeline.local.stack import Stack
@@ -88,6 +88,11 @@ class Demo:
         self._advice = AdviceWatch(stack.settings.clickhouse, RANGE_SECONDS, _ADVICE_SECONDS)
         # After the connector: engines publish once anybody subscribed, and it is to see their first batch.
         self._probe = PublicationProbe(endpoints, self._meter)
+
+    @property
+    def page(self) -> str:
+        """Address of the boards, with the range of the whole story; known after `start`."""
+        return story_page(self._urls())
 
     def moments(self, seconds: float | None, every: float) -> Iterator[Moment]:
         """Yield the figures now and then, for so long or until `stop`; restart what dies meanwhile."""
@@ -168,7 +173,7 @@ class Demo:
         size = shutil.get_terminal_size()
         advice = None if self._advice is None else self._advice.latest
         question = self._asked()
-        answer = answer_line(question.ask(), question.tokens)
+        answer = question.answer_line()
         lines = [question.command, f"-> {answer}"]
         return Moment(
             screen(pools, freshness, self._urls(), self._notes, size, advice, lines),

@@ -30,6 +30,7 @@ class IndexQuestion:
         self._url = f"{url}query_by_hash"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._token = bool(token)
+        self._answered = False
         hashes = prompt_hashes()
         self.tokens = len(hashes) * EngineSettings().block_size
         self._body = msgspec.json.encode({"model_name": MODEL, "block_hashes": hashes})
@@ -49,9 +50,17 @@ class IndexQuestion:
             # No proxy of the environment stands between a process and its own loopback.
             with build_opener(ProxyHandler({})).open(request, timeout=_SECONDS) as answer:
                 found: Mapping[str, Any] = msgspec.json.decode(answer.read())
-                return found
         except (URLError, OSError, msgspec.DecodeError):
             return None
+        self._answered = True
+        return found
+
+    def answer_line(self) -> str:
+        """Ask, and return what comes of it in one line."""
+        answer = self.ask()
+        if answer is not None:
+            return answer_line(answer, self.tokens)
+        return "the index does not answer; see index.log" if self._answered else "the index is starting"
 
 
 def prompt_hashes() -> list[int]:
@@ -62,10 +71,8 @@ def prompt_hashes() -> list[int]:
     return [int(rendered(digest, "uint64")) for digest in digests]
 
 
-def answer_line(answer: Mapping[str, Any] | None, tokens: int) -> str:
+def answer_line(answer: Mapping[str, Any], tokens: int) -> str:
     """Return an answer to a question about so many tokens, in one line."""
-    if answer is None:
-        return "the index is starting"
     held = [f"{replica} {match['longest_matched']}" for replica, match in sorted(answer["instances"].items())]
     return (
         f"{', '.join(held) or 'nobody'}, of {tokens} tokens; as of {answer['index']['age_seconds']:.1f} s ago"

@@ -51,7 +51,7 @@ def screen(
     head = [
         *_answer(advice, size.columns),
         "kvlens demo: what is cached where, last minute of a simulated fleet",
-        f"open the boards: {urls['page']}?range={RANGE_SECONDS}",
+        f"open the boards: {story_page(urls)}",
         "",
     ]
     figures = table(pools, size.columns) if pools else ["waiting for the first rows"]
@@ -68,6 +68,11 @@ def screen(
     if len(told) > room:
         told = told[len(told) - room :] if room > 0 else []
     return "\n".join([*head, *figures, *others, *told, *last])
+
+
+def story_page(urls: Mapping[str, str]) -> str:
+    """Return the address of the boards that shows the whole story."""
+    return f"{urls['page']}?range={RANGE_SECONDS}"
 
 
 def _answer(advice: Advice | None, columns: int) -> list[str]:

@@ -24,6 +24,7 @@ from connectors.kafka.topics import partition_of, topic_name
 from connectors.normalise.normaliser import Normaliser
 from connectors.positions.keeper import Positions
 from connectors.process.listening import PortUnavailable
+from connectors.process.stopping import Stop
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.events import Batch, Closed, EngineCounters, Event, EventsRecord, Gap, Opened, Undecodable
 from schemas.settings import Connector, Kafka, Replica, Settings
@@ -98,7 +99,7 @@ class Log:
 
 @contextlib.asynccontextmanager
 async def _running(settings: Settings) -> AsyncIterator[None]:
-    stop = asyncio.Event()
+    stop = Stop()
     task = asyncio.create_task(run(settings, stop=stop))
     try:
         yield
@@ -426,7 +427,7 @@ async def test_a_connector_that_can_publish_no_more_ends_with_the_reason(
     monkeypatch.setattr(Positions, "acknowledged", fail)
     engine = PubSocket(context)
     replica = Replica(id="r", model="m", endpoint=engine.endpoint)
-    task = asyncio.create_task(run(_settings(kafka, [replica]), stop=asyncio.Event()))
+    task = asyncio.create_task(run(_settings(kafka, [replica]), stop=Stop()))
     await engine.subscribed()
     engine.send([_message(0)])
     with pytest.raises(ArithmeticError, match="of the ledger"):
@@ -438,12 +439,12 @@ async def test_settings_that_cannot_work_are_refused_at_the_start(
 ) -> None:
     twice = [Replica(id="r", model="m", endpoint="tcp://127.0.0.1:1")] * 2
     with pytest.raises(ReplicaInvalid, match="listed 2 times"):
-        await run(_settings(kafka, twice), stop=asyncio.Event())
+        await run(_settings(kafka, twice), stop=Stop())
     port = free_port()
     server = await asyncio.start_server(lambda reader, writer: None, "0.0.0.0", port)
     async with server:
         with pytest.raises(PortUnavailable, match=f"metrics_port {port}"):
-            await run(_settings(kafka, [], metrics_port=port), stop=asyncio.Event())
+            await run(_settings(kafka, [], metrics_port=port), stop=Stop())
 
 
 def _neighbours(context: Context) -> tuple[PubSocket, PubSocket]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,10 @@ def demo(directory: Path, seconds: int) -> dict[str, Any]:
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
+    told = done.stderr.splitlines()
+    ready = next(line for line in told if line.startswith("ready after"))
+    assert re.fullmatch(r"ready after .* s: open http://127.0.0.1:\d+/\?range=900; Ctrl-C stops it", ready)
+    assert told[-1] == f"stopped; the next demo continues with the data in {directory}"
     summary: dict[str, Any] = json.loads(done.stdout)
     return summary
 

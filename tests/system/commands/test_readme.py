@@ -25,7 +25,7 @@ SECTIONS = {
 }
 ELSEWHERE = ("vllm serve ", "python -m sglang.", "docker build ")
 """What takes a GPU, or a cluster: tests/fleet runs that one."""
-READY = {"make demo": "ready after", ".venv/bin/kvlens up": "running; Ctrl-C stops it"}
+READY = {"make demo": "; Ctrl-C stops it", ".venv/bin/kvlens up": "running; Ctrl-C stops it"}
 """What runs until Ctrl-C, and the words by which it says that it does."""
 
 

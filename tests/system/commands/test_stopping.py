@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
+import os
 import signal
 import socket
 import sys
@@ -13,11 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
 from pipeline.cli.failures import INTERRUPTED, TERMINATED
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
+from tests.support.checkout import ROOT
+from tests.support.engines import PubSocket
 from tests.support.patience import PATIENCE
 from tests.support.processes import KVLENS, Started, kvlens, started
 
@@ -27,6 +33,17 @@ DEADLINE = PATIENCE
 IN_A_CONTAINER = ("env", "--block-signal=TERM,INT", sys.executable, "-c")
 """As deploy/image/entrypoint.sh starts it: what lets no signal in never ends by one."""
 ENTRY = "from pipeline.cli.entry import main; main()"
+HANGING_RESOLVER = """
+import ctypes, os, signal, socket, threading
+
+def hangs(host, *arguments, **options):
+    os.write(2, f"asked for {host}\\n".encode())
+    # As in the C library, no signal is handled meanwhile.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    ctypes.CDLL(None).sleep(600)
+
+socket.getaddrinfo = hangs
+"""
 ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]'
 
 
@@ -192,6 +209,70 @@ def test_while_the_store_hangs_and_while_the_broker_hangs(
         joining = run(command, **settings, KVLENS_INDEX__PORT="0")
         joining.wait_said('"waiting"', seconds=180.0)
         assert ended(joining, signal.SIGINT) == 0
+
+
+def test_while_kafka_is_gone(
+    run: Callable[..., Started],
+    broken: tuple[EmbeddedBroker, EmbeddedStore],
+    context: zmq.Context[zmq.Socket[bytes]],
+    tmp_path: Path,
+) -> None:
+    """Ctrl-C does not wait for as long as the settings allow; what was not published is told."""
+    broker, store = broken
+    engine = PubSocket(context)
+    settings = {
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "KVLENS_CLICKHOUSE__URL": store.url,
+        "KVLENS_REPLICAS": ENGINE.replace("tcp://127.0.0.1:9", engine.endpoint),
+        "KVLENS_CONNECTOR__LINGER_SECONDS": "0",
+        "KVLENS_CONNECTOR__DRAIN_SECONDS": "600",
+        "KVLENS_WORKER__STOP_SECONDS": "600",
+        "NUMBA_CACHE_DIR": "",
+    }
+    assert kvlens("topics", "apply", cwd=tmp_path, **settings)[0] == 0
+    assert kvlens("migrate", cwd=tmp_path, **settings)[0] == 0
+    processes = {command: run(command, **settings) for command in ("connect", "work")}
+    processes["connect"].wait_said("connector_started")
+    asyncio.run(engine.subscribed())
+    processes["work"].wait_said("partitions assigned", times=2)
+    broker.kill()
+    engine.publish(7)
+    assert ended(processes["connect"], signal.SIGINT) == 0
+    assert ended(processes["work"], signal.SIGINT) in (ExitCode.OK, ExitCode.UNAVAILABLE, ExitCode.RESTART)
+    said = [json.loads(line) for line in processes["connect"].said().splitlines()]
+    assert not [line for line in said if line["event"] == "messages_abandoned"]
+    abandoned = [line["records"] for line in said if line["event"] == "records_abandoned"]
+    # Notices of the idle source come beside its batches.
+    assert len(abandoned) == 1
+    assert abandoned[0] >= 7
+    assert said[-1]["event"] == "connector_stopped"
+    assert said[-1]["abandoned_records"] == abandoned[0]
+    engine.close()
+
+
+@pytest.fixture
+def unresolved(tmp_path: Path) -> dict[str, str]:
+    """Settings of a process whose resolver does not answer."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(HANGING_RESOLVER)
+    return {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path / 'site'}",
+        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": "broker.invalid:9092",
+        "KVLENS_CLICKHOUSE__URL": "http://store.invalid:8123",
+        "NUMBA_CACHE_DIR": "",
+    }
+
+
+@pytest.mark.parametrize("command", ["doctor", "advise", "migrate", "topics list"])
+def test_while_a_resolver_hangs(unresolved: dict[str, str], tmp_path: Path, command: str) -> None:
+    log = tmp_path / "log"
+    process = started([*KVLENS, *command.split()], log, cwd=tmp_path, **unresolved)
+    try:
+        process.wait_said("asked for")
+        assert ended(process, signal.SIGINT) == INTERRUPTED
+        assert process.said().splitlines()[-1] == "kvlens: interrupted"
+    finally:
+        process.close()
 
 
 @pytest.fixture

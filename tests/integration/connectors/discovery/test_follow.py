@@ -19,6 +19,7 @@ from connectors.connector import run
 from connectors.discovery.file import SettingsFile, SettingsUnreadable
 from connectors.discovery.shards import Shard
 from connectors.kafka.topics import topic_name
+from connectors.process.stopping import Stop
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.settings.loading import ConfigurationError, load
@@ -61,7 +62,7 @@ class Running:
             fetch_max_wait_ms=50,
         )
         self.records: list[EventsRecord] = []
-        stop = asyncio.Event()
+        stop = Stop()
         file = SettingsFile(self._path, self.read)
         task = asyncio.create_task(run(self.settings, stop=stop, file=file))
         async with self._consumer:

@@ -97,10 +97,11 @@ async def running(kafka: Kafka, *, killed: bool = True) -> AsyncIterator[Parts]:
     finally:
         if killed:
             await publisher.stop()
-            await found[0].stop(0.0)
+            await found[0].stop()
         else:
-            await found[0].stop(5.0)
+            await found[0].write(5.0)
             await publisher.stop()
+            await found[0].stop()
 
 
 async def create(broker: EmbeddedBroker, *topics: NewTopic) -> None:
@@ -487,7 +488,7 @@ async def test_a_connector_that_is_behind_another_leaves_its_position_alone(
                 while not behind.told.contested:
                     assert time.monotonic() < deadline
                     await asyncio.sleep(0.01)
-            await ahead.positions.stop(5.0)
+            await ahead.positions.write(5.0)
             await behind.publish(run("a", 8, 3, 30), run("b", 7, 0, 1))
             written: dict[str, tuple[int, int | None, int, bool]] = {}
             while written.get("b", NOTHING)[:2] != (7, 1):

@@ -82,3 +82,7 @@ def test_the_shell_completes_names(tmp_path: Path, words: str, found: list[str] 
     assert (code, errors) == (0, "")
     names = [line.partition(",")[2] for line in output.splitlines()]
     assert names == (found or ["serve", "state", "simulate"])
+
+
+def test_the_help_says_how_to_complete_names(tmp_path: Path) -> None:
+    assert 'eval "$(_KVLENS_COMPLETE=bash_source kvlens)"' in kvlens("--help", cwd=tmp_path)[1]

@@ -1,12 +1,31 @@
-"""Tasks that run for ever end when they are told to, even if a cancellation gets lost."""
+"""Signals set a stop; tasks that run for ever end at it, even if a cancellation gets lost."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 import pytest
 
-from connectors.process.stopping import ended, ended_within
+from connectors.process.stopping import SOON_SECONDS, Stop, ended, ended_within
+
+
+@pytest.mark.parametrize(
+    ("number", "long"), [(signal.SIGTERM, 600.0), (signal.SIGINT, SOON_SECONDS)], ids=["term", "int"]
+)
+async def test_a_stop_takes_its_time_unless_somebody_waits(number: int, long: float) -> None:
+    stop = Stop()
+    stop.at_signals()
+    try:
+        assert stop.within(600.0) == 600.0
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(stop.wait(), 60)
+    finally:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(each)
+    assert stop.within(600.0) == long
+    assert stop.within(1.0) == 1.0
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])

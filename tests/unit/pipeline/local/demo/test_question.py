@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
+from pathlib import Path
 
+import pytest
+
+from pipeline.local.demo import question
 from pipeline.local.demo.fleet import GROUPS, TIERED_TRAFFIC
 from pipeline.local.demo.question import answer_line, prompt_hashes
 from pipeline.simulator.engine.scheduler import EngineSettings
@@ -30,4 +38,29 @@ def test_an_answer_is_one_line() -> None:
     }
     assert answer_line(answer, 256) == "a 256, b 64, of 256 tokens; as of 0.0 s ago"
     assert answer_line({**answer, "instances": {}}, 256) == "nobody, of 256 tokens; as of 0.0 s ago"
-    assert answer_line(None, 256) == "the index is starting"
+
+
+class _Index(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        answer = json.dumps({"instances": {"a": {"longest_matched": 64}}, "index": {"age_seconds": 0.2}})
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+def test_an_index_that_answered_once_is_not_starting(
+    tmp_path: Path, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(question, "_SECONDS", 30.0)
+    port = free_port()
+    asked = question.IndexQuestion(tmp_path, f"http://127.0.0.1:{port}/", "")
+    assert asked.answer_line() == "the index is starting"
+    with HTTPServer(("127.0.0.1", port), _Index) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        assert asked.answer_line() == "a 64, of 256 tokens; as of 0.2 s ago"
+        thread.join()
+    assert asked.answer_line() == "the index does not answer; see index.log"
