@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NoReturn, TypeVar, cast
+from typing import NoReturn, TypeVar
 
 _THREAD_NAME = "aside"
 
@@ -23,28 +23,7 @@ async def aside(work: Callable[[], Result]) -> Result:
     Unlike the threads of an event loop, it holds neither the loop's end nor, with `leave`, the process's:
     the compiler works for a minute where nothing is compiled yet, and cannot be interrupted.
     """
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[Result] = loop.create_future()
-
-    def tell(result: Result | None, error: Exception | None) -> None:
-        if outcome.done():  # cancelled
-            return
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(cast(Result, result))
-
-    def run() -> None:
-        result, failure = None, None
-        try:
-            result = work()
-        except Exception as error:
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(tell, result, failure)
-
-    start_aside(run)
-    return await outcome
+    return await asyncio.wrap_future(_begun_aside(work))
 
 
 def awaited_aside(work: Callable[[], Result]) -> Result:
@@ -53,7 +32,12 @@ def awaited_aside(work: Callable[[], Result]) -> Result:
     The wait for it ends at a signal; a look-up of a name in the main thread holds signals back until the
     resolver gives up, which may take half a minute.
     """
+    return _begun_aside(work).result()
+
+
+def _begun_aside(work: Callable[[], Result]) -> Future[Result]:
     outcome: Future[Result] = Future()
+    outcome.set_running_or_notify_cancel()  # whoever stops waiting cancels nothing
 
     def run() -> None:
         try:
@@ -62,7 +46,7 @@ def awaited_aside(work: Callable[[], Result]) -> Result:
             outcome.set_exception(error)
 
     start_aside(run)
-    return outcome.result()
+    return outcome
 
 
 def start_aside(work: Callable[[], None]) -> None:
