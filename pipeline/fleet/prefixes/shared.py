@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled
 from pipeline.fleet.kernel.refills import slot_of_prefix
-from pipeline.fleet.kernel.tables import I64, U32, U64, Blocks
+from pipeline.fleet.kernel.tables import I64, U32, U64, Blocks, Bools
 
 SHARED: Final = np.dtype(
     [
@@ -36,8 +36,6 @@ SUMS: Final = 1 << 16
 LARGEST_SUMS: Final = 2048
 PREFIXES: Final = 1 << 14
 """Counted exactly at most; the table has twice as many slots."""
-
-Bools = npt.NDArray[np.bool_]
 
 
 def shared_prefixes(
