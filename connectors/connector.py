@@ -15,7 +15,7 @@ from connectors.lmcache.servers import Servers
 from connectors.lmcache.topic_reader import TopicReader
 from connectors.order.records import Mention
 from connectors.positions.keeper import Positions
-from connectors.process.collector import GC_THRESHOLD
+from connectors.process.collector import GC_THRESHOLDS
 from connectors.process.health_pages import HealthPages
 from connectors.process.stopping import Stop, done_before, ended_within
 from connectors.process.waiting import Waiting
@@ -106,7 +106,7 @@ class Connector:
         raise_limit()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(GC_THRESHOLD, 20, 50)
+        gc.set_threshold(*GC_THRESHOLDS)
         reading = self._reading
         servers = self._servers
         self._telemetry.watch(
@@ -134,7 +134,7 @@ class Connector:
         if self._door is not None:
             await self._door.start()
 
-    async def run_until(self, stop: Stop) -> None:
+    async def run_until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`; raises what ended a part that should have run."""
         self._telemetry.started(len(self._reading.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
@@ -149,7 +149,7 @@ class Connector:
             if task is not stopped:
                 task.result()
 
-    async def stop(self, within: Callable[[float], float] = lambda seconds: seconds) -> None:
+    async def stop(self, within: Callable[[float], float]) -> None:
         """Publish what was received, within the drain budget, then let go of everything.
 
         `within` makes of the time that it may take by its settings what it may take now.

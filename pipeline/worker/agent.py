@@ -41,7 +41,7 @@ HEARTBEAT_SECONDS = SESSION_SECONDS / 4
 METADATA_SECONDS = 5.0
 """A group that divided its partitions before it could see the topic does so again after this."""
 _BUFFERED_CHUNKS = 16
-"""Of up to 64 records or 256 KiB (`consumer/fetched.py`)."""
+"""Of up to `CHUNK_RECORDS` records or `CHUNK_BYTES` (`consumer/fetched.py`)."""
 _POSITION_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)

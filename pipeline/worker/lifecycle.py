@@ -16,7 +16,7 @@ from aiokafka import TopicPartition
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
-from connectors.process.collector import GC_THRESHOLD
+from connectors.process.collector import GC_THRESHOLDS
 from connectors.process.errors import OperatorError
 from connectors.process.health_pages import HealthPages
 from connectors.process.leaving import leave
@@ -91,7 +91,7 @@ async def _run(settings: Settings) -> None:
         await _end(pages)
     found = preparing.result()
     gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 50)
+    gc.set_threshold(*GC_THRESHOLDS)
     agents += [
         Agent(
             settings,
