@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
@@ -65,9 +66,11 @@ def _exit_code(command: click.Command, arguments: list[str] | None) -> int:
         _tell(error.format_message())
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        _forget_unawaited()
         _tell("interrupted")
         return INTERRUPTED
     except Terminated:
+        _forget_unawaited()
         _tell("terminated")
         return TERMINATED
     except BrokenPipeError:
@@ -112,6 +115,11 @@ def _translated() -> Iterator[None]:
                 f"the embedded parts need the package {error.name}; pip install 'kvlens[local]'"
             ) from error
         raise
+
+
+def _forget_unawaited() -> None:
+    """Say nothing of coroutines that a signal met between their creation and their first step."""
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
 
 
 def _one_line(error: Exception) -> str:

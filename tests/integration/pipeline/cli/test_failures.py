@@ -380,6 +380,35 @@ def test_a_signal_in_the_middle_of_a_task_that_nobody_awaits_ends_a_command(tmp_
         process.close()
 
 
+BEFORE_A_FIRST_STEP = """
+import click, signal
+from pipeline.cli import failures
+
+@click.command()
+def command():
+    run(waiting())
+
+async def waiting():
+    pass
+
+def run(coroutine):
+    signal.raise_signal(signal.{name})
+
+failures.run(command)
+"""
+
+
+@pytest.mark.parametrize(("name", "line"), [("SIGINT", "interrupted"), ("SIGTERM", "terminated")])
+def test_a_signal_before_the_first_step_of_a_coroutine_ends_a_command(tmp_path: Path, name: str, line: str):
+    script = BEFORE_A_FIRST_STEP.format(name=name)
+    process = started([sys.executable, "-c", script], tmp_path / "log", cwd=tmp_path)
+    try:
+        process.process.wait(60)
+        assert [said for said in process.said().splitlines() if said] == [f"kvlens: {line}"]
+    finally:
+        process.close()
+
+
 @pytest.mark.parametrize("arguments", [["topics", "list"], ["verify"], ["doctor"], ["migrate"]])
 def test_an_interrupt_ends_a_wait_for_who_does_not_answer(tmp_path: Path, arguments: list[str]):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
