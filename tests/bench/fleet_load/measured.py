@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from figures import Figures
 from processes import cpu_seconds, waited_seconds
 
@@ -28,15 +29,26 @@ class Spending:
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = pids
-        self._before = self._now()
+        self._readings: list[tuple[float, float, float]] = []
+        """(time, CPU seconds, seconds waited)"""
+        self.read()
 
-    def spent(self) -> Spent:
-        began, used, waited = self._before
-        at, used_now, waited_now = self._now()
-        return Spent((used_now - used) / (at - began), (waited_now - waited) / (at - began))
+    def read(self) -> None:
+        """Read once more, for `spent` between times of which none is far from a reading."""
+        used, waited = sum(map(cpu_seconds, self._pids)), sum(map(waited_seconds, self._pids))
+        self._readings.append((time.monotonic(), used, waited))
 
-    def _now(self) -> tuple[float, float, float]:
-        return time.monotonic(), sum(map(cpu_seconds, self._pids)), sum(map(waited_seconds, self._pids))
+    def spent(self, span: tuple[float, float] | None = None) -> Spent:
+        """Return what they took between two times of the monotonic clock, else until now."""
+        self.read()
+        times, used, waited = zip(*self._readings, strict=True)
+        began, ended = span or (times[0], times[-1])
+        return Spent(
+            *(
+                float(np.diff(np.interp((began, ended), times, each))[0]) / (ended - began)
+                for each in (used, waited)
+            )
+        )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from fleet_load.replicas import PARTITIONS
 
 EVERY_SECONDS = 0.25
+_FEW_MOVES = 4
 _LAST = 8
 """Samples that the lag at the end is the mean of: a group moves once a checkpoint."""
 
@@ -25,8 +27,20 @@ class Standing:
 
     @property
     def rate(self) -> float:
-        """Offsets a second that the group moves: a line through all samples, as it moves by jumps."""
-        return self._slope(1)
+        """Offsets a second that the group moves over its `span`."""
+        moves = self._moves()
+        if len(moves) < _FEW_MOVES:
+            return self._slope(1)
+        (began, first, _), (ended, last, _) = moves[0], moves[-1]
+        return (last - first) / (ended - began)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """When the group moved first and last: it moves once a checkpoint, so between other times, a few
+        rounds long, it seems to do more or less than it does."""
+        moves = self._moves()
+        over = self.samples if len(moves) < _FEW_MOVES else moves
+        return over[0][0], over[-1][0]
 
     @property
     def coming(self) -> float:
@@ -43,6 +57,10 @@ class Standing:
         """What the group has not committed at the end, as time of the topic."""
         waiting = [end - done for _, done, end in self.samples[-_LAST:]]
         return sum(waiting) / len(waiting) / self.coming
+
+    def _moves(self) -> list[tuple[float, int, int]]:
+        """Return the samples that are the first ones with their offset of the group."""
+        return [now for before, now in pairwise(self.samples) if now[1] != before[1]]
 
     def _slope(self, column: int) -> float:
         taken = np.array(self.samples)

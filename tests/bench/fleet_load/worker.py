@@ -62,8 +62,16 @@ async def _followed(
         spending = Spending([worker.process.pid for worker in workers])
         with ExitStack() as asking:
             pauses = [asking.enter_context(Pauses(worker.port)) for worker in workers]
+            reading = asyncio.create_task(_read(spending))
             standings = await asyncio.gather(*(group.followed(SECONDS) for group in groups))
-        return spending.spent(), max(each.longest for each in pauses), standings
+            reading.cancel()
+        return spending.spent(standings[0].span), max(each.longest for each in pauses), standings
+
+
+async def _read(spending: Spending) -> None:
+    while True:
+        await asyncio.sleep(EVERY_SECONDS)
+        spending.read()
 
 
 async def caught_up(groups: Sequence[Group], workers: Sequence[Worker]) -> float:

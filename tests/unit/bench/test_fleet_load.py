@@ -7,6 +7,7 @@ import pytest
 from fleet_load import frames
 from fleet_load.freshness import Seen
 from fleet_load.installation import agents_of
+from fleet_load.standing import Standing
 
 from pipeline.local.demo.freshness import FreshnessMeter
 
@@ -43,3 +44,23 @@ def test_each_batch_counts_from_its_own_time_to_the_first_query_that_saw_it() ->
     assert [meter.quantile(share) for share in (0.0, 0.5, 0.99)] == pytest.approx([1.0, 1.05, 1.1])
     seen.queried([("a", 13, 100.15)], 110.0)
     assert meter.quantile(0.99) == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize("phase", [0.0, 1.0, 2.0, 3.0])
+def test_a_group_that_commits_every_four_seconds_moves_as_fast_wherever_the_measuring_begins(
+    phase: float,
+) -> None:
+    standing = Standing()
+    for sample in range(80):
+        at = phase + sample / 4
+        standing.samples.append((at, int(at // 4) * 400, int(at * 100) + 300))
+    assert standing.rate == pytest.approx(100)
+    began, ended = standing.span
+    assert began % 4 == ended % 4 == 0
+    assert standing.share == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_group_that_hardly_moves_is_measured_from_end_to_end() -> None:
+    standing = Standing([(0.0, 0, 0), (1.0, 0, 10), (2.0, 8, 20)])
+    assert standing.span == (0.0, 2.0)
+    assert standing.rate == pytest.approx(4.0)
