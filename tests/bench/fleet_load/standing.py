@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from fleet_load.replicas import PARTITIONS
 
 EVERY_SECONDS = 0.25
-_FEW_MOVES = 4
+_FEW_ROUNDS = 3
 _LAST = 8
 """Samples that the lag at the end is the mean of: a group moves once a checkpoint."""
 
@@ -28,18 +28,18 @@ class Standing:
     @property
     def rate(self) -> float:
         """Offsets a second that the group moves over its `span`."""
-        moves = self._moves()
-        if len(moves) < _FEW_MOVES:
+        rounds = self._rounds()
+        if len(rounds) < _FEW_ROUNDS:
             return self._slope(1)
-        (began, first, _), (ended, last, _) = moves[0], moves[-1]
+        (began, first, _), (ended, last, _) = rounds[0], rounds[-1]
         return (last - first) / (ended - began)
 
     @property
     def span(self) -> tuple[float, float]:
-        """When the group moved first and last: it moves once a checkpoint, so between other times, a few
-        rounds long, it seems to do more or less than it does."""
-        moves = self._moves()
-        over = self.samples if len(moves) < _FEW_MOVES else moves
+        """The ends of the first and of the last round of checkpoints: the group moves once a round, so
+        between other times, a few rounds long, it seems to do more or less than it does."""
+        rounds = self._rounds()
+        over = self.samples if len(rounds) < _FEW_ROUNDS else rounds
         return over[0][0], over[-1][0]
 
     @property
@@ -58,9 +58,11 @@ class Standing:
         waiting = [end - done for _, done, end in self.samples[-_LAST:]]
         return sum(waiting) / len(waiting) / self.coming
 
-    def _moves(self) -> list[tuple[float, int, int]]:
-        """Return the samples that are the first ones with their offset of the group."""
-        return [now for before, now in pairwise(self.samples) if now[1] != before[1]]
+    def _rounds(self) -> list[tuple[float, int, int]]:
+        """Return the samples at the end of each round, whose partitions commit one after the other."""
+        moves = [now for before, now in pairwise(self.samples) if now[1] != before[1]]
+        still = [after[0] - move[0] for move, after in pairwise([*moves, self.samples[-1]])]
+        return [move for move, rest in zip(moves, still, strict=True) if rest > max(still) / 2]
 
     def _slope(self, column: int) -> float:
         taken = np.array(self.samples)

@@ -53,10 +53,12 @@ def test_a_group_that_commits_every_four_seconds_moves_as_fast_wherever_the_meas
     standing = Standing()
     for sample in range(80):
         at = phase + sample / 4
-        standing.samples.append((at, int(at // 4) * 400, int(at * 100) + 300))
+        # Of eight partitions five commit half a second after the others.
+        done = int(at // 4) * 150 + int((at - 0.5) // 4) * 250
+        standing.samples.append((at, done, int(at * 100) + 300))
     assert standing.rate == pytest.approx(100)
     began, ended = standing.span
-    assert began % 4 == ended % 4 == 0
+    assert began % 4 == ended % 4 == 0.5
     assert standing.share == pytest.approx(1.0, rel=0.01)
 
 
