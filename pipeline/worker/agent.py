@@ -23,6 +23,7 @@ from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_befo
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.checkpoint.schedule import FAR_BEHIND_SECONDS, Schedule
 from pipeline.worker.consumer.credentials import faust_credentials
+from pipeline.worker.consumer.fetch_wait import fetch_wait
 from pipeline.worker.consumer.fetched import offered
 from pipeline.worker.consumer.no_tables import NoTables
 from pipeline.worker.consumer.transport import FAUST_LOG, Transport
@@ -109,6 +110,9 @@ class Agent:
             newest = max((owned.newest for owned in self.owned.values()), default=0.0)
             if newest:
                 self.far_behind = newest < time.time() - FAR_BEHIND_SECONDS
+            if self.ready:
+                wait = fetch_wait(schedule.every, far_behind=self.far_behind)
+                self.app.consumer.hold_fetches(wait)
             if not schedule.due(far_behind=far_behind()):
                 continue
             try:

@@ -34,6 +34,11 @@ class Schedule:
         self._periods = 1
         """From that one to the next."""
 
+    @property
+    def every(self) -> float:
+        """Seconds from one round to the next, of an agent that is not far behind."""
+        return self._periods * self._seconds
+
     def pause(self, now: float) -> float:
         """Return how long to wait for the next beginning, from half a period to one and a half."""
         passed = (now - self._began) / self._seconds

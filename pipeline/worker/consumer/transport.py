@@ -16,6 +16,7 @@ from faust.types.transports import ConsumerT
 from mode import Service
 from yarl import URL
 
+from pipeline.worker.consumer.fetch_wait import SHORTEST
 from pipeline.worker.consumer.fetched import Chunk, Record, in_turns
 
 FAUST_LOG = logging.getLogger("faust")
@@ -24,10 +25,8 @@ FAUST_LOG = logging.getLogger("faust")
 Positions = Callable[[], Mapping[tuple[str, int], int]]
 """Gives the offset to read next of every (topic, partition) whose state is loaded."""
 
-_FETCH_WAIT_MS = 50
 _FETCH_BYTES = 1 << 20
-"""A fetch that has less waits at the broker, for as long as one may: of many sources each sends little, and a
-fetch costs the same whatever it has."""
+"""A fetch that has less waits at the broker, for as long as one may."""
 _POLL_SECONDS = 1.0
 
 
@@ -48,9 +47,8 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
 
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        # None can be set through Faust; the consumer reads all when it starts. A drained partition waits for
-        # the fetch that is out for the others, so that may not be held at the broker for 1.5 s.
-        consumer._fetch_max_wait_ms, consumer._fetch_min_bytes = _FETCH_WAIT_MS, _FETCH_BYTES
+        # None can be set through Faust; the consumer reads all when it starts.
+        consumer._fetch_max_wait_ms, consumer._fetch_min_bytes = _ms(SHORTEST), _FETCH_BYTES
         if cast(Transport, transport).committed:
             consumer._isolation_level = "read_committed"
         return consumer
@@ -68,6 +66,10 @@ class _Consumer(driver.Consumer):
     def member_id(self) -> str:
         """What the group calls this consumer."""
         return str(self._thread._ensure_consumer()._coordinator.member_id)
+
+    def hold_fetches(self, seconds: float) -> None:
+        """Let a fetch that has little wait at the broker for so long from now on."""
+        self._thread._ensure_consumer()._fetcher._fetch_max_wait_ms = _ms(seconds)
 
     def on_buffer_full(self, tp: TP) -> None:
         """Go on asking for the partition.
@@ -146,6 +148,10 @@ class _Consumer(driver.Consumer):
         if not flow.is_active():
             return True
         return any(channel.queue.full() for channel in _channels(self.app, topic_partition))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def _channels(app: AppT, topic_partition: TP) -> Iterable[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,42 @@ async def received(
     finally:
         await app.stop()
     return values
+
+
+async def test_a_fetch_that_has_little_is_held_for_as_long_as_it_was_told(settings: Settings) -> None:
+    topic = topic_name(settings.kafka, "events")
+    app = faust_app(settings, settings.kafka.group)
+    positions = {(topic, number): 0 for number in range(settings.kafka.partitions)}
+    app.transport = Transport(app.conf.broker_consumer, app, positions=lambda: positions, committed=False)
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def collect(stream: Any) -> None:
+        async for event in stream.noack().events():
+            for record in event.message.records:
+                got.put_nowait(record.value)
+
+    async def seconds_of_five() -> float:
+        """Send the next one as soon as one came: each finds a fetch that has just begun."""
+        for value in (b"first", b"1", b"2", b"3", b"4", b"5"):
+            await producer.send_and_wait(topic, value, partition=0)
+            assert await asyncio.wait_for(got.get(), 60) == value
+            if value == b"first":
+                began = time.monotonic()
+        return time.monotonic() - began
+
+    app.agent(app.topic(topic, value_type=bytes, value_serializer="raw", key_type=bytes))(collect)
+    await app.start()
+    producer = AIOKafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers)
+    await producer.start()
+    try:
+        app.consumer.hold_fetches(1.0)
+        held = await seconds_of_five()
+        assert held > 2.5
+        app.consumer.hold_fetches(0.01)
+        assert await seconds_of_five() < held
+    finally:
+        await producer.stop()
+        await app.stop()
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,13 @@ def test_an_agent_whose_cuts_take_long_makes_fewer_rounds(each: float, batches: 
     assert _intervals(each, batches, 6)[3:] == [periods] * 3
 
 
+def test_tells_how_long_it_is_from_one_round_to_the_next() -> None:
+    schedule = Schedule(0.5, 100.0)
+    assert schedule.every == 0.5
+    schedule.made(0.15)
+    assert schedule.every == 1.5
+
+
 @given(st.floats(0, 10), st.floats(0, 1), st.floats(0.05, 10))
 def test_cuts_take_their_share_at_most_unless_rounds_are_as_few_as_may_be(
     each: float, batches: float, seconds: float
