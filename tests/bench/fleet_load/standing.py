@@ -28,11 +28,7 @@ class Standing:
     @property
     def rate(self) -> float:
         """Offsets a second that the group moves over its `span`."""
-        rounds = self._rounds()
-        if len(rounds) < _FEW_ROUNDS:
-            return self._slope(1)
-        (began, first, _), (ended, last, _) = rounds[0], rounds[-1]
-        return (last - first) / (ended - began)
+        return self._rate(1)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -49,14 +45,21 @@ class Standing:
 
     @property
     def share(self) -> float:
-        """The group's rate, of the topic's."""
-        return self.rate / self.coming
+        """The group's rate, of the topic's over the same span: that may grow by jumps, too."""
+        return self.rate / self._rate(2)
 
     @property
     def lag_seconds(self) -> float:
         """What the group has not committed at the end, as time of the topic."""
         waiting = [end - done for _, done, end in self.samples[-_LAST:]]
         return sum(waiting) / len(waiting) / self.coming
+
+    def _rate(self, column: int) -> float:
+        rounds = self._rounds()
+        if len(rounds) < _FEW_ROUNDS:
+            return self._slope(column)
+        first, last = rounds[0], rounds[-1]
+        return (last[column] - first[column]) / (last[0] - first[0])
 
     def _rounds(self) -> list[tuple[float, int, int]]:
         """Return the samples at the end of each round, whose partitions commit one after the other."""

@@ -66,3 +66,18 @@ def test_a_group_that_hardly_moves_is_measured_from_end_to_end() -> None:
     standing = Standing([(0.0, 0, 0), (1.0, 0, 10), (2.0, 8, 20)])
     assert standing.span == (0.0, 2.0)
     assert standing.rate == pytest.approx(4.0)
+
+
+def test_a_group_that_reads_what_another_one_commits_keeps_up_with_it() -> None:
+    standing = Standing()
+    for sample in range(80):
+        at = sample / 4
+        # The other one's rounds begin at uneven distances, and this one follows a second later.
+        standing.samples.append(
+            (
+                at,
+                sum(128 for began in (1, 5, 11, 15) if at >= began + 1),
+                sum(128 for began in (1, 5, 11, 15) if at >= began),
+            )
+        )
+    assert standing.share == pytest.approx(1.0)
