@@ -83,6 +83,15 @@ class Shared(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
 
 
+class Trend(msgspec.Struct, frozen=True):
+    """A small curve on the card `title`: over time, the share that `series` have in a stacked panel."""
+
+    title: str
+    panel: str
+    """Its id; it is on the same board."""
+    series: tuple[str, ...]
+
+
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """One question, the SQL that answers it and how the answer is drawn."""
 
@@ -112,6 +121,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
     shows: dict[str, str] = {}
     """Columns of the panel, and those of the shared statement that have their values."""
+    trend: Trend | None = None
+    """Of one of the cards of an `answer`."""
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.dashboards.panel import Panel, Shared
+from pipeline.dashboards.boards.causes import AVOIDABLE_CAUSES
+from pipeline.dashboards.panel import Panel, Shared, Trend
 from pipeline.dashboards.queries import RANGE
 
 BRIEFING = Shared(
@@ -59,6 +60,7 @@ ANSWER = Panel(
     shared=BRIEFING,
     part="answer",
     shows=_ANSWER,
+    trend=Trend("Prefill you could avoid", "fleet-fills", AVOIDABLE_CAUSES),
 )
 
 FINDINGS = Panel(

@@ -24,11 +24,8 @@ CAUSE_TOKENS = {
     "unknown": ("unknown_tokens",),
 }
 """{what would have saved a fill: the columns of fills that count it}."""
-AVOIDABLE = " + ".join(
-    f"sum({tokens})"
-    for cause in ("routing", "routing or capacity", "capacity", "warm-up")
-    for tokens in CAUSE_TOKENS[cause]
-)
+AVOIDABLE_CAUSES = ("routing", "routing or capacity", "capacity", "warm-up")
+AVOIDABLE = " + ".join(f"sum({tokens})" for cause in AVOIDABLE_CAUSES for tokens in CAUSE_TOKENS[cause])
 """Tokens that were filled again although some replica has or had them."""
 CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "

@@ -13,6 +13,6 @@ BLOCKS = 10_000
 """Resident in each replica."""
 SETTLE_SECONDS = 5
 """Of load before it is measured."""
-SECONDS = 20
+SECONDS = 40
 """Measured."""
 LOAD_SECONDS = SETTLE_SECONDS + SECONDS + 3

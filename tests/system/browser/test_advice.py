@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
+import pytest
+from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from pipeline.advice.reading import read_advice
@@ -35,15 +37,13 @@ def rows() -> list[Row]:
     ]
     for name in ("full", "roomy"):
         for row in (row for window in range(6) for row in window_rows(window, name)):
-            moved = msgspec.structs.replace(row, model=MODEL, window=row.window - BACK)
+            moved = replace(row, model=MODEL, window=row.window - BACK)
             if isinstance(moved, FillsRow | CapacityCurveRow):
-                moved = msgspec.structs.replace(moved, hash_domain=MODEL)
+                moved = replace(moved, hash_domain=MODEL)
             if isinstance(moved, FillsRow) and name == "roomy":
-                moved = msgspec.structs.replace(
-                    moved, evicted_tokens=0, cold_tokens=moved.cold_tokens + moved.evicted_tokens
-                )
+                moved = replace(moved, evicted_tokens=0, cold_tokens=moved.cold_tokens + moved.evicted_tokens)
             if isinstance(moved, CapacityCurveRow) and name == "roomy":
-                moved = msgspec.structs.replace(moved, needed_hist=[])
+                moved = replace(moved, needed_hist=[])
             found.append(moved)
     return found
 
@@ -79,3 +79,62 @@ def test_a_finding_leads_to_the_board_range_and_replica_that_show_it(served: Ser
     expect(occupancy).to_have_text(one)
     tab.open(link(advice, own).removeprefix("?"))
     assert occupancy.text_content() == one
+
+
+def test_the_first_card_has_the_course_of_its_share(served: Served, visit: Open) -> None:
+    write_rows(served.settings, rows())
+    # Ten seconds in which nothing is avoidable, after the minute.
+    later = [
+        replace(row, window=row.window + timedelta(minutes=1)) for row in rows() if isinstance(row, FillsRow)
+    ]
+    first = min(row.window for row in later)
+    quiet = [
+        replace(
+            row,
+            evicted_tokens=0,
+            evicted_elsewhere_tokens=0,
+            peer_tokens=0,
+            peer_and_evicted_tokens=0,
+            cleared_tokens=0,
+        )
+        for row in later
+        if row.window == first
+    ]
+    write_rows(served.settings, quiet)
+    expected = [
+        100 * sum(map(avoidable, found)) / sum(map(filled, found))
+        for found in (
+            [row for row in [*rows(), *quiet] if isinstance(row, FillsRow) and row.window == window]
+            for window in sorted({row.window for row in [*rows(), *quiet] if isinstance(row, FillsRow)})
+        )
+    ]
+    assert expected[0] > expected[-1] == 0
+
+    tab = visit(served.origin)
+    tab.open(f"board=fleet&from={START}&to={END + 10}&refresh=0")
+    [label] = [
+        each.get_attribute("aria-label") for each in tab.page.locator("#fleet-answer svg.sparkline").all()
+    ]
+    figures = [float(figure) for figure in re.findall(r"([\d.]+) %", label or "")]
+    assert figures == pytest.approx([expected[0], expected[-1], min(expected), max(expected)], abs=0.06)
+    assert tab.page.locator("#fleet-answer .card", has=tab.page.locator("svg")).locator(
+        "span"
+    ).first.text_content() == ("Prefill you could avoid")
+    points = tab.page.locator("#fleet-answer polyline").get_attribute("points")
+    heights = [float(point.split(",")[1]) for point in (points or "").split()]
+    assert len(heights) == len(expected)
+    assert heights[-1] == max(heights) > heights[0]
+
+
+def avoidable(row: FillsRow) -> int:
+    return (
+        row.peer_tokens
+        + row.peer_and_evicted_tokens
+        + row.evicted_tokens
+        + row.evicted_elsewhere_tokens
+        + row.cleared_tokens
+    )
+
+
+def filled(row: FillsRow) -> int:
+    return avoidable(row) + row.promoted_tokens + row.cold_tokens + row.unknown_tokens

@@ -65,6 +65,8 @@ async function refresh() {
     narrow: (start, end) => show({ from: start, to: Math.max(end, start + 20) }),
     widen: () => show({ from: null, to: null }),
     redraw,
+    // What another panel was answered for the same range, once it was.
+    answer: (id) => (answers.get(id)?.view === view ? answers.get(id).answer : null),
   };
   const problems = new Set();
   marks = await annotations(fields, problems, left);
@@ -73,7 +75,9 @@ async function refresh() {
     const body = byId(panel.id)?.querySelector(".body");
     try {
       const answer = await json(`api/panels/${panel.id}`, fields, left);
-      if (mine === round) draw(panel, body, answer, view);
+      if (mine !== round) return;
+      draw(panel, body, answer, view);
+      for (const each of answers.values()) if (each.panel.trend?.panel === panel.id) redraw(each.panel.id);
     } catch (error) {
       problems.add(error.message);
       if (mine === round) failed(panel, body);

@@ -316,3 +316,12 @@ def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore) ->
         "unknown %": 5,
     }
     assert sum(shares.values()) == 100 - causes["promoted_tokens"]
+
+
+def test_a_trend_is_of_series_of_a_stacked_panel_of_the_same_board() -> None:
+    trends = [(board, panel.trend) for board in BOARDS for panel in board.panels if panel.trend]
+    assert [trend.panel for _, trend in trends] == ["fleet-fills"]
+    for board, trend in trends:
+        assert PANELS[trend.panel] in board.panels
+        assert PANELS[trend.panel].kind == "stacked"
+        assert set(trend.series) < set(PANELS[trend.panel].colours)

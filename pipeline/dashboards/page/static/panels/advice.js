@@ -2,11 +2,13 @@
 
 import { make } from "../dom.js";
 import { current, write } from "../state.js";
+import { sparkline } from "./sparkline.js";
 
-export function drawAnswer(body, panel, answer) {
+export function drawAnswer(body, panel, answer, view) {
   const [titles, figures, details, changes] = answer.columns;
+  const curve = (title) => (panel.trend?.title === title ? sparkline(panel.trend, view) : null);
   body.append(make("div", { className: "cards" }, ...titles.map((title, row) => make("div", { className: "card" },
-    make("span", { className: "soft", textContent: title }), make("strong", { textContent: figures[row] }),
+    make("span", { className: "soft", textContent: title }), make("strong", { textContent: figures[row] }, curve(title) ?? ""),
     make("span", { textContent: details[row] }), ...(changes[row] ? [make("span", { className: "soft", textContent: changes[row] })] : [])))));
   return () => {};
 }
