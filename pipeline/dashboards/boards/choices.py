@@ -16,8 +16,8 @@ SHARES = Panel(
     description="Not the best match: choices of a replica without the longest match, as a share "
     "of those judged; the router may have had reasons, such as load. Tokens lost: by how much the matches of "
     "the chosen replicas were shorter than the longest ones, as a share of the longest. Index stale: "
-    "choices that an index judged while it was behind the log. Routing: the share of the prefill for which another "
-    "replica held the blocks, from hit potential.",
+    "choices that an index judged while it was behind the log. Routing: the share of the prefill for which "
+    "another replica held the blocks, from hit potential.",
     unit="share",
     kind="timeseries",
     width=12,
