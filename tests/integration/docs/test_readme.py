@@ -164,7 +164,10 @@ def test_the_first_figures_are_those_of_the_trace(row: dict[str, Any], hour: Hou
 def test_what_is_cached_where_is_that_of_the_trace(hour: Hour) -> None:
     copies, distinct = sum(map(len, hour.held)), len(set().union(*hour.held))
     assert f"{millions(copies):.1f} million tokens at the end" in top()
-    assert f"{100 * (copies - distinct) / copies:.0f} % of them copies of what another replica also holds" in top()
+    assert (
+        f"{100 * (copies - distinct) / copies:.0f} % of them copies of what another replica also holds"
+        in top()
+    )
     assert f"had lived no longer than {median(hour.lives) / 60:.1f} minutes" in top()
 
 
