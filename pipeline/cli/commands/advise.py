@@ -48,17 +48,17 @@ class _Range(click.ParamType):
     type=_Range(),
     default="1h",
     show_default=True,
-    help="The time until now to look at; it is compared with as long a time before.",
+    help="How far back to look; compared with the preceding time of equal length.",
 )
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 def advise(
     config: Path | None, data_dir: Path | None, seconds: int, models: tuple[str, ...], as_json: bool
 ) -> None:
-    """Say what to do first, and what it is worth.
+    """Show what to do first, and what it is worth.
 
     At most seven findings, the one that saves most prefill first, each with its bounds, what to do, and where
-    the figures are. docs/advice.md says how far they hold.
+    the figures are. docs/advice.md explains how far they hold.
     """
     settings = load_running(config, data_dir).settings
     from pipeline.advice.reading import latest_range, read_advice

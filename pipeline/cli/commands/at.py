@@ -1,4 +1,4 @@
-"""`kvlens at`: who held what at a moment of the past."""
+"""`kvlens at`: who held what at a time in the past."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}")
 @click.argument("moment", metavar="TIME", type=Moment())
 @config_option
 @running_directory_option
-@click.option("--against", type=Moment(), help="A second moment: what came and what went between them.")
+@click.option("--against", type=Moment(), help="A second time: what came and what went between the two.")
 @click.option("--model", default="", help="With --hash: the model of the prompt.")
 @click.option(
     "--hash",
@@ -52,10 +52,10 @@ def at(
     hashes: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say which replica held what at a moment of the past.
+    """Show which replica held what at a time in the past.
 
     TIME is ISO 8601, in UTC unless it says otherwise, or -SECONDS from now. The answer comes from the log
-    alone, read from its oldest record up to that moment, so it reaches back as far as the log does.
+    alone, read from its oldest record up to that time, so it reaches back as far as the log does.
     """
     if bool(model) != bool(hashes):
         raise click.UsageError("--model and --hash belong together")

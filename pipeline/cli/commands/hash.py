@@ -40,12 +40,12 @@ class _Prompt(msgspec.Struct, forbid_unknown_fields=True):
     )
 )
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--vllm", "vllm", metavar="VERSION", help="Hash as this version of vLLM.")
-@click.option("--sglang", "sglang", metavar="VERSION", help="Hash as this version of SGLang.")
+@click.option("--vllm", "vllm", metavar="VERSION", help="Hash like this version of vLLM.")
+@click.option("--sglang", "sglang", metavar="VERSION", help="Hash like this version of SGLang.")
 @click.option(
     "--block-size",
     type=click.IntRange(1),
-    help="Tokens of a block. By default 16, of SGLang 1: its page size.",
+    help="Tokens per block. By default 16; for SGLang 1, its page size.",
 )
 @click.option(
     "--algorithm",
@@ -55,7 +55,9 @@ class _Prompt(msgspec.Struct, forbid_unknown_fields=True):
     " hashes, of whatever engine.",
 )
 @click.option(
-    "--key-file", type=click.Path(dir_okay=False), help="Of content hashes: the connectors' content_key_file."
+    "--key-file",
+    type=click.Path(dir_okay=False),
+    help="For content hashes: the connectors' content_key_file.",
 )
 @click.option("--seed", help="PYTHONHASHSEED of the vLLM engine.")
 @click.option(

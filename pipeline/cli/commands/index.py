@@ -26,13 +26,13 @@ from schemas.settings import Settings
 @click.option(
     "--at",
     type=Moment(),
-    help="Answer of this moment of the past, as ISO 8601 or -SECONDS; reads the log from its beginning.",
+    help="Answer as of this time, in ISO 8601 or -SECONDS from now; reads the log from its beginning.",
 )
 @log_level_option
 def index(config: Path | None, data_dir: Path | None, at: float | None, log_level: str) -> None:
     """Answer which replica holds how much of a prompt's beginning, over HTTP.
 
-    The settings index.host and index.port say where. It runs until you stop it.
+    It listens on index.host and index.port of the settings, until you stop it.
     It starts from the workers' checkpoints and reads the log behind them; several can run side by side. It
     writes nothing but routers' choices, with index.choices. It gives no answer before it has caught up. Where
     other machines reach it, it needs index.token.

@@ -31,7 +31,7 @@ _LOOK_SECONDS = 10.0
 def serve(config: Path | None, data_dir: Path | None) -> None:
     """Show the boards in a browser, without Grafana.
 
-    The settings page.host and page.port say where. It runs until you stop it.
+    It listens on page.host and page.port of the settings, until you stop it.
     It reads ClickHouse, and Kafka for the findings on Pipeline health; it needs no worker. It listens on
     127.0.0.1 unless told otherwise. Where other machines reach it, it needs page.token. Without ClickHouse it
     says why, once, and shows the boards as soon as it answers.

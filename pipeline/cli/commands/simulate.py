@@ -49,15 +49,17 @@ from pipeline.simulator.wire.hashing import HASH_FORMS
 @click.option("--model", default="simulated", help="Model name.")
 @click.option("--seed", default=0, help="Equal seeds give equal traffic and equal events.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), default=4.0, help="Requests/s of the fleet.")
-@click.option("--routing", type=click.Choice(ROUTINGS), default="round-robin", help="Who gets a request.")
+@click.option(
+    "--routing", type=click.Choice(ROUTINGS), default="round-robin", help="How requests are routed."
+)
 @click.option(
     "--blocks",
     type=click.IntRange(2),
     multiple=True,
     default=(1200,),
-    help="GPU blocks of a rank; repeat it for different sizes; replicas take them in turn.",
+    help="GPU blocks per rank; repeat it for different sizes; replicas take them in turn.",
 )
-@click.option("--block-size", type=click.IntRange(1), default=16, help="Tokens of a block.")
+@click.option("--block-size", type=click.IntRange(1), default=16, help="Tokens per block.")
 @click.option("--cpu-blocks", type=click.IntRange(0), default=0, help="Blocks of the CPU tier; 0 for none.")
 @click.option(
     "--lora-share",
@@ -78,8 +80,8 @@ from pipeline.simulator.wire.hashing import HASH_FORMS
     "--random-hash-seeds", is_flag=True, help="Each rank uses its own random hash seed (no PYTHONHASHSEED)."
 )
 @click.option("--system-prompt-tokens", type=click.IntRange(1), default=512)
-@click.option("--user-tokens", type=click.IntRange(1), default=120, help="Mean new tokens of a turn.")
-@click.option("--output-tokens", type=click.IntRange(1), default=80, help="Mean generated tokens of a turn.")
+@click.option("--user-tokens", type=click.IntRange(1), default=120, help="Mean new tokens per turn.")
+@click.option("--output-tokens", type=click.IntRange(1), default=80, help="Mean generated tokens per turn.")
 @click.option("--max-prompt-tokens", type=click.IntRange(1), default=6000, help="Conversations end here.")
 @click.option(
     "--steps-per-second", type=click.FloatRange(0, min_open=True), default=20.0, help="Engine steps."

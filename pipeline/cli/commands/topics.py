@@ -38,7 +38,7 @@ def copy_topics(config: Path | None, prefix: str) -> None:
     """Copy the log into topics with another number of partitions.
 
     Settings are those of the new installation: its prefix, group, partitions and database. No connector may
-    write there yet. Called again, it goes on where it ended: once while the old connectors run, and once
+    write there yet. Run again, it continues where it ended: once while the old connectors run, and once
     more when they are stopped.
     """
     settings = load_settings(config).settings

@@ -55,7 +55,7 @@ def whatif(
     routings: tuple[Routing, ...] | None,
     as_json: bool,
 ) -> None:
-    """Say what other caches, replicas or routing would change.
+    """Show what other caches, replicas or routing would change.
 
     FILE is a request trace in Mooncake's format or a recording (`kvlens record`), plain or gzipped. Give an
     option several values, separated by commas, and you get a row for each combination. The first row is the

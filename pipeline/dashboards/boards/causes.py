@@ -31,7 +31,7 @@ CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "
     "horizon; routing "
     "or capacity: both; warm-up: a clear or restart took it; lower tier: it came back from there; cold: the "
-    "fleet has not seen it within the horizon; unknown: the history that would tell is incomplete. "
+    "fleet has not seen it within the horizon; unknown: the history needed to tell is incomplete. "
     "docs/figures.md defines each."
 )
 

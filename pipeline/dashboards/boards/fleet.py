@@ -93,7 +93,7 @@ FRESHNESS = Panel(
     title="Data freshness",
     description="How far the newest window of any source is behind the end of the range. More than half a "
     "minute means that engines, connector, Kafka or worker have stopped: see the board Pipeline health. "
-    "Where no rows came in the last half hour, they are at least so old.",
+    "If no rows came in the last half hour, they are at least this old.",
     unit="seconds",
     kind="stat",
     width=6,
@@ -123,7 +123,7 @@ EVICTION = Panel(
     title="Evicted tokens by model",
     description="Tokens of blocks whose last copy left a medium because the engine needed the "
     "room. Clears and "
-    f"restarts do not count. The {TOP} models that lose most, all others together.",
+    f"restarts do not count. The {TOP} models that lose most, and all others together.",
     unit="tokens/s",
     kind="timeseries",
     named_by="series",
@@ -168,7 +168,7 @@ HIT_RATES = Panel(
     "each replica had "
     "kept what it lost, by eviction, clear or restart. And better routing: the rate if requests had found "
     "every block that any replica holds or lost within the horizon. The last two are upper bounds; "
-    f"docs/figures.md says why. The {TOP} models with most queries, all others together. Empty if kvlens "
+    f"docs/figures.md says why. The {TOP} models with most queries, and all others together. Empty if kvlens "
     "reads no engine's metrics.",
     unit="share",
     kind="bar",
@@ -226,8 +226,8 @@ MOST_REPLICAS = 5000
 REPLICAS = Panel(
     id="fleet-replicas",
     title="Replicas",
-    description="Every replica of the range, those with most avoidable prefill tokens first, and what would "
-    "have avoided them, as shares of what was filled: routing alone, capacity alone, or either of them. A "
+    description="Every replica in the range, those with most avoidable prefill tokens first, and what would "
+    "have avoided them, as shares of the tokens filled: routing alone, capacity alone, or either of them. A "
     "replica without figures filled nothing in the range.",
     unit="tokens",
     kind="table",
@@ -264,10 +264,10 @@ HOT_PREFIXES = Panel(
     id="fleet-hot-prefixes",
     title="Hot prefixes",
     description=f"Prompts that begin alike, by the hash of their first block: the {TOP} with most copies "
-    f"beyond the first at a time, and the {TOP} with most tokens filled again although some replica has or "
+    f"beyond the first at any time, and the {TOP} with most tokens filled again although some replica has or "
     "had them. % of refills: of all tokens that were filled again in the hash domain. Names come from "
-    "`[[prefixes]]` in the settings. Route duplicated prefixes to fewer replicas. Keep refilled ones, or "
-    "send their requests where they are. Deepest: blocks up to the last one that is shared or came again. "
+    "`[[prefixes]]` in the settings. Route duplicated prefixes to fewer replicas. Keep refilled ones cached, "
+    "or send their requests to where they are. Deepest: blocks up to the last one shared or filled again. "
     "Lower bounds; for a long range or a large fleet the panel reads minutes or hours, which keep the 100 "
     "with most of each.",
     unit="tokens",
@@ -311,7 +311,7 @@ ORDER BY duplicated_tokens DESC, refilled_tokens DESC, first_block""",
 BOARD = Board(
     id="fleet",
     title="Fleet",
-    description="What is cached, what gets lost and what could be saved, for all replicas.",
+    description="What is cached, what is lost and what could be saved, for all replicas.",
     choices=("model",),
     sections=(
         Section("Answer", (ANSWER, FINDINGS)),

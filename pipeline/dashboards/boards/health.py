@@ -39,7 +39,7 @@ BATCHES = Panel(
     id="health-missing",
     title="Batches missing, recovered, lost",
     description="Engine batches that were missing when they were due, those that a replay brought, and "
-    "those lost for good. Exact: sequence numbers tell.",
+    "those lost for good. Exact, from sequence numbers.",
     unit="batches",
     kind="timeseries",
     sql=f"""
@@ -59,7 +59,7 @@ ORDER BY time""",
 THROUGHPUT = Panel(
     id="health-throughput",
     title="Events",
-    description=f"Engine events applied per second, by model: the {TOP} with most, all others together.",
+    description=f"Engine events applied per second, by model: the {TOP} with most, and all others together.",
     unit="events/s",
     kind="timeseries",
     named_by="series",
@@ -86,7 +86,7 @@ UNDECODABLE = Panel(
     id="health-undecodable",
     title="Undecodable events",
     description="Events, or whole frames, skipped because kvlens could not decode them. Their "
-    f"streams are degraded from then on. The {TOP} models with most, all others together.",
+    f"streams are degraded from then on. The {TOP} models with most, and all others together.",
     unit="events/s",
     kind="timeseries",
     named_by="series",
@@ -127,13 +127,12 @@ HASHES = Panel(
     id="health-hashes",
     title="Incompatible block hashes",
     description="Streams that share no first block with any other of their hash domain, though the traffic "
-    "of both keeps coming back to first blocks. Their fills count as unknown, and nobody can "
-    "see what routing "
-    "loses there. Give all replicas the same hash algorithm and PYTHONHASHSEED, or give those that differ "
+    "of both keeps coming back to first blocks. Their fills count as unknown, so what routing loses there "
+    "does not show. Give all replicas the same hash algorithm and PYTHONHASHSEED, or give those that differ "
     "their own `hash_scheme`. If you route by session and prompts have nothing in common, this "
     "is normal: set "
     "`fleet.compare_after = 0`. `kvlens doctor` also names groups. Shows the present state, whatever the "
-    "range.",
+    "time range.",
     unit="sources",
     kind="table",
     width=24,

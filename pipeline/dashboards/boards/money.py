@@ -14,8 +14,8 @@ LOST_CAUSES = {
 }
 """{what would have avoided it: causes of `prefill_costs`}."""
 RATES = (
-    "GPU-seconds a token are measured by the engines' own counters where kvlens scrapes them, else assumed "
-    "from `[[models]]`. Estimates that lean upwards: docs/figures.md says by what."
+    "GPU-seconds per token are measured by the engines' own counters where kvlens scrapes them, else assumed "
+    "from `[[models]]`. The estimates tend to be high: docs/figures.md says why."
 )
 NO_RATE = (
     "No rate is known: give `gpus_per_replica` in `[[models]]`, and `metrics_url` of the replicas or "
@@ -31,8 +31,8 @@ def _of(figure: str, causes: tuple[str, ...]) -> str:
 GPUS_LOST = Panel(
     id="fleet-gpus-lost",
     title="GPUs busy with avoidable prefill",
-    description="GPU-seconds a second, so GPUs, that computed what some replica had computed before, by what "
-    f"would have avoided it. {RATES} Replicas without a rate are left out.",
+    description="GPU-seconds per second, that is GPUs, spent on what some replica had computed before, by "
+    f"what would have avoided it. {RATES} Replicas without a rate are left out.",
     unit="GPUs",
     kind="stacked",
     width=24,
@@ -58,7 +58,7 @@ COSTS = Panel(
     description=f"GPU-hours and money of the range, by model and tenant: the {TOP} that lost most. Lost: "
     "computed although some replica had computed it before. Saved: found on the GPU, by the engines' own "
     f"counters, or fetched from a lower tier. {RATES} Left out: tokens of replicas without a rate or a "
-    "price, whose share is the last but one column.",
+    "price; the last column but one has their share.",
     unit="GPU-hours",
     kind="table",
     width=24,

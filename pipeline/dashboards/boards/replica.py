@@ -106,8 +106,8 @@ USES = Panel(
     id="replica-uses",
     title="Objects stored and used",
     description="Objects per second on LMCache's tiers: stored, accessed, and of these the hits. An access "
-    "of most storage is a hit; memory is also touched at the end of each request, so its accesses are no "
-    "hits (docs/figures.md, Objects).",
+    "of most storage is a hit; memory is also touched at the end of each request, so its accesses do not "
+    "count as hits (docs/figures.md, Objects).",
     unit="blocks/s",
     kind="timeseries",
     width=12,

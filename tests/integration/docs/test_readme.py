@@ -146,14 +146,14 @@ def test_the_first_figures_are_those_of_the_trace(row: dict[str, Any], hour: Hou
     own_ideal = row["own_ideal_hit_rate"] * row["queried_blocks"] - row["hit_blocks"]
     assert cache == round(own_ideal)
     assert f"for {100 * routing / filled:.0f} % of it another replica held the blocks" in top()
-    assert f"by prefix, for {millions(routing):.1f} million tokens" in top()
+    assert f"by prefix, worth {millions(routing):.1f} million tokens" in top()
     assert f"More cache alone saves at most {100 * cache / filled:.1f} %" in top()
-    assert f"({100 * both / filled:.1f} % routing would save as well)" in top()
-    assert f"{100 * elsewhere / filled:.1f} % take both" in top()
+    assert f"of which routing would also save {100 * both / filled:.1f} points" in top()
+    assert f"{100 * elsewhere / filled:.1f} % need both" in top()
     reading = " ".join(READING.split())
     assert f"For {100 * routing / filled:.0f} % another replica held the block" in reading
     assert f"saves at most {100 * cache / filled:.1f} %: `evicted` and `peer_and_evicted`" in reading
-    assert f"The capacity share of the boards is {100 * (cache + elsewhere) / filled:.0f} %" in reading
+    assert f"The capacity share on the boards is {100 * (cache + elsewhere) / filled:.0f} %" in reading
     for page in (README, READING):
         assert f"{100 * row['block_hit_rate']:.1f}" in page
     for cause in ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cold"):
@@ -164,7 +164,10 @@ def test_the_first_figures_are_those_of_the_trace(row: dict[str, Any], hour: Hou
 def test_what_is_cached_where_is_that_of_the_trace(hour: Hour) -> None:
     copies, distinct = sum(map(len, hour.held)), len(set().union(*hour.held))
     assert f"{millions(copies):.1f} million tokens at the end" in top()
-    assert f"{100 * (copies - distinct) / copies:.0f} % are copies of what another replica holds" in top()
+    assert (
+        f"{100 * (copies - distinct) / copies:.0f} % of them copies of what another replica also holds"
+        in top()
+    )
     assert f"had lived no longer than {median(hour.lives) / 60:.1f} minutes" in top()
 
 
@@ -175,7 +178,7 @@ def test_the_recount_and_the_readme_have_the_same_tokens(row: dict[str, Any], ho
     routing = hour.fills["peer"] + hour.fills["peer_and_evicted"]
     recorded = " ".join((ROOT / "docs" / "advice.md").read_text("utf-8").split())
     assert row["fills"]["unknown"] == 0
-    assert "no token is of unknown cause" in top()
+    assert "no token has an unknown cause" in top()
     assert f"the same {filled * BLOCK:,} tokens" in top()
     assert f"Of {filled * BLOCK:,} tokens of prefill, {avoidable * BLOCK:,} are avoidable" in recorded
     assert f"routing promises {routing * BLOCK:,}" in recorded
