@@ -126,6 +126,23 @@ def test_the_first_card_has_the_course_of_its_share(served: Served, visit: Open)
     assert heights[-1] == max(heights) > heights[0]
 
 
+def test_cards_whose_answer_is_still_asked_stay_dimmed_when_that_of_their_curve_is_there(
+    served: Served, visit: Open
+) -> None:
+    write_rows(served.settings, rows())
+    tab = visit(served.origin)
+    tab.open(f"board=fleet&from={START}&to={END}&refresh=0")
+    tab.page.route("**/api/panels/fleet-answer?*", lambda _route: None)
+    chart = tab.page.locator("#fleet-fills .u-over").bounding_box()
+    assert chart is not None
+    tab.page.mouse.move(chart["x"] + chart["width"] / 4, chart["y"] + 40)
+    tab.page.mouse.down()
+    tab.page.mouse.move(chart["x"] + chart["width"] / 2, chart["y"] + 40)
+    tab.page.mouse.up()
+    expect(tab.page.locator("#fleet-fills .body.loading")).to_have_count(0)
+    expect(tab.page.locator("#fleet-answer .body.loading")).to_have_count(1)
+
+
 def avoidable(row: FillsRow) -> int:
     return (
         row.peer_tokens

@@ -77,7 +77,8 @@ async function refresh() {
       const answer = await json(`api/panels/${panel.id}`, fields, left);
       if (mine !== round) return;
       draw(panel, body, answer, view);
-      for (const each of answers.values()) if (each.panel.trend?.panel === panel.id) redraw(each.panel.id);
+      // Not what is still asked, or could not be read: it stays dimmed.
+      for (const each of answers.values()) if (each.view === view && each.panel.trend?.panel === panel.id) redraw(each.panel.id);
     } catch (error) {
       problems.add(error.message);
       if (mine === round) failed(panel, body);
