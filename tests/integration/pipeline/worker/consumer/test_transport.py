@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,43 +34,54 @@ async def settings(broker: EmbeddedBroker, tmp_path: Path) -> Settings:
     return settings
 
 
-async def received(
-    settings: Settings, topic: str, positions: Mapping[tuple[str, int], int], *, committed: bool
-) -> list[bytes]:
-    """Values that an agent gets, up to and without `end`."""
+@asynccontextmanager
+async def taking(
+    settings: Settings,
+    topic: str,
+    positions: Mapping[tuple[str, int], int],
+    take: Callable[[bytes], None],
+    *,
+    committed: bool,
+) -> AsyncIterator[Any]:
+    """Give `take` each value that an agent gets; yields the agent's app."""
     app = faust_app(settings, settings.kafka.group)
     app.transport = Transport(app.conf.broker_consumer, app, positions=lambda: positions, committed=committed)
-    values: list[bytes] = []
-    ended = asyncio.Event()
 
     async def collect(stream: Any) -> None:
         async for event in stream.noack().events():
             for record in event.message.records:
-                if record.value == b"end":
-                    ended.set()
-                else:
-                    values.append(record.value)
+                take(record.value)
 
     app.agent(app.topic(topic, value_type=bytes, value_serializer="raw", key_type=bytes))(collect)
     await app.start()
     try:
-        await asyncio.wait_for(ended.wait(), 60)
+        yield app
     finally:
         await app.stop()
+
+
+async def received(
+    settings: Settings, topic: str, positions: Mapping[tuple[str, int], int], *, committed: bool
+) -> list[bytes]:
+    """Values that an agent gets, up to and without `end`."""
+    values: list[bytes] = []
+    ended = asyncio.Event()
+
+    def take(value: bytes) -> None:
+        if value == b"end":
+            ended.set()
+        else:
+            values.append(value)
+
+    async with taking(settings, topic, positions, take, committed=committed):
+        await asyncio.wait_for(ended.wait(), 60)
     return values
 
 
 async def test_a_fetch_that_has_little_is_held_for_as_long_as_it_was_told(settings: Settings) -> None:
     topic = topic_name(settings.kafka, "events")
-    app = faust_app(settings, settings.kafka.group)
     positions = {(topic, number): 0 for number in range(settings.kafka.partitions)}
-    app.transport = Transport(app.conf.broker_consumer, app, positions=lambda: positions, committed=False)
     got: asyncio.Queue[bytes] = asyncio.Queue()
-
-    async def collect(stream: Any) -> None:
-        async for event in stream.noack().events():
-            for record in event.message.records:
-                got.put_nowait(record.value)
 
     async def seconds_of_five() -> float:
         """Send the next one as soon as one came: each finds a fetch that has just begun."""
@@ -80,19 +92,15 @@ async def test_a_fetch_that_has_little_is_held_for_as_long_as_it_was_told(settin
                 began = time.monotonic()
         return time.monotonic() - began
 
-    app.agent(app.topic(topic, value_type=bytes, value_serializer="raw", key_type=bytes))(collect)
-    await app.start()
-    producer = AIOKafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers)
-    await producer.start()
-    try:
+    async with (
+        taking(settings, topic, positions, got.put_nowait, committed=False) as app,
+        AIOKafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers) as producer,
+    ):
         app.consumer.hold_fetches(1.0)
         held = await seconds_of_five()
         assert held > 2.5
         app.consumer.hold_fetches(0.01)
         assert await seconds_of_five() < held
-    finally:
-        await producer.stop()
-        await app.stop()
 
 
 @pytest.mark.parametrize(
