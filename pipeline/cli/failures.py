@@ -66,11 +66,11 @@ def _exit_code(command: click.Command, arguments: list[str] | None) -> int:
         _tell(error.format_message())
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _forget_unawaited()
+        _forget_half_made()
         _tell("interrupted")
         return INTERRUPTED
     except Terminated:
-        _forget_unawaited()
+        _forget_half_made()
         _tell("terminated")
         return TERMINATED
     except BrokenPipeError:
@@ -117,9 +117,13 @@ def _translated() -> Iterator[None]:
         raise
 
 
-def _forget_unawaited() -> None:
-    """Say nothing of coroutines that a signal met between their creation and their first step."""
+def _forget_half_made() -> None:
+    """Say nothing of what a signal met between its creation and its first use.
+
+    That is a coroutine nobody awaits any more, or an event loop whose destructor misses attributes.
+    """
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    sys.unraisablehook = lambda _unraisable: None
 
 
 def _one_line(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,13 +15,12 @@ from playwright.sync_api import expect
 from pipeline.advice.reading import read_advice
 from pipeline.advice.text import link
 from pipeline.clickhouse.client import connect
+from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import CapacityCurveRow, FillsRow, Row, SourceRow
-from tests.support.inputs.board_rows import HOUR, window_rows, write_rows
-from tests.system.browser.tabs import Open, Served
+from tests.support.inputs.board_rows import HOUR, migrated, window_rows, write_rows
+from tests.system.browser.tabs import Open, Served, serve
 
-BACK = timedelta(days=3)
-"""Other tests have rows in the hour itself."""
-START = int((HOUR - BACK).timestamp())
+START = int(HOUR.timestamp())
 END = START + 59
 MODEL = "uneven"
 LEADS = ("board", "from", "to", "model", "replica")
@@ -30,14 +30,14 @@ def rows() -> list[Row]:
     """Return a minute of two replicas, of which the one named `full` evicts what it wants again."""
     found: list[Row] = [
         SourceRow(
-            *(MODEL, name, 0, 7, HOUR - BACK, None, "", "vllm", "map", MODEL, "default", 0, 60, []),
-            *("complete", HOUR - BACK, 1),
+            *(MODEL, name, 0, 7, HOUR, None, "", "vllm", "map", MODEL, "default", 0, 60, []),
+            *("complete", HOUR, 1),
         )
         for name in ("full", "roomy")
     ]
     for name in ("full", "roomy"):
         for row in (row for window in range(6) for row in window_rows(window, name)):
-            moved = replace(row, model=MODEL, window=row.window - BACK)
+            moved = replace(row, model=MODEL)
             if isinstance(moved, FillsRow | CapacityCurveRow):
                 moved = replace(moved, hash_domain=MODEL)
             if isinstance(moved, FillsRow) and name == "roomy":
@@ -48,20 +48,30 @@ def rows() -> list[Row]:
     return found
 
 
+@pytest.fixture(scope="module")
+def uneven(
+    store: EmbeddedStore, free_port: Callable[[], int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    settings = migrated(store)
+    write_rows(settings, rows())
+    server = serve(settings, free_port(), tmp_path_factory.mktemp("uneven"))
+    yield server
+    server.stop()
+
+
 def led_to(address: str) -> dict[str, list[str]]:
     fields = parse_qs(urlsplit(address).query)
     return {name: fields[name] for name in LEADS if name in fields}
 
 
-def test_a_finding_leads_to_the_board_range_and_replica_that_show_it(served: Served, visit: Open) -> None:
-    write_rows(served.settings, rows())
-    client = connect(served.settings.clickhouse)
-    advice = read_advice(client, served.settings.clickhouse.database, START, END)
+def test_a_finding_leads_to_the_board_range_and_replica_that_show_it(uneven: Served, visit: Open) -> None:
+    client = connect(uneven.settings.clickhouse)
+    advice = read_advice(client, uneven.settings.clickhouse.database, START, END)
     client.close()
     [own] = [finding for finding in advice.findings if finding.kind == "capacity"]
     assert (own.board, own.model, own.replicas) == ("replica", MODEL, ["full"])
 
-    tab = visit(served.origin)
+    tab = visit(uneven.origin)
     tab.open(f"board=fleet&from={START}&to={END}&refresh=0")
     links = tab.page.locator("#fleet-findings li a")
     assert links.all_text_contents() == [finding.finding for finding in advice.findings]
@@ -81,8 +91,7 @@ def test_a_finding_leads_to_the_board_range_and_replica_that_show_it(served: Ser
     assert occupancy.text_content() == one
 
 
-def test_the_first_card_has_the_course_of_its_share(served: Served, visit: Open) -> None:
-    write_rows(served.settings, rows())
+def test_the_first_card_has_the_course_of_its_share(uneven: Served, visit: Open) -> None:
     # Ten seconds in which nothing is avoidable, after the minute.
     later = [
         replace(row, window=row.window + timedelta(minutes=1)) for row in rows() if isinstance(row, FillsRow)
@@ -100,7 +109,7 @@ def test_the_first_card_has_the_course_of_its_share(served: Served, visit: Open)
         for row in later
         if row.window == first
     ]
-    write_rows(served.settings, quiet)
+    write_rows(uneven.settings, quiet)
     expected = [
         100 * sum(map(avoidable, found)) / sum(map(filled, found))
         for found in (
@@ -110,7 +119,7 @@ def test_the_first_card_has_the_course_of_its_share(served: Served, visit: Open)
     ]
     assert expected[0] > expected[-1] == 0
 
-    tab = visit(served.origin)
+    tab = visit(uneven.origin)
     tab.open(f"board=fleet&from={START}&to={END + 10}&refresh=0")
     [label] = [
         each.get_attribute("aria-label") for each in tab.page.locator("#fleet-answer svg.sparkline").all()
@@ -127,10 +136,9 @@ def test_the_first_card_has_the_course_of_its_share(served: Served, visit: Open)
 
 
 def test_cards_whose_answer_is_still_asked_stay_dimmed_when_that_of_their_curve_is_there(
-    served: Served, visit: Open
+    uneven: Served, visit: Open
 ) -> None:
-    write_rows(served.settings, rows())
-    tab = visit(served.origin)
+    tab = visit(uneven.origin)
     tab.open(f"board=fleet&from={START}&to={END}&refresh=0")
     tab.page.route("**/api/panels/fleet-answer?*", lambda _route: None)
     chart = tab.page.locator("#fleet-fills .u-over").bounding_box()

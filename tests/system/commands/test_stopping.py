@@ -80,6 +80,17 @@ def wait_until_env_has_made_way(process: Started) -> None:
         time.sleep(0.01)
 
 
+def wait_until_taken(metrics: int, batches: int) -> None:
+    """Wait until a connector has them: what it never received is nothing that it could give up."""
+    deadline = time.monotonic() + DEADLINE
+    while (
+        f'kvlens_connector_batches_total{{replica="a"}} {batches}.0'
+        not in page(f"http://127.0.0.1:{metrics}/metrics")[1]
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def half_asked(port: int, path: str) -> socket.socket:
     """Return a connection with a request that waits for the rest of its body."""
     connection = socket.create_connection(("127.0.0.1", port))
@@ -215,17 +226,19 @@ def test_while_kafka_is_gone(
     run: Callable[..., Started],
     broken: tuple[EmbeddedBroker, EmbeddedStore],
     context: zmq.Context[zmq.Socket[bytes]],
+    free_port: Callable[[], int],
     tmp_path: Path,
 ) -> None:
     """Ctrl-C does not wait for as long as the settings allow; what was not published is told."""
     broker, store = broken
-    engine = PubSocket(context)
+    engine, metrics = PubSocket(context), free_port()
     settings = {
         "KVLENS_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
         "KVLENS_CLICKHOUSE__URL": store.url,
         "KVLENS_REPLICAS": ENGINE.replace("tcp://127.0.0.1:9", engine.endpoint),
         "KVLENS_CONNECTOR__LINGER_SECONDS": "0",
         "KVLENS_CONNECTOR__DRAIN_SECONDS": "600",
+        "KVLENS_CONNECTOR__METRICS_PORT": str(metrics),
         "KVLENS_WORKER__STOP_SECONDS": "600",
         "NUMBA_CACHE_DIR": "",
     }
@@ -237,6 +250,7 @@ def test_while_kafka_is_gone(
     processes["work"].wait_said("partitions assigned", times=2)
     broker.kill()
     engine.publish(7)
+    wait_until_taken(metrics, 7)
     assert ended(processes["connect"], signal.SIGINT) == 0
     assert ended(processes["work"], signal.SIGINT) in (ExitCode.OK, ExitCode.UNAVAILABLE, ExitCode.RESTART)
     said = [json.loads(line) for line in processes["connect"].said().splitlines()]

@@ -398,10 +398,28 @@ failures.run(command)
 """
 
 
+WHILE_A_LOOP_IS_MADE = """
+import asyncio, click, signal, socket
+from pipeline.cli import failures
+
+def interrupted():
+    signal.raise_signal(signal.{name})
+
+@click.command()
+def command():
+    socket.socketpair = interrupted
+    asyncio.run(asyncio.sleep(0))
+
+failures.run(command)
+"""
+
+
+@pytest.mark.parametrize("script", [BEFORE_A_FIRST_STEP, WHILE_A_LOOP_IS_MADE])
 @pytest.mark.parametrize(("name", "line"), [("SIGINT", "interrupted"), ("SIGTERM", "terminated")])
-def test_a_signal_before_the_first_step_of_a_coroutine_ends_a_command(tmp_path: Path, name: str, line: str):
-    script = BEFORE_A_FIRST_STEP.format(name=name)
-    process = started([sys.executable, "-c", script], tmp_path / "log", cwd=tmp_path)
+def test_a_signal_that_leaves_something_half_made_ends_a_command_with_its_line(
+    tmp_path: Path, script: str, name: str, line: str
+):
+    process = started([sys.executable, "-c", script.format(name=name)], tmp_path / "log", cwd=tmp_path)
     try:
         process.process.wait(60)
         assert [said for said in process.said().splitlines() if said] == [f"kvlens: {line}"]
