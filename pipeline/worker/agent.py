@@ -21,7 +21,7 @@ from pipeline.errors import CheckpointAhead, CheckpointFailed
 from pipeline.kafka.membership import group_name
 from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_before, load
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
-from pipeline.worker.checkpoint.schedule import FAR_BEHIND_SECONDS, Schedule
+from pipeline.worker.checkpoint.schedule import Lag, Schedule
 from pipeline.worker.consumer.credentials import faust_credentials
 from pipeline.worker.consumer.fetch_wait import fetch_wait
 from pipeline.worker.consumer.fetched import offered
@@ -84,8 +84,7 @@ class Agent:
         self.role = role
         self.owned: dict[int, OwnedPartition] = {}
         self.ready = False
-        self.far_behind = False
-        """Whether what was applied last had been in the log for long."""
+        self._lag = Lag()
         self.group = group_name(settings.kafka, role.name)
         self._kafka = settings.kafka
         self._rounds = rounds
@@ -107,9 +106,12 @@ class Agent:
         schedule = Schedule(seconds, time.monotonic() + after)
         while True:
             await asyncio.sleep(schedule.pause(time.monotonic()))
-            newest = max((owned.newest for owned in self.owned.values()), default=0.0)
-            if newest:
-                self.far_behind = newest < time.time() - FAR_BEHIND_SECONDS
+            self._lag.look(
+                time.time(),
+                newest=max((owned.newest for owned in self.owned.values()), default=0.0),
+                reached=sum(owned.state.next_offset for owned in self.owned.values()),
+                holding=self.holding,
+            )
             if self.ready:
                 wait = fetch_wait(schedule.every, far_behind=self.far_behind)
                 self.app.consumer.hold_fetches(wait)
@@ -124,6 +126,11 @@ class Agent:
         """Save what was applied and give the partitions up; raises CheckpointFailed after `seconds`."""
         self._stopping = True
         await self._release("shutdown", seconds)
+
+    @property
+    def far_behind(self) -> bool:
+        """Whether it applies what has been in the log for long."""
+        return self._lag.far_behind
 
     @property
     def rebalancing(self) -> bool:

@@ -16,7 +16,7 @@ CUT_SHARE = 1 / 8
 MOST_PERIODS = 4
 """Periods from one round to the next of an agent that is not far behind."""
 FAR_BEHIND_SECONDS = 30.0
-"""An agent is far behind while what it applies has been in the log for longer."""
+"""An agent is far behind while it applies what has been in the log for longer."""
 FAR_BEHIND_PERIODS = 8
 """Periods from one round to the next of an agent that is far behind."""
 
@@ -55,3 +55,23 @@ class Schedule:
     def made(self, cut_seconds: float) -> None:
         """A round was made, and its cuts took so many seconds of the processor."""
         self._periods = min(MOST_PERIODS, math.ceil(cut_seconds / (CUT_SHARE * self._seconds)))
+
+
+class Lag:
+    """Whether an agent is far behind, looked at from time to time."""
+
+    def __init__(self) -> None:
+        self.far_behind = False
+        self._reached = -1
+
+    def look(self, now: float, *, newest: float, reached: int, holding: bool) -> None:
+        """Judge by the time in the log of the newest record offered lately, 0 if that was none.
+
+        `reached` moves with every record applied. If it stands still, and not because applying is held,
+        then nothing is left: what waits for a round are rows and records of the last ones.
+        """
+        if newest:
+            self.far_behind = newest < now - FAR_BEHIND_SECONDS
+        if reached == self._reached and not holding:
+            self.far_behind = False
+        self._reached = reached

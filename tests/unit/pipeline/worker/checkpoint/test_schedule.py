@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.worker.checkpoint.schedule import CUT_SHARE, FAR_BEHIND_PERIODS, MOST_PERIODS, Schedule
+from pipeline.worker.checkpoint.schedule import (
+    CUT_SHARE,
+    FAR_BEHIND_PERIODS,
+    FAR_BEHIND_SECONDS,
+    MOST_PERIODS,
+    Lag,
+    Schedule,
+)
+
+NOW = 1_700_000_000.0
+OLD = NOW - FAR_BEHIND_SECONDS - 1
 
 
 def _beginnings(seconds: float, rounds: Iterable[float], *, early: float = 0.0) -> list[float]:
@@ -113,3 +123,34 @@ def test_an_agent_with_few_sources_again_makes_all_rounds() -> None:
     assert [schedule.due(far_behind=False) for _ in range(4)] == [False, False, False, True]
     schedule.made(0.01)
     assert schedule.due(far_behind=False)
+
+
+def _looked(*looks: tuple[float, int, bool]) -> list[bool]:
+    """Return what is found by looks at: newest time in the log, what was reached, applying is held."""
+    lag, found = Lag(), []
+    for newest, reached, holding in looks:
+        lag.look(NOW, newest=newest, reached=reached, holding=holding)
+        found.append(lag.far_behind)
+    return found
+
+
+def test_an_agent_is_far_behind_while_it_applies_what_is_old() -> None:
+    assert _looked((0.0, 0, False), (OLD, 7, False), (OLD, 9, False), (NOW - 1, 12, False)) == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_an_agent_whose_last_record_is_old_is_not_far_behind_once_nothing_is_left() -> None:
+    assert _looked((OLD, 7, False), (OLD, 7, False), (0.0, 7, False), (OLD, 9, False)) == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_what_is_held_or_was_just_cut_says_nothing_of_how_far_behind_an_agent_is() -> None:
+    assert _looked((OLD, 7, False), (OLD, 7, True), (0.0, 9, False)) == [True, True, True]
