@@ -26,13 +26,13 @@ from pipeline.fleet.kernel.tables import (
     Losses,
     Pairs,
     capacity_for,
-    copied,
     copy_blocks,
     copy_pairs,
     doubled,
     mapped,
 )
 from pipeline.fleet.packing import Packed, Table, fields_of, put_into, rows_of
+from pipeline.residency.row_bytes import concatenated, copied
 from schemas.fleet_checkpoints import TableName
 
 CHUNK = 8192
@@ -156,7 +156,7 @@ class Index:
         begin = int(counters[HEAD]) & (capacity - 1)
         before_the_turn = self.losses[begin : begin + count]
         behind = self.losses[: count - len(before_the_turn)]
-        return np.concatenate((before_the_turn.view(np.uint8), behind.view(np.uint8))).view(LOSS)
+        return concatenated([before_the_turn, behind])
 
     def _put_losses(self, losses: Losses) -> None:
         """Put the losses that there are, oldest first, into a table without any."""

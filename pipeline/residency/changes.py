@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.residency.row_bytes import concatenated
+
 ChangeRows = npt.NDArray[np.void]
 
 CHANGE: Final = np.dtype(
@@ -49,7 +51,7 @@ def joined(changes: Sequence[Changes]) -> list[Changes]:
 
 def _one(parts: Sequence[Changes]) -> Changes:
     return parts[0]._replace(
-        rows=np.concatenate([part.rows for part in parts]),
+        rows=concatenated([part.rows for part in parts]),
         stored_known=all(part.stored_known for part in parts),
         loras=next((part.loras for part in parts if part.loras), ()),
     )

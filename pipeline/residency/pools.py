@@ -21,6 +21,7 @@ from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.limits import LEFT_AFTER_SHEDDING, MOST_OF_A_BATCH, LeftOut
 from pipeline.residency.objects.objects import Objects
 from pipeline.residency.occupancy import Occupancy
+from pipeline.residency.row_bytes import copied
 from schemas.checkpoints import FlowState, PoolHead, SourceHead
 from schemas.events import (
     Accessed,
@@ -251,7 +252,7 @@ class Pools:
         loras = self._lora_codes(run) if run.has_loras else None
         for key, events in run.events_by_pool():
             if loras is not None:
-                events = events._replace(rows=events.rows.copy())
+                events = events._replace(rows=copied(events.rows))
                 events.rows["adapter"] = loras[events.rows["adapter"]]
             pool = self._by_key[key]
             assert isinstance(pool, Pool)

@@ -103,12 +103,6 @@ def mapped(columns: _Columns, change: Callable[[Any], Any]) -> _Columns:
     return type(columns)(*map(change, columns))
 
 
-def copied(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a copy of structured rows, at the speed of memory: numpy would copy them field by field."""
-    copy: npt.NDArray[Any] = rows.view(np.uint8).copy().view(rows.dtype)
-    return copy
-
-
 def doubled(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a column of twice the length; what is new is zero."""
     return np.concatenate((column, np.zeros_like(column)))

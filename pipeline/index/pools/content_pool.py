@@ -16,6 +16,7 @@ from pipeline.residency.counting.block_table import BlockColumns, Entries, Hashe
 from pipeline.residency.counting.count_copies import EVENT, FINISHED, REMOVAL, Events, no_tally
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Shared
+from pipeline.residency.row_bytes import copied
 from schemas.checkpoints import FlowState, PoolHead
 from schemas.residency import FILLED
 
@@ -57,7 +58,7 @@ class ContentPool:
     def count(self, events: Events) -> None:
         """Follow events of the pool."""
         counted = self._counted
-        counted.add(Events(events.rows.copy(), events.hashes, events.links), repeatable=True)
+        counted.add(Events(copied(events.rows), events.hashes, events.links), repeatable=True)
         counted.settle()
         counted.take_unsaved()
         counted.head.flow = FlowState()

@@ -10,11 +10,10 @@ import numpy.typing as npt
 from pipeline.residency.counting.block_table import Hashes
 from pipeline.residency.counting.count_copies import EVENT, NO_LINKS, EventRows, Events
 from pipeline.residency.counting.shared import NO_LORA, Shared
+from pipeline.residency.row_bytes import concatenated, copied
 from schemas.hashes import HASH_BYTES
 
 NO_PARENT = bytes(HASH_BYTES)
-_BYTES = np.dtype((np.void, EVENT.itemsize))
-
 
 _LITTLE = 1 << 16
 """Bytes of a larger array that a small part of it may keep in memory."""
@@ -79,8 +78,7 @@ class Collected:
         parts, self._parts = self._parts, []
         if len(parts) == 1:
             return parts[0]
-        # As bytes, because numpy compares the fields of all rows first.
-        rows = np.concatenate([part.rows.view(_BYTES) for part in parts]).view(EVENT)
+        rows = concatenated([part.rows for part in parts])
         hashes = np.concatenate([part.hashes for part in parts])
         links = NO_LINKS
         if any(len(part.links) for part in parts):
@@ -122,4 +120,4 @@ def _none(hashes: Hashes) -> Hashes:
 def without_the_rest(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a part of an array, a copy where it would keep much else in memory."""
     whole = part.base
-    return part if whole is None or whole.nbytes < max(_LITTLE, 2 * part.nbytes) else part.copy()
+    return part if whole is None or whole.nbytes < max(_LITTLE, 2 * part.nbytes) else copied(part)
