@@ -26,6 +26,7 @@ from pipeline.fleet.soundness import contradiction
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency import windows
+from pipeline.residency.steps import Steps, at_once
 from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, TableName
 from schemas.reasons import SetAsideReason
 from schemas.residency import ResidencyRecord
@@ -235,12 +236,18 @@ class FleetState:
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved at wall clock `now`; from here on it counts as saved."""
+        return at_once(self.cutting(now))
+
+    def cutting(self, now: float) -> Steps[Cut]:
+        """Do the same in steps. Nothing may be applied between the first and the last."""
         rows, self._rows = self._rows, []
         rows += self._open.open_fills()
+        yield
         window = self.index.window
         if window is not None:
             carried = min(windows.window_of(now), window + self._carry_windows)
             rows += self._open.redundancy(max(window, carried), self._trusts(), again=True)
+        yield
         rows += self._hash_groups.changed(self._applied)
         checkpoints = self._bases.take(now, self.index.entries)
         if not rows and not checkpoints and self.next_offset == self._saved_offset:

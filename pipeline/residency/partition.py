@@ -28,6 +28,7 @@ from pipeline.residency.pools import NewPool
 from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
+from pipeline.residency.steps import Steps, at_once
 from schemas.checkpoints import (
     FORMAT,
     FORMAT_WITHOUT_CONTENTS,
@@ -234,6 +235,10 @@ class PartitionState:
         Rows go to the tables first; then checkpoints, residency and offset commit together. If that
         fails, this state must be dropped.
         """
+        return at_once(self.cutting(now))
+
+    def cutting(self, now: float) -> Steps[Cut]:
+        """Do the same in steps, source by source. Nothing may be applied between the first and the last."""
         rows: list[Row] = []
         residency = ResidencyRecords(self.partition, self.next_offset, self._shards)
         committed_before = self.next_offset < self._announced
@@ -251,9 +256,10 @@ class PartitionState:
                 source.unsaved = False
                 self._snapshots.take(key)
                 residency.take(source)
+            yield
         if committed_before:
             return Cut(self.next_offset, dirty=False, rows=rows)
-        checkpoints = self._snapshots.cut()
+        checkpoints = yield from self._snapshots.cutting()
         if not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset

@@ -18,6 +18,7 @@ from pipeline.errors import (
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.residency.intake.plain_runs import Reading
+from pipeline.residency.steps import Steps
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.set_aside import Offered, SetAside
@@ -52,7 +53,7 @@ class State(Protocol):
 
     def apply_all(self, records: Sequence[tuple[int, Any]]) -> None: ...
     def set_aside(self, offset: int, refused: RecordRefused) -> None: ...
-    def cut(self, now: float) -> Any: ...
+    def cutting(self, now: float) -> Steps[Any]: ...
     def take_forgotten(self) -> int: ...
     def errand(self, now: float) -> Callable[[], None] | None: ...
 
@@ -223,9 +224,9 @@ class OwnedPartition:
             raise RecordRefused(reason, NOT_APPLICABLE, self.role.sources_of(record))
         return self.role.bounded(record, offered.written_at)
 
-    def cut(self, now: float) -> tuple[Any, list[Record]]:
-        """Cut the state; return the cut and the records its transaction holds."""
-        cut = self.state.cut(now)
+    def cutting(self, now: float) -> Steps[tuple[Any, list[Record]]]:
+        """Cut the state in steps, while nothing is offered: the cut, and the records it commits."""
+        cut = yield from self.state.cutting(now)
         self.newest = 0.0
         labels = (self.role.name, str(self.partition))
         self._metrics.records.labels(*labels).inc(self._applied)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pipeline.residency.checkpoint.snapshot import SourceSnapshots
 from pipeline.residency.source import SourceResidency
+from pipeline.residency.steps import Steps
 
 BASE_BYTES = 4 << 20
 """Of bases per checkpoint, and one more base at most: a checkpoint must not hold the worker up."""
@@ -52,8 +53,8 @@ class PartitionSnapshots:
         if snapshots.wants_base:
             self._waiting.add(key)
 
-    def cut(self) -> list[CheckpointRecord]:
-        """Return the records that bring the checkpoint up to date."""
+    def cutting(self) -> Steps[list[CheckpointRecord]]:
+        """Make the records that bring the checkpoint up to date."""
         # What is forgotten comes first, because a source may have come back since.
         records = self._forgotten + self._deltas
         heads = dict.fromkeys(self._changed)
@@ -67,8 +68,10 @@ class PartitionSnapshots:
                 room -= sum(len(value) for _, value in base)
                 records += base
                 heads[key] = None
+                yield
             if not source.wants_base:
                 self._waiting.discard(key)
         for key in heads:
             records += self._by_source[key].head()
+            yield
         return records

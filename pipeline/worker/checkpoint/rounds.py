@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import structlog
 
@@ -19,13 +20,18 @@ from connectors.process.limited_log import LogLimiter
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import StoreUnavailable
+from pipeline.residency.steps import Steps
 from pipeline.worker.checkpoint.log import Record
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import Row
 
 _TRANSACTIONS = 4
+_TURN_SECONDS = 0.02
+"""For so long a cut keeps the event loop, and until its next source is done."""
 _RETRY = Backoff(first=0.2, longest=2.0)
+
+_Result = TypeVar("_Result")
 
 _log = structlog.get_logger(__name__)
 
@@ -89,10 +95,8 @@ class CheckpointRounds:
             errand = partition.state.errand(self._clock())
             if errand is not None:
                 await self._beside_the_loop(errand)
-            began, processor = time.perf_counter(), time.thread_time()
-            cut, records = partition.cut(self._clock())
-            cut_seconds += time.thread_time() - processor
-            self._metrics.checkpoint_seconds.labels("cut").observe(time.perf_counter() - began)
+            cut, records, processor = await self._cut(partition)
+            cut_seconds += processor
             rows += cut.rows
             if cut.dirty:
                 commits.append((partition, cut.next_offset, records))
@@ -105,6 +109,27 @@ class CheckpointRounds:
                 raise result
         self._metrics.checkpoint_timestamp.set(self._clock())
         return cut_seconds
+
+    async def _cut(self, partition: OwnedPartition) -> tuple[Any, list[Record], float]:
+        """Return the cut, the records of its transaction, and the seconds of the processor that it took.
+
+        Now and then it gives others their turn; nothing is applied meanwhile.
+        """
+        steps = partition.cutting(self._clock())
+        held = processor = 0.0
+        cut = None
+        while cut is None:
+            if held:
+                self._hold()
+                await asyncio.sleep(0)
+            began, before = time.perf_counter(), time.thread_time()
+            cut = _turn(steps)
+            held += time.perf_counter() - began
+            processor += time.thread_time() - before
+        if not self._overdue:
+            self._release()
+        self._metrics.checkpoint_seconds.labels("cut").observe(held)
+        return *cut, processor
 
     async def _commit(self, partition: OwnedPartition, next_offset: int, records: list[Record]) -> None:
         async with self._transactions:
@@ -161,3 +186,15 @@ class CheckpointRounds:
         self.holding = False
         self._may_apply.set()
         self._metrics.holding.set(0)
+
+
+def _turn(steps: Steps[_Result]) -> _Result | None:
+    """Take steps for a while; return what comes of them, None if some are left."""
+    end = time.perf_counter() + _TURN_SECONDS
+    try:
+        while time.perf_counter() < end:
+            next(steps)
+    except StopIteration as last:
+        result: _Result = last.value
+        return result
+    return None

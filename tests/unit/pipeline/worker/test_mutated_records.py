@@ -11,6 +11,7 @@ import pytest
 from connectors.kafka.content_types import JSON
 from connectors.kafka.topics import partition_of
 from pipeline.residency import source as residency_source
+from pipeline.residency.steps import at_once
 from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.roles import fleet_agent, replica_agent
@@ -62,7 +63,7 @@ def test_honest_sources_are_what_they_are_without_mutated_events() -> None:
             alone.offer_all([Offered(alone.state.next_offset, value, (), None, BEGAN + 1e6)])
         if number % 20 == 19:
             for partition, found in ((poisoned, rows[0]), (alone, rows[1])):
-                cut, records = partition.cut(BEGAN + 1e4)
+                cut, records = at_once(partition.cutting(BEGAN + 1e4))
                 found += cut.rows
                 assert max(len(record.value) for record in records) < 8 << 20
     assert not [row for row in rows[0] if misfits(row)]
@@ -108,7 +109,7 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
             alone.offer_all([one])
         at += count
         if rng.random() < 0.3:
-            cuts = [partition.cut(BEGAN + at) for partition in (together, alone)]
+            cuts = [at_once(partition.cutting(BEGAN + at)) for partition in (together, alone)]
             assert cuts[0] == cuts[1]
     assert together.cut(BEGAN + 1e5) == alone.cut(BEGAN + 1e5)
     assert set_aside(together) == set_aside(alone) > len(offered) // 30
@@ -122,7 +123,7 @@ def test_mutated_residency_ends_no_fleet_agent() -> None:
         for value in (encode(good), mutated(encode(fine), rng)):
             partition.offer_all([Offered(partition.state.next_offset, value)])
         if number % 20 == 19:
-            cut, _ = partition.cut(BEGAN + 1e4)
+            cut, _ = at_once(partition.cutting(BEGAN + 1e4))
             assert not [row for row in cut.rows if misfits(row)]
     assert set_aside(partition) > MUTANTS // 4
 

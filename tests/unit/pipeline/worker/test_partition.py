@@ -9,6 +9,7 @@ import pytest
 
 from connectors.kafka.content_types import JSON, MSGPACK
 from pipeline.errors import CheckpointUnreadable, OffsetGap
+from pipeline.residency.steps import at_once
 from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles import replica_agent
@@ -43,7 +44,7 @@ def test_both_encodings_are_applied() -> None:
     headers = (("ce_id", b"x"), ("content-type", JSON))
     partition.offer_all([Offered(1, msgspec.json.encode(record(1)), headers)])
     partition.offer_all([Offered(2, msgspec.msgpack.encode(record(2)))])
-    [occupancy] = [row for row in partition.cut(1e9)[0].rows if row.TABLE == "occupancy_10s"]
+    [occupancy] = [row for row in at_once(partition.cutting(1e9))[0].rows if row.TABLE == "occupancy_10s"]
     assert (occupancy.blocks, occupancy.version) == (3, 2)
 
 
@@ -53,7 +54,7 @@ def test_the_log_times_of_what_was_offered_are_known_until_the_cut() -> None:
     values = [msgspec.msgpack.encode(record(seq)) for seq in range(3)]
     partition.offer_all([Offered(seq, values[seq], written_at=1e9 + seq) for seq in range(2)])
     assert partition.newest == 1e9 + 1
-    partition.cut(2e9)
+    at_once(partition.cutting(2e9))
     assert partition.newest == 0
     partition.offer_all([Offered(2, values[2], written_at=1e9 + 2)])
     assert partition.newest == 1e9 + 2
@@ -70,7 +71,7 @@ def test_the_log_times_of_what_was_offered_are_known_until_the_cut() -> None:
 def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any], reason: str) -> None:
     partition, _ = owned()
     partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
-    latest = dict(partition.cut(1e9)[0].checkpoints)
+    latest = dict(at_once(partition.cutting(1e9))[0].checkpoints)
     for slot, value in records.items():
         key = slot_key("r", 0, slot)
         assert key in latest
@@ -86,7 +87,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any]
 def test_a_checkpoint_of_a_later_format_is_refused_whatever_it_holds() -> None:
     partition, _ = owned()
     partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
-    latest = dict(partition.cut(1e9)[0].checkpoints)
+    latest = dict(at_once(partition.cutting(1e9))[0].checkpoints)
     assert msgspec.msgpack.decode(latest[META_KEY])["format"] == FORMAT_WITHOUT_CONTENTS
     latest = {META_KEY: msgspec.msgpack.encode({"format": FORMAT + 1, "what": "else"}), b"key": b"value"}
     with pytest.raises(CheckpointUnreadable) as raised:
@@ -107,7 +108,7 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
     late = EventsRecord("t", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [Opened(7, complete=False)])])
     for offset, one in enumerate((record(0), gap, unreached, late)):
         partition.offer_all([Offered(offset, msgspec.msgpack.encode(one))])
-    partition.cut(1e9)
+    at_once(partition.cutting(1e9))
 
     def troubled() -> dict[str, float]:
         return {
@@ -139,13 +140,13 @@ def test_repeated_offset_changes_nothing_and_a_hole_is_fatal() -> None:
 def test_cut_ends_with_checkpoints_after_outputs() -> None:
     partition, _ = owned()
     partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
-    cut, records = partition.cut(1e9)
+    cut, records = at_once(partition.cutting(1e9))
     assert cut.next_offset == 1
     assert [entry.topic for entry in records] == [
         "kvlens.residency.v1",
         *["kvlens.checkpoints.replica.v1"] * len(cut.checkpoints),
     ]
-    assert not partition.cut(1e9)[0].dirty
+    assert not at_once(partition.cutting(1e9))[0].dirty
 
 
 def test_the_log_s_time_bounds_what_a_connector_says_of_time() -> None:
@@ -154,5 +155,7 @@ def test_the_log_s_time_bounds_what_a_connector_says_of_time() -> None:
         "r", "m", "d", 0, 1, [Batch(0, 3e9, 3e9, [Stored(bytes(7) + b"\1", 16, 16)], engine_events=1)], 0, 0
     )
     partition.offer_all([Offered(0, msgspec.msgpack.encode(ahead), written_at=1e9)])
-    windows = {row.window.timestamp() for row in partition.cut(1e9)[0].rows if hasattr(row, "window")}
+    windows = {
+        row.window.timestamp() for row in at_once(partition.cutting(1e9))[0].rows if hasattr(row, "window")
+    }
     assert windows == {1e9}

@@ -11,6 +11,7 @@ import pytest
 from connectors.kafka.content_types import JSON
 from pipeline.errors import RecordFatal
 from pipeline.residency.intake.plain_runs import PlainRun
+from pipeline.residency.steps import at_once
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.exits import ExitCode, exit_code
 from pipeline.worker.partition import OwnedPartition
@@ -58,7 +59,7 @@ class Partition:
             self.owned.offer_all([Offered(self.owned.state.next_offset, value, headers, key, START)])
 
     def cut(self) -> list[SetAsideRecord]:
-        cut, records = self.owned.cut(START)
+        cut, records = at_once(self.owned.cutting(START))
         self.rows, self.records = cut.rows, records
         return [
             msgspec.msgpack.decode(record.value, type=SetAsideRecord)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -10,6 +12,7 @@ from typing import Any
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import StoreUnavailable
+from pipeline.residency.steps import Steps
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import FlowRow, Row
@@ -73,8 +76,13 @@ class Cut:
     dirty: bool = False
 
 
+@dataclass
 class Partition:
     """Has one row to write, and nothing to commit."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    """That each step takes."""
 
     @property
     def state(self) -> Partition:
@@ -83,7 +91,10 @@ class Partition:
     def errand(self, now: float) -> None:
         return None
 
-    def cut(self, now: float) -> tuple[Cut, list[Any]]:
+    def cutting(self, now: float) -> Steps[tuple[Cut, list[Any]]]:
+        for _ in range(self.steps):
+            time.sleep(self.seconds)
+            yield
         return Cut([ROW]), []
 
 
@@ -95,3 +106,24 @@ async def test_rows_that_wait_for_long_are_noted_when_they_are_written() -> None
     tables.close()
     assert store.attempts == 2
     assert store.due_at_writing == [True]
+
+
+class StoringTables(Tables):
+    """Takes all rows."""
+
+    async def insert(self, rows: Sequence[Row]) -> None: ...
+
+
+async def test_others_have_their_turn_while_a_large_partition_is_cut_and_nothing_is_applied() -> None:
+    store, tables = Store(), StoringTables(ClickHouse())
+    rounds = CheckpointRounds(tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0)
+    saving = asyncio.create_task(rounds.save([Partition(steps=40, seconds=0.005), Partition()]))  # type: ignore[list-item]
+    turns = 0
+    while not saving.done():
+        await asyncio.sleep(0)
+        turns += rounds.holding
+    assert saving.result() < 0.1, "of the processor"
+    tables.close()
+    assert turns >= 5, "200 ms, in turns of 20 ms and a step"
+    assert not rounds.holding
+    await asyncio.wait_for(rounds.released(), 1.0)
