@@ -296,7 +296,7 @@ class Worker:
     checkpoints = Counter("kvlens_worker_checkpoints_total", "Transactions committed.", ("agent",))
     checkpoint_seconds = Histogram(
         "kvlens_worker_checkpoint_seconds",
-        "Stages of a checkpoint: copy (of large tables, beside the loop), cut (blocks the loop), rows, "
+        "Stages of a checkpoint: copy (of large tables, beside the loop), cut (its turns of the loop), rows, "
         "transaction.",
         ("stage",),
         buckets=_SECONDS,

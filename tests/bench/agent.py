@@ -24,7 +24,7 @@ from schemas.events import Event, EventsRecord, Removed, Stored
 from schemas.settings import ClickHouse, Connector, Kafka, Settings, Worker
 
 _encode = msgspec.msgpack.Encoder().encode
-ROUNDS = 40
+ROUNDS = 160
 """How often each capture is played to its replica, every time with other hashes."""
 
 
