@@ -149,6 +149,10 @@ def test_cards_whose_answer_is_still_asked_stay_dimmed_when_that_of_their_curve_
     tab.page.mouse.up()
     expect(tab.page.locator("#fleet-fills .body.loading")).to_have_count(0)
     expect(tab.page.locator("#fleet-answer .body.loading")).to_have_count(1)
+    tab.page.click("#display")
+    tab.page.select_option("#theme", "dark")
+    expect(tab.page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(tab.page.locator("#fleet-answer .body.loading")).to_have_count(1)
 
 
 def avoidable(row: FillsRow) -> int:

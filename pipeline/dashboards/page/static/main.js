@@ -76,6 +76,7 @@ async function refresh() {
     try {
       const answer = await json(`api/panels/${panel.id}`, fields, left);
       if (mine !== round) return;
+      body.classList.remove("stale", "loading");
       draw(panel, body, answer, view);
       // Not what is still asked, or could not be read: it stays dimmed.
       for (const each of answers.values()) if (each.view === view && each.panel.trend?.panel === panel.id) redraw(each.panel.id);
@@ -123,7 +124,6 @@ function draw(panel, body, answer, view) {
   undo.get(panel.id)?.();
   undo.delete(panel.id);
   const reading = reader(body);
-  body.classList.remove("stale", "loading");
   body.replaceChildren();
   const nothing = answer.columns.length === 0 || answer.columns[0].length === 0;
   // What says why there is nothing needs no chart's room for it.
@@ -134,7 +134,7 @@ function draw(panel, body, answer, view) {
   reading();
 }
 
-// Draw one panel, or all, once more from the answers that are there.
+// Draw one panel, or all, once more from the answers that are there; what is dimmed stays so.
 function redraw(id) {
   for (const [each, { panel, answer, view }] of answers) {
     if (id === undefined || id === each) draw(panel, byId(each).querySelector(".body"), answer, view);
