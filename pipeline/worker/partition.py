@@ -135,6 +135,7 @@ class OwnedPartition:
         self.partition = log.partition
         self.newest = 0.0
         """Time in the log of the newest record offered since the last cut, 0 if none was."""
+        self._in_cut = False
         self._metrics = metrics
         self._applied = 0
         self._left_out = LeftOutEvents(metrics)
@@ -145,6 +146,7 @@ class OwnedPartition:
 
         Raises OffsetGap, RecordFatal.
         """
+        assert not self._in_cut, "a cut is of one offset"
         self.newest = max(self.newest, several[-1].written_at)
         due = self._due(several)
         if due:
@@ -226,7 +228,9 @@ class OwnedPartition:
 
     def cutting(self, now: float) -> Steps[tuple[Any, list[Record]]]:
         """Cut the state in steps, while nothing is offered: the cut, and the records it commits."""
+        self._in_cut = True
         cut = yield from self.state.cutting(now)
+        self._in_cut = False
         self.newest = 0.0
         labels = (self.role.name, str(self.partition))
         self._metrics.records.labels(*labels).inc(self._applied)

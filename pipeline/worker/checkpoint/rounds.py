@@ -70,7 +70,9 @@ class CheckpointRounds:
 
     async def released(self) -> None:
         """Return when applying may go on."""
-        await self._may_apply.wait()
+        # Between the end of one hold and this task's turn the next one may have begun.
+        while self.holding:
+            await self._may_apply.wait()
 
     async def save(self, owned: Iterable[OwnedPartition]) -> float:
         """Save the partitions; returns when everything is committed, and how many seconds of the processor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -83,18 +83,22 @@ class Partition:
     steps: int = 0
     seconds: float = 0.0
     """That each step takes."""
+    has_errand: bool = False
+    in_cut: bool = False
 
     @property
     def state(self) -> Partition:
         return self
 
-    def errand(self, now: float) -> None:
-        return None
+    def errand(self, now: float) -> Callable[[], None] | None:
+        return (lambda: time.sleep(self.seconds)) if self.has_errand else None
 
     def cutting(self, now: float) -> Steps[tuple[Cut, list[Any]]]:
+        self.in_cut = True
         for _ in range(self.steps):
             time.sleep(self.seconds)
             yield
+        self.in_cut = False
         return Cut([ROW]), []
 
 
@@ -127,3 +131,19 @@ async def test_others_have_their_turn_while_a_large_partition_is_cut_and_nothing
     assert turns >= 5, "200 ms, in turns of 20 ms and a step"
     assert not rounds.holding
     await asyncio.wait_for(rounds.released(), 1.0)
+
+
+async def test_nothing_is_applied_in_a_cut_that_follows_an_errand_at_once() -> None:
+    store, tables = Store(), StoringTables(ClickHouse())
+    rounds = CheckpointRounds(tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0)
+    partitions = [Partition(steps=10, seconds=0.005, has_errand=True) for _ in range(3)]
+    saving = asyncio.create_task(rounds.save(partitions))  # type: ignore[arg-type]
+    applied = 0
+    while not saving.done():
+        await asyncio.sleep(0)
+        if rounds.holding:
+            await rounds.released()
+        assert not any(partition.in_cut for partition in partitions)
+        applied += 1
+    tables.close()
+    assert applied
