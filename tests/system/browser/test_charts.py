@@ -161,6 +161,8 @@ def test_a_panel_fills_the_screen_until_escape(served: Served, visit: Open) -> N
     panel.locator(".more").click()
     panel.get_by_role("button", name="Full screen").click()
     expect(tab.page).to_have_url(re.compile("full=fleet-occupancy"))
+    # Figures are asked again, and a chart that is drawn anew is a new element.
+    tab.settled()
     size = tab.page.viewport_size
     assert size is not None
     assert panel.bounding_box() == {"x": 0, "y": 0, **size}
@@ -173,6 +175,7 @@ def test_a_panel_fills_the_screen_until_escape(served: Served, visit: Open) -> N
     assert panel.bounding_box() == {"x": 0, "y": 0, **size}
     tab.page.keyboard.press("Escape")
     expect(tab.page).not_to_have_url(re.compile("full="))
+    tab.settled()
     small = panel.bounding_box()
     assert small is not None
     assert small["width"] < size["width"] / 2 + 1
