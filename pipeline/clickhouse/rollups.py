@@ -50,6 +50,9 @@ _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 _GIVEN_UP_SECONDS = 600
 """A worker whose note is so old writes no rows of the minute any more: it would have made a new note."""
+_FAR_BEHIND_PERIODS = 4
+"""Periods from one run to the next of a worker that is far behind: in a period it passes many minutes, and
+nobody waits for the first of them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OLDEST = timedelta(days=6)
 """Ten-second rows older than a week expire; a minute is not recomputed from what is left of it."""
@@ -139,17 +142,24 @@ class Rollups:
         """Another worker may have left minutes that it noted: the next run looks for them."""
         self._others_may_have_left = True
 
-    async def run(self, every_seconds: float) -> None:
-        """Recompute what is due, again and again; what failed stays due."""
+    async def run(self, every_seconds: float, *, far_behind: Callable[[], bool]) -> None:
+        """Recompute what is due, again and again, more rarely while `far_behind`; what failed stays due."""
         await asyncio.sleep(min(every_seconds, 1.0))
+        periods = 0
         while True:
-            try:
-                await self.run_once()
-            except StoreUnavailable as error:
-                self._metrics.store_failures.labels("rollup").inc()
-                if (suppressed := self._limiter.admit("waiting")) is not None:
-                    _log.warning("rollups wait for ClickHouse", reason=str(error), **suppressed)
+            periods += 1
+            if periods >= (_FAR_BEHIND_PERIODS if far_behind() else 1):
+                periods = 0
+                await self._run()
             await asyncio.sleep(every_seconds)
+
+    async def _run(self) -> None:
+        try:
+            await self.run_once()
+        except StoreUnavailable as error:
+            self._metrics.store_failures.labels("rollup").inc()
+            if (suppressed := self._limiter.admit("waiting")) is not None:
+                _log.warning("rollups wait for ClickHouse", reason=str(error), **suppressed)
 
     async def run_once(self) -> None:
         """Recompute what is due now; what is not done stays due.

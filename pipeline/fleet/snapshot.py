@@ -18,6 +18,13 @@ MIN_CHANGES = 100_000
 MAX_SECONDS = 600.0
 """Between two bases while anything changes: far less than the log keeps, and fewer than MIN_CHANGES take no
 time to apply again."""
+PAST_SECONDS = 60.0
+"""A shard whose latest event is older catches up, or nothing happens in it."""
+PAST_SHARE = 2.0
+"""Of its entries, that change between two bases of a shard that catches up: what a base would save, should
+the worker die, is applied again sooner than a base of every half is packed, sent and kept."""
+_SHARE = 0.5
+"""Of its entries, that change between two bases of any other shard."""
 _GOLDEN = 0.618
 """Its multiples lie far apart, modulo 1, however many there are."""
 
@@ -78,12 +85,13 @@ class Bases:
         self._made_at: float | None = None
         self._waiting: Iterator[tuple[bytes, bytes]] | None = None
 
-    def take(self, now: float, entries: int) -> list[tuple[bytes, bytes]]:
+    def take(self, now: float, entries: int, latest: float) -> list[tuple[bytes, bytes]]:
         """Return the (key, value) records to commit at wall clock `now`; often none.
 
-        A base of so many `entries` is worth its writing when a good part of them changed.
+        A base of so many `entries` is worth its writing when a good part of them changed. `latest` is the
+        latest event time.
         """
-        if self.due(now, entries):
+        if self.due(now, entries, latest):
             self.begin(now)
         records: list[tuple[bytes, bytes]] = []
         size = 0
@@ -104,14 +112,15 @@ class Bases:
         self._made_at = now
         self._share = 1.0
 
-    def due(self, now: float, entries: int) -> bool:
+    def due(self, now: float, entries: int, latest: float) -> bool:
         """Return whether a base shall begin at wall clock `now`."""
         if self._waiting is not None:
             return False
         if self._made_at is None:
             self._made_at = now
         changes = self._head.followed - self._followed
-        if changes >= max(MIN_CHANGES, entries // 2) * self._share:
+        share = PAST_SHARE if now - latest > PAST_SECONDS else _SHARE
+        if changes >= max(MIN_CHANGES, share * entries) * self._share:
             return True
         return changes > 0 and now - self._made_at >= MAX_SECONDS * self._share
 

@@ -249,7 +249,7 @@ class FleetState:
             rows += self._open.redundancy(max(window, carried), self._trusts(), again=True)
         yield
         rows += self._hash_groups.changed(self._applied)
-        checkpoints = self._bases.take(now, self.index.entries)
+        checkpoints = self._bases.take(now, self.index.entries, self._latest)
         if not rows and not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
@@ -260,7 +260,7 @@ class FleetState:
 
         Nothing may be applied or cut meanwhile.
         """
-        copying = self._bases.due(now, self.index.entries)
+        copying = self._bases.due(now, self.index.entries, self._latest)
         if not copying and not self.index.wants_room:
             return None
 
@@ -270,6 +270,11 @@ class FleetState:
                 self._bases.begin(now)
 
         return done
+
+    @property
+    def _latest(self) -> float:
+        """Return the latest event time, 0 before the first change."""
+        return float(self.index.clock.time[0])
 
     def take_forgotten(self) -> int:
         """Return how many sources were forgotten since the last call."""

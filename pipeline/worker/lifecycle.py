@@ -113,21 +113,21 @@ async def _run(settings: Settings) -> None:
         shared = next(topic for topic in found.values() if topic.name == agent.role.topic)
         metrics.topic_partitions.labels(agent.role.name).set(shared.partitions)
     every = max(settings.worker.checkpoint_seconds, _MIN_CHECKPOINT_SECONDS)
+
+    def far_behind() -> bool:
+        return any(agent.far_behind for agent in agents)
+
     # In turns, so that their pauses do not add up, and what one commits is soon in the other's round.
     rounds = [
-        _watched(
-            agent.checkpoint_every(
-                every,
-                every * number / len(agents),
-                far_behind=lambda: any(agent.far_behind for agent in agents),
-            )
-        )
+        _watched(agent.checkpoint_every(every, every * number / len(agents), far_behind=far_behind))
         for number, agent in enumerate(agents)
     ]
     tasks = [
         _watched(write_models(settings, tables, datetime.now(timezone.utc))),
         _watched(write_prefix_names(settings, tables)),
-        _watched(rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS))),
+        _watched(
+            rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS), far_behind=far_behind)
+        ),
     ]
     if settings.worker.agents != "replica":
         choices = ChoicesAgent(settings, tables, metrics, every=every, joined=memberships.note)

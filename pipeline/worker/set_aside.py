@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +29,7 @@ class Offered(NamedTuple):
 
     offset: int
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: Sequence[tuple[str, bytes]] = ()
     key: bytes | None = None
     written_at: float = 0.0
     """Seconds since the epoch, as the broker has it; 0 or less where it does not know."""

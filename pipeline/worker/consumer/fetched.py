@@ -20,7 +20,7 @@ CHUNK_BYTES = 256 << 10
 """Of keys and values: what is applied in one go keeps the event loop for a few milliseconds."""
 
 Record = Any
-"""A record as aiokafka gives it."""
+"""A record as aiokafka reads it, or as it gives it to users."""
 
 
 class Chunk(ConsumerMessage):
@@ -65,7 +65,7 @@ def offered(records: Sequence[Record]) -> list[Offered]:
 
 
 def _portions(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    sizes = (max(key, 0) + max(value, 0) for key, value in map(_sizes, records))
+    sizes = (len(key or b"") + len(value or b"") for key, value in map(_contents, records))
     before, begin = [0, *accumulate(sizes)], 0
     while begin < len(records):
         end = min(begin + CHUNK_RECORDS, bisect_left(before, before[begin] + CHUNK_BYTES), len(records))
@@ -74,5 +74,4 @@ def _portions(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
 
 
 _fields = attrgetter("offset", "value", "headers", "key", "timestamp")
-_sizes = attrgetter("serialized_key_size", "serialized_value_size")
-"""Of a key or value that there is not: -1."""
+_contents = attrgetter("key", "value")

@@ -176,6 +176,26 @@ async def test_a_note_that_was_not_made_keeps_no_other_from_its_end() -> None:
     assert not rollups.due()
 
 
+async def test_a_worker_that_is_far_behind_makes_every_fourth_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    rollups, behind = WatchedRollups(), [True] * 8 + [False] * 2 + [True]
+    passed: list[bool] = []
+    runs: list[int] = []
+
+    def far_behind() -> bool:
+        if len(passed) == len(behind):
+            raise asyncio.CancelledError
+        passed.append(behind[len(passed)])
+        return passed[-1]
+
+    async def run_once() -> None:
+        runs.append(len(passed))
+
+    monkeypatch.setattr(rollups, "run_once", run_once)
+    with pytest.raises(asyncio.CancelledError):
+        await rollups.run(0.0, far_behind=far_behind)
+    assert runs == [4, 8, 9, 10]
+
+
 @pytest.mark.parametrize("own", [True, False])
 async def test_a_family_that_fails_keeps_no_other_from_being_done(own: bool) -> None:
     rollups, failing = WatchedRollups(), {"flow"}

@@ -8,9 +8,9 @@ import pytest
 
 from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown
 from pipeline.fleet import packing, snapshot
-from pipeline.fleet.snapshot import MAX_SECONDS
+from pipeline.fleet.snapshot import MAX_SECONDS, MIN_CHANGES, PAST_SECONDS, Bases
 from pipeline.fleet.state import FleetState
-from schemas.fleet_checkpoints import HEAD_KEY, part_key
+from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, part_key
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.settings import Fleet
 
@@ -133,3 +133,21 @@ def test_a_base_of_another_sample_rate_is_passed_over_but_not_mixed_with_the_nex
     assert restored.head == state.head
     assert HEAD_KEY in latest
     assert restored.head.epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("behind", "entries", "changes"),
+    [
+        pytest.param(0.0, 10 * MIN_CHANGES, 5 * MIN_CHANGES, id="half of them changed"),
+        pytest.param(PAST_SECONDS + 1, 10 * MIN_CHANGES, 20 * MIN_CHANGES, id="all changed twice, long ago"),
+        pytest.param(PAST_SECONDS + 1, 10, MIN_CHANGES, id="a small one"),
+    ],
+)
+def test_a_base_is_written_after_so_many_changes(behind: float, entries: int, changes: int) -> None:
+    head = FleetHead(1, epoch=0)
+    bases = Bases(head, dict)
+    assert bases.take(START, entries, START - behind) == []
+    head.followed = changes - 1
+    assert bases.take(START, entries, START - behind) == []
+    head.followed = changes
+    assert [key for key, _ in bases.take(START, entries, START - behind)] == [HEAD_KEY]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +22,6 @@ def record(offset: int, size: int | None) -> Record:
         headers=(("content-type", b"x"),),
         timestamp=1500,
         timestamp_type=0,
-        serialized_key_size=-1,
-        serialized_value_size=-1 if value is None else size,
     )
 
 
@@ -60,6 +59,21 @@ def test_partitions_get_what_the_log_has() -> None:
     assert offered([record(7, 1), record(8, None)]) == [
         Offered(7, b"\0", headers, None, 1.5),
         Offered(8, None, headers, None, 1.5),
+    ]
+
+
+def test_partitions_get_the_same_of_a_record_that_was_not_copied() -> None:
+    """What aiokafka's reader of batches makes has all that is asked for."""
+    headers = [("content-type", b"x")]
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 16)
+    for at, (key, value) in enumerate([(b"r1", b"12"), (None, None), (b"", b"")]):
+        builder.append(at, 1500 + at, key, value, headers)
+    records = [*DefaultRecordBatch(bytes(builder.build()))]
+    [(_, chunk)] = in_turns({TP("events", 0): records})
+    assert offered(chunk) == [
+        Offered(0, b"12", headers, b"r1", 1.5),
+        Offered(1, None, headers, None, 1.501),
+        Offered(2, b"", headers, b"", 1.502),
     ]
 
 
