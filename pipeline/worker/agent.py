@@ -42,7 +42,7 @@ HEARTBEAT_SECONDS = SESSION_SECONDS / 4
 METADATA_SECONDS = 5.0
 """A group that divided its partitions before it could see the topic does so again after this."""
 _BUFFERED_CHUNKS = 16
-"""Of up to `CHUNK_RECORDS` records or `CHUNK_BYTES` (`consumer/fetched.py`)."""
+"""Of up to `CHUNK_RECORDS` records (`consumer/fetched.py`) or the role's `chunk_bytes`."""
 _POSITION_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
@@ -310,7 +310,11 @@ class Agent:
     def _faust_app(self, settings: Settings) -> Any:
         app = faust_app(settings, self.group)
         app.transport = Transport(
-            app.conf.broker_consumer, app, positions=self._positions, committed=self.role.committed
+            app.conf.broker_consumer,
+            app,
+            positions=self._positions,
+            committed=self.role.committed,
+            chunk_bytes=self.role.chunk_bytes,
         )
         topic = app.topic(self.role.topic, value_type=bytes, value_serializer="raw", key_type=bytes)
         app.agent(topic, name=f"{self.role.name}-agent")(self._apply)

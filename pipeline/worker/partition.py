@@ -84,6 +84,9 @@ class Role:
     """The topic's producers are not transactional, so its offsets have no holes."""
     committed: bool
     """Read committed records only."""
+    chunk_bytes: int
+    """Of keys and values, that are applied in one go. What it costs to begin with a source or a record is
+    shared by more changes where more is applied; meanwhile the event loop stands still."""
     decode: Callable[[bytes | None, Iterable[tuple[str, bytes]], bytes | None], Any]
     """(value, headers, key) to a record. Raises RecordRefused."""
     sources_of: Callable[[Any], tuple[SourceName, ...]]

@@ -58,6 +58,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         checkpoints=topic_name(settings.kafka, "checkpoints_replica"),
         contiguous=True,
         committed=False,
+        chunk_bytes=1 << 20,
         set_aside=topic_name(settings.kafka, "set_aside"),
         decode=decode_events,
         sources_of=sources_of,
@@ -91,6 +92,8 @@ def fleet_agent(settings: Settings) -> Role:
         # The markers of the replica agent's transactions take offsets.
         contiguous=False,
         committed=True,
+        # Few large records: more of them at once would save nothing.
+        chunk_bytes=256 << 10,
         set_aside=topic_name(settings.kafka, "set_aside"),
         decode=decode_residency,
         sources_of=residency_sources,

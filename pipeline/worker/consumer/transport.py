@@ -36,11 +36,15 @@ class Transport(driver.Transport):
 
     Consumer: ClassVar[type[ConsumerT]]
 
-    def __init__(self, url: list[URL], app: AppT, *, positions: Positions, committed: bool) -> None:
-        """`committed`: never deliver records of open or aborted transactions."""
+    def __init__(
+        self, url: list[URL], app: AppT, *, positions: Positions, committed: bool, chunk_bytes: int
+    ) -> None:
+        """`committed`: never deliver records of open or aborted transactions. Chunks have up to
+        `chunk_bytes`, and a last record."""
         super().__init__(url, app)
         self.positions = positions
         self.committed = committed
+        self.chunk_bytes = chunk_bytes
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
@@ -133,7 +137,8 @@ class _Consumer(driver.Consumer):
         for topic_partition, records in fetched.items():
             if records:
                 self.last_fetched[topic_partition] = records[-1].offset
-        for topic_partition, records in in_turns(fetched):
+        chunk_bytes = cast(Transport, self.transport).chunk_bytes
+        for topic_partition, records in in_turns(fetched, chunk_bytes):
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return
             if active is None or topic_partition in active or topic_partition in self._buffered_partitions:

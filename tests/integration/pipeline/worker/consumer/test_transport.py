@@ -45,7 +45,9 @@ async def taking(
 ) -> AsyncIterator[Any]:
     """Give `take` each value that an agent gets; yields the agent's app."""
     app = faust_app(settings, settings.kafka.group)
-    app.transport = Transport(app.conf.broker_consumer, app, positions=lambda: positions, committed=committed)
+    app.transport = Transport(
+        app.conf.broker_consumer, app, positions=lambda: positions, committed=committed, chunk_bytes=1 << 18
+    )
 
     async def collect(stream: Any) -> None:
         async for event in stream.noack().events():
@@ -137,7 +139,9 @@ async def test_a_slow_agent_gets_all_records_in_order_many_at_a_time(
                 await producer.send(topic, b"%d" % number, partition=partition)
     app = faust_app(settings, settings.kafka.group)
     positions = {(topic, partition): 0 for partition in range(8)}
-    app.transport = Transport(app.conf.broker_consumer, app, positions=lambda: positions, committed=False)
+    app.transport = Transport(
+        app.conf.broker_consumer, app, positions=lambda: positions, committed=False, chunk_bytes=1 << 10
+    )
     values: dict[int, list[bytes]] = {}
     chunks, handled, most_waiting, fewest_asked_for = 0, 0, 0, 8
     ended = asyncio.Event()

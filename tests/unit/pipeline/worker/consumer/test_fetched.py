@@ -9,8 +9,11 @@ from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.worker.consumer.fetched import CHUNK_BYTES, CHUNK_RECORDS, Chunk, Record, in_turns, offered
+from pipeline.worker.consumer.fetched import CHUNK_RECORDS, Chunk, Record, in_turns, offered
 from pipeline.worker.set_aside import Offered
+
+CHUNK_BYTES = 1 << 10
+LARGE = 1 << 30
 
 
 def record(offset: int, size: int | None) -> Record:
@@ -34,7 +37,7 @@ def test_every_record_is_in_one_chunk_in_its_order(sizes: list[list[int | None]]
         TP("events", number): [record(10 + at, size) for at, size in enumerate(each)]
         for number, each in enumerate(sizes)
     }
-    chunks = [*in_turns(fetched)]
+    chunks = [*in_turns(fetched, CHUNK_BYTES)]
     for topic_partition, records in fetched.items():
         own = [chunk for place, chunk in chunks if place == topic_partition]
         assert [one for chunk in own for one in chunk] == records
@@ -45,12 +48,14 @@ def test_every_record_is_in_one_chunk_in_its_order(sizes: list[list[int | None]]
 
 def test_small_records_fill_chunks() -> None:
     records = [record(offset, 500) for offset in range(3 * CHUNK_RECORDS + 1)]
-    assert [len(chunk) for _, chunk in in_turns({TP("events", 0): records})] == [CHUNK_RECORDS] * 3 + [1]
+    assert [len(chunk) for _, chunk in in_turns({TP("events", 0): records}, LARGE)] == [CHUNK_RECORDS] * 3 + [
+        1
+    ]
 
 
 def test_partitions_take_turns() -> None:
     long, short = [record(offset, 1) for offset in range(3 * CHUNK_RECORDS)], [record(0, 1)]
-    turns = [place.partition for place, _ in in_turns({TP("events", 0): long, TP("events", 1): short})]
+    turns = [place.partition for place, _ in in_turns({TP("events", 0): long, TP("events", 1): short}, LARGE)]
     assert turns == [0, 1, 0, 0]
 
 
@@ -69,7 +74,7 @@ def test_partitions_get_the_same_of_a_record_that_was_not_copied() -> None:
     for at, (key, value) in enumerate([(b"r1", b"12"), (None, None), (b"", b"")]):
         builder.append(at, 1500 + at, key, value, headers)
     records = [*DefaultRecordBatch(bytes(builder.build()))]
-    [(_, chunk)] = in_turns({TP("events", 0): records})
+    [(_, chunk)] = in_turns({TP("events", 0): records}, LARGE)
     assert offered(chunk) == [
         Offered(0, b"12", headers, b"r1", 1.5),
         Offered(1, None, headers, None, 1.501),
