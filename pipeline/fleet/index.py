@@ -40,7 +40,9 @@ CHUNK = 8192
 LARGE = 1 << 18
 """Slots: a table of so many takes some ten milliseconds to move."""
 EARLY = 0.6
-"""Load at which a large table grows when there is time; it has to at LOAD."""
+"""Load at which a large table of blocks or pairs grows when there is time; it has to at LOAD."""
+EARLY_LOSSES = 0.8
+"""The same of the losses, which have to grow when all rows are taken."""
 
 
 class Index:
@@ -120,19 +122,31 @@ class Index:
         if needed > capacity or _sparse(remembered, coming, capacity):
             self._move_losses(max(SMALLEST, 1 << (needed - 1).bit_length()))
 
-    @property
-    def wants_room(self) -> bool:
-        """Whether a table will have to grow soon, and is so large that this takes long."""
-        counters = self.clock.counters
-        return _fills_up(self.blocks, counters[USED_BLOCKS]) or _fills_up(self.pairs, counters[USED_PAIRS])
+    def wants_room(self, *, max_ghosts: int) -> bool:
+        """Return whether a table will have to grow soon, and is so large that this takes long."""
+        return self._blocks_fill_up or self._pairs_fill_up or self._losses_fill_up(max_ghosts)
 
-    def grow_early(self) -> None:
+    def grow_early(self, *, max_ghosts: int) -> None:
         """Double the tables that want room."""
-        counters = self.clock.counters
-        if _fills_up(self.blocks, counters[USED_BLOCKS]):
+        if self._blocks_fill_up:
             self._move_blocks(2 * len(self.blocks))
-        if _fills_up(self.pairs, counters[USED_PAIRS]):
+        if self._pairs_fill_up:
             self._move_pairs(2 * len(self.pairs))
+        if self._losses_fill_up(max_ghosts):
+            self._move_losses(2 * len(self.losses))
+
+    @property
+    def _blocks_fill_up(self) -> bool:
+        return _fills_up(self.blocks, self.clock.counters[USED_BLOCKS], EARLY)
+
+    @property
+    def _pairs_fill_up(self) -> bool:
+        return _fills_up(self.pairs, self.clock.counters[USED_PAIRS], EARLY)
+
+    def _losses_fill_up(self, max_ghosts: int) -> bool:
+        counters = self.clock.counters
+        remembered = counters[TAIL] - counters[HEAD]
+        return len(self.losses) < max_ghosts and _fills_up(self.losses, remembered, EARLY_LOSSES)
 
     def _move_blocks(self, capacity: int) -> None:
         blocks = np.zeros(capacity, BLOCK)
@@ -168,8 +182,8 @@ class Index:
             self.losses[at : at + len(some)].view(np.uint8)[:] = some.view(np.uint8)
 
 
-def _fills_up(table: Blocks | Pairs, used: int) -> bool:
-    return len(table) >= LARGE and used > len(table) * EARLY
+def _fills_up(table: Blocks | Pairs | Losses, used: int, early: float) -> bool:
+    return len(table) >= LARGE and used > len(table) * early
 
 
 def _sparse(used: int, coming: int, capacity: int) -> bool:

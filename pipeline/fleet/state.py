@@ -261,11 +261,12 @@ class FleetState:
         Nothing may be applied or cut meanwhile.
         """
         copying = self._bases.due(now, self.index.entries, self._latest)
-        if not copying and not self.index.wants_room:
+        max_ghosts = self._settings.max_ghosts
+        if not copying and not self.index.wants_room(max_ghosts=max_ghosts):
             return None
 
         def done() -> None:
-            self.index.grow_early()
+            self.index.grow_early(max_ghosts=max_ghosts)
             if copying:
                 self._bases.begin(now)
 

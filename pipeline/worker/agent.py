@@ -181,6 +181,8 @@ class Agent:
                 if owned is None or chunk.generation_id != app.consumer_generation_id:
                     continue
                 owned.offer_all(offered(chunk.records))
+                # Chunks that wait come without a turn for others in between.
+                await asyncio.sleep(0)
         except asyncio.CancelledError:
             raise
         except Exception as error:

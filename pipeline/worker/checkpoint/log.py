@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -29,6 +30,9 @@ TRANSACTION_TIMEOUT_MS = 12_000
 _REQUEST_TIMEOUT_MS = 10_000
 _COMMIT_SECONDS = 30.0
 _MAX_RECORD_BYTES = 8 << 20
+PORTION_BYTES = 2 << 20
+"""Of a transaction's records, on their way at once: the client packs what waits into one request, which
+keeps the event loop for 15 ms a MiB."""
 _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 20
 
@@ -54,6 +58,20 @@ class Loaded:
     """Oldest offset that the input partition still has."""
     end: int
     """Offset after its newest record."""
+
+
+def portions(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """Yield the records in portions, each of which ends with the record that makes it PORTION_BYTES."""
+    portion: list[Record] = []
+    size = 0
+    for record in records:
+        portion.append(record)
+        size += len(record.value or b"")
+        if size >= PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 class CheckpointLog:
@@ -113,10 +131,13 @@ class CheckpointLog:
         self, producer: AIOKafkaProducer, next_offset: int, records: Sequence[Record]
     ) -> None:
         await producer.begin_transaction()
-        sent = [
-            await producer.send(record.topic, record.value, key=record.key, partition=record.partition)
-            for record in records
-        ]
+        sent: list[asyncio.Future[Any]] = []
+        for portion in portions(records):
+            await asyncio.gather(*sent)
+            sent = [
+                await producer.send(record.topic, record.value, key=record.key, partition=record.partition)
+                for record in portion
+            ]
         await producer.send_offsets_to_transaction(
             {TopicPartition(self.topic, self.partition): next_offset}, self._group
         )
