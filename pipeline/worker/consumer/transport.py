@@ -58,6 +58,22 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
             consumer._isolation_level = "read_committed"
         return consumer
 
+    async def seek_all(self, offsets: Mapping[TP, int]) -> None:
+        """Seek in the thread that unpacks what was fetched, and between two partitions.
+
+        Faust seeks in its own thread. There it may come while records of the partition are unpacked, which
+        then fails or moves the position on, past records that nobody got.
+        """
+        await self.call_thread(self._seek_all, offsets)
+
+    async def _seek_all(self, offsets: Mapping[TP, int]) -> None:
+        consumer = self._ensure_consumer()
+        assigned = consumer.assignment()
+        for topic_partition, offset in offsets.items():
+            if topic_partition in assigned:  # else it is sought when it comes back
+                consumer.seek(topic_partition, offset)
+                self.consumer._read_offset[topic_partition] = offset or None
+
     async def _fetch_records(self, consumer: AIOKafkaConsumer, *args: Any, **kwargs: Any) -> Any:
         # What waits there is to be unpacked now. That is most of what a worker fetches that has much to do;
         # the others become `ConsumerRecord`s, of which the parts that `fetched.py` reads are the same.
@@ -97,11 +113,14 @@ class _Consumer(driver.Consumer):
     async def perform_seek(self) -> None:
         """Go where the loaded state stands; the group's committed offsets are for lag monitors only."""
         positions = cast(Transport, self.transport).positions()
-        for topic_partition in self.assignment():
-            offset = positions.get((topic_partition.topic, topic_partition.partition))
-            if offset is not None:
-                await self.seek(topic_partition, offset)
-                self.last_fetched.pop(topic_partition, None)
+        offsets = {
+            topic_partition: positions[place]
+            for topic_partition in self.assignment()
+            if (place := (topic_partition.topic, topic_partition.partition)) in positions
+        }
+        await cast(_ConsumerThread, self._thread).seek_all(offsets)
+        for topic_partition in offsets:
+            self.last_fetched.pop(topic_partition, None)
 
     async def _drain_messages(self, fetcher: Any) -> None:
         # Upstream delivers record by record, and wraps each in two tasks to be able to abandon it when the

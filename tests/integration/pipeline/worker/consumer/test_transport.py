@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.consumer.fetcher import FetchResult
 
 from connectors.kafka.topics import topic_name
 from pipeline.kafka import topics
@@ -126,6 +128,40 @@ async def test_aborted_records_are_seen_only_uncommitted(
                 await producer.send_and_wait(topic, value, partition=2)
             await (producer.commit_transaction() if commit else producer.abort_transaction())
     assert await received(settings, topic, {(topic, 2): position}, committed=committed) == expected
+
+
+async def test_positions_are_set_where_records_are_unpacked(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topic_name(settings.kafka, "residency")
+    seeks: list[tuple[int, int]] = []
+    unpacking: set[int] = set()
+    seek, getall = AIOKafkaConsumer.seek, FetchResult.getall
+
+    def noted_seek(self: Any, partition: Any, offset: int) -> None:
+        seeks.append((threading.get_ident(), offset))
+        seek(self, partition, offset)
+
+    def noted_getall(self: Any, max_records: int | None = None) -> Any:
+        unpacking.add(threading.get_ident())
+        return getall(self, max_records)
+
+    monkeypatch.setattr(AIOKafkaConsumer, "seek", noted_seek)
+    monkeypatch.setattr(FetchResult, "getall", noted_getall)
+    async with AIOKafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers) as producer:
+        for value in (b"0", b"1", b"end"):
+            await producer.send_and_wait(topic, value, partition=2)
+    positions = {(topic, 2): 1}
+    values: asyncio.Queue[bytes] = asyncio.Queue()
+    async with taking(settings, topic, positions, values.put_nowait, committed=True) as app:
+        assert [await asyncio.wait_for(values.get(), 60) for _ in range(2)] == [b"1", b"end"]
+        positions[topic, 2] = 0
+        await app.consumer.perform_seek()
+        again = [await asyncio.wait_for(values.get(), 60) for _ in range(3)]
+    assert again == [b"0", b"1", b"end"]
+    assert {offset for _, offset in seeks} == {0, 1}
+    assert {thread for thread, _ in seeks} == unpacking
+    assert threading.get_ident() not in unpacking
 
 
 async def test_a_slow_agent_gets_all_records_in_order_many_at_a_time(
