@@ -167,7 +167,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_carry_seconds: Seconds = 3600.0
     """How long a source without any batch gets its occupancy rows carried forward."""
     rollup_seconds: Seconds = 15.0
-    """Interval of computing the minute and hour tables again, where their input changed."""
+    """Interval of computing the minute and hour tables again, where their input changed. It is four times as
+    long while records are read that have been in Kafka for 30 s."""
     stall_seconds: Seconds = 60.0
     """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
     stop_seconds: Seconds = 2.5

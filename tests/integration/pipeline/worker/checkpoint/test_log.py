@@ -74,6 +74,46 @@ async def test_last_committed_values_and_offset_are_there(partition: Partition) 
         assert await consumer.committed(TopicPartition(partition.source, partition.number)) == 9
 
 
+async def test_a_large_checkpoint_goes_out_in_portions(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = most = 0
+    send = AIOKafkaProducer.send
+
+    async def noted(self: Any, topic: str, value: bytes, **where: Any) -> Any:
+        nonlocal waiting, most
+        sent = await send(self, topic, value, **where)
+        waiting += len(value)
+        most = max(most, waiting)
+
+        def answered(future: Any) -> None:
+            nonlocal waiting
+            waiting -= len(value)
+
+        sent.add_done_callback(answered)
+        return sent
+
+    monkeypatch.setattr(AIOKafkaProducer, "send", noted)
+    size = log_module.PORTION_BYTES // 3 + 1
+    values = [bytes([number]) * size for number in range(20)]
+    log = await partition.log()
+    places = [TopicPartition(partition.residency, number) for number in range(8)]
+    await log.commit(5, [Record(partition.residency, at % 8, b"3", value) for at, value in enumerate(values)])
+    await log.close()
+    got: dict[int, list[bytes]] = {}
+    async with started_consumer(
+        bootstrap_servers=partition.kafka.bootstrap_servers, isolation_level="read_committed"
+    ) as consumer:
+        consumer.assign(places)
+        await consumer.seek_to_beginning()
+        while sum(map(len, got.values())) < len(values):
+            for place, records in (await consumer.getmany(timeout_ms=500)).items():
+                got.setdefault(place.partition, []).extend(record.value for record in records)
+    assert got == {number: values[number::8] for number in range(8)}
+    assert await committed_before(partition.kafka, "g", partition.source, partition.number) == 5
+    assert (waiting, most) == (0, 3 * size)
+
+
 async def test_first_checkpoint_cut_short_does_not_keep_the_next_owner_from_loading(
     partition: Partition,
 ) -> None:
