@@ -285,7 +285,9 @@ class Agent:
                     if state.next_offset > loaded.end:
                         raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
                     self._skip_removed(state, number, loaded)
-                    owned.append(OwnedPartition(role, by_number[number], state, self._metrics))
+                    owned.append(
+                        OwnedPartition(role, by_number[number], state, self._metrics, end=loaded.end)
+                    )
             return owned
         except BaseException:
             await asyncio.gather(*(log.close() for log in logs))

@@ -131,7 +131,10 @@ class _Read:
 class OwnedPartition:
     """Offers records to the state, in offset order, exactly once each."""
 
-    def __init__(self, role: Role, log: CheckpointLog, state: State, metrics: WorkerMetrics) -> None:
+    def __init__(
+        self, role: Role, log: CheckpointLog, state: State, metrics: WorkerMetrics, *, end: int = 0
+    ) -> None:
+        """`end`: offset after the newest record when the state was loaded."""
         self.role = role
         self.log = log
         self.state = state
@@ -139,6 +142,9 @@ class OwnedPartition:
         self.newest = 0.0
         """Time in the log of the newest record offered since the last cut, 0 if none was."""
         self._in_cut = False
+        self._end = end
+        self._read_to = 0.0
+        """Time in the log of the newest record offered."""
         self._metrics = metrics
         self._applied = 0
         self._left_out = LeftOutEvents(metrics)
@@ -151,6 +157,7 @@ class OwnedPartition:
         """
         assert not self._in_cut, "a cut is of one offset"
         self.newest = max(self.newest, several[-1].written_at)
+        self._read_to = max(self._read_to, self.newest)
         due = self._due(several)
         if due:
             self._offer(due)
@@ -221,6 +228,16 @@ class OwnedPartition:
             raise RecordFatal(self.role.topic, self.partition, state.applying) from error
         self._applied += count
 
+    def _heard_to(self, now: float) -> float:
+        """Return up to when the state is known of a source that says nothing; `now` is the wall clock.
+
+        Of records that wait since before this worker came nobody knows yet whose they are: rows that carry
+        such a source forward would all be written again.
+        """
+        if self.role.contiguous and self.state.next_offset < self._end:
+            return min(now, self._read_to)
+        return now
+
     def _accepted(self, offered: Offered) -> Any:
         """Return the decoded record, of which nothing in the state knows yet. Raises RecordRefused."""
         record = self.role.decode(offered.value, offered.headers, offered.key)
@@ -232,7 +249,7 @@ class OwnedPartition:
     def cutting(self, now: float) -> Steps[tuple[Any, list[Record]]]:
         """Cut the state in steps, while nothing is offered: the cut, and the records it commits."""
         self._in_cut = True
-        cut = yield from self.state.cutting(now)
+        cut = yield from self.state.cutting(self._heard_to(now))
         self._in_cut = False
         self.newest = 0.0
         labels = (self.role.name, str(self.partition))

@@ -26,11 +26,11 @@ def record(seq: int) -> EventsRecord:
     return EventsRecord("r", "m", "d", 0, 1, [*opened, Batch(seq, 1e9 + seq, 1e9 + seq, events)], seq, seq)
 
 
-def owned() -> tuple[OwnedPartition, WorkerMetrics]:
+def owned(end: int = 0) -> tuple[OwnedPartition, WorkerMetrics]:
     settings, metrics = Settings(), WorkerMetrics()
     role = replica_agent(settings, shards=8)
     log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
-    return OwnedPartition(role, log, role.restore(0, {}), metrics), metrics
+    return OwnedPartition(role, log, role.restore(0, {}), metrics, end=end), metrics
 
 
 def skipped(metrics: WorkerMetrics, reason: str) -> float | None:
@@ -58,6 +58,27 @@ def test_the_log_times_of_what_was_offered_are_known_until_the_cut() -> None:
     assert partition.newest == 0
     partition.offer_all([Offered(2, values[2], written_at=1e9 + 2)])
     assert partition.newest == 1e9 + 2
+
+
+def test_a_source_is_carried_forward_up_to_where_the_log_was_read() -> None:
+    """Until everything is read that was there when the worker came, it may be that the rest is of it."""
+
+    def windows(partition: OwnedPartition, now: float) -> list[int]:
+        rows = at_once(partition.cutting(now))[0].rows
+        return [int(row.window.timestamp()) for row in rows if row.TABLE == "occupancy_10s"]
+
+    values = [msgspec.msgpack.encode(record(seq)) for seq in range(3)]
+    partition, _ = owned(end=3)
+    partition.offer_all([Offered(0, values[0], written_at=1e9)])
+    assert windows(partition, 1e9 + 3600) == [10**9]
+    assert windows(partition, 1e9 + 3600) == []
+    other = record(1)
+    other.replica = "other"
+    partition.offer_all([Offered(1, msgspec.msgpack.encode(other), written_at=1e9 + 25)])
+    assert sorted(windows(partition, 1e9 + 3600)) == [10**9, 10**9 + 10, 10**9 + 20]
+    partition.offer_all([Offered(2, values[1], written_at=1e9 + 25)])
+    carried = windows(partition, 1e9 + 50) + windows(partition, 1e9 + 60)
+    assert max(carried) == 10**9 + 60
 
 
 @pytest.mark.parametrize(
