@@ -12,6 +12,7 @@ from pipeline.errors import OffsetGap, RecordFatal
 from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.acceptance import NOT_APPLICABLE
+from pipeline.kafka.portions import in_portions
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.worker.partition import Role
@@ -30,15 +31,13 @@ def from_log(record: Any) -> Offered:
 
 
 def portions(records: Sequence[Offered]) -> Iterator[Sequence[Offered]]:
-    """Yield records in their order, as many at once as questions can wait for."""
-    begin, size = 0, 0
-    for at, record in enumerate(records):
-        size += len(record.value or b"")
-        if at + 1 - begin == AT_ONCE_RECORDS or size >= AT_ONCE_BYTES:
-            yield records[begin : at + 1]
-            begin, size = at + 1, 0
-    if begin < len(records):
-        yield records[begin:]
+    """Return records in their order, as many at once as questions can wait for."""
+    return in_portions(
+        records,
+        lambda record: len(record.value or b""),
+        most_bytes=AT_ONCE_BYTES,
+        most_records=AT_ONCE_RECORDS,
+    )
 
 
 class Applying:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
 from pipeline.errors import CheckpointFailed, KafkaUnavailable
+from pipeline.kafka.portions import in_portions
 from pipeline.kafka.transactions import transactional_id
 from schemas.settings import Kafka
 
@@ -58,20 +59,6 @@ class Loaded:
     """Oldest offset that the input partition still has."""
     end: int
     """Offset after its newest record."""
-
-
-def portions(records: Sequence[Record]) -> Iterator[list[Record]]:
-    """Yield the records in portions, each of which ends with the record that makes it PORTION_BYTES."""
-    portion: list[Record] = []
-    size = 0
-    for record in records:
-        portion.append(record)
-        size += len(record.value or b"")
-        if size >= PORTION_BYTES:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
 
 
 class CheckpointLog:
@@ -132,7 +119,9 @@ class CheckpointLog:
     ) -> None:
         await producer.begin_transaction()
         sent: list[asyncio.Future[Any]] = []
-        for portion in portions(records):
+        for portion in in_portions(
+            records, lambda record: len(record.value or b""), most_bytes=PORTION_BYTES
+        ):
             await asyncio.gather(*sent)
             sent = [
                 await producer.send(record.topic, record.value, key=record.key, partition=record.partition)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -13,10 +11,11 @@ import numpy as np
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
+from pipeline.kafka.portions import in_portions
 from pipeline.worker.set_aside import Offered
 
 CHUNK_RECORDS = 2048
-"""What is applied in one go keeps the event loop, for less than 50 ms."""
+"""What is applied in one go keeps the event loop: some 30 ms, or 100 where windows of many sources end."""
 
 Record = Any
 """A record as aiokafka reads it, or as it gives it to users."""
@@ -54,7 +53,11 @@ def in_turns(
     A portion ends with the record that makes it `chunk_bytes` of keys and values, if not before.
     """
     waiting = deque(
-        (topic_partition, _portions(records, chunk_bytes)) for topic_partition, records in fetched.items()
+        (
+            topic_partition,
+            in_portions(records, _size_of, most_bytes=chunk_bytes, most_records=CHUNK_RECORDS),
+        )
+        for topic_partition, records in fetched.items()
     )
     while waiting:
         topic_partition, portions = waiting.popleft()
@@ -70,14 +73,8 @@ def offered(records: Sequence[Record]) -> list[Offered]:
     return [*map(Offered, offsets, values, headers, keys, (np.array(times) / 1000).tolist())]
 
 
-def _portions(records: Sequence[Record], chunk_bytes: int) -> Iterator[Sequence[Record]]:
-    sizes = (len(key or b"") + len(value or b"") for key, value in map(_contents, records))
-    before, begin = [0, *accumulate(sizes)], 0
-    while begin < len(records):
-        end = min(begin + CHUNK_RECORDS, bisect_left(before, before[begin] + chunk_bytes), len(records))
-        yield records[begin:end]
-        begin = end
+def _size_of(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 _fields = attrgetter("offset", "value", "headers", "key", "timestamp")
-_contents = attrgetter("key", "value")
