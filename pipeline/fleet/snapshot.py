@@ -18,13 +18,13 @@ MIN_CHANGES = 100_000
 MAX_SECONDS = 600.0
 """Between two bases while anything changes: far less than the log keeps, and fewer than MIN_CHANGES take no
 time to apply again."""
-PAST_SECONDS = 60.0
+CATCHING_UP_SECONDS = 60.0
 """A shard whose latest event is older catches up, or nothing happens in it."""
-PAST_SHARE = 2.0
-"""Of its entries, that change between two bases of a shard that catches up: what a base would save, should
-the worker die, is applied again sooner than a base of every half is packed, sent and kept."""
-_SHARE = 0.5
-"""Of its entries, that change between two bases of any other shard."""
+_TURNOVER = 0.5
+"""Changes between two bases, of the number of entries."""
+_TURNOVER_CATCHING_UP = 2.0
+"""The same of a shard that catches up: what a base would save, should the worker die, is applied again sooner
+than a base of every half is packed, sent and kept."""
 _GOLDEN = 0.618
 """Its multiples lie far apart, modulo 1, however many there are."""
 
@@ -119,8 +119,8 @@ class Bases:
         if self._made_at is None:
             self._made_at = now
         changes = self._head.followed - self._followed
-        share = PAST_SHARE if now - latest > PAST_SECONDS else _SHARE
-        if changes >= max(MIN_CHANGES, share * entries) * self._share:
+        turnover = _TURNOVER_CATCHING_UP if now - latest > CATCHING_UP_SECONDS else _TURNOVER
+        if changes >= max(MIN_CHANGES, turnover * entries) * self._share:
             return True
         return changes > 0 and now - self._made_at >= MAX_SECONDS * self._share
 

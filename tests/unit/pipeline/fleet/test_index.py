@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from pipeline.fleet import index
 from pipeline.fleet.state import FleetState
-from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.residency import EVICTED, FILLED
 from schemas.settings import Fleet
+from tests.support.inputs.residency_records import record
 
 START = 1_800_000_000.0
 
 
-def record(kind: int, blocks: range, at: float) -> ResidencyRecord:
-    count = len(blocks)
-    changes = ResidencyChanges(
-        "gpu",
-        0,
-        np.array(blocks, ">u8").tobytes(),
-        bytes([kind]) * count,
-        np.full(count, at, "<f8").tobytes(),
-        np.full(count, 16, "<u4").tobytes(),
-    )
-    return ResidencyRecord(0, 0, 0, [SourceChanges("r", "m", "d", 0, 1, "complete", [changes])])
-
-
 def state_with(losses: int, **fleet: int) -> FleetState:
     state = FleetState(0, Fleet(**fleet), carry_seconds=60.0)
-    state.apply(0, record(FILLED, range(1, losses + 1), START))
-    state.apply(1, record(EVICTED, range(1, losses + 1), START + 1))
+    state.apply(0, record(0, FILLED, range(1, losses + 1), START))
+    state.apply(1, record(0, EVICTED, range(1, losses + 1), START + 1))
     return state
 
 
@@ -45,9 +32,9 @@ def test_losses_get_room_before_all_rows_are_taken(monkeypatch: pytest.MonkeyPat
     assert state.index._losses_in_order().tolist() == before.tolist()
     assert not state.index.wants_room(max_ghosts=10_000)
     # What comes back was lost for a known reason as before.
-    state.apply(2, record(FILLED, range(1, 901), START + 2))
+    state.apply(2, record(0, FILLED, range(1, 901), START + 2))
     other = state_with(losses=900)
-    other.apply(2, record(FILLED, range(1, 901), START + 2))
+    other.apply(2, record(0, FILLED, range(1, 901), START + 2))
     assert [repr(row) for row in state.cut(START + 3).rows] == [
         repr(row) for row in other.cut(START + 3).rows
     ]

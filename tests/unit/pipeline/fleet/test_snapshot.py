@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 import pytest
 
 from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown
 from pipeline.fleet import packing, snapshot
-from pipeline.fleet.snapshot import MAX_SECONDS, MIN_CHANGES, PAST_SECONDS, Bases
+from pipeline.fleet.snapshot import CATCHING_UP_SECONDS, MAX_SECONDS, MIN_CHANGES, Bases
 from pipeline.fleet.state import FleetState
 from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, part_key
-from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.residency import CLEARED, EVICTED, FILLED
 from schemas.settings import Fleet
+from tests.support.inputs.residency_records import record
 
 START = 1_800_000_000.0
-
-
-def record(source: int, kind: int, blocks: range, at: float, *, medium: str = "gpu") -> ResidencyRecord:
-    count = len(blocks)
-    hashes = np.array(blocks, ">u8").tobytes()
-    changes = ResidencyChanges(
-        medium,
-        0,
-        hashes,
-        bytes([kind]) * count,
-        np.full(count, at, "<f8").tobytes(),
-        np.full(count, 16, "<u4").tobytes(),
-    )
-    if kind == FILLED:
-        changes.roots = np.full(count, blocks[0], ">u8").tobytes()
-        changes.depths = np.arange(1, count + 1, dtype="<u2").tobytes()
-    return ResidencyRecord(0, 0, 0, [SourceChanges(f"r{source}", "m", "d", 0, 1, "complete", [changes])])
-
-
 RECORDS = [
     *(record(source, FILLED, range(1 + 40 * source, 101 + 40 * source), START) for source in range(5)),
     record(0, FILLED, range(500, 520), START + 1, medium="cpu"),
@@ -139,8 +120,8 @@ def test_a_base_of_another_sample_rate_is_passed_over_but_not_mixed_with_the_nex
     ("behind", "entries", "changes"),
     [
         pytest.param(0.0, 10 * MIN_CHANGES, 5 * MIN_CHANGES, id="half of them changed"),
-        pytest.param(PAST_SECONDS + 1, 10 * MIN_CHANGES, 20 * MIN_CHANGES, id="all changed twice, long ago"),
-        pytest.param(PAST_SECONDS + 1, 10, MIN_CHANGES, id="a small one"),
+        pytest.param(CATCHING_UP_SECONDS + 1, 10 * MIN_CHANGES, 20 * MIN_CHANGES, id="all changed twice"),
+        pytest.param(CATCHING_UP_SECONDS + 1, 10, MIN_CHANGES, id="a small one"),
     ],
 )
 def test_a_base_is_written_after_so_many_changes(behind: float, entries: int, changes: int) -> None:
