@@ -48,9 +48,8 @@ def test_every_record_is_in_one_chunk_in_its_order(sizes: list[list[int | None]]
 
 def test_small_records_fill_chunks() -> None:
     records = [record(offset, 500) for offset in range(3 * CHUNK_RECORDS + 1)]
-    assert [len(chunk) for _, chunk in in_turns({TP("events", 0): records}, LARGE)] == [CHUNK_RECORDS] * 3 + [
-        1
-    ]
+    chunks = in_turns({TP("events", 0): records}, LARGE)
+    assert [len(chunk) for _, chunk in chunks] == [CHUNK_RECORDS] * 3 + [1]
 
 
 def test_partitions_take_turns() -> None:
