@@ -486,119 +486,6 @@ FROM {database}.prefix_refills_windows(
     seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
 );
 
--- replica_facts of windows of `seconds`: what hit_potential_windows and capacity_gain_windows say of a replica, with the
--- fills read once for both.
-CREATE VIEW IF NOT EXISTS {database}.replica_facts_windows AS
-SELECT
-    fills.hash_domain AS hash_domain,
-    fills.model AS model,
-    fills.replica AS replica,
-    fills.filled AS filled_tokens,
-    fills.peer + fills.peer_and_evicted AS routing_tokens,
-    fills.evicted + fills.peer_and_evicted AS evicted_tokens,
-    fills.cleared AS cleared_tokens,
-    fills.peer + fills.peer_and_evicted + fills.evicted + fills.evicted_elsewhere + fills.cleared AS avoidable_tokens,
-    fills.cold AS cold_tokens,
-    fills.unknown AS unknown_tokens,
-    -- As in hit_potential_windows.
-    if(max((fills.last, fills.hash_domain)) OVER replicas = (fills.last, fills.hash_domain), engine.queried, NULL)
-        AS queried_tokens,
-    if(isNull(queried_tokens), NULL, engine.hit) AS hit_tokens,
-    least(queried_tokens, hit_tokens + sum(avoidable_tokens) OVER replicas) / nullIf(queried_tokens, 0)
-        AS ideal_hit_rate,
-    fills.one_in AS sampled_one_in,
-    fills.worst AS trust,
-    curve.needed AS needed,
-    if(empty(curve.needed), 0, models.kv_bytes_per_token) AS bytes_per_token,
-    cost.rate AS gpu_seconds_per_token,
-    if(cost.basis = '', 'unknown', cost.basis) AS rate_basis,
-    hashing.hashes = 'alone' AS hashes_alone,
-    health.doubt AS doubt
-FROM
-(
-    SELECT
-        hash_domain, model, replica, group_idx,
-        max(window) AS last,
-        sum(filled_tokens) AS filled,
-        sum(peer_tokens) AS peer,
-        sum(peer_and_evicted_tokens) AS peer_and_evicted,
-        sum(evicted_tokens) AS evicted,
-        sum(evicted_elsewhere_tokens) AS evicted_elsewhere,
-        sum(cleared_tokens) AS cleared,
-        sum(cold_tokens) AS cold,
-        sum(unknown_tokens) AS unknown,
-        max(sampled_one_in) AS one_in,
-        max(trust) AS worst
-    FROM {database}.fills_windows(
-        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
-    )
-    GROUP BY hash_domain, model, replica, group_idx
-    ORDER BY filled DESC, group_idx
-    LIMIT 1 BY hash_domain, model, replica
-) AS fills
-LEFT JOIN
-(
-    SELECT model, replica, toNullable(sum(queried)) AS queried, toNullable(sum(hit)) AS hit
-    FROM {database}.engine_hits_windows(
-        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
-    )
-    GROUP BY model, replica
-) AS engine ON engine.model = fills.model AND engine.replica = fills.replica
-LEFT JOIN
-(
-    SELECT hash_domain, replica, group_idx, sumForEach(needed_hist) AS needed
-    FROM {database}.capacity_curve_windows(
-        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
-    )
-    GROUP BY hash_domain, replica, group_idx
-) AS curve
-    ON curve.hash_domain = fills.hash_domain AND curve.replica = fills.replica AND curve.group_idx = fills.group_idx
-LEFT JOIN
-(
-    SELECT model, toFloat64(kv_bytes_per_token) AS kv_bytes_per_token
-    FROM {database}.models FINAL
-) AS models ON models.model = fills.model
-LEFT JOIN
-(
-    SELECT model, replica, any(gpu_seconds_per_token) AS rate, any(toString(rate_basis)) AS basis
-    FROM {database}.prefill_rates(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
-    GROUP BY model, replica
-) AS cost ON cost.model = fills.model AND cost.replica = fills.replica
-LEFT JOIN
-(
-    SELECT DISTINCT hash_domain, replica, hashes
-    FROM {database}.source_hashes
-    WHERE isNull(closed_at) AND hashes = 'alone'
-) AS hashing ON hashing.hash_domain = fills.hash_domain AND hashing.replica = fills.replica
-LEFT JOIN
-(
-    SELECT model, replica, max(state) AS doubt
-    FROM
-    (
-        SELECT
-            model,
-            replica,
-            if(argMax(drift_blocks, window) > 0, 3, toUInt8(argMax(trust, window)) - 1) AS state
-        FROM {database}.stream_health_windows(
-            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
-        )
-        GROUP BY model, replica, dp_rank
-    )
-    GROUP BY model, replica
-) AS health ON health.model = fills.model AND health.replica = fills.replica
-WINDOW replicas AS (PARTITION BY fills.model, fills.replica)
-SETTINGS join_use_nulls = 0;
-
--- Per replica, all that findings rest on: what it filled and why; `needed`, the tokens filled again for which 2**k more
--- tokens of cache suffice; what a token of prefill takes; whether its hashes compare; and `doubt` about its streams at
--- the end of the range: 0 complete, 1 partial, 2 events are missing, 3 more blocks than the engine has.
-CREATE OR REPLACE VIEW {database}.replica_facts AS
-SELECT *
-FROM {database}.replica_facts_windows(
-    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
-    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
-);
-
 -- coinciding_restarts of windows of `seconds`, and of `seconds_from_hour_before` where the hour before the range is
 -- read as well.
 CREATE VIEW IF NOT EXISTS {database}.coinciding_restarts_windows AS
@@ -986,6 +873,108 @@ ARRAY JOIN
     arrayFilter(one -> one.4 > 0, [(0, queried_now, hit_now, counted_now), (1, queried_past, hit_past, counted_past)])
         AS each;
 
+-- Of a range and, `earlier`, of the one before it, which begins at `before`, what hit_potential_windows and
+-- capacity_gain_windows say of a replica, with the fills read once for both; of the earlier one only what is summed up.
+CREATE VIEW IF NOT EXISTS {database}.facts_of_both AS
+SELECT
+    fills.earlier AS earlier,
+    fills.hash_domain AS hash_domain,
+    fills.model AS model,
+    fills.replica AS replica,
+    fills.filled AS filled_tokens,
+    fills.peer + fills.peer_and_evicted AS routing_tokens,
+    fills.evicted + fills.peer_and_evicted AS evicted_tokens,
+    fills.cleared AS cleared_tokens,
+    fills.peer + fills.peer_and_evicted + fills.evicted + fills.evicted_elsewhere + fills.cleared
+        AS avoidable_tokens,
+    fills.cold AS cold_tokens,
+    fills.unknown AS unknown_tokens,
+    -- As in hit_potential_windows.
+    if(max((fills.last, fills.hash_domain)) OVER replicas = (fills.last, fills.hash_domain),
+        engine.queried, NULL) AS queried_tokens,
+    if(isNull(queried_tokens), NULL, engine.hit) AS hit_tokens,
+    least(queried_tokens, hit_tokens + sum(avoidable_tokens) OVER replicas) / nullIf(queried_tokens, 0)
+        AS ideal_hit_rate,
+    fills.one_in AS sampled_one_in,
+    fills.worst AS trust,
+    if(fills.earlier, [], curve.needed) AS needed,
+    if(empty(needed), 0, models.kv_bytes_per_token) AS bytes_per_token,
+    cost.rate AS gpu_seconds_per_token,
+    if(cost.basis = '', 'unknown', cost.basis) AS rate_basis,
+    hashing.hashes = 'alone' AS hashes_alone,
+    health.doubt AS doubt
+FROM {database}.fills_of_both(
+    before = {before:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}
+) AS fills
+LEFT JOIN {database}.engine_hits_of_both(
+    before = {before:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}
+) AS engine ON engine.model = fills.model AND engine.replica = fills.replica AND engine.earlier = fills.earlier
+LEFT JOIN
+(
+    SELECT hash_domain, replica, group_idx, sumForEach(needed_hist) AS needed
+    FROM {database}.capacity_curve_windows(
+        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
+    )
+    GROUP BY hash_domain, replica, group_idx
+) AS curve
+    ON curve.hash_domain = fills.hash_domain AND curve.replica = fills.replica
+    AND curve.group_idx = fills.group_idx
+LEFT JOIN
+(
+    SELECT model, toFloat64(kv_bytes_per_token) AS kv_bytes_per_token
+    FROM {database}.models FINAL
+) AS models ON models.model = fills.model
+LEFT JOIN
+(
+    SELECT model, replica, any(gpu_seconds_per_token) AS rate, any(toString(rate_basis)) AS basis
+    FROM {database}.prefill_rates(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    GROUP BY model, replica
+) AS cost ON cost.model = fills.model AND cost.replica = fills.replica
+LEFT JOIN
+(
+    SELECT DISTINCT hash_domain, replica, hashes
+    FROM {database}.source_hashes
+    WHERE isNull(closed_at) AND hashes = 'alone'
+) AS hashing ON hashing.hash_domain = fills.hash_domain AND hashing.replica = fills.replica
+LEFT JOIN
+(
+    SELECT model, replica, max(state) AS doubt
+    FROM
+    (
+        SELECT
+            model,
+            replica,
+            if(argMax(drift_blocks, window) > 0, 3, toUInt8(argMax(trust, window)) - 1) AS state
+        FROM {database}.stream_health_windows(
+            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
+        )
+        GROUP BY model, replica, dp_rank
+    )
+    GROUP BY model, replica
+) AS health ON health.model = fills.model AND health.replica = fills.replica
+WINDOW replicas AS (PARTITION BY fills.earlier, fills.model, fills.replica)
+SETTINGS join_use_nulls = 0;
+
+-- replica_facts of windows of `seconds`: those of facts_of_both with nothing before.
+CREATE VIEW IF NOT EXISTS {database}.replica_facts_windows AS
+SELECT * EXCEPT earlier
+FROM {database}.facts_of_both(
+    before = {from:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = {seconds:UInt32}, seconds_before = toUInt32(0)
+);
+
+-- Per replica, all that findings rest on: what it filled and why; `needed`, the tokens filled again for which 2**k more
+-- tokens of cache suffice; what a token of prefill takes; whether its hashes compare; and `doubt` about its streams at
+-- the end of the range: 0 complete, 1 partial, 2 events are missing, 3 more blocks than the engine has.
+CREATE OR REPLACE VIEW {database}.replica_facts AS
+SELECT *
+FROM {database}.replica_facts_windows(
+    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
+);
+
 -- latest_streams of a range and, `earlier`, of the one before it, which begins at `before` (of that not `exact`). What
 -- is newest of each kind of rows is found first: comparing tuples for each row takes twice as long.
 CREATE VIEW IF NOT EXISTS {database}.latest_of_both AS
@@ -1102,89 +1091,6 @@ WITH
         toString(multiIf(number >= 999950000, round(number / 1e9, 2), number >= 999950, round(number / 1e6, 2),
             number >= 999.5, round(number / 1e3, 1), round(number))),
         multiIf(number >= 999950000, 'G', number >= 999950, 'M', number >= 999.5, 'k', '')) AS short,
-    -- As replica_facts_windows, and of the range before what is summed up.
-    facts_of_both AS
-    (
-        SELECT
-            fills.earlier AS earlier,
-            fills.hash_domain AS hash_domain,
-            fills.model AS model,
-            fills.replica AS replica,
-            fills.filled AS filled_tokens,
-            fills.peer + fills.peer_and_evicted AS routing_tokens,
-            fills.evicted + fills.peer_and_evicted AS evicted_tokens,
-            fills.cleared AS cleared_tokens,
-            fills.peer + fills.peer_and_evicted + fills.evicted + fills.evicted_elsewhere + fills.cleared
-                AS avoidable_tokens,
-            fills.cold AS cold_tokens,
-            fills.unknown AS unknown_tokens,
-            -- As in hit_potential_windows.
-            if(max((fills.last, fills.hash_domain)) OVER replicas = (fills.last, fills.hash_domain),
-                engine.queried, NULL) AS queried_tokens,
-            if(isNull(queried_tokens), NULL, engine.hit) AS hit_tokens,
-            least(queried_tokens, hit_tokens + sum(avoidable_tokens) OVER replicas) / nullIf(queried_tokens, 0)
-                AS ideal_hit_rate,
-            fills.one_in AS sampled_one_in,
-            fills.worst AS trust,
-            if(fills.earlier, [], curve.needed) AS needed,
-            if(empty(needed), 0, models.kv_bytes_per_token) AS bytes_per_token,
-            cost.rate AS gpu_seconds_per_token,
-            if(cost.basis = '', 'unknown', cost.basis) AS rate_basis,
-            hashing.hashes = 'alone' AS hashes_alone,
-            health.doubt AS doubt
-        FROM {database}.fills_of_both(
-            before = {from:DateTime('UTC')} - length, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
-            seconds = windows, seconds_before = windows_before
-        ) AS fills
-        LEFT JOIN {database}.engine_hits_of_both(
-            before = {from:DateTime('UTC')} - length, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
-            seconds = windows, seconds_before = windows_before
-        ) AS engine ON engine.model = fills.model AND engine.replica = fills.replica AND engine.earlier = fills.earlier
-        LEFT JOIN
-        (
-            SELECT hash_domain, replica, group_idx, sumForEach(needed_hist) AS needed
-            FROM {database}.capacity_curve_windows(
-                from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows
-            )
-            GROUP BY hash_domain, replica, group_idx
-        ) AS curve
-            ON curve.hash_domain = fills.hash_domain AND curve.replica = fills.replica
-            AND curve.group_idx = fills.group_idx
-        LEFT JOIN
-        (
-            SELECT model, toFloat64(kv_bytes_per_token) AS kv_bytes_per_token
-            FROM {database}.models FINAL
-        ) AS models ON models.model = fills.model
-        LEFT JOIN
-        (
-            SELECT model, replica, any(gpu_seconds_per_token) AS rate, any(toString(rate_basis)) AS basis
-            FROM {database}.prefill_rates(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
-            GROUP BY model, replica
-        ) AS cost ON cost.model = fills.model AND cost.replica = fills.replica
-        LEFT JOIN
-        (
-            SELECT DISTINCT hash_domain, replica, hashes
-            FROM {database}.source_hashes
-            WHERE isNull(closed_at) AND hashes = 'alone'
-        ) AS hashing ON hashing.hash_domain = fills.hash_domain AND hashing.replica = fills.replica
-        LEFT JOIN
-        (
-            SELECT model, replica, max(state) AS doubt
-            FROM
-            (
-                SELECT
-                    model,
-                    replica,
-                    if(argMax(drift_blocks, window) > 0, 3, toUInt8(argMax(trust, window)) - 1) AS state
-                FROM {database}.stream_health_windows(
-                    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = windows
-                )
-                GROUP BY model, replica, dp_rank
-            )
-            GROUP BY model, replica
-        ) AS health ON health.model = fills.model AND health.replica = fills.replica
-        WINDOW replicas AS (PARTITION BY fills.earlier, fills.model, fills.replica)
-    ),
     places AS
     (
         SELECT
@@ -1230,7 +1136,10 @@ WITH
                 arraySum(needed) AS most,
                 if(count() OVER (PARTITION BY earlier, replica_facts.hash_domain) > 1
                     AND 2 * most > sum(most) OVER (PARTITION BY earlier, replica_facts.hash_domain), replica, '') AS own
-            FROM facts_of_both AS replica_facts
+            FROM {database}.facts_of_both(
+                before = {from:DateTime('UTC')} - length, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+                seconds = windows, seconds_before = windows_before
+            ) AS replica_facts
         ) AS facts
         GROUP BY earlier, hash_domain, own
     ),

@@ -31,7 +31,9 @@ RANGES = {
 }
 """The first three are read from minutes, the others from hours; ten-second rows by what shows the present."""
 DATABASE = "panels"
-MERGED_SECONDS = 60.0
+MERGED_SECONDS = 120.0
+STILL_SECONDS = 5.0
+"""Without a merge: between two of them there is none for a moment."""
 TIMES = 3
 
 
@@ -91,8 +93,11 @@ def wait_merged(client: Client) -> None:
     """Wait for merges, which a store that is filled in a day has done long ago."""
     until = time.monotonic() + MERGED_SECONDS
     merging = f"SELECT count() FROM system.merges WHERE database = '{DATABASE}'"
-    while int(str(client.command(merging))) and time.monotonic() < until:
-        time.sleep(1.0)
+    still_since = time.monotonic()
+    while (now := time.monotonic()) < until and now < still_since + STILL_SECONDS:
+        time.sleep(0.2)
+        if int(str(client.command(merging))):
+            still_since = time.monotonic()
 
 
 def rows_of(client: Client) -> int:
