@@ -16,7 +16,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test test-fleet live screenshots shots faults fuzz bench lint lock clean
+.PHONY: help venv demo trace quick test test-fleet live screenshots cast shots faults fuzz bench lint lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -56,6 +56,9 @@ live: venv ## real vLLM engines on the CPU, fetched once (3 GB each); ARGS="0.21
 screenshots: venv ## regenerate the screenshots of the README, from a demo of five minutes
 	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m tests.system.browser.screenshots
+
+cast: venv ## record the README's picture of the demo's terminal anew, from a demo of five minutes
+	$(VENV)/python -m tests.system.cast
 
 shots: venv ## pictures of every board with 7 and with 500 replicas, light, dark, phone, in build/shots
 	@$(VENV)/python deploy/bootstrap/browser.py
