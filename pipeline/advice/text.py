@@ -37,8 +37,13 @@ def as_text(advice: Advice, width: int | None = None, page: str | None = None) -
 
 
 def answer_lines(answer: Sequence[Answer], width: int | None = None) -> Iterator[str]:
-    """Yield a line for each part of the answer, and what it means below it where both do not fit."""
-    rows = [(line.title, line.figure, line.detail, line.change) for line in answer]
+    """Yield a line for each part of the answer, and what it means below it where both do not fit.
+
+    A change is named where there was something before: otherwise each line would say that there was not.
+    """
+    rows = [
+        (line.title, line.figure, line.detail, "" if line.before is None else line.change) for line in answer
+    ]
     heads = max(len(title) for title, *_ in rows), max(len(figure) for _, figure, *_ in rows)
     indent = " " * (sum(heads) + 4)
     if width is None:
