@@ -21,11 +21,13 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from pipeline.local.demo.story import STORY
+
 PICTURE = Path("docs/images/demo.svg")
 MAX_BYTES = 300_000
 COLUMNS, LINES = 100, 28
-RUN_SECONDS = 285
-"""The demo's story takes 240 s; then what came of its last chapter is to be seen."""
+RUN_SECONDS = int(STORY[-1].seconds) + 45
+"""What comes of the story's last chapter is to be seen."""
 EVERY_SECONDS = 20
 FRAME_SECONDS = 1
 CELL_WIDTH, CELL_HEIGHT, MARGIN = 8.4, 18, 14
