@@ -236,16 +236,19 @@ class FleetState:
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved at wall clock `now`; from here on it counts as saved."""
-        return at_once(self.cutting(now))
+        return at_once(self.cutting(now, now))
 
-    def cutting(self, now: float) -> Steps[Cut]:
-        """Do the same in steps. Nothing may be applied between the first and the last."""
+    def cutting(self, now: float, heard_to: float) -> Steps[Cut]:
+        """Do the same in steps. Nothing may be applied between the first and the last.
+
+        Redundancy is carried forward to `heard_to`.
+        """
         rows, self._rows = self._rows, []
         rows += self._open.open_fills()
         yield
         window = self.index.window
         if window is not None:
-            carried = min(windows.window_of(now), window + self._carry_windows)
+            carried = min(windows.window_of(heard_to), window + self._carry_windows)
             rows += self._open.redundancy(max(window, carried), self._trusts(), again=True)
         yield
         rows += self._hash_groups.changed(self._applied)

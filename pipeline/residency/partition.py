@@ -235,10 +235,13 @@ class PartitionState:
         Rows go to the tables first; then checkpoints, residency and offset commit together. If that
         fails, this state must be dropped.
         """
-        return at_once(self.cutting(now))
+        return at_once(self.cutting(now, now))
 
-    def cutting(self, now: float) -> Steps[Cut]:
-        """Do the same in steps, source by source. Nothing may be applied between the first and the last."""
+    def cutting(self, now: float, heard_to: float) -> Steps[Cut]:
+        """Do the same in steps, source by source. Nothing may be applied between the first and the last.
+
+        A source that says nothing is carried forward to `heard_to`.
+        """
         rows: list[Row] = []
         residency = ResidencyRecords(self.partition, self.next_offset, self._shards)
         committed_before = self.next_offset < self._announced
@@ -248,7 +251,7 @@ class PartitionState:
             residency.take(source)
         # All that is due of a source is taken at once, while what it consists of is in the processor's cache.
         for key, source in self.sources.items():
-            source_rows = source.windows.take(now)
+            source_rows = source.windows.take(heard_to)
             rows += source_rows
             if committed_before:
                 source.take_changes()

@@ -271,6 +271,7 @@ class Agent:
             # All former owners are fenced before anything is read: what is read then is the last word.
             await asyncio.gather(*(log.open() for log in logs))
             by_number = dict(zip(numbers, logs, strict=True))
+            committed = await committed_before(self._kafka, self.group, role.topic, numbers)
             owned = []
             found = load(self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers)
             async with aclosing(found):
@@ -278,16 +279,16 @@ class Agent:
                     # Seconds for a large state, in which the group must hear of this worker. It ends
                     # in its thread also when the load is abandoned.
                     state = await asyncio.to_thread(role.restored, number, loaded.latest)
+                    # Beyond the end it is that of a topic of the same name that was deleted.
+                    before = committed[number] if committed[number] <= loaded.end else 0
                     if not loaded.latest:
-                        committed = await committed_before(self._kafka, self.group, role.topic, number)
-                        # Beyond the end it is that of a topic of the same name that was deleted.
-                        role.continued(state, committed if committed <= loaded.end else 0)
+                        role.continued(state, before)
                     if state.next_offset > loaded.end:
                         raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
                     self._skip_removed(state, number, loaded)
-                    owned.append(
-                        OwnedPartition(role, by_number[number], state, self._metrics, end=loaded.end)
-                    )
+                    # In a topic of transactions the end may be a marker, which no state gets to.
+                    heard = loaded.end if role.contiguous else before
+                    owned.append(OwnedPartition(role, by_number[number], state, self._metrics, heard=heard))
             return owned
         except BaseException:
             await asyncio.gather(*(log.close() for log in logs))

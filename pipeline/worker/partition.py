@@ -53,7 +53,9 @@ class State(Protocol):
 
     def apply_all(self, records: Sequence[tuple[int, Any]]) -> None: ...
     def set_aside(self, offset: int, refused: RecordRefused) -> None: ...
-    def cutting(self, now: float) -> Steps[Any]: ...
+    def cutting(self, now: float, heard_to: float) -> Steps[Any]:
+        """Cut at wall clock `now`; what says nothing is known to be as it is up to `heard_to`."""
+
     def take_forgotten(self) -> int: ...
     def errand(self, now: float) -> Callable[[], None] | None: ...
 
@@ -132,9 +134,10 @@ class OwnedPartition:
     """Offers records to the state, in offset order, exactly once each."""
 
     def __init__(
-        self, role: Role, log: CheckpointLog, state: State, metrics: WorkerMetrics, *, end: int = 0
+        self, role: Role, log: CheckpointLog, state: State, metrics: WorkerMetrics, *, heard: int = 0
     ) -> None:
-        """`end`: offset after the newest record when the state was loaded."""
+        """`heard`: before this offset there were records, or a former owner had written what follows from
+        them, when the state was loaded."""
         self.role = role
         self.log = log
         self.state = state
@@ -142,7 +145,7 @@ class OwnedPartition:
         self.newest = 0.0
         """Time in the log of the newest record offered since the last cut, 0 if none was."""
         self._in_cut = False
-        self._end = end
+        self._heard = heard
         self._read_to = 0.0
         """Time in the log of the newest record offered."""
         self._metrics = metrics
@@ -229,12 +232,13 @@ class OwnedPartition:
         self._applied += count
 
     def _heard_to(self, now: float) -> float:
-        """Return up to when the state is known of a source that says nothing; `now` is the wall clock.
+        """Return up to when what says nothing is known to be as it is; `now` is the wall clock.
 
         Of records that wait since before this worker came nobody knows yet whose they are: rows that carry
-        such a source forward would all be written again.
+        a source forward would all be written again. And rows of later windows than a former owner's would
+        show an older state than its own rows, until what it had applied is applied again.
         """
-        if self.role.contiguous and self.state.next_offset < self._end:
+        if self.state.next_offset < self._heard:
             return min(now, self._read_to)
         return now
 
@@ -249,7 +253,7 @@ class OwnedPartition:
     def cutting(self, now: float) -> Steps[tuple[Any, list[Record]]]:
         """Cut the state in steps, while nothing is offered: the cut, and the records it commits."""
         self._in_cut = True
-        cut = yield from self.state.cutting(self._heard_to(now))
+        cut = yield from self.state.cutting(now, self._heard_to(now))
         self._in_cut = False
         self.newest = 0.0
         labels = (self.role.name, str(self.partition))

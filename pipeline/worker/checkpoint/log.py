@@ -176,18 +176,17 @@ async def load(
         await stop_consumer(consumer)
 
 
-async def committed_before(kafka: Kafka, group: str, topic: str, partition: int) -> int:
-    """Return the offset that the last transaction of the partition committed, 0 if there was none.
+async def committed_before(kafka: Kafka, group: str, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+    """Return, by partition, the offset that its last transaction committed, 0 if there was none.
 
     It outlives the checkpoints of that transaction, and goes with the topic. Raises KafkaUnavailable.
     """
-    place = TopicPartition(topic, partition)
+    places = [TopicPartition(topic, number) for number in partitions]
     admin = AIOKafkaAdminClient(request_timeout_ms=_REQUEST_TIMEOUT_MS, **client_options(kafka))
     try:
         await admin.start()
-        offsets = await admin.list_consumer_group_offsets(group, partitions=[place])
-        committed: int = offsets[place].offset
-        return max(0, committed)
+        offsets = await admin.list_consumer_group_offsets(group, partitions=places)
+        return {place.partition: max(0, offsets[place].offset) for place in places}
     except (KafkaError, OSError) as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:

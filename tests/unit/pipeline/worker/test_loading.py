@@ -36,8 +36,8 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
         for number in partitions:
             yield number, Loaded({}, 0, 0)
 
-    async def nothing_committed(*_: Any) -> int:
-        return 0
+    async def nothing_committed(*_: Any) -> dict[int, int]:
+        return {1: 0, 3: 0}
 
     monkeypatch.setattr(CheckpointLog, "open", opened)
     monkeypatch.setattr(CheckpointLog, "close", noted)

@@ -12,12 +12,15 @@ from pipeline.errors import CheckpointUnreadable, OffsetGap
 from pipeline.residency.steps import at_once
 from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition
-from pipeline.worker.roles import replica_agent
+from pipeline.worker.roles import fleet_agent, replica_agent
 from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import FORMAT, FORMAT_WITHOUT_CONTENTS, META_KEY, slot_key
 from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
+from schemas.residency import FILLED
+from schemas.rows import RedundancyRow
 from schemas.settings import Settings
+from tests.support.inputs.residency_records import record as residency_record
 
 
 def record(seq: int) -> EventsRecord:
@@ -26,11 +29,11 @@ def record(seq: int) -> EventsRecord:
     return EventsRecord("r", "m", "d", 0, 1, [*opened, Batch(seq, 1e9 + seq, 1e9 + seq, events)], seq, seq)
 
 
-def owned(end: int = 0) -> tuple[OwnedPartition, WorkerMetrics]:
+def owned(heard: int = 0) -> tuple[OwnedPartition, WorkerMetrics]:
     settings, metrics = Settings(), WorkerMetrics()
     role = replica_agent(settings, shards=8)
     log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
-    return OwnedPartition(role, log, role.restore(0, {}), metrics, end=end), metrics
+    return OwnedPartition(role, log, role.restore(0, {}), metrics, heard=heard), metrics
 
 
 def skipped(metrics: WorkerMetrics, reason: str) -> float | None:
@@ -68,7 +71,7 @@ def test_a_source_is_carried_forward_up_to_where_the_log_was_read() -> None:
         return [int(row.window.timestamp()) for row in rows if row.TABLE == "occupancy_10s"]
 
     values = [msgspec.msgpack.encode(record(seq)) for seq in range(3)]
-    partition, _ = owned(end=3)
+    partition, _ = owned(heard=3)
     partition.offer_all([Offered(0, values[0], written_at=1e9)])
     assert windows(partition, 1e9 + 3600) == [10**9]
     assert windows(partition, 1e9 + 3600) == []
@@ -79,6 +82,30 @@ def test_a_source_is_carried_forward_up_to_where_the_log_was_read() -> None:
     partition.offer_all([Offered(2, values[1], written_at=1e9 + 25)])
     carried = windows(partition, 1e9 + 50) + windows(partition, 1e9 + 60)
     assert max(carried) == 10**9 + 60
+
+
+def test_redundancy_is_not_carried_forward_before_all_is_applied_that_a_former_owner_had_applied() -> None:
+    """Rows of windows that it never wrote would show less than it knew; behind its last record none do."""
+    settings, metrics = Settings(), WorkerMetrics()
+    role = fleet_agent(settings)
+    log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
+    # A shard's first checkpoint holds no base: all of the log is applied again.
+    partition = OwnedPartition(role, log, role.restore(0, {}), metrics, heard=9)
+
+    def offer(offset: int, blocks: range) -> None:
+        value = msgspec.msgpack.encode(residency_record(0, FILLED, blocks, 1e9 + offset))
+        partition.offer_all([Offered(offset, value, written_at=1e9 + offset)])
+
+    def windows(now: float) -> dict[int, int]:
+        rows = [row for row in at_once(partition.cutting(now))[0].rows if isinstance(row, RedundancyRow)]
+        return {int(row.window.timestamp()): row.owners_1 for row in rows}
+
+    offer(4, range(1, 5))
+    assert windows(1e9 + 45) == {10**9: 4}
+    offer(8, range(5, 9))
+    assert windows(1e9 + 45) == {10**9 + at: 8 for at in (0, 10, 20, 30, 40)}
+    offer(11, range(9, 10))
+    assert windows(1e9 + 75) == {10**9 + at: 9 for at in (10, 20, 30, 40, 50, 60, 70)}
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,12 @@ async def test_last_committed_values_and_offset_are_there(partition: Partition) 
     await log.commit(9, [partition.record(b"a", b"2"), Record(partition.residency, 0, b"k", b"out")])
     await log.close()
     assert (await partition.loaded()).latest == {b"a": b"2", b"b": b"1"}
-    assert await committed_before(partition.kafka, "g", partition.source, partition.number) == 9
-    assert await committed_before(partition.kafka, "g", partition.source, 0) == 0
-    assert await committed_before(partition.kafka, "never seen", partition.source, 0) == 0
+    numbers = [0, partition.number]
+    assert await committed_before(partition.kafka, "g", partition.source, numbers) == {
+        0: 0,
+        partition.number: 9,
+    }
+    assert await committed_before(partition.kafka, "never seen", partition.source, [0]) == {0: 0}
     async with started_consumer(
         bootstrap_servers=partition.kafka.bootstrap_servers, group_id="g", enable_auto_commit=False
     ) as consumer:
@@ -110,7 +113,8 @@ async def test_a_large_checkpoint_goes_out_in_portions(
             for place, records in (await consumer.getmany(timeout_ms=500)).items():
                 got.setdefault(place.partition, []).extend(record.value for record in records)
     assert got == {number: values[number::8] for number in range(8)}
-    assert await committed_before(partition.kafka, "g", partition.source, partition.number) == 5
+    committed = await committed_before(partition.kafka, "g", partition.source, [partition.number])
+    assert committed == {partition.number: 5}
     assert (waiting, most) == (0, 3 * size)
 
 
