@@ -89,6 +89,16 @@ def _fetch_slots(blocks: Blocks, pairs: Pairs, key: np.uint64, source: int) -> N
     fetch_ahead(blocks, home_of_block(key, len(blocks) - 1))
 
 
+@inlined
+def _losses_leave(losses: Losses, clock: Clock, coming: int, horizon: float, max_losses: int) -> bool:
+    """Return whether so many changes make old losses leave: about one for each that comes."""
+    head, tail = clock.counters[HEAD], clock.counters[TAIL]
+    oldest = losses[head & (len(losses) - 1)].time
+    full: bool = tail - head + coming > max_losses
+    old: bool = tail > head and clock.time[0] - oldest > horizon - WINDOW_SECONDS
+    return full or old
+
+
 @compiled
 def follow(
     blocks: Blocks,
@@ -118,9 +128,14 @@ def follow(
     changes, pieces, ended = borrowed(changes), borrowed(pieces), borrowed(ended)
     counters = clock.counters
     fetched = start
+    leaving, losses_leave = counters[HEAD], _losses_leave(losses, clock, end - start, horizon, max_losses)
     for at in range(start, end):
         while fetched < min(at + FETCHED_AHEAD, end):
             _fetch_slots(blocks, pairs, changes.keys[fetched], pieces.sources[changes.pieces[fetched]])
+            if losses_leave and changes.kinds[fetched] != FILLED and leaving < counters[TAIL]:
+                slot = leaving & (len(losses) - 1)
+                _fetch_slots(blocks, pairs, losses[slot].key, losses[slot].source)
+                leaving += 1
             fetched += 1
         time = changes.times[at]
         piece = changes.pieces[at]
