@@ -31,7 +31,7 @@ from pipeline.fleet.kernel.tables import (
     doubled,
     mapped,
 )
-from pipeline.fleet.packing import Packed, Table, fields_of, put_into, rows_of
+from pipeline.fleet.packing import Packed, Rows, Table, fields_of, put_into, rows_of
 from pipeline.residency.row_bytes import concatenated, copied
 from schemas.fleet_checkpoints import TableName
 
@@ -48,19 +48,18 @@ EARLY_LOSSES = 0.8
 class Index:
     """Blocks, pairs and losses of a shard, its clock, and what was filled again in the open window."""
 
-    def __init__(self, packed: Packed) -> None:
-        """`packed` are the tables of a base; a new index has none."""
+    def __init__(self, packed: Packed, rows: Rows) -> None:
+        """`packed` and `rows` are the tables of a base; a new index has none."""
         clock = Clock(
             np.zeros(COUNTERS, np.int64), np.zeros(1), np.zeros(16, np.int64), np.zeros(16, np.int64)
         )
         clock.counters[WINDOW] = NO_WINDOW
         self.clock = put_into(clock, packed.get("clock", ()))
-        blocks, pairs = rows_of(BLOCK, packed.get("blocks", ())), rows_of(PAIR, packed.get("pairs", ()))
+        blocks, pairs, losses = rows
         self.blocks = np.zeros(capacity_for(len(blocks)), BLOCK)
         copy_blocks(blocks, self.blocks)
         self.pairs = np.zeros(capacity_for(len(pairs)), PAIR)
         copy_pairs(pairs, self.pairs)
-        losses = rows_of(LOSS, packed.get("losses", ()))
         self.losses = np.zeros(capacity_for(len(losses)), LOSS)
         self._put_losses(losses)
         self.refills = no_refills()

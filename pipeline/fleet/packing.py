@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.fleet.kernel.tables import mapped
+from pipeline.fleet.kernel.tables import BLOCK, LOSS, PAIR, Blocks, Losses, Pairs, mapped
 from schemas.fleet_checkpoints import FleetPart, TableName
 
 PART_BYTES = 4 << 20
@@ -20,6 +20,15 @@ Table = Columns | npt.NDArray[Any]
 """Columns, or the slots of a table of structured rows; those with a key of zero are free."""
 Packed = Mapping[TableName, Sequence[bytes]]
 """The columns of each table of a base."""
+
+
+class Rows(NamedTuple):
+    """What a base has most of: the rows of its blocks, pairs and losses, of these the oldest first."""
+
+    blocks: Blocks
+    pairs: Pairs
+    losses: Losses
+
 
 _Table = TypeVar("_Table", bound=tuple[Any, ...])
 
@@ -39,6 +48,15 @@ def rows_of(kind: np.dtype[Any], packed: Sequence[bytes]) -> npt.NDArray[Any]:
     for name, column in zip(names, columns, strict=True):
         rows[name] = column
     return rows
+
+
+def rows_in(packed: dict[TableName, list[bytes]]) -> Rows:
+    """Take the rows of blocks, pairs and losses out of the tables of a base; none if not there."""
+    return Rows(
+        rows_of(BLOCK, packed.pop("blocks", ())),
+        rows_of(PAIR, packed.pop("pairs", ())),
+        rows_of(LOSS, packed.pop("losses", ())),
+    )
 
 
 def put_into(table: _Table, packed: Sequence[bytes]) -> _Table:
@@ -83,7 +101,7 @@ def _portions(table: Table) -> Iterator[Columns]:
             yield [column[start : start + rows_each] for column in table]
 
 
-def joined(parts: Sequence[FleetPart]) -> Packed:
+def joined(parts: Sequence[FleetPart]) -> dict[TableName, list[bytes]]:
     """Return the columns of the tables that the parts are of, in their order."""
     tables: dict[TableName, list[list[bytes]]] = {}
     for part in parts:

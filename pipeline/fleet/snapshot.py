@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown
-from pipeline.fleet.packing import Packed, Table, joined, parts_of
+from pipeline.fleet.packing import Packed, Rows, Table, joined, parts_of, rows_in
 from schemas.checkpoints import CheckpointFormat
 from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, TableName, part_key
 
@@ -39,12 +39,14 @@ class Base(NamedTuple):
 
     head: FleetHead
     tables: Packed
+    """Those without rows of their own."""
+    rows: Rows
 
 
 def load(latest: Mapping[bytes, bytes]) -> Base | None:
     """Return the base there is, if any; `latest` holds the last committed value of every key.
 
-    Raises CheckpointFormatUnknown, and CheckpointCorrupt when parts are missing.
+    Raises CheckpointFormatUnknown, CheckpointCorrupt when parts are missing, and ValueError for odd lengths.
     """
     value = latest.get(HEAD_KEY)
     if value is None:
@@ -60,7 +62,9 @@ def load(latest: Mapping[bytes, bytes]) -> Base | None:
         if part is None or part.epoch != head.epoch:
             raise CheckpointCorrupt("the base", f"part {number}")
         parts.append(part)
-    return Base(head, joined(parts))
+    tables = joined(parts)
+    rows = rows_in(tables)
+    return Base(head, tables, rows)
 
 
 class Bases:

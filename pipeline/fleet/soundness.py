@@ -25,9 +25,10 @@ from pipeline.fleet.kernel.counts import (
 )
 from pipeline.fleet.kernel.refills import COUNTERS as MOST_REFILLS
 from pipeline.fleet.kernel.refills import REFILL
-from pipeline.fleet.kernel.tables import ANNOUNCED, BLOCK, HAS_LOSS, LOSS, PAIR
+from pipeline.fleet.kernel.sums import put_keys, sum_pairs
+from pipeline.fleet.kernel.tables import capacity_for
 from pipeline.fleet.open_windows import cells_of, gauges_of
-from pipeline.fleet.packing import Packed, rows_of
+from pipeline.fleet.packing import Packed, Rows, rows_of
 from pipeline.fleet.snapshot import Base
 from schemas.fleet_checkpoints import FleetHead
 from schemas.residency import LATEST_CHANGE
@@ -42,14 +43,14 @@ Array = npt.NDArray[Any]
 
 def contradiction(base: Base) -> str | None:
     """Return what of a base contradicts the rest; None if nothing does. Raises ValueError for odd lengths."""
-    head, tables = base
+    head, tables, rows = base
     checks = (
         ("names", _names_fit(head)),
         ("cells", _cells_fit(head, tables)),
         ("gauges", _as_many(gauges_of(0), tables.get("gauges", ()), len(head.gauges))),
         ("labels", _labels_fit(head, tables)),
         ("refills", _refills_fit(head, tables)),
-        ("blocks", _blocks_fit(head, tables)),
+        ("blocks", _blocks_fit(head, tables, rows)),
     )
     return next((f"{what} do not fit" for what, fit in checks if not fit), None)
 
@@ -131,10 +132,9 @@ def _refills_fit(head: FleetHead, tables: Packed) -> bool:
     )
 
 
-def _blocks_fit(head: FleetHead, tables: Packed) -> bool:
+def _blocks_fit(head: FleetHead, tables: Packed, rows: Rows) -> bool:
     """Compare blocks, who holds or lost them, and the losses, which the clock counts."""
-    blocks, pairs = rows_of(BLOCK, tables.get("blocks", ())), rows_of(PAIR, tables.get("pairs", ()))
-    losses = rows_of(LOSS, tables.get("losses", ()))
+    blocks, pairs, losses = rows
     packed = tables.get("clock", ())
     if not packed:
         return not (len(blocks) or len(pairs) or len(losses))
@@ -155,23 +155,16 @@ def _blocks_fit(head: FleetHead, tables: Packed) -> bool:
         and (blocks["lineage"] < max(1, len(head.lineages))).all()
     ):
         return False
-    lost = pairs["media"] & HAS_LOSS != 0
-    which = (pairs["position"][lost].astype(np.int64) - counters[HEAD]) & 0xFFFFFFFF
-    keys = np.sort(blocks["key"])
-    # Where removals are not announced, what is held does not keep the block itself.
-    certain = pairs["key"][pairs["media"] & (ANNOUNCED | HAS_LOSS) != 0]
-    at = np.minimum(np.searchsorted(keys, certain), max(0, len(keys) - 1))
-    held = sum(int((pairs["media"] >> bit & 1).sum()) for bit in range(15))
+    keys, of_source = np.zeros(capacity_for(len(blocks)), np.uint64), np.zeros(sources, np.int64)
+    if not put_keys(blocks, keys):
+        return False
+    wrong, held, announced, lost = sum_pairs(pairs, keys, int(counters[HEAD]), len(losses), of_source)
     return bool(
-        keys.all()
-        and (keys[1:] != keys[:-1]).all()
-        and (not len(certain) or (len(keys) and (keys[at] == certain).all()))
-        and np.array_equal(np.bincount(pairs["source"], minlength=sources), pairs_of_source)
-        and pairs["media"].all()
-        and (which < len(losses)).all()
-        and counters[LOSSES] == lost.sum() == int(blocks["evicted"].sum()) + int(blocks["cleared"].sum())
+        not wrong
+        and np.array_equal(of_source, pairs_of_source)
+        and counters[LOSSES] == lost == int(blocks["evicted"].sum()) + int(blocks["cleared"].sum())
         and blocks["owners"].sum() == held
-        and blocks["holders"].sum() == (pairs["media"] & ANNOUNCED != 0).sum()
+        and blocks["holders"].sum() == announced
         and _gauges_fit(blocks, tables)
         and ((losses["time"] >= 0) & (losses["time"] <= LATEST_CHANGE)).all()
     )

@@ -16,7 +16,7 @@ from pipeline.fleet.kernel.event_order import in_event_order
 from pipeline.fleet.kernel.follow import DONE, ENDED_FULL, REFILLS_FULL, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
-from pipeline.fleet.packing import Table
+from pipeline.fleet.packing import Table, rows_in
 from pipeline.fleet.pieces import RecordSources
 from pipeline.fleet.pool_names import PoolNames
 from pipeline.fleet.prefixes.hot import hot_prefixes
@@ -72,10 +72,10 @@ class FleetState:
         sampled = one_in(settings.sample_rate)
         if base is None or base.head.one_in != sampled:
             # Parts of the other base must not be taken for some of the next one.
-            base = Base(FleetHead(sampled, epoch=base.head.epoch if base is not None else 0), {})
+            base = Base(FleetHead(sampled, epoch=base.head.epoch if base is not None else 0), {}, rows_in({}))
         self.shard = shard
         self.head = head = base.head
-        self.index = Index(base.tables)
+        self.index = Index(base.tables, base.rows)
         self.names = names_in(head)
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
         self._comparing = Comparing(settings.compare_after, head, base.tables)

@@ -1,0 +1,78 @@
+"""What the pairs of a base add up to, as compiled code: for comparing them with its blocks and its clock."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from connectors.process.compiled import compiled_nogil, fetch_ahead
+from pipeline.fleet.kernel.tables import (
+    ANNOUNCED,
+    HAS_LOSS,
+    I64,
+    U64,
+    Blocks,
+    Pairs,
+    home_of_block,
+)
+
+FETCHED_AHEAD: Final = 32
+"""Pairs whose keys are on their way into the cache."""
+
+
+@compiled_nogil
+def put_keys(blocks: Blocks, keys: U64) -> bool:
+    """Put the keys of blocks into a table of keys, empty and large enough; return whether that could be done:
+    none is zero, or there twice."""
+    mask = len(keys) - 1
+    for row in range(len(blocks)):
+        key = blocks[row].key
+        if key == np.uint64(0):
+            return False
+        at = home_of_block(key, mask)
+        while keys[at] != np.uint64(0):
+            if keys[at] == key:
+                return False
+            at = (at + 1) & mask
+        keys[at] = key
+    return True
+
+
+@compiled_nogil
+def sum_pairs(
+    pairs: Pairs, keys: U64, first_loss: int, losses: int, of_source: I64
+) -> tuple[int, int, int, int]:
+    """Return how many pairs cannot be, how often they say that a block is held, how many sources hold a block
+    on a medium whose removals are announced, and how many lost it; count pairs in `of_source`.
+
+    A pair that can be has a medium or a loss, which is one of so many `losses` from the number `first_loss`
+    on, and its block is in `keys`. Where removals are not announced, what is held does not keep the block.
+    """
+    mask = len(keys) - 1
+    wrong, held, announced, lost = 0, 0, 0, 0
+    fetched = 0
+    for row in range(len(pairs)):
+        while fetched < min(row + FETCHED_AHEAD, len(pairs)):
+            fetch_ahead(keys, home_of_block(pairs[fetched].key, mask))
+            fetched += 1
+        key, media = pairs[row].key, np.int64(pairs[row].media)
+        of_source[pairs[row].source] += 1
+        if media == 0 or key == np.uint64(0):
+            wrong += 1
+            continue
+        for bit in range(15):
+            held += media >> bit & 1
+        if media & ANNOUNCED:
+            announced += 1
+        if media & HAS_LOSS:
+            lost += 1
+            if ((np.int64(pairs[row].position) - first_loss) & 0xFFFFFFFF) >= losses:
+                wrong += 1
+        if media & (ANNOUNCED | HAS_LOSS):
+            at = home_of_block(key, mask)
+            while keys[at] != np.uint64(0) and keys[at] != key:
+                at = (at + 1) & mask
+            if keys[at] != key:
+                wrong += 1
+    return wrong, held, announced, lost
