@@ -19,7 +19,7 @@ MAX_SECONDS = 600.0
 """Between two bases while anything changes: far less than the log keeps, and fewer than MIN_CHANGES take no
 time to apply again."""
 CATCHING_UP_SECONDS = 60.0
-"""A shard whose latest event is older catches up, or nothing happens in it."""
+"""A shard whose latest event is older catches up while it changes."""
 _TURNOVER = 0.5
 """Changes between two bases, of the number of entries."""
 _TURNOVER_CATCHING_UP = 2.0
@@ -86,6 +86,8 @@ class Bases:
         self._head = head
         self._tables = tables
         self._followed = head.followed
+        self._seen = head.followed
+        """Changes followed when it was last asked for records."""
         self._made_at: float | None = None
         self._waiting: Iterator[tuple[bytes, bytes]] | None = None
 
@@ -97,6 +99,7 @@ class Bases:
         """
         if self.due(now, entries, latest):
             self.begin(now)
+        self._seen = self._head.followed
         records: list[tuple[bytes, bytes]] = []
         size = 0
         while self._waiting is not None and size < BYTES_AT_ONCE:
@@ -123,7 +126,8 @@ class Bases:
         if self._made_at is None:
             self._made_at = now
         changes = self._head.followed - self._followed
-        turnover = _TURNOVER_CATCHING_UP if now - latest > CATCHING_UP_SECONDS else _TURNOVER
+        catching_up = self._head.followed != self._seen and now - latest > CATCHING_UP_SECONDS
+        turnover = _TURNOVER_CATCHING_UP if catching_up else _TURNOVER
         if changes >= max(MIN_CHANGES, turnover * entries) * self._share:
             return True
         return changes > 0 and now - self._made_at >= MAX_SECONDS * self._share

@@ -132,3 +132,16 @@ def test_a_base_is_written_after_so_many_changes(behind: float, entries: int, ch
     assert bases.take(START, entries, START - behind) == []
     head.followed = changes
     assert [key for key, _ in bases.take(START, entries, START - behind)] == [HEAD_KEY]
+
+
+def test_a_shard_that_has_caught_up_gets_its_base_though_its_latest_event_is_old() -> None:
+    """Whoever takes over later would apply four times as much again."""
+    head = FleetHead(1, epoch=0)
+    bases = Bases(head, dict)
+    entries, behind = 10 * MIN_CHANGES, CATCHING_UP_SECONDS + 1
+    assert bases.take(START, entries, START - behind) == []
+    head.followed = entries // 2
+    assert not bases.due(START, entries, START - behind)
+    assert bases.take(START, entries, START - behind) == [], "it changes, so it catches up"
+    assert bases.due(START + 1, entries, START - behind)
+    assert [key for key, _ in bases.take(START + 1, entries, START - behind)] == [HEAD_KEY]
