@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -12,19 +13,24 @@ from statistics import median
 
 from checkout import THIS
 from figures import Figures
+from large_fleet import BLOCKS_A_SECOND
 from processes import child_with, cpu_seconds, waited_seconds
 
 from fleet_load.installation import TOPICS, Installation, agents_of
 from fleet_load.line import fitted
 from fleet_load.load import Load
+from fleet_load.replicas import PARTITIONS
 from fleet_load.standing import Group
 from fleet_load.worker import caught_up
+from schemas.settings import Fleet
 
 SOURCES = (250, 1_000)
 LENGTHS = (20, 40, 80)
 """Seconds of load."""
 HOUR = 3600.0
 LOOK_SECONDS = 0.1
+STILL_SECONDS = 12.0
+"""Without a checkpoint of the fleet agent, nothing being left to apply: three of its longest pauses."""
 _BROKER, _STORE = "kafka.Kafka", "pipeline.local.clickhouse"
 
 
@@ -52,11 +58,23 @@ def run(
     workers: Sequence[str],
     lengths: Sequence[int],
 ) -> None:
-    """Measure with each number of replicas and of workers; a line through the lengths, for an hour."""
+    """Measure with each number of replicas and of workers; a line through the lengths, for an hour.
+
+    Before, the fleet comes to the state of one that has run for long.
+    """
     for replicas in sources:
         installation = Installation(THIS, bootstrap, store_url, f"bench-catch-up-{replicas}")
         installation.prepare()
         asyncio.run(_measure(figures, installation, replicas, workers, lengths))
+
+
+def until_full(replicas: int) -> int:
+    """Return after how many seconds of load the fleet agent remembers as many losses as it may, or nearly.
+
+    A fleet that was not set up just now has come to that; before, a backlog makes the state grow, and takes
+    more than its time for it.
+    """
+    return math.ceil(1.05 * Fleet().max_ghosts * PARTITIONS / (BLOCKS_A_SECOND * replicas))
 
 
 async def _measure(
@@ -67,12 +85,13 @@ async def _measure(
     lengths: Sequence[int],
 ) -> None:
     events = installation.topic("events")
-    backlogs = [str(seconds) for _ in workers for seconds in lengths]
-    with Load("backlog", [installation.bootstrap, events, str(replicas), *backlogs]) as load:
+    backlogs = [until_full(replicas), *(seconds for _ in workers for seconds in lengths)]
+    with Load("backlog", [installation.bootstrap, events, str(replicas), *map(str, backlogs)]) as load:
         load.tell("open")
         load.heard("opened")
-        # What the replicas hold is no part of a backlog.
-        await _caught_up(installation, "1")
+        load.tell("write")
+        load.heard("written")
+        await _caught_up(installation, workers[0])
         for processes in workers:
             name = f"fleet-catch-up, {replicas:,} replicas, workers {processes}"
             points, cpu, starts = [], [], []
@@ -99,7 +118,8 @@ async def _measure(
 
 
 async def _caught_up(installation: Installation, processes: str) -> CaughtUp:
-    """Run workers until nothing is left to do."""
+    """Run workers until nothing is left to do, and no base to write: whoever starts behind applies again what
+    follows it, and what that is would else depend on the backlogs before."""
     async with AsyncExitStack() as stack:
         names = installation.groups([*TOPICS])
         groups = [await stack.enter_async_context(Group(installation.bootstrap, *name)) for name in names]
@@ -119,4 +139,18 @@ async def _caught_up(installation: Installation, processes: str) -> CaughtUp:
             owned, before = time.monotonic(), spent()
             done = await caught_up(groups, workers)
             cpu, broker, store, waited = map(sub, spent(), before)
+            await _at_rest(installation)
             return CaughtUp(owned - began, done - owned, cpu, broker, store, waited)
+
+
+async def _at_rest(installation: Installation) -> None:
+    """Wait until the fleet agent writes no checkpoints any more."""
+    topic = installation.topic("checkpoints.fleet")
+    async with Group(installation.bootstrap, topic, installation.prefix) as checkpoints:
+        _, _, before = await checkpoints.sample()
+        still_since = time.monotonic()
+        while (now := time.monotonic()) < still_since + STILL_SECONDS:
+            await asyncio.sleep(LOOK_SECONDS)
+            _, _, end = await checkpoints.sample()
+            if end != before:
+                before, still_since = end, now
