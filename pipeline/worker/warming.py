@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from pipeline.fleet.kernel.refills import no_refills, refills_of
+from pipeline.fleet.kernel.refills import make_room, no_refills, refills_of
 from pipeline.fleet.snapshot import MAX_SECONDS
 from pipeline.fleet.state import FleetState
 from pipeline.residency.intake.plain_runs import plain_runs
@@ -54,4 +54,6 @@ def warm_up(*, fleet_agent: bool = True) -> None:
     fleet.cut(30.0)
     latest = dict(fleet.cut(30.0 + MAX_SECONDS).checkpoints)
     FleetState.restore(0, Fleet(), carry_seconds=0.0, latest=latest)
-    refills_of(no_refills().rows[:1], 0)
+    refills = no_refills()
+    refills.rows[0]["root"] = refills.rows[0]["tokens"] = 1
+    make_room(refills_of(refills.rows[:1], 0))

@@ -80,10 +80,9 @@ def make_room(refills: Refills) -> Refills:
     Each time at least as many counters as are kept lose as much as `FORGOTTEN` grows by, so that it stays
     below (tokens counted) / (half of the counters).
     """
-    live = refills.rows[refills.rows["root"] != 0]
-    taken_off = np.partition(live["tokens"], len(live) // 2)[len(live) // 2]
-    live["tokens"] -= taken_off
-    return refills_of(live[live["tokens"] > 0], int(refills.totals[FORGOTTEN] + taken_off))
+    room = no_refills()
+    _take_off(refills, room)
+    return room
 
 
 def refills_of(live: npt.NDArray[Any], forgotten: int) -> Refills:
@@ -92,6 +91,26 @@ def refills_of(live: npt.NDArray[Any], forgotten: int) -> Refills:
     _put(live, refills.rows)
     refills.totals[USED], refills.totals[FORGOTTEN] = len(live), forgotten
     return refills
+
+
+@compiled
+def _take_off(refills: Refills, room: Refills) -> None:
+    """Put what is left when the median of all counters is taken off each into a table without any."""
+    tokens = np.empty(len(refills.rows), np.int64)
+    used = 0
+    for row in range(len(refills.rows)):
+        if refills.rows[row].root != np.uint64(0):
+            tokens[used] = refills.rows[row].tokens
+            used += 1
+    taken_off = np.partition(tokens[:used], used // 2)[used // 2]
+    for row in range(len(refills.rows)):
+        one = refills.rows[row]
+        if one.root != np.uint64(0) and one.tokens > taken_off:
+            slot = -1 - slot_of_prefix(room.rows, one.root, one.lineage)
+            room.rows[slot] = one
+            room.rows[slot].tokens -= taken_off
+            room.totals[USED] += 1
+    room.totals[FORGOTTEN] = refills.totals[FORGOTTEN] + taken_off
 
 
 @compiled
