@@ -80,7 +80,7 @@ def main() -> None:
         nargs="+",
         type=int,
         default=fleet_catch_up.LENGTHS,
-        help="of the backlogs of `fleet-catch-up`, seconds; default: 20 40 80",
+        help="of the backlogs of `fleet-catch-up`, seconds; default: 60 120 240",
     )
     parser.add_argument(
         "--replicas", type=int, default=200, help="of `freshness`, beside the demo; default: 200"

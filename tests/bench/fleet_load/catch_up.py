@@ -25,7 +25,7 @@ from fleet_load.worker import caught_up
 from schemas.settings import Fleet
 
 SOURCES = (250, 1_000)
-LENGTHS = (20, 40, 80)
+LENGTHS = (60, 120, 240)
 """Seconds of load."""
 HOUR = 3600.0
 LOOK_SECONDS = 0.1
@@ -58,14 +58,14 @@ def run(
     workers: Sequence[str],
     lengths: Sequence[int],
 ) -> None:
-    """Measure with each number of replicas and of workers; a line through the lengths, for an hour.
-
-    Before, the fleet comes to the state of one that has run for long.
-    """
+    """Measure with each number of replicas and of workers; a line through the lengths, for an hour."""
     for replicas in sources:
-        installation = Installation(THIS, bootstrap, store_url, f"bench-catch-up-{replicas}")
-        installation.prepare()
-        asyncio.run(_measure(figures, installation, replicas, workers, lengths))
+        for processes in workers:
+            taken = [
+                asyncio.run(_measured(bootstrap, store_url, replicas, processes, seconds))
+                for seconds in lengths
+            ]
+            _tell(figures, f"fleet-catch-up, {replicas:,} replicas, workers {processes}", lengths, taken)
 
 
 def until_full(replicas: int) -> int:
@@ -77,49 +77,45 @@ def until_full(replicas: int) -> int:
     return math.ceil(1.05 * Fleet().max_ghosts * PARTITIONS / (BLOCKS_A_SECOND * replicas))
 
 
-async def _measure(
-    figures: Figures,
-    installation: Installation,
-    replicas: int,
-    workers: Sequence[str],
-    lengths: Sequence[int],
-) -> None:
+async def _measured(bootstrap: str, store_url: str, replicas: int, processes: str, seconds: int) -> CaughtUp:
+    """Measure a backlog of a fleet of its own, which has come to the state of one that has run for long."""
+    name = f"bench-catch-up-{replicas}-{processes}-{seconds}"
+    installation = Installation(THIS, bootstrap, store_url, name)
+    installation.prepare()
+    backlogs = [str(until_full(replicas)), str(seconds)]
     events = installation.topic("events")
-    backlogs = [until_full(replicas), *(seconds for _ in workers for seconds in lengths)]
-    with Load("backlog", [installation.bootstrap, events, str(replicas), *map(str, backlogs)]) as load:
+    with Load("backlog", [bootstrap, events, str(replicas), *backlogs]) as load:
         load.tell("open")
         load.heard("opened")
         load.tell("write")
         load.heard("written")
-        await _caught_up(installation, workers[0])
-        for processes in workers:
-            name = f"fleet-catch-up, {replicas:,} replicas, workers {processes}"
-            points, cpu, starts = [], [], []
-            for seconds in lengths:
-                load.tell("write")
-                load.heard("written")
-                taken = await _caught_up(installation, processes)
-                points.append((float(seconds), taken.seconds))
-                cpu.append((float(seconds), taken.cpu))
-                starts.append(taken.start)
-                figures.add(f"{name}: {seconds} s of load", taken.seconds, "s")
-                figures.add(f"{name}: {seconds} s of load, CPU", taken.cpu, "s")
-                figures.add(f"{name}: {seconds} s of load, CPU of the broker", taken.broker, "s")
-                figures.add(f"{name}: {seconds} s of load, CPU of the store", taken.store, "s")
-                figures.add(f"{name}: {seconds} s of load, waited for a core", taken.waited, "s")
-            figures.add(f"{name}: start, until partitions are loaded", median(starts), "s")
-            if len(lengths) > 1:
-                line = fitted(points)
-                figures.add(f"{name}: a second of load", line.slope, "s")
-                figures.add(f"{name}: a second of load, CPU", fitted(cpu).slope, "s")
-                figures.add(f"{name}: no load, by the line", line.intercept, "s")
-                figures.add(f"{name}: apart from the line at most", line.apart * 100, "%")
-                figures.add(f"{name}: an hour of load, by the line", line.at(HOUR) / 60, "min")
+        await _caught_up(installation, processes, rest=True)
+        load.tell("write")
+        load.heard("written")
+        return await _caught_up(installation, processes)
 
 
-async def _caught_up(installation: Installation, processes: str) -> CaughtUp:
-    """Run workers until nothing is left to do, and no base to write: whoever starts behind applies again what
-    follows it, and what that is would else depend on the backlogs before."""
+def _tell(figures: Figures, name: str, lengths: Sequence[int], taken: Sequence[CaughtUp]) -> None:
+    for seconds, one in zip(lengths, taken, strict=True):
+        figures.add(f"{name}: {seconds} s of load", one.seconds, "s")
+        figures.add(f"{name}: {seconds} s of load, CPU", one.cpu, "s")
+        figures.add(f"{name}: {seconds} s of load, CPU of the broker", one.broker, "s")
+        figures.add(f"{name}: {seconds} s of load, CPU of the store", one.store, "s")
+        figures.add(f"{name}: {seconds} s of load, waited for a core", one.waited, "s")
+    figures.add(f"{name}: start, until partitions are loaded", median(one.start for one in taken), "s")
+    if len(lengths) > 1:
+        line = fitted([(float(seconds), one.seconds) for seconds, one in zip(lengths, taken, strict=True)])
+        cpu = fitted([(float(seconds), one.cpu) for seconds, one in zip(lengths, taken, strict=True)])
+        figures.add(f"{name}: a second of load", line.slope, "s")
+        figures.add(f"{name}: a second of load, CPU", cpu.slope, "s")
+        figures.add(f"{name}: no load, by the line", line.intercept, "s")
+        figures.add(f"{name}: apart from the line at most", line.apart * 100, "%")
+        figures.add(f"{name}: an hour of load, by the line", line.at(HOUR) / 60, "min")
+
+
+async def _caught_up(installation: Installation, processes: str, *, rest: bool = False) -> CaughtUp:
+    """Run workers until nothing is left to do, and with `rest` no base to write either: whoever starts behind
+    applies again what follows it."""
     async with AsyncExitStack() as stack:
         names = installation.groups([*TOPICS])
         groups = [await stack.enter_async_context(Group(installation.bootstrap, *name)) for name in names]
@@ -139,7 +135,8 @@ async def _caught_up(installation: Installation, processes: str) -> CaughtUp:
             owned, before = time.monotonic(), spent()
             done = await caught_up(groups, workers)
             cpu, broker, store, waited = map(sub, spent(), before)
-            await _at_rest(installation)
+            if rest:
+                await _at_rest(installation)
             return CaughtUp(owned - began, done - owned, cpu, broker, store, waited)
 
 
