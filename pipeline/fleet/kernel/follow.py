@@ -34,6 +34,7 @@ from pipeline.fleet.kernel.losses import (
 from pipeline.fleet.kernel.refills import USED, Refills, count_refill
 from pipeline.fleet.kernel.tables import (
     ANNOUNCED,
+    FETCHED_AHEAD,
     HAS_LOSS,
     I64,
     STORE_ONLY_BIT,
@@ -48,8 +49,6 @@ from pipeline.fleet.kernel.tables import (
 from pipeline.residency.windows import WINDOW_SECONDS
 from schemas.residency import CLEARED, EVICTED, FILLED
 
-FETCHED_AHEAD: Final = 32
-"""Changes whose slots are on their way into the cache."""
 GPU: Final = 0
 """Bit of the medium whose fills and losses are what this is about."""
 

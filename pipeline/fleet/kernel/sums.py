@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from connectors.process.compiled import compiled_nogil, fetch_ahead
 from pipeline.fleet.kernel.tables import (
     ANNOUNCED,
+    FETCHED_AHEAD,
     HAS_LOSS,
     I64,
     U64,
@@ -16,9 +15,6 @@ from pipeline.fleet.kernel.tables import (
     Pairs,
     home_of_block,
 )
-
-FETCHED_AHEAD: Final = 32
-"""Pairs whose keys are on their way into the cache."""
 
 
 @compiled_nogil

@@ -22,6 +22,8 @@ Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 
+FETCHED_AHEAD: Final = 32
+"""Changes or rows whose slots are on their way into the cache."""
 SMALLEST: Final = 1024
 LOAD: Final = 0.75
 """Of a table, at most."""

@@ -104,8 +104,8 @@ def _tell(figures: Figures, name: str, lengths: Sequence[int], taken: Sequence[C
         figures.add(f"{name}: {seconds} s of load, waited for a core", one.waited, "s")
     figures.add(f"{name}: start, until partitions are loaded", median(one.start for one in taken), "s")
     if len(lengths) > 1:
-        line = fitted([(float(seconds), one.seconds) for seconds, one in zip(lengths, taken, strict=True)])
-        cpu = fitted([(float(seconds), one.cpu) for seconds, one in zip(lengths, taken, strict=True)])
+        line = fitted([*zip(lengths, [one.seconds for one in taken], strict=True)])
+        cpu = fitted([*zip(lengths, [one.cpu for one in taken], strict=True)])
         figures.add(f"{name}: a second of load", line.slope, "s")
         figures.add(f"{name}: a second of load, CPU", cpu.slope, "s")
         figures.add(f"{name}: no load, by the line", line.intercept, "s")
