@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.kafka.portions import in_portions
 from pipeline.residency.row_bytes import concatenated
 
 ChangeRows = npt.NDArray[np.void]
@@ -41,15 +42,24 @@ class Changes(NamedTuple):
     loras: Sequence[str] = ()
 
 
-def joined(changes: Sequence[Changes]) -> list[Changes]:
-    """Return the changes of each pool in one piece, pools in the order of their first ones."""
+JOINED_BYTES: Final = 1 << 20
+"""Rows are joined up to this size, and a last piece. A longer array lies in memory that is new each time, and
+to be given that costs three times what is done with the rows."""
+
+
+def joined(changes: Sequence[Changes]) -> Iterator[Changes]:
+    """Yield the changes of each pool in few pieces, pools in the order of their first ones."""
     pools: dict[tuple[str, int], list[Changes]] = {}
     for change in changes:
         pools.setdefault((change.medium, change.group_idx), []).append(change)
-    return [parts[0] if len(parts) == 1 else _one(parts) for parts in pools.values()]
+    for parts in pools.values():
+        for few in in_portions(parts, lambda part: part.rows.nbytes, most_bytes=JOINED_BYTES):
+            yield _one(few)
 
 
 def _one(parts: Sequence[Changes]) -> Changes:
+    if len(parts) == 1:
+        return parts[0]
     return parts[0]._replace(
         rows=concatenated([part.rows for part in parts]),
         stored_known=all(part.stored_known for part in parts),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,8 @@ def by_shard(
     """Yield, for each shard touched, its part of the changes; order within a pool is kept.
 
     None of the `ResidencyChanges` has more than `most` changes, or says of more tokens than its columns can:
-    the next one of its pool goes on.
+    the next one of its pool goes on. Their columns are views of bytes, to be encoded and no more: each change
+    would be copied twice, else.
     """
     parts: dict[int, list[ResidencyChanges]] = {}
     for pool in joined(changes):
@@ -30,11 +33,11 @@ def by_shard(
 def _parts(pool: Changes, shards: int, most: int) -> Iterator[tuple[int, ResidencyChanges]]:
     """Yield (shard, changes) of one pool."""
     columns, pieces, fills = distributed(pool.rows, shards, most)
-    hashes = columns.hashes.astype(">u8").tobytes()
-    kinds = columns.kinds.tobytes()
-    times = columns.times.astype("<f8", copy=False).tobytes()
-    sizes = columns.block_sizes.astype("<u4", copy=False).tobytes()
-    stored = columns.stored.astype("<u4", copy=False).tobytes() if pool.stored_known else b""
+    hashes = _bytes_of(_big_endian(columns.hashes))
+    kinds = _bytes_of(columns.kinds)
+    times = _bytes_of(columns.times.astype("<f8", copy=False))
+    sizes = _bytes_of(columns.block_sizes.astype("<u4", copy=False))
+    stored = _bytes_of(columns.stored.astype("<u4", copy=False)) if pool.stored_known else b""
     chains = _Chains(columns, fills, pool.loras)
     begun = pieces.tolist()
     ends = [(start, first_fill) for _, start, first_fill, _ in begun[1:]]
@@ -62,8 +65,8 @@ class _Chains:
     def __init__(self, columns: Columns, fills: int, loras: Sequence[str]) -> None:
         roots = columns.roots[:fills]
         self._known = bool(roots.any())
-        self._roots = roots.astype(">u8").tobytes()
-        self._depths = columns.depths[:fills].astype("<u2", copy=False).tobytes()
+        self._roots = _bytes_of(_big_endian(roots))
+        self._depths = _bytes_of(columns.depths[:fills].astype("<u2", copy=False))
         self._adapters = columns.adapters[:fills]
         self._loras = loras
 
@@ -73,6 +76,16 @@ class _Chains:
             part.roots, part.depths = self._roots[8 * start : 8 * end], self._depths[2 * start : 2 * end]
             if self._loras:
                 part.loras, part.lora_codes = _loras(self._adapters[start:end], self._loras)
+
+
+def _big_endian(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Turn the bytes of numbers round where this machine has the lowest first."""
+    return numbers.byteswap(inplace=True) if sys.byteorder == "little" else numbers
+
+
+def _bytes_of(column: npt.NDArray[Any]) -> bytes:
+    # msgspec encodes a view as it does bytes.
+    return cast(bytes, column.view(np.uint8).data)
 
 
 def _loras(adapters: npt.NDArray[np.uint16], loras: Sequence[str]) -> tuple[list[str], bytes]:

@@ -57,11 +57,19 @@ def distributed(rows: ChangeRows, shards: int, most: int) -> tuple[Columns, npt.
         np.empty(count, np.uint16),
         np.empty(count, np.uint16),
     )
-    stored = rows["stored"]
-    none_ends_early = not count or int(stored.max()) - int(stored.min()) <= MOST_STORED
+    none_ends_early = stored_within(rows) <= MOST_STORED
     pieces = np.empty(min(count, shards + count // most) if none_ends_early else count, PIECE)
     found, fills = distribute(rows, shards, most, columns, pieces)
     return columns, pieces[:found], fills
+
+
+@compiled
+def stored_within(rows: ChangeRows) -> int:
+    """Return the tokens from the least to the most that were stored before a change."""
+    least = most = rows[0].stored if len(rows) else 0
+    for at in range(len(rows)):
+        least, most = min(least, rows[at].stored), max(most, rows[at].stored)
+    return most - least
 
 
 @inlined

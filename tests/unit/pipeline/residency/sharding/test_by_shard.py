@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.residency import changes as module
 from pipeline.residency.changes import CHANGE, Changes
 from pipeline.residency.sharding.by_shard import by_shard
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyChanges
@@ -92,3 +94,30 @@ def test_every_change_is_in_its_shard_in_order_and_whole(pools: list[Any], shard
         in_order = [pool for pool in dict.fromkeys(pool for pool, _ in pools) if pool in of_pool]
         assert told(parts) == [change for pool in in_order for change in of_pool[pool]]
         assert len(parts) == sum(pieces_of(of_pool[pool], most) for pool in in_order)
+
+
+def test_long_rows_are_not_joined_and_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    changes, before = [], 0
+    for length in (3, 40, 1, 1, 25, 9):
+        rows = np.zeros(length, CHANGE)
+        rows["hash"] = rng.integers(0, 2**64 - 1, length, dtype=np.uint64)
+        rows["kind"] = rng.integers(FILLED, CLEARED + 1, length)
+        rows["block_size"], rows["time"] = 16, 1_000.0 + np.arange(length)
+        rows["stored"] = before + 16 * np.arange(length)
+        rows["root"], rows["depth"] = rows["hash"], 1
+        before += 16 * length
+        changes += [Changes("gpu", 0, rows, loras=LORAS), Changes("cpu", 0, rows[:1], loras=LORAS)]
+    whole = {shard: told(parts) for shard, parts in by_shard(changes, 2, most=100)}
+    counts = [len(parts) for _, parts in by_shard(changes, 2, most=100)]
+    monkeypatch.setattr(module, "JOINED_BYTES", 20 * CHANGE.itemsize)
+    few = [*by_shard(changes, 2, most=100)]
+    assert {shard: sorted(told(parts)) for shard, parts in few} == {
+        shard: sorted(said) for shard, said in whole.items()
+    }
+    for shard, parts in few:
+        for pool in (("gpu", 0), ("cpu", 0)):
+            assert [one for one in told(parts) if one[0] == pool] == [
+                one for one in whole[shard] if one[0] == pool
+            ]
+    assert [len(parts) for _, parts in few] == [count + 2 for count in counts], "3 + 40, 1 + 1 + 25, 9"
