@@ -118,7 +118,8 @@ class Pools:
         others: list[Cleared | Undecodable | LeftOut] = []
         no_stores = self._too_many(events)
         self._settled = False
-        begun_with = self._contents_on_gpu(events) if self._content_known else {}
+        elsewhere = [event for event in events if type(event) is Stored and event.medium != "gpu"]
+        begun_with = self._contents_on_gpu(elsewhere) if elsewhere and self._content_known else {}
         pools = self._by_key
         pool: Pool | GranularPool | None = None
         key: tuple[str, int] | None = None
@@ -199,12 +200,12 @@ class Pools:
         """Whether blocks may have content hashes."""
         return self._links_came or self.keep_contents
 
-    def _contents_on_gpu(self, events: list[Event]) -> dict[tuple[int, bytes], Hashes]:
+    def _contents_on_gpu(self, stores: list[Stored]) -> dict[tuple[int, bytes], Hashes]:
         """Return the content hashes that the GPU has of what comes to other media, by group and hashes."""
         return {
-            (event.group_idx, event.hashes): self._content_of(event)
-            for event in events
-            if type(event) is Stored and event.medium != "gpu" and len(event.hashes) % HASH_BYTES == 0
+            (store.group_idx, store.hashes): self._content_of(store)
+            for store in stores
+            if len(store.hashes) % HASH_BYTES == 0
         }
 
     def _content_of(self, event: Stored) -> Hashes:
