@@ -41,8 +41,8 @@ HEARTBEAT_SECONDS = SESSION_SECONDS / 4
 """Between two signs of life; a member learns with one that partitions are divided anew."""
 METADATA_SECONDS = 5.0
 """A group that divided its partitions before it could see the topic does so again after this."""
-_BUFFERED_CHUNKS = 16
-"""Of up to `CHUNK_RECORDS` records (`consumer/fetched.py`) or the role's `chunk_bytes`."""
+_BUFFERED_CHUNKS = 4
+"""Of each partition. Of up to `CHUNK_RECORDS` records (`consumer/fetched.py`) or the role's `chunk_bytes`."""
 _POSITION_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
@@ -94,18 +94,22 @@ class Agent:
         self._handing_over = asyncio.Lock()
         self._loading: asyncio.Task[list[OwnedPartition]] | None = None
         self._stopping = False
+        self._full = asyncio.Event()
+        """As much waits for a round as may."""
         self.app = self._faust_app(settings)
 
     async def checkpoint_every(
         self, seconds: float, after: float = 0.0, *, far_behind: Callable[[], bool]
     ) -> None:
-        """Save all owned partitions as `Schedule` says, from `after` seconds on; a failure is fatal.
+        """Save all owned partitions as `Schedule` says, from `after` seconds on, and when much waits for it.
+
+        A failure is fatal.
 
         `far_behind` says whether any agent of this worker is, since what one commits is read by the other.
         """
         schedule = Schedule(seconds, time.monotonic() + after)
         while True:
-            await asyncio.sleep(schedule.pause(time.monotonic()))
+            full = await self._full_within(schedule.pause(time.monotonic()))
             self._lag.look(
                 time.time(),
                 newest=max((owned.newest for owned in self.owned.values()), default=0.0),
@@ -115,12 +119,29 @@ class Agent:
             if self.ready:
                 wait = fetch_wait(schedule.every, far_behind=self.far_behind)
                 self.app.consumer.hold_fetches(wait)
-            if not schedule.due(far_behind=far_behind()):
+            if full:
+                schedule.brought_forward()
+            elif not schedule.due(far_behind=far_behind()):
                 continue
             try:
                 schedule.made(await self._rounds.save([*self.owned.values()]))
+                self._full.clear()
             except Exception as error:
                 self._fatal(error)
+
+    async def _full_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._full.wait(), seconds)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    def _bound_unsaved(self) -> None:
+        unsaved = sum(owned.unsaved for owned in self.owned.values())
+        if unsaved > self.role.unsaved_bytes:
+            self._full.set()
+        if unsaved > 2 * self.role.unsaved_bytes:
+            self._rounds.hold_to_the_end()
 
     async def stop(self, seconds: float) -> None:
         """Save what was applied and give the partitions up; raises CheckpointFailed after `seconds`."""
@@ -181,6 +202,7 @@ class Agent:
                 if owned is None or chunk.generation_id != app.consumer_generation_id:
                     continue
                 owned.offer_all(offered(chunk.records))
+                self._bound_unsaved()
                 # Chunks that wait come without a turn for others in between.
                 await asyncio.sleep(0)
         except asyncio.CancelledError:

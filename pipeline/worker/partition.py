@@ -86,6 +86,9 @@ class Role:
     """The topic's producers are not transactional, so its offsets have no holes."""
     committed: bool
     """Read committed records only."""
+    unsaved_bytes: int
+    """Of values, that wait for a round at most: one is made early then. What a state holds for it, and what
+    cutting that takes, is several times as much, and memory that is new costs more than to apply a record."""
     chunk_bytes: int
     """Of keys and values, that are applied in one go. What it costs to begin with a source or a record is
     shared by more changes where more is applied; meanwhile the event loop stands still."""
@@ -144,6 +147,8 @@ class OwnedPartition:
         self.partition = log.partition
         self.newest = 0.0
         """Time in the log of the newest record offered since the last cut, 0 if none was."""
+        self.unsaved = 0
+        """Bytes of the values offered since the last cut."""
         self._in_cut = False
         self._heard = heard
         self._read_to = 0.0
@@ -163,6 +168,7 @@ class OwnedPartition:
         self._read_to = max(self._read_to, self.newest)
         due = self._due(several)
         if due:
+            self.unsaved += sum(len(offered.value or b"") for offered in due)
             self._offer(due)
 
     def _offer(self, several: Sequence[Offered]) -> None:
@@ -256,6 +262,7 @@ class OwnedPartition:
         cut = yield from self.state.cutting(now, self._heard_to(now))
         self._in_cut = False
         self.newest = 0.0
+        self.unsaved = 0
         labels = (self.role.name, str(self.partition))
         self._metrics.records.labels(*labels).inc(self._applied)
         self._applied = 0

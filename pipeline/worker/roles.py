@@ -58,6 +58,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         checkpoints=topic_name(settings.kafka, "checkpoints_replica"),
         contiguous=True,
         committed=False,
+        unsaved_bytes=64 << 20,
         chunk_bytes=1 << 20,
         set_aside=topic_name(settings.kafka, "set_aside"),
         decode=decode_events,
@@ -92,6 +93,8 @@ def fleet_agent(settings: Settings) -> Role:
         # The markers of the replica agent's transactions take offsets.
         contiguous=False,
         committed=True,
+        # It keeps no changes, but what follows from them.
+        unsaved_bytes=512 << 20,
         # Few large records: more of them at once would save nothing.
         chunk_bytes=256 << 10,
         set_aside=topic_name(settings.kafka, "set_aside"),

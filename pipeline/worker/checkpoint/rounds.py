@@ -48,7 +48,7 @@ class CheckpointRounds:
         hold_seconds: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`hold_seconds`: for so long applying goes on beside a round, which bounds memory."""
+        """`hold_seconds`: for so long applying goes on beside a round."""
         self._tables = tables
         self._rollups = rollups
         self._metrics = metrics
@@ -60,13 +60,18 @@ class CheckpointRounds:
         self._may_apply.set()
         self._limiter = LogLimiter()
         self._overdue = False
-        """The round has taken so long that applying waits for its end."""
+        """Applying waits for the end of the round, which has taken long, or beside which much was applied."""
         self.holding = False
         """Applying has to wait: `await released()`."""
 
     def taken_over(self) -> None:
         """Partitions came from another worker; it may have been killed before it recomputed its minutes."""
         self._rollups.others_left()
+
+    def hold_to_the_end(self) -> None:
+        """Let applying wait for the end of the round, if there is one."""
+        if self._round.locked():
+            self._hold_overdue()
 
     async def released(self) -> None:
         """Return when applying may go on."""

@@ -2,7 +2,8 @@
 
 A round costs what it writes: a row for each window that changed, a record for each source. So an agent makes
 fewer rounds where its sources are many, at the price of tables that are less fresh. One that catches up
-passes many windows in a period, and nobody waits for the first of them: it makes fewer still.
+passes many windows in a period, and nobody waits for the first of them: it makes fewer still. Where much
+waits for a round, one is made at once, which bounds memory.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class Schedule:
             return False
         self._passed = 0
         return True
+
+    def brought_forward(self) -> None:
+        """A round is made before it is due."""
+        self._passed = 0
 
     def made(self, cut_seconds: float) -> None:
         """A round was made, and its cuts took so many seconds of the processor."""

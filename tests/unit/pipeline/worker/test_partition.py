@@ -63,6 +63,16 @@ def test_the_log_times_of_what_was_offered_are_known_until_the_cut() -> None:
     assert partition.newest == 1e9 + 2
 
 
+def test_what_waits_for_a_cut_is_known_by_its_bytes() -> None:
+    partition, _ = owned()
+    values = [msgspec.msgpack.encode(record(seq)) for seq in range(3)]
+    partition.offer_all([Offered(seq, values[seq]) for seq in range(2)])
+    partition.offer_all([Offered(1, values[1]), Offered(2, values[2]), Offered(3, None)])
+    assert partition.unsaved == sum(map(len, values)), "repeated ones change nothing"
+    at_once(partition.cutting(2e9))
+    assert partition.unsaved == 0
+
+
 def test_a_source_is_carried_forward_up_to_where_the_log_was_read() -> None:
     """Until everything is read that was there when the worker came, it may be that the rest is of it."""
 

@@ -147,3 +147,33 @@ async def test_nothing_is_applied_in_a_cut_that_follows_an_errand_at_once() -> N
         applied += 1
     tables.close()
     assert applied
+
+
+class SlowTables(Tables):
+    """Takes rows when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(ClickHouse())
+        self.may_take = asyncio.Event()
+
+    async def insert(self, rows: Sequence[Row]) -> None:
+        await self.may_take.wait()
+
+
+async def test_applying_waits_for_the_end_of_a_round_beside_which_much_was_applied() -> None:
+    store, tables = Store(), SlowTables()
+    rounds = CheckpointRounds(tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0)
+    rounds.hold_to_the_end()
+    assert not rounds.holding, "there is none"
+    saving = asyncio.create_task(rounds.save([Partition(), Partition()]))  # type: ignore[list-item]
+    await asyncio.sleep(0.05)
+    assert not rounds.holding, "rows are written beside"
+    rounds.hold_to_the_end()
+    released = asyncio.create_task(rounds.released())
+    await asyncio.sleep(0.05)
+    assert rounds.holding
+    assert not released.done()
+    tables.may_take.set()
+    await asyncio.wait_for(asyncio.gather(saving, released), 60.0)
+    assert not rounds.holding
+    tables.close()

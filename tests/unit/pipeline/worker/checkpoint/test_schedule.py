@@ -70,6 +70,13 @@ def test_an_agent_that_is_far_behind_makes_every_eighth_round() -> None:
     assert _made([True] * 17) == [*[False] * 7, True, *[False] * 7, True, False]
 
 
+def test_a_round_that_was_brought_forward_counts_as_the_last_one() -> None:
+    schedule = Schedule(1.0, 100.0)
+    assert [schedule.due(far_behind=True) for _ in range(5)] == [False] * 5
+    schedule.brought_forward()
+    assert [schedule.due(far_behind=True) for _ in range(9)] == [*[False] * 7, True, False]
+
+
 def test_an_agent_that_has_caught_up_makes_the_next_round() -> None:
     assert _made([True, True, False, False, True, False]) == [False, False, True, True, False, True]
 
