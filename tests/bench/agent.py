@@ -26,7 +26,7 @@ from schemas.events import Event, EventsRecord, Removed, Stored
 from schemas.settings import ClickHouse, Connector, Kafka, Settings
 
 _encode = msgspec.msgpack.Encoder().encode
-ROUNDS = 80
+ROUNDS = 160
 """How often each capture is played to its replica, every time with other hashes."""
 RUNS = 3
 
