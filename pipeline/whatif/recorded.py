@@ -28,7 +28,7 @@ class RecordedFleet:
     sources: int
     """Caches: replicas times data-parallel ranks."""
     incomplete: int
-    """Sources that are not recorded from their beginning; the causes of their fills may be unknown."""
+    """Caches that began before the recording or have gaps in it; the causes of their fills may be unknown."""
     potential: Potential
 
 
@@ -47,6 +47,7 @@ def follow(records: Iterable[EventsRecord]) -> RecordedFleet:
     """Apply the events as the replica agent and the fleet agent would; return what they find."""
     replica, fleet = PartitionState(0, Worker(), shards=1), FleetFigures()
     now = 0.0
+    incomplete: set[tuple[str, int]] = set()
 
     def cut() -> None:
         for _, _, value in replica.cut(now).residency:
@@ -55,11 +56,14 @@ def follow(records: Iterable[EventsRecord]) -> RecordedFleet:
     for offset, record in enumerate(records):
         replica.apply(offset, record)
         now = record.batches[-1].received_at if record.batches else now
+        source = replica.sources[record.replica, record.dp_rank]
+        # At the end it is too late to ask: a clear makes complete what was not.
+        if source.opened and source.overall_trust().trust != "complete":
+            incomplete.add((record.replica, record.dp_rank))
         if replica.next_offset % _RECORDS_BETWEEN_CUTS == 0:
             cut()
     cut()
-    trusts = [source.overall_trust().trust for source in replica.sources.values()]
-    return RecordedFleet(len(trusts), len(trusts) - trusts.count("complete"), fleet.potential())
+    return RecordedFleet(len(replica.sources), len(incomplete), fleet.potential())
 
 
 def saved(fleet: RecordedFleet, replicas: int, extra_tokens: int | None) -> Saved:

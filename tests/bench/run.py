@@ -20,6 +20,7 @@ import memory
 import panels
 import scale
 import speed
+import stopping
 import verify
 from figures import Figures, machine
 from fleet_load import catch_up as fleet_catch_up
@@ -32,15 +33,16 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import free_port
 
-ASKED_FOR = ("index", "blind", "scale", "fleet-load", "fleet-catch-up", "scale-out", "first-look")
-"""Parts that take long, and much memory; `scale-out` only computes, from figures of `fleet-load`."""
+ASKED_FOR = ("index", "blind", "scale", "fleet-load", "fleet-catch-up", "scale-out", "first-look", "stopping")
+"""Parts that take long, and much memory; `scale-out` only computes, from figures of `fleet-load`.
+`first-look` ends with `stopping`."""
 PARTS = ("connector", "catch-up", "idle", "agent", "fleet", "memory", "verify", "panels", "freshness")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     names = ", ".join((*PARTS, *ASKED_FOR))
-    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last seven")
+    parser.add_argument("parts", nargs="*", default=[], help=f"{names}; default: all but the last eight")
     parser.add_argument("--engines", type=int, default=1_000, help="of `scale`; default: 1,000")
     parser.add_argument("--blocks", type=int, default=50_000, help="of each of them; default: 50,000")
     parser.add_argument(
@@ -105,7 +107,9 @@ def main() -> None:
     figures = Figures()
     if "first-look" in parts:
         first_look.run(figures, arguments.clone)
-    if set(parts) - {"first-look"}:
+    if {"first-look", "stopping"} & {*parts}:
+        stopping.run(figures)
+    if set(parts) - {"first-look", "stopping"}:
         _beside_kafka_and_clickhouse(figures, parts, arguments)
     if "freshness" in parts:
         freshness.run(figures)

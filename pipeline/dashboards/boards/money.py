@@ -23,33 +23,41 @@ NO_RATE = (
 )
 
 
-def _of(figure: str, causes: tuple[str, ...]) -> str:
-    named = ", ".join(f"'{cause}'" for cause in causes)
-    return f"sumIf(part.{figure}, cause IN ({named}))"
-
+COLOURS_ASSUMED = {
+    "routing": "#9fc0ee",
+    "routing or capacity": "#b7d3ee",
+    "capacity": "#ecc195",
+    "warm-up": "#c7b5eb",
+}
+"""Paler than CAUSE_COLOURS."""
+_LOST = [each for causes in LOST_CAUSES.values() for each in causes]
+_AVOIDED_BY = [name for name, causes in LOST_CAUSES.items() for _ in causes]
 
 GPUS_LOST = Panel(
     id="fleet-gpus-lost",
     title="GPUs busy with avoidable prefill",
     description="GPU-seconds per second, that is GPUs, spent on what some replica had computed before, by "
-    f"what would have avoided it. {RATES} Replicas without a rate are left out.",
+    "what would have avoided it, and by whether the rate is measured or assumed (paler). "
+    f"{RATES} Replicas without a rate are left out.",
     unit="GPUs",
     kind="stacked",
+    named_by="avoided_by",
     width=24,
     empty=NO_RATE,
     sql=f"""
-SELECT time,{
-        ",".join(
-            f'''
-    {_of("gpu_seconds", causes)} / any(width) AS {f"`{cause}`" if not cause.isalpha() else cause}'''
-            for cause, causes in LOST_CAUSES.items()
-        )
-    }
+SELECT
+    time,
+    concat(transform(cause, {_LOST}, {_AVOIDED_BY}, ''), ', ', toString(rate_basis)) AS avoided_by,
+    sum(part.gpu_seconds) / any(width) AS gpus
 FROM prefill_costs_series({SERIES}) AS part
 WHERE kind = 'lost' AND isNotNull(gpu_seconds) AND {MODELS}
-GROUP BY time
-ORDER BY time""",
-    colours={cause: CAUSE_COLOURS[cause] for cause in LOST_CAUSES},
+GROUP BY time, avoided_by
+ORDER BY time, min(indexOf({_LOST}, cause)), avoided_by DESC""",
+    colours={
+        f"{cause}, {basis}": colours[cause]
+        for basis, colours in (("measured", CAUSE_COLOURS), ("assumed", COLOURS_ASSUMED))
+        for cause in LOST_CAUSES
+    },
 )
 
 COSTS = Panel(

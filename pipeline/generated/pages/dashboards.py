@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.panel import Alert, Board, Panel
-from pipeline.generated.pages.markdown import fenced, page
+from pipeline.generated.pages.markdown import fenced, folded, page
 
 INTRODUCTION = """\
 The boards are defined once, in `pipeline/dashboards`. `kvlens serve` shows them as a page, and they are
@@ -53,7 +53,7 @@ def _panel(panel: Panel) -> list[str]:
     return [
         f"### {panel.title}",
         f"{panel.description} Unit: {panel.unit}.",
-        fenced("sql", panel.sql.strip()),
+        _statement(panel.sql),
     ]
 
 
@@ -63,5 +63,9 @@ def _alert(alert: Alert) -> list[str]:
         f"{alert.description} Fires for each row with a value above {alert.above:g}, over the last "
         f"{alert.over_minutes} minutes, held for {alert.for_minutes}; severity {alert.severity}; "
         f"[what to do](alerts.md#{alert.runbook}).",
-        fenced("sql", alert.sql.strip()),
+        _statement(alert.sql),
     ]
+
+
+def _statement(sql: str) -> str:
+    return folded("SQL", fenced("sql", sql.strip()))

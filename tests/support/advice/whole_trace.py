@@ -2,7 +2,8 @@
 
     python -m tests.support.advice.whole_trace
 
-Both agents and a store see the fleet of docs/reading.md. Exits with 1 where a figure is not the recount's.
+Both agents and a store see the fleet of docs/reading.md. Exits with 1 where a figure is not the recount's;
+`tests/system/whole/test_whole_trace.py` asserts that none is.
 """
 
 from __future__ import annotations
@@ -94,6 +95,17 @@ def told(scenario: Scenario, store: EmbeddedStore) -> Found:
     return figures
 
 
+def differing(expected: Found, found: Found) -> list[str]:
+    """Return the names of figures that only one of them has, or that are not the same."""
+    return [
+        name
+        for name in sorted(expected.keys() | found.keys())
+        if name not in expected
+        or name not in found
+        or abs(expected[name] - found[name]) > 1e-9 * max(1.0, abs(expected[name]))
+    ]
+
+
 def main() -> int:
     """Print each figure twice; return 1 if two of them differ."""
     with tempfile.TemporaryDirectory() as directory:
@@ -105,14 +117,12 @@ def main() -> int:
             found = told(scenario, store)
         finally:
             store.stop()
-    differing = 0
+    different = differing(expected, found)
     for name in sorted(expected.keys() | found.keys()):
-        one, other = expected.get(name), found.get(name)
-        same = one is not None and other is not None and abs(one - other) <= 1e-9 * max(1.0, abs(one))
-        differing += not same
-        print(f"{name:30} recount {one}  views {other}  {'equal' if same else 'DIFFERS'}")  # noqa: T201
-    print(f"{len(scenario.requests):,} requests, {BLOCK} tokens a block; {differing} figures differ")  # noqa: T201
-    return 1 if differing else 0
+        said = "DIFFERS" if name in different else "equal"
+        print(f"{name:30} recount {expected.get(name)}  views {found.get(name)}  {said}")  # noqa: T201
+    print(f"{len(scenario.requests):,} requests, {BLOCK} tokens a block; {len(different)} figures differ")  # noqa: T201
+    return 1 if different else 0
 
 
 if __name__ == "__main__":

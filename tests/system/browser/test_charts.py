@@ -83,6 +83,32 @@ def test_many_restarts_are_marked_in_bundles_and_few_by_name(crowded: Served, vi
     assert told.count("replica-000/0 restarted") == 4
 
 
+def test_a_mark_that_is_pointed_at_says_what_happened(crowded: Served, visit: Open) -> None:
+    tab = visit(crowded.origin)
+    happened = tab.page.locator("#fleet-eviction .tip .mark")
+
+    def point_at(seconds: float, of: float) -> None:
+        chart = tab.page.locator("#fleet-eviction .u-over")
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        assert box is not None
+        tab.page.mouse.move(box["x"] + box["width"] * seconds / of, box["y"] + box["height"] / 2)
+
+    # Each mark by itself, and nothing between two of them.
+    tab.open(f"board=fleet&from={crowd.START}&to={crowd.START + 39}&refresh=0")
+    point_at(20, 39)
+    expect(happened).to_have_text(["replica-000/0 restarted"])
+    point_at(25, 39)
+    expect(happened).to_have_count(0)
+    # Of a bundle of six the first four, and how many more there are.
+    tab.open(f"board=fleet&{crowd.RANGE}")
+    point_at(30, crowd.SECONDS - 1)
+    expect(happened).to_have_text(["replica-000/0 restarted"] * 4 + ["and 2 more"])
+    point_at(500, crowd.SECONDS - 1)
+    expect(tab.page.locator("#fleet-eviction .tip")).to_be_visible()
+    expect(happened).to_have_count(0)
+
+
 def test_lanes_and_cells_are_as_wide_as_the_windows_of_their_rows(crowded: Served, visit: Open) -> None:
     """Rows of minutes at a step of twenty seconds would leave two of three points empty."""
     tab = visit(crowded.origin)

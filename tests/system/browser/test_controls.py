@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.support.inputs.board_rows import HOUR
 from tests.system.browser import crowd
-from tests.system.browser.tabs import Open, Served
+from tests.system.browser.tabs import Open, Served, Visit
 
 START = int(HOUR.timestamp())
 RANGE = f"from={START}&to={START + 3599}&refresh=0"
@@ -124,16 +124,21 @@ def test_a_theme_is_chosen_and_kept(served: Served, visit: Open) -> None:
     assert tab.page.evaluate(ground) == light
 
 
+def dragged_over(tab: Visit, panel: str, since: float, until: float) -> None:
+    """Drag across a part of a chart's width."""
+    chart = tab.page.locator(f"#{panel} .u-over").bounding_box()
+    assert chart is not None
+    tab.page.mouse.move(chart["x"] + chart["width"] * since, chart["y"] + 40)
+    tab.page.mouse.down()
+    tab.page.mouse.move(chart["x"] + chart["width"] * until, chart["y"] + 40)
+    tab.page.mouse.up()
+
+
 def test_a_zoom_shows_that_its_figures_are_on_their_way(served: Served, visit: Open) -> None:
     tab = visit(served.origin)
     tab.open(f"board=replica&{RANGE}")
     tab.page.route("**/api/panels/replica-flow?*", lambda route: None)
-    chart = tab.page.locator("#replica-occupancy .u-over").bounding_box()
-    assert chart is not None
-    tab.page.mouse.move(chart["x"] + chart["width"] / 4, chart["y"] + 40)
-    tab.page.mouse.down()
-    tab.page.mouse.move(chart["x"] + chart["width"] / 2, chart["y"] + 40)
-    tab.page.mouse.up()
+    dragged_over(tab, "replica-occupancy", 1 / 4, 1 / 2)
     expect(tab.page.locator("#replica-occupancy .body.loading")).to_have_count(0)
     expect(tab.page.locator("#replica-flow .body.loading")).to_have_count(1)
     zoomed = re.search(r"from=(\d+)&to=(\d+)", tab.page.url)
@@ -143,6 +148,48 @@ def test_a_zoom_shows_that_its_figures_are_on_their_way(served: Served, visit: O
         pytest.approx(1800, abs=20),
     ]
     tab.page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_double_click_gives_up_every_zoom(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    tab.open("board=replica&range=21600&refresh=0")
+    whole = tab.page.locator("#range option:checked")
+    expect(whole).to_have_text("Last 6 hours")
+    seconds = []
+    # The hour of rows begins two to three hours ago.
+    for since, until in ((0.4, 0.9), (0.2, 0.9)):
+        dragged_over(tab, "replica-occupancy", since, until)
+        expect(tab.page).to_have_url(re.compile(r"from=\d+&to=\d+&refresh=0$"))
+        tab.settled()
+        zoomed = re.search(r"from=(\d+)&to=(\d+)", tab.page.url)
+        assert zoomed
+        seconds.append(int(zoomed[2]) - int(zoomed[1]))
+    assert seconds == [pytest.approx(10_800, rel=0.05), pytest.approx(7_560, rel=0.05)]
+    tab.page.locator("#replica-occupancy .u-over").dblclick()
+    expect(tab.page).to_have_url(re.compile(r"\?board=replica&range=21600&refresh=0$"))
+    expect(whole).to_have_text("Last 6 hours")
+
+
+def test_an_opened_meaning_moves_nothing_at_the_width_of_a_desk(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    tab.page.set_viewport_size({"width": 1280, "height": 900})
+    tab.open(f"board=model&{RANGE}")
+    panels = tab.page.locator(".panel")
+    places = "(panels) => panels.map((panel) => JSON.stringify(panel.getBoundingClientRect()))"
+    for number in range(panels.count()):
+        panel = panels.nth(number)
+        panel.scroll_into_view_if_needed()
+        button, told = panel.locator("summary"), panel.locator("details p")
+        before, around = button.bounding_box(), panels.evaluate_all(places)
+        button.click()
+        expect(told).to_be_visible()
+        assert button.bounding_box() == before
+        assert panels.evaluate_all(places) == around
+        shown = told.bounding_box()
+        assert shown is not None
+        assert 0 <= shown["x"] <= shown["x"] + shown["width"] <= 1280
+        button.click()
+        expect(told).to_be_hidden()
 
 
 def test_the_head_takes_two_lines_on_a_phone(served: Served, visit: Open) -> None:

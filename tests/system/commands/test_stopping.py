@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import socket
 import sys
@@ -22,29 +21,24 @@ from pipeline.cli.failures import INTERRUPTED, TERMINATED
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
-from tests.support.checkout import ROOT
 from tests.support.engines import PubSocket
 from tests.support.patience import PATIENCE
 from tests.support.processes import KVLENS, Started, kvlens, started
+from tests.support.stopping import (
+    ENGINE,
+    RESOLVING,
+    RUNNING,
+    STARTING,
+    WAITING,
+    Moment,
+    ended,
+    installation,
+)
 
-SOON = 45.0
-"""Seconds; it takes 3 at most on a machine that is not busy. What held an exit before took up to 60 there."""
 DEADLINE = PATIENCE
 IN_A_CONTAINER = ("env", "--block-signal=TERM,INT", sys.executable, "-c")
 """As deploy/image/entrypoint.sh starts it: what lets no signal in never ends by one."""
 ENTRY = "from pipeline.cli.entry import main; main()"
-HANGING_RESOLVER = """
-import ctypes, os, signal, socket, threading
-
-def hangs(host, *arguments, **options):
-    os.write(2, f"asked for {host}\\n".encode())
-    # As in the C library, no signal is handled meanwhile.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    ctypes.CDLL(None).sleep(600)
-
-socket.getaddrinfo = hangs
-"""
-ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]'
 
 
 @pytest.fixture
@@ -53,8 +47,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     running: list[Started] = []
 
     def start(command: str, **settings: str) -> Started:
-        engines = {} if command == "demo" else {"KVLENS_REPLICAS": ENGINE}
-        more = {**engines, "NUMBA_CACHE_DIR": str(tmp_path / "nothing"), **settings}
+        more = {"KVLENS_REPLICAS": ENGINE, "NUMBA_CACHE_DIR": str(tmp_path / "nothing"), **settings}
         log = tmp_path / f"{len(running)}.log"
         running.append(started([*KVLENS, command], log, cwd=tmp_path, PYTHONUNBUFFERED="1", **more))
         return running[-1]
@@ -64,12 +57,10 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Started]]:
         process.close()
 
 
-def ended(process: Started, number: int) -> int:
-    """Send a signal; return the exit code."""
-    process.send(number)
-    began = time.monotonic()
-    code = process.process.wait(SOON)
-    print(f"ended after {time.monotonic() - began:.1f} s")  # noqa: T201 - figures are printed
+def code_of(process: Started, number: int) -> int:
+    """Send a signal; return the exit code, which must come soon."""
+    code, seconds = ended(process, number)
+    print(f"ended after {seconds:.1f} s")  # noqa: T201 - figures are printed
     return code
 
 
@@ -137,10 +128,9 @@ def test_at_any_moment_after_its_start(tmp_path: Path, free_port: Callable[[], i
             process.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("command", ["connect", "work"])
 def test_while_it_waits_for_a_broker_and_compiles(
-    run: Callable[..., Started], free_port: Callable[[], int], command: str, number: int
+    run: Callable[..., Started], free_port: Callable[[], int], command: str
 ) -> None:
     broker, metrics = f"127.0.0.1:{free_port()}", free_port()
     section = {"connect": "CONNECTOR", "work": "WORKER"}[command]
@@ -153,7 +143,7 @@ def test_while_it_waits_for_a_broker_and_compiles(
     assert broker in reason
     assert "refused" in reason.lower()
     assert page(f"http://127.0.0.1:{metrics}/livez")[0] == 200
-    assert ended(process, number) == 0
+    assert code_of(process, signal.SIGTERM) == 0
     assert process.said().count('"waiting"') == 1
 
 
@@ -168,7 +158,7 @@ def test_while_a_connector_compiles(
     process.wait_said("kvlens topics apply")
     assert kvlens("topics", "apply", cwd=tmp_path, **kafka)[0] == 0
     process.wait_said("connector_started")
-    assert ended(process, signal.SIGTERM) == 0
+    assert code_of(process, signal.SIGTERM) == 0
 
 
 @pytest.fixture
@@ -208,18 +198,18 @@ def test_while_the_store_hangs_and_while_the_broker_hangs(
     index = run("index", **settings, KVLENS_INDEX__PORT=str(asked))
     index.wait_said("caught up with the log")
     store.signal(signal.SIGSTOP)
-    assert ended(early, signal.SIGTERM) in (ExitCode.OK, ExitCode.RESTART)
+    assert code_of(early, signal.SIGTERM) in (ExitCode.OK, ExitCode.RESTART)
     late = run("work", **settings)
     late.wait_said(store.url)
-    assert ended(late, signal.SIGINT) == 0
+    assert code_of(late, signal.SIGINT) == 0
     broker.signal(signal.SIGSTOP)
     with half_asked(reports, "events"), half_asked(asked, "query_by_hash"):
-        assert ended(connector, signal.SIGTERM) == 0
-        assert ended(index, signal.SIGTERM) == 0
+        assert code_of(connector, signal.SIGTERM) == 0
+        assert code_of(index, signal.SIGTERM) == 0
     for command in ("connect", "index"):
         joining = run(command, **settings, KVLENS_INDEX__PORT="0")
         joining.wait_said('"waiting"', seconds=180.0)
-        assert ended(joining, signal.SIGINT) == 0
+        assert code_of(joining, signal.SIGINT) == 0
 
 
 def test_while_kafka_is_gone(
@@ -251,8 +241,8 @@ def test_while_kafka_is_gone(
     broker.kill()
     engine.publish(7)
     wait_until_taken(metrics, 7)
-    assert ended(processes["connect"], signal.SIGINT) == 0
-    assert ended(processes["work"], signal.SIGINT) in (ExitCode.OK, ExitCode.UNAVAILABLE, ExitCode.RESTART)
+    assert code_of(processes["connect"], signal.SIGINT) == 0
+    assert code_of(processes["work"], signal.SIGINT) in (ExitCode.OK, ExitCode.UNAVAILABLE, ExitCode.RESTART)
     said = [json.loads(line) for line in processes["connect"].said().splitlines()]
     assert not [line for line in said if line["event"] == "messages_abandoned"]
     abandoned = [line["records"] for line in said if line["event"] == "records_abandoned"]
@@ -264,29 +254,31 @@ def test_while_kafka_is_gone(
     engine.close()
 
 
-@pytest.fixture
-def unresolved(tmp_path: Path) -> dict[str, str]:
-    """Settings of a process whose resolver does not answer."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(HANGING_RESOLVER)
-    return {
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path / 'site'}",
-        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": "broker.invalid:9092",
-        "KVLENS_CLICKHOUSE__URL": "http://store.invalid:8123",
-        "NUMBA_CACHE_DIR": "",
-    }
-
-
-@pytest.mark.parametrize("command", ["doctor", "advise", "migrate", "topics list"])
-def test_while_a_resolver_hangs(unresolved: dict[str, str], tmp_path: Path, command: str) -> None:
-    log = tmp_path / "log"
-    process = started([*KVLENS, *command.split()], log, cwd=tmp_path, **unresolved)
+def test_while_kafka_and_clickhouse_hang(
+    broken: tuple[EmbeddedBroker, EmbeddedStore], free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    processes = installation(*broken, tmp_path, free_port)
     try:
-        process.wait_said("asked for")
-        assert ended(process, signal.SIGINT) == INTERRUPTED
-        assert process.said().splitlines()[-1] == "kvlens: interrupted"
+        for part in broken:
+            part.signal(signal.SIGSTOP)
+        codes = {command: code_of(process, signal.SIGINT) for command, process in processes.items()}
+        assert codes.pop("work") in (ExitCode.OK, ExitCode.RESTART)
+        assert codes == {"connect": 0, "index": 0, "serve": 0}
+    finally:
+        for process in processes.values():
+            process.close()
+
+
+@pytest.mark.parametrize("moment", [*WAITING, *RESOLVING, *RUNNING], ids=lambda moment: moment.name)
+def test_by_ctrl_c(moment: Moment, free_port: Callable[[], int], tmp_path: Path) -> None:
+    process = moment.start(tmp_path, free_port)
+    try:
+        assert code_of(process, signal.SIGINT) == moment.code
+        if moment.code == INTERRUPTED:
+            assert process.said().splitlines()[-1] == "kvlens: interrupted"
     finally:
         process.close()
+    wait_until_alone(tmp_path)
 
 
 @pytest.fixture
@@ -318,7 +310,7 @@ def test_while_the_page_asks_a_store_that_hangs(
         browser.sendall(f"GET /{asked}?from=0&to=3600 HTTP/1.1\r\nHost: page\r\n\r\n".encode())
         question = connections.enter_context(deaf.accept()[0])
         assert question.recv(1)
-        assert ended(process, signal.SIGTERM) == 0
+        assert code_of(process, signal.SIGTERM) == 0
 
 
 def test_while_the_recount_asks_a_store_that_hangs(
@@ -333,29 +325,27 @@ def test_while_the_recount_asks_a_store_that_hangs(
     process = run("verify", **settings)
     with deaf.accept()[0] as question:
         assert question.recv(1)
-        assert ended(process, signal.SIGTERM) == TERMINATED
+        assert code_of(process, signal.SIGTERM) == TERMINATED
     assert process.said().splitlines()[-1] == "kvlens: terminated"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "starting simulated engines",
-        "formatting Kafka's storage",
-        "creating topics and tables",
-        "starting the worker",
-    ],
-)
-def test_while_a_demo_starts(run: Callable[..., Started], tmp_path: Path, words: str) -> None:
-    process = run("demo")
-    process.wait_said(words)
-    assert ended(process, signal.SIGINT) == INTERRUPTED
+@pytest.mark.parametrize("moment", STARTING, ids=lambda moment: moment.name)
+def test_while_everything_starts(moment: Moment, free_port: Callable[[], int], tmp_path: Path) -> None:
+    process = moment.start(tmp_path, free_port)
+    try:
+        assert code_of(process, signal.SIGINT) == moment.code
+    finally:
+        process.close()
     lines = process.said().splitlines()
     assert lines[-1] == "kvlens: interrupted"
     assert "stopping" in lines
-    # What was being started in that moment ends by itself: it has lost its parent.
+    wait_until_alone(tmp_path)
+
+
+def wait_until_alone(directory: Path) -> None:
+    """Return when nothing runs for a directory: what was being started ends by itself, without its parent."""
     deadline = time.monotonic() + DEADLINE
-    while left := [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path) in _read(path)]:
+    while left := [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(directory) in _read(path)]:
         assert time.monotonic() < deadline, [_read(path) for path in left]
         time.sleep(0.1)
 

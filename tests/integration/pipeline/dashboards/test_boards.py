@@ -19,6 +19,7 @@ from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow
 from tests.support.inputs.board_rows import (
     HOUR,
     RunSql,
+    hour_of_rows,
     migrated,
     runner,
     window_rows,
@@ -85,6 +86,30 @@ def test_panels_run_on_rows_of_every_range(filled: RunSql) -> None:
     assert silent == set()
 
 
+def test_gpus_of_measured_and_of_assumed_rates_are_series_of_their_own(store: EmbeddedStore) -> None:
+    """Of two replicas that lose the same only one is scraped; the other's rate is that of the settings."""
+    settings = migrated(store)
+    write_rows(
+        settings,
+        [row for row in hour_of_rows() if not (isinstance(row, EngineCountersRow) and row.replica == "b")],
+    )
+    result = runner(store, settings)("fleet-gpus-lost", PANELS["fleet-gpus-lost"].sql).result_rows
+    # Tokens a second, at 1/16 GPU-seconds as measured, and at two GPUs that fill 1,000 a second.
+    tokens = {"routing": 6.0, "routing or capacity": 0.0, "capacity": 2.0, "warm-up": 1.0}
+    rates = {"measured": 1 / 16, "assumed": 2 / 1000}
+    expected = {
+        f"{cause}, {basis}": pytest.approx(each * rate)
+        for cause, each in tokens.items()
+        for basis, rate in rates.items()
+    }
+    times = {row[0] for row in result}
+    assert len(times) == 60
+    for time in times:
+        assert {name: gpus for at, name, gpus in result if at == time} == expected
+    assert [row[1] for row in result[: len(expected)]] == list(expected)
+    assert expected.keys() == PANELS["fleet-gpus-lost"].colours.keys()
+
+
 def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     def rows(panel: str, **chosen: Any) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = filled(panel, PANELS[panel].sql, **chosen).result_rows
@@ -99,7 +124,12 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("fleet-hit-rates") == [
         ("m", 0.9, pytest.approx(0.93, abs=1e-3), pytest.approx(0.99, abs=1e-3))
     ]
-    assert {row[1:] for row in rows("fleet-gpus-lost")} == {(0.75, 0.0, 0.25, 0.125)}
+    assert {row[1:] for row in rows("fleet-gpus-lost")} == {
+        ("routing, measured", 0.75),
+        ("routing or capacity, measured", 0.0),
+        ("capacity, measured", 0.25),
+        ("warm-up, measured", 0.125),
+    }
     # 90 of the 100 tokens of a window are lost, 900 found, at 1/16 GPU-seconds each.
     assert rows("fleet-costs") == [
         ("m", "default", 1.12, 11.22, 0.0, 4.05, 40.39, "EUR", "measured", 0.0, "degraded")

@@ -49,8 +49,16 @@ CAUSES = {
 TRUST = {"complete": {1, 2}, "degraded": {None, 1}}
 SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "fleet: GPUs busy with avoidable prefill": (
-        {"routing": 0.75, "routing or capacity": 0.0, "capacity": 0.25, "warm-up": 0.125},
-        {cause: CAUSE_COLOURS[cause] for cause in ("routing", "routing or capacity", "capacity", "warm-up")},
+        {
+            "capacity, measured": 0.25,
+            "routing or capacity, measured": 0.0,
+            "routing, measured": 0.75,
+            "warm-up, measured": 0.125,
+        },
+        {
+            f"{cause}, measured": CAUSE_COLOURS[cause]
+            for cause in ("routing", "routing or capacity", "capacity", "warm-up")
+        },
     ),
     "fleet: Prefill by avoidable cause": (CAUSES, CAUSE_COLOURS),
     "fleet: Cached tokens by medium": ({"cpu": 320.0, "gpu": 1280.0}, MEDIUM_COLOURS),

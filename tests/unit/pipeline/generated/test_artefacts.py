@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from pipeline.dashboards.alerts import ALERTS
+from pipeline.dashboards.boards import BOARDS
 from pipeline.generated.__main__ import main
 from pipeline.generated.artefacts import render
 from pipeline.generated.examples.files import FrozenExistsError, freeze
+from pipeline.generated.pages.dashboards import dashboards_page
 from tests.support.checkout import ROOT
 
 
@@ -33,6 +37,16 @@ def run(*arguments: str) -> tuple[int, str]:
 
 def test_committed_files_are_up_to_date() -> None:
     assert run("--check") == (0, "")
+
+
+def test_statements_of_panels_and_rules_are_folded_away() -> None:
+    page = dashboards_page().decode()
+    folded = re.findall(
+        r"^<details><summary>SQL</summary>\n\n```sql\n(.*?)\n```\n\n</details>$", page, re.M | re.S
+    )
+    panels = {panel.id: panel.sql.strip() for board in BOARDS for panel in board.panels}
+    assert folded == [*panels.values(), *(alert.sql.strip() for alert in ALERTS)]
+    assert page.count("```sql") == len(folded)
 
 
 def test_an_altered_file_is_named_with_what_changed(checkout: Path) -> None:

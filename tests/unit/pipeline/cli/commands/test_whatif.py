@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,39 @@ def test_of_several_caches_it_says_what_one_for_all_would_save(tmp_path: Path) -
     assert 0 < more["saved_at_least"] < more["saved_at_most"] < shared["saved_at_most"]
     assert (shared["replicas"], shared["extra_tokens"]) == (1, None)
     assert shared["saved_at_most"] == actual["filled_tokens"] - actual["fills"]["cold"]
+
+
+def part(path: Path, frames: Callable[[list[Frame]], list[Frame]]) -> Path:
+    """Write a part of the capture, beside a second cache that is recorded whole."""
+    sources = (RecordedSource("cut", model="m"), RecordedSource("whole", model="m"))
+    with Recording(CAPTURE) as capture, RecordingWriter(path, sources) as writer:
+        whole = list(capture.frames())
+        for frame in frames(whole):
+            writer.write(frame)
+        for frame in whole:
+            writer.write(Frame(1, frame.received_at, frame.parts))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("frames", "incomplete"),
+    [
+        pytest.param(lambda whole: whole, 0, id="whole"),
+        pytest.param(lambda whole: whole[1:], 1, id="begun-before"),
+        pytest.param(lambda whole: whole[-500:], 1, id="begun-long-before"),
+        pytest.param(lambda whole: whole[:100] + whole[101:], 1, id="with-a-gap"),
+    ],
+)
+def test_it_tells_how_many_caches_are_not_recorded_from_their_beginning(
+    frames: Callable[[list[Frame]], list[Frame]], incomplete: int, tmp_path: Path
+) -> None:
+    """Also of a cache that is cleared later: what it filled until then may have been there before."""
+    path = part(tmp_path / "part.kvrec", frames)
+    remark = f"    {incomplete} of the caches began before the recording or have gaps in it."
+    lines = answered(path).splitlines()
+    assert [line for line in lines if "began before" in line] == [remark] * bool(incomplete)
+    assert ("unknown" in "\n".join(lines[: lines.index("")])) == bool(incomplete)
+    assert json.loads(answered(path, "--json"))["incomplete"] == incomplete
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
