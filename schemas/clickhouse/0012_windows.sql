@@ -1229,7 +1229,7 @@ WITH
                         percent(share), ' of the avoidable prefill'),
                     kind = 'hashes', concat(subject,
                         if(many = 1, ' hashes', concat(' and ', toString(many - 1), ' more hash')),
-                        ' unlike the other replicas of ', model, ': nobody can see which prefixes they share'),
+                        ' differently from the other replicas of ', model, ': nobody can see which prefixes they share'),
                     kind = 'streams', concat(toString(many), ' of ', toString(behind), ' replicas of ', model,
                         transform(number, [3, 2], [' announce more blocks than the engine has', ' lost events for good'],
                             ' ran before kvlens did, so older blocks are unknown'),
