@@ -93,7 +93,7 @@ FROM
 WHERE time >= since;
 
 -- Growth of the engines' counters from one scrape to the next one read, of the first one from the start of its
--- period; a counter that fell began anew at 0.
+-- period; a counter that fell began again at 0.
 CREATE OR REPLACE VIEW {database}.engine_hits_series AS
 SELECT *
 FROM {database}.engine_hits_windows(

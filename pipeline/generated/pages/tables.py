@@ -37,7 +37,7 @@ unknown) or `degraded` (batches or events are missing). An aggregate is as trust
 `max(trust)`.
 
 **A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
-time. A source that lives but is silent still gets its occupancy rows, so sums over a fleet have no holes."""
+time. A source that is open but silent still gets its occupancy rows, so sums over a fleet have no holes."""
 
 BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
 """Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
