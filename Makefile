@@ -6,7 +6,7 @@ PYTHON ?= python3
 ARGS ?=
 JOBS ?= 4
 
-# Modules are compiled once: without their bytecode each of the processes compiles some 550 anew, for 1.8 s.
+# Modules are compiled once: without their bytecode each of the processes compiles some 550 itself, for 1.8 s.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv/bin
@@ -18,7 +18,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 .DEFAULT_GOAL := help
 .PHONY: help venv demo trace quick test test-fleet live screenshots cast shots faults fuzz bench lint lock clean
 
-help: ## say what can be made
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
 		printf '  make %-11s  %s\n' "$$name" "$$text"; done
 
@@ -38,12 +38,12 @@ quick: lint ## lint and the unit tests, about a minute: before every commit
 	$(PYTEST) tests/unit $(ARGS)
 
 test: venv ## all tests, JOBS at a time (4: they mostly wait); gets a Chromium for the page if there is none
-	@$(VENV)/python deploy/bootstrap/browser.py || true # without one, the tests of the page fail and say so
+	@$(VENV)/python deploy/bootstrap/browser.py || true # without one, the tests of the page fail with that reason
 	@$(VENV)/python -m tests.support.suite.compiled # once, before processes that would all compile the same
 	@$(VENV)/python -m tests.support.suite.jars # once, too
 	$(PYTEST) $(ARGS)
 
-# What cannot be had on this machine is told in a line, and again at the end (-rs); the rest is tried.
+# Names what this machine lacks in a line, and again at the end (-rs); runs the rest.
 test-fleet: venv ## real API server, Helm, brokers, ClickHouse; builds them once, twenty minutes of CPU
 	@$(VENV)/python -m tests.fleet.real_parts
 	@$(VENV)/python -m tests.support.suite.compiled
@@ -57,14 +57,14 @@ screenshots: venv ## regenerate the screenshots of the README, from a demo of fi
 	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m tests.system.browser.screenshots
 
-cast: venv ## record the README's picture of the demo's terminal anew, from a demo of five minutes
+cast: venv ## re-record the demo's terminal for the README, from a demo of five minutes
 	$(VENV)/python -m tests.system.cast
 
-shots: venv ## pictures of every board with 7 and with 500 replicas, light, dark, phone, in build/shots
+shots: venv ## screenshots of every board with 7 and with 500 replicas, light, dark, phone, in build/shots
 	@$(VENV)/python deploy/bootstrap/browser.py
 	$(VENV)/python -m tests.system.browser.shots
 
-faults: venv ## a campaign of faults, half an hour; ARGS="--seed N --faults N --kinds REGEX", --list says which
+faults: venv ## a campaign of faults, half an hour; ARGS="--seed N --faults N --kinds REGEX", --list shows the kinds
 	@$(VENV)/python -m tests.system.faults.campaign $(ARGS)
 
 fuzz: venv ## damaged payloads through all decoders and on to the worker; ARGS="--count 1000000 --seed 7"
@@ -80,7 +80,7 @@ lint: venv ## style, types, import rules, generated files
 	$(VENV)/lint-imports --no-cache
 	$(VENV)/python -m pipeline.generated --check
 
-lock: venv ## resolve pyproject.toml anew; ARGS="--upgrade" or ARGS="--upgrade-package NAME" for newer versions
+lock: venv ## resolve pyproject.toml again; ARGS="--upgrade" or ARGS="--upgrade-package NAME" for newer versions
 	$(COMPILE_LOCK) pyproject.toml $(ARGS) --output-file deploy/locks/runtime.txt
 	$(COMPILE_LOCK) --group build $(ARGS) --output-file deploy/locks/build.txt
 	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --group build --output-file deploy/locks/local.txt

@@ -126,7 +126,7 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     gone: bytes = b""
     """Little-endian u64: blocks that left, before the entries came."""
     life: int = 0
-    """Life of the pool that they belong to."""
+    """`life` of the pool that they belong to."""
     contents: bytes = b""
     """m little-endian u64: content hash (`schemas.hashing.content`) by which changes of residency name each
     block; 0 where its own hash does. Empty: of none."""
@@ -140,7 +140,7 @@ class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     number: int = 0
     """Of the delta; of a base, the last delta that it includes."""
     before: int = 0
-    """Slot of the delta before. In the first format it is not said: a delta's slot is its number."""
+    """Slot of the delta before. The first format has none: a delta's slot is its number."""
     epoch: int = 0
     """In the first format, epoch of the head it belongs to."""
 
@@ -261,7 +261,7 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     several_hashes: list[bool] = []
     """Whether one event announced several blocks, per block size."""
     stored_tokens: Natural = 0
-    """Tokens of all copies that ever came, also in earlier lives of the engine."""
+    """Tokens of all copies that ever came, also in earlier engine sessions."""
     store_only: bool = False
     """The engine never announces removals on this medium."""
     removes: bool = False
@@ -273,7 +273,7 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     granular: GranularState | None = None
     """The blocks of a pool with two granularities, which has no entries; None of any other."""
     life: int = 0
-    """How often everything in the pool was cleared; entries of earlier lives do not count."""
+    """How often everything in the pool was cleared; entries from before the last clear do not count."""
     spec_kind: Text = ""
     """Kind of attention of the group as the engine calls it; empty where it does not say."""
     sliding_window: Natural = 0
@@ -402,24 +402,24 @@ class ConnectivityState(msgspec.Struct, omit_defaults=True, gc=False):
     """When and how a source was heard last."""
 
     last_batch_at: Moment | None = None
-    """Event time of the last batch of this life, seconds since the epoch; None before the first one."""
+    """Event time of the last batch of this session, seconds since the epoch; None before the first one."""
     seen_live: bool = False
-    """Whether a batch of this life came live."""
+    """Whether a batch of this session came live."""
     clock_offset: Offset = 0.0
     """Event time minus time of receipt of the last live batch, seconds."""
     disconnected_from: WindowNumber | None = None
     """First window whose end found the source disconnected; None while it is connected."""
     reported_to: WindowNumber | None = None
-    """Latest window in which the connector said that it does not reach the source; None while it does."""
+    """Latest window in which the connector reported that it does not reach the source; None while it does."""
 
 
 class DriftState(msgspec.Struct, omit_defaults=True, gc=False):
     """Comparison of a source with what its engine says of its memory."""
 
     capacity_blocks: Natural = 0
-    """Most GPU blocks that the engine reported in this life; 0 when unknown."""
+    """Most GPU blocks that the engine reported in this session; 0 when unknown."""
     block_size: BlockSize = 0
-    """Tokens per GPU block as the engine reported it in this life; 0 when unknown."""
+    """Tokens per GPU block as the engine reported it in this session; 0 when unknown."""
     unused_blocks: Natural = 1
     """Of the capacity, blocks that are never cached."""
     since: WindowNumber | None = None
@@ -457,7 +457,7 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     tenant: Name = ""
     """From the replica's configuration."""
     incarnation: Incarnation = 0
-    """Present life of the engine."""
+    """The present engine session."""
     spread: Natural = 0
     """Factor that spreads hashes over places, a secret of the source; 0 in the first format."""
     bases: list[BaseRange] | None = None
@@ -473,7 +473,7 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     deltas: Natural = 0
     """In the first format, how many deltas belong to the base; 0 since."""
     first_seq: Number = -1
-    """First sequence number of this life; -1 before the first batch."""
+    """First sequence number of this session; -1 before the first batch."""
     last_seq: Number = -1
     """Last sequence number applied; -1 before the first batch."""
     passed_over: Natural = 0
@@ -481,19 +481,19 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     opened_at: Moment = 0.0
     """Seconds since the epoch."""
     closed_at: Moment | None = None
-    """Seconds since the epoch; None while it lives."""
+    """Seconds since the epoch; None while the session is open."""
     closed_reason: Name = ""
-    """Empty while it lives."""
+    """Empty while the session is open."""
     engine: Name = ""
-    """Name of the engine, e.g. `vllm`; empty while nothing seen tells it."""
+    """Name of the engine, e.g. `vllm`; empty while no event has shown which it is."""
     wire_era: Name = ""
     """How the engine encodes."""
     may_reannounce: bool | None = None
-    """Whether the engine may announce residents again, as its records said last; None while none did."""
+    """Whether the engine may announce residents again, by its latest record; None while no record has it."""
     one_copy: bool = False
     """Whether the engine knows at most one copy of each block."""
     clears_all: bool | None = None
-    """Whether its clears that name no medium are of all, as its records said last; None while none did."""
+    """Whether clears that name no medium are of all, by its latest record; None while no record has it."""
     window: WindowNumber | None = None
     """Number of the open window; None before the first batch."""
     carried_to: WindowNumber | None = None
@@ -513,10 +513,10 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     capacity_bytes: dict[Text, Natural] = {}
     """Bytes that the publisher declared, by medium."""
     loras: Annotated[list[Name], Meta(max_length=(1 << 16) - 1)] = []
-    """Adapters of this life by code, from 1."""
+    """Adapters of this session by code, from 1."""
     limited: bool = False
-    """Whether something of this life was left out because of a limit."""
+    """Whether something of this session was left out because of a limit."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
-    """What is odd about the stream of this life."""
+    """What is odd about the stream of this session."""
     silence: SilenceState | None = None
     """When its last record came; None in formats 1 and 2."""

@@ -20,7 +20,7 @@ LATEST = 4_102_444_800
 """The year 2100, in seconds since the epoch: no clock is there, and tables hold a few years more."""
 
 MOST_REMARKS = 8
-"""Of one life of a source; further ones are not told."""
+"""Of one session of a source; further ones are left out."""
 
 BlockSize = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 GroupIdx = Annotated[int, Meta(ge=0, le=2**16 - 1)]
@@ -80,11 +80,11 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     """Bytes that all n blocks together take, where the publisher says so; 0: it does not."""
     links: bytes = b""
     """n links (`schemas.hashing.content`), packed as hashes are: keyed hashes of what each block holds; only
-    with `connector.content_hashes`. Empty where the event does not tell."""
+    with `connector.content_hashes`. Empty where the event has nothing to compute them from."""
     salt: Text | None = None
     """Keyed hash of the request's cache salt, 16 hexadecimal digits; only with `connector.forward_salts`.
-    Engines share no block between salts, so a reader can tell by it whose blocks are held, and who evicts
-    whom. SGLang tells it with every store, vLLM with that of a prompt's first block alone, to which the
+    Engines share no block between salts, so it shows a reader whose blocks are held, and who evicts
+    whom. SGLang sends it with every store, vLLM with that of a prompt's first block alone, to which the
     others lead by `parent`. No table of ours has it."""
 
 
@@ -185,8 +185,8 @@ class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True,
 class SourceStatus(msgspec.Struct, tag="source_status", tag_field="type", omit_defaults=True, gc=False):
     """State of a source that sent no batch for ten seconds or more; repeated about every ten seconds.
 
-    It lets readers tell an idle engine from one that cannot be reached, and both from a connector that is
-    gone, by the log alone.
+    By it readers of the log distinguish an idle engine from one that cannot be reached, and both from a
+    connector that is gone.
     """
 
     connected: bool
@@ -264,8 +264,8 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     dp_rank: DpRank
     """Data-parallel rank; with the replica it names the source."""
     incarnation: Incarnation
-    """Identifies one life of the engine as the connector saw it; grows with every life. Microseconds
-    since the epoch when it was opened."""
+    """Number of the engine session, as the connector saw it: the time when it opened, in microseconds since
+    the epoch. Each session has a greater one than those before."""
     batches: list[Batch]
     """The run, in order, with notices where they belong."""
     first_seq: Seq | None = None
@@ -275,27 +275,27 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     tenant: Name = "default"
     """From the replica's configuration."""
     engine: Name = ""
-    """Name of the engine (`connectors/engines`), e.g. `vllm`; empty while nothing seen tells it."""
+    """Name of the engine (`connectors/engines`), e.g. `vllm`; empty while no event has shown which it is."""
     wire_era: Name = ""
     """How the engine encodes, e.g. `array-12`, `map`, `sglang-array-7`."""
     may_reannounce: bool | None = None
-    """Whether the engine may announce again, without a second copy, what is resident; None while nothing seen
-    tells its kind."""
+    """Whether the engine may announce again, without a second copy, what is resident; None while no
+    event has shown which kind of engine it is."""
     duplicates: Count = 0
     """Batches of this source that the connector dropped as already published, since the previous record."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
     """What is odd about the stream, as far as seen: `schemas.reasons.Remark`s, some with a colon and what
     it is about."""
     last_fingerprint: int = 0
-    """Fingerprint of the engine's payload of `last_seq`: it tells a later connector whether the engine still
-    lives the same life."""
+    """Fingerprint of the engine's payload of `last_seq`. With it a later connector checks whether this engine
+    session still goes on."""
     one_copy: bool = False
     """Whether the engine knows at most one copy of each block: a store of a resident one repeats it."""
     clears_all: bool | None = None
-    """Whether a clear that names no medium is of every one; None while nothing seen tells the engine."""
+    """Whether a clear that names no medium is of every one; None while no event has shown the engine."""
     emitters: dict[Name, tuple[Total, Seq]] = {}
-    """Where several publishers report of the source and each numbers its own batches: by publisher, its life
-    and the last of its numbers in this record."""
+    """Where several publishers report of the source and each numbers its own batches: by publisher, its
+    session and the last of its numbers in this record."""
 
 
 STORE_ONLY = frozenset({"storage", "fs", "obj"})

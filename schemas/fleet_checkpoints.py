@@ -64,7 +64,7 @@ class FleetSource(msgspec.Struct, array_like=True, gc=False):
     dp_rank: DpRank
     """Data-parallel rank."""
     incarnation: Incarnation = 0
-    """Present life of the engine."""
+    """The present engine session."""
     life: Natural = 0
     """Counts incarnations."""
     trust: Annotated[int, Meta(ge=0, le=2)] = 0
@@ -103,7 +103,7 @@ class FleetStanding(msgspec.Struct, array_like=True, gc=False):
     model: Name
     """Model name."""
     incarnation: Incarnation = 0
-    """Life that its label was made for."""
+    """Engine session that its label was made for."""
     returns_before: Natural = 0
     """Returns of the source when it last began, or was left, without another that hashes alike. A source
     returns when it fills blocks of a chain whose first block it had used in an earlier second."""
@@ -161,7 +161,7 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     gauges: list[FleetGauge] = []
     """By number."""
     labels: list[str] = []
-    """Names of the lives, as replica/rank@incarnation, that labels were made for, by number of the label."""
+    """Engine sessions that labels were made for, as replica/rank@incarnation, by number of the label."""
     standings: dict[SourceNumber, FleetStanding] = {}
     """By number of the source."""
     looked_in: Written | None = None

@@ -24,7 +24,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class Counter(Metric, frozen=True):
-    """Grows from 0 while the process lives."""
+    """Grows from 0 while the process runs."""
 
     kind: ClassVar[str] = "counter"
 
@@ -217,7 +217,7 @@ class Connector:
         "Batches received that could not be taken at that time.",
         ("replica", "reason"),
     )
-    restarts = Counter("kvlens_connector_restarts_total", "New lives of an engine.", ("replica",))
+    restarts = Counter("kvlens_connector_restarts_total", "New sessions of an engine.", ("replica",))
     source_seconds = Counter(
         "kvlens_connector_source_seconds_total",
         "Time that the connector spent on the messages of a replica.",
@@ -332,7 +332,7 @@ class Index:
     )
     choices_unacknowledged = Counter(
         "kvlens_index_choices_unacknowledged_total",
-        "Routers' choices that Kafka did not acknowledge in time; the router was told.",
+        "Routers' choices that Kafka did not acknowledge in time; the router got an error.",
     )
     answer_seconds = Histogram(
         "kvlens_index_answer_seconds",
@@ -369,7 +369,7 @@ class Fleet:
     range_length = Gauge("kvlens_fleet_range_seconds", "Length of the range.")
     newest = Gauge(
         "kvlens_fleet_newest_window_timestamp_seconds",
-        "Start of the newest window in the tables. What is an hour old or older is not told.",
+        "Start of the newest window in the tables. Left out once it is an hour old.",
         ("model",),
     )
     answered = Gauge(
@@ -428,7 +428,7 @@ class Fleet:
     )
     without_rate = Gauge(
         "kvlens_fleet_tokens_without_rate_per_second",
-        "Tokens that are lost or saved and missing in the GPUs, because nothing tells what one takes.",
+        "Tokens that are lost or saved and missing in the GPUs, because the time of a token is unknown.",
         ("model", "kind"),
     )
     advice = Gauge(
@@ -439,7 +439,7 @@ class Fleet:
     )
     advice_gpus = Gauge(
         "kvlens_fleet_advice_gpu_seconds_per_hour",
-        "What they are worth in GPU-seconds; missing where nothing tells what a token takes.",
+        "What they are worth in GPU-seconds; missing where the time of a token is unknown.",
         ("model", "kind", "rate_basis"),
     )
 

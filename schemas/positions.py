@@ -41,12 +41,11 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     closed: bool = False
     """The incarnation is closed: the next one is greater and starts over."""
     life: str = ""
-    """What the engine's life is called that the incarnation belongs to, such as the UID of its pod; empty
-    where nobody tells."""
+    """Name of the engine session from outside, such as the UID of its pod; empty where there is none."""
     connector: str = ""
     """Name of the connector process that wrote this, random for each process."""
     emitters: dict[Name, tuple[Total, Seq]] = {}
-    """Where several publishers report of the source: by publisher, its life and the last of its numbers
+    """Where several publishers report of the source: by publisher, its session and the last of its numbers
     published."""
     place: tuple[str, str, str] | None = None
     """Of which server, storage and model, if servers of LMCache report it; without a server several share

@@ -47,7 +47,7 @@ Remark = Literal[
 """What is odd about a stream, whether or not it costs trust."""
 
 ClosedReason = Literal[
-    "restarted",  # the engine began a new life
+    "restarted",  # the engine began a new session
     "removed",  # the replica is no longer configured or discovered
     "silent",  # neither connected nor heard for too long
 ]
@@ -109,7 +109,7 @@ KubernetesFailure = Literal[
 """Why pods could not be listed or watched; it is tried again."""
 
 PodRefusal = Literal[
-    "no_model",  # nothing tells its model
+    "no_model",  # its model is unknown
     "bad_model",  # longer than 200 characters, or unprintable
     "bad_annotation",  # one of ours, or the label of `index_label`, that is no number or out of bounds
     "bad_port",  # ports beyond 65535

@@ -79,7 +79,7 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
     dp_rank: DpRank
     """Data-parallel rank."""
     incarnation: Incarnation
-    """Life of the engine that the changes belong to, as in `EventsRecord`."""
+    """Engine session that the changes belong to, as in `EventsRecord`."""
     trust: Trust
     """Trust of the source as a whole when the checkpoint was cut."""
     changes: list[ResidencyChanges]

@@ -110,7 +110,7 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     """Batches that came again and were ignored."""
     gap_batches: int
     """Batches that did not come live when they were due: `lost_batches`, and batches that came by replay
-    after this life of the engine had been seen live (their live copy, if it came later, is a duplicate)."""
+    after this engine session had been seen live (their live copy, if it came later, is a duplicate)."""
     replayed_batches: int
     """Batches applied that came by replay: filled gaps, and batches published before first contact."""
     lost_batches: int
@@ -118,13 +118,13 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     undecodable_events: int
     """Events, whole frames or whole records, skipped because nobody understood them."""
     restarts: int
-    """Lives that ended because the engine started again (`closed` with reason restarted)."""
+    """Engine sessions that ended because the engine started again (`closed` with reason restarted)."""
     incarnation: int
-    """Life of the engine; grows with every life."""
+    """Number of the engine session; each one has a greater number than those before."""
     last_seq: int
-    """Last sequence number of this life that was applied or given up; -1 before the first batch."""
+    """Last sequence number of this session that was applied or given up; -1 before the first batch."""
     last_batch_at: datetime | None
-    """Event time of the last batch applied in this life; NULL before the first one."""
+    """Event time of the last batch applied in this session; NULL before the first one."""
     connected: bool
     """False if the connector reported that it does not reach the source, or closed it, and no live batch
     has come since."""
@@ -225,7 +225,8 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourceRow(msgspec.Struct, frozen=True, gc=False):
-    """One life of an engine process as a connector saw it, from its first batch on."""
+    """One engine session (from a start of the engine process to its next start) as a connector saw it, from
+    its first batch on."""
 
     TABLE: ClassVar[str] = "sources"
 
@@ -234,14 +235,14 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     dp_rank: int
     incarnation: int
     opened_at: datetime
-    """When this life was first seen, UTC."""
+    """When this session was first seen, UTC."""
     closed_at: datetime | None
-    """When it ended; NULL while it lives."""
+    """When it ended; NULL while it is open."""
     closed_reason: str
-    """restarted, removed, silent, superseded (another life began and nobody reported the end of this one), or
-    forgotten (nothing came for `worker.forget_seconds`); empty while it lives."""
+    """restarted, removed, silent, superseded (another session began and nobody reported the end of this one),
+    or forgotten (nothing came for `worker.forget_seconds`); empty while it is open."""
     engine: str
-    """Name of the engine (`connectors/engines`), e.g. vllm; empty while nothing seen tells it."""
+    """Name of the engine (`connectors/engines`), e.g. vllm; empty while no event has shown which it is."""
     wire_era: str
     """How the engine encodes its events, e.g. `array-12`, `map`."""
     hash_domain: str
@@ -249,11 +250,11 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     tenant: str
     """From the replica's configuration."""
     first_seq: int
-    """First sequence number that we have of this life."""
+    """First sequence number that we have of this session."""
     last_seq: int
     """Last sequence number applied or given up; -1 before the first batch."""
     remarks: list[str]
-    """What is odd about the stream of this life, e.g. `unknown_type:BlockMoved` or `mixed_ranks`."""
+    """What is odd about the stream of this session, e.g. `unknown_type:BlockMoved` or `mixed_ranks`."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -457,8 +458,8 @@ class HashGroupRow(msgspec.Struct, frozen=True, gc=False):
     shard: int
     incarnation: int
     hash_group: str
-    """Sources with the same value are proven to hash alike. It names their first life that was seen, as
-    replica/rank@incarnation."""
+    """Sources with the same value are proven to hash alike. It names the first of their sessions that was
+    seen, as replica/rank@incarnation."""
     alike: int
     """Other sources of the group."""
     alone: bool

@@ -44,7 +44,7 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     compression: Literal["none", "zstd"] = "zstd"
     """Compression of records."""
     record_format: Literal["msgpack", "json"] = "msgpack"
-    """Encoding of event records; the `content-type` header tells readers."""
+    """Encoding of event records; readers see it in the `content-type` header."""
     topic_prefix: str = "kvlens"
     """Beginning of every topic name, before a dot."""
     replication_factor: Annotated[int, Meta(ge=1)] = 1
@@ -114,11 +114,11 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """File with the key of these hashes, of session ids and salts, 16 bytes or more; another key gives other
     hashes."""
     content_hashes: bool = False
-    """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare. All connectors
-    of a fleet say the same; a source follows with its engine's next life."""
+    """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare. Set the
+    same for all connectors of a fleet; a source switches with its next engine session."""
     content_key_file: str = ""
     """File with the key of these hashes, 16 bytes or more, the same for the whole fleet. Without one, whoever
-    reads the topics and guesses the text of a block can tell that it was served."""
+    reads the topics and guesses the text of a block can confirm that it was served."""
     silent_seconds: Seconds = 300.0
     """A source neither connected nor heard for this long is closed: its blocks leave the fleet."""
     tail_seconds: Seconds = 10.0
@@ -161,7 +161,7 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Blocks of one source kept one by one: of hybrid groups, and copies that differ in block size; and as
     many of which the bytes are known."""
     max_loras: Annotated[int, Meta(ge=1, le=65_000)] = 1000
-    """Adapters that an engine has a name for in one life; others count as `(others)`."""
+    """Adapters that an engine names in one session; others count as `(others)`."""
     forget_seconds: Annotated[float, Meta(ge=600)] = 86400.0
     """A source without any record for this long, while others have some, is forgotten; its blocks leave."""
     idle_carry_seconds: Seconds = 3600.0
@@ -197,7 +197,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Facts about a model that events do not tell."""
+    """Facts about a model that are not in its events."""
 
     name: Name
     """As in the replicas' `model`."""
@@ -205,7 +205,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """KV-cache bytes of one token, all layers and groups; turns tokens into bytes in `capacity_gain`."""
     prefill_tokens_per_second: Annotated[float, Meta(gt=0)] | None = None
     """Prompt tokens that a replica computes in a second, all its GPUs together; used where the engine's own
-    counters do not tell."""
+    counters do not show it."""
     gpus_per_replica: Annotated[float, Meta(gt=0)] | None = None
     """GPUs of a replica, all its ranks together; without it there are no GPU-seconds and no costs."""
     gpu_hour_price: Annotated[float, Meta(ge=0)] | None = None
@@ -292,21 +292,21 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selector: str = ""
     """Labels of the pods, as `kubectl get pods --selector` takes them; empty: those of the preset."""
     model: Name | None = None
-    """Model of pods of which neither annotation, label nor topic tells it."""
+    """Model of pods that have it in no annotation, label or topic."""
     model_label: str = ""
     """Label that holds the model; empty: that of the preset."""
     port: Port = 5557
-    """Port of a pod's first rank, where neither annotation, engine nor a port named `kv-events` tells it."""
+    """Port of a pod's first rank, unless an annotation, the engine or a port named `kv-events` gives it."""
     port_base: Port | None = None
     """Port of rank 0, where ranks are counted over several pods and rank r is on this port + r."""
     replay_port: Port | None = None
-    """Port of the replay socket, counted on like the event ports, where nothing else tells it."""
+    """Port of the replay socket, unless something else gives it; further ranks count on, as for events."""
     http_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
     """Port of the engines' HTTP servers; not set: that of the preset; 0: they are never asked anything."""
     metrics_port: Port | None = None
     """Port of their Prometheus pages, `http://address:port/metrics`; not set: `http_port`."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
-    """Data-parallel ranks of each pod, where neither annotation nor engine tells them."""
+    """Data-parallel ranks of each pod, unless an annotation or the engine gives them."""
     index_label: str = ""
     """Label with a pod's number among those of one engine; its first rank is that times its ranks."""
     describe_seconds: Annotated[float, Meta(ge=0, le=600)] = 10.0
@@ -322,7 +322,7 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_url: Annotated[str, Meta(pattern="^(https?://[^/?#@]+)?$")] = ""
     """API server; empty: that of the cluster that the connector runs in."""
     token_file: str = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-    """Token to log in with, read anew for every request; empty: none."""
+    """Token to log in with, read again for every request; empty: none."""
     ca_file: str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
     """Certificates (PEM) that the API server's is checked against; empty: the system's own."""
 

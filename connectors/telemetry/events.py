@@ -88,7 +88,7 @@ class Telemetry:
     def compiled_code_unavailable(self, reason: str) -> None:
         self._log.error(
             "compiled_code_unavailable",
-            message=f"{reason}; streams are read at a third of the speed; install numba anew",
+            message=f"{reason}; streams are read at a third of the speed; install numba again",
         )
 
     def endpoint_refused(self, refusal: EndpointRefused) -> None:

@@ -22,7 +22,7 @@ Caches = dict[tuple[str, int], Counter[tuple[int, bytes]]]
 
 
 class Reader:
-    """Applies records of the topic: each batch once, and a new life of an engine begins with nothing."""
+    """Applies records of the topic: each batch once, and a new engine session begins with an empty cache."""
 
     def __init__(self) -> None:
         self.caches: Caches = defaultdict(Counter)

@@ -10,7 +10,7 @@ from pipeline.advice.reading import Advice, AdviceFinding, Answer
 from pipeline.text_table import text_table
 
 _INDENT = "   "
-NOTHING_YET = "no rows yet in this range: does the worker run? `kvlens doctor` tells"
+NOTHING_YET = "no rows yet in this range: does the worker run? `kvlens doctor` shows the cause"
 NO_FINDING = "no finding: nothing known would save a hundredth of the prefill, and the data are complete"
 
 

@@ -1,4 +1,4 @@
-"""What is odd about streams, as the connector saw it in their present lives. Pure."""
+"""What is odd about streams, as the connector saw it in their present sessions. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Trouble(NamedTuple):
     message: str
     remedy: str
     over: str = ""
-    """Message of a note about sources that are not degraded any more; empty: it lasts as long as the life."""
+    """Message of a note about sources that are no longer degraded; empty: it lasts as long as the session."""
 
 
 _TROUBLES: dict[Remark, _Trouble] = {

@@ -16,7 +16,7 @@ LAG_SECONDS = 60.0
 FELL_BESIDE_SECONDS = 120.0
 """A restart that the stream shows explains counters that fall within this time of it."""
 SUPERSEDED = 3
-"""Lives in an hour that another replaced before they ended."""
+"""Sessions in an hour that another replaced before they ended."""
 DUPLICATES = 100
 """A restart of a connector also repeats some batches."""
 
@@ -186,7 +186,7 @@ def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         yield Finding(
             "two-connectors",
             "problem",
-            "new lives of these engines begin before the old ones end, or most of their batches come twice",
+            "new sessions of these engines begin before the old ones end, or most batches come twice",
             "make sure that only one connector reads each engine, then restart that one",
             _names(found),
         )

@@ -126,7 +126,7 @@ class SourceState(msgspec.Struct):
     event_age_seconds: float | None
     """Since its last batch of events; null: it sent none."""
     closed: str
-    """Why it ended: empty while it lives."""
+    """Why it ended: empty while it is open."""
     blocks: dict[str, int]
     """Distinct blocks it holds, by medium, those of all groups together."""
 

@@ -207,7 +207,7 @@ class _Copy:
                 position, moved = reached, now
                 yield [record for record in found.get(place, ()) if record.offset < end], position
             elif now - moved > _SILENT_SECONDS:
-                raise asyncio.TimeoutError(f"{place.topic} stands still at offset {position}")
+                raise asyncio.TimeoutError(f"{place.topic} does not get past offset {position}")
 
 
 def _origin(record: Any) -> bytes:

@@ -93,7 +93,7 @@ FROM
 WHERE time >= since;
 
 -- Growth of the engines' counters from one scrape to the next one read, of the first one from the start of its
--- period; a counter that fell began anew at 0.
+-- period; a counter that fell began again at 0.
 CREATE OR REPLACE VIEW {database}.engine_hits_series AS
 SELECT *
 FROM {database}.engine_hits_windows(
@@ -1229,7 +1229,7 @@ WITH
                         percent(share), ' of the avoidable prefill'),
                     kind = 'hashes', concat(subject,
                         if(many = 1, ' hashes', concat(' and ', toString(many - 1), ' more hash')),
-                        ' unlike the other replicas of ', model, ': nobody can see which prefixes they share'),
+                        ' differently from the other replicas of ', model, ': nobody can see which prefixes they share'),
                     kind = 'streams', concat(toString(many), ' of ', toString(behind), ' replicas of ', model,
                         transform(number, [3, 2], [' announce more blocks than the engine has', ' lost events for good'],
                             ' ran before kvlens did, so older blocks are unknown'),

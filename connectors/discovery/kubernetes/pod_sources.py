@@ -79,7 +79,7 @@ def _model(pod: Pod, entry: Kubernetes, topic: str) -> str:
         or entry.model
     )
     if not model:
-        raise PodRefused("no_model", f"nothing tells its model; annotate it with {ANNOTATION_PREFIX}model")
+        raise PodRefused("no_model", f"its model is unknown; annotate it with {ANNOTATION_PREFIX}model")
     if not is_model_name(model):
         raise PodRefused("bad_model", f"a model's name has at most {MAX_NAME} printable characters")
     return model

@@ -136,7 +136,7 @@ HASHES = Panel(
     unit="sources",
     kind="table",
     width=24,
-    empty="No stream hashes differently from the others of its hash domain, as far as traffic tells.",
+    empty="No stream is known to hash differently from the others of its hash domain.",
     sql=f"""
 SELECT
     model, replica, dp_rank AS rank, hash_domain AS `hash domain`,

@@ -53,7 +53,7 @@ CAPACITY_GAIN = Panel(
     width=12,
     height=9,
     names="model",
-    empty="As far as the figures tell, more cache would have saved less than one fill in a hundred here.",
+    empty="By these figures, more cache would have saved less than one fill in a hundred.",
     sql=f"""
 WITH curves AS
 (

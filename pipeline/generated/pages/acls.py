@@ -31,10 +31,11 @@ MISSING = """\
 ## When a right is missing
 
 Every process asks the broker what it may do before it begins, and names the first right that it lacks:
-`this user lacks Write on the topic kvlens.residency.v1`. A topic that it may not even see is told from one
-that does not exist. `kvlens connect` and `kvlens work` wait for the right, say so once a minute and on
-`/readyz`, and go on without a restart; so does `kvlens index`, which says it in its log. `kvlens verify`,
-`topics` and `state` end with that line, and `kvlens doctor` makes a finding of it. Two cases differ:
+`this user lacks Write on the topic kvlens.residency.v1`. A topic that it may not even see
+gets another line than one that does not exist. `kvlens connect` and `kvlens work` wait for the right, say so
+once a minute and on `/readyz`, and go on without a restart; so does `kvlens index`, which says it in its log.
+`kvlens verify`, `topics` and `state` end with that line, and `kvlens doctor` makes a finding of it. Two cases
+differ:
 
 - A worker that loses a right while it runs ends with code 69 or 75 and a line that names it; its next start
   waits. A command ends with that line.

@@ -53,7 +53,7 @@ Connector and worker serve Prometheus metrics at `/metrics` when their `metrics_
 `/livez` (the process turns) and `/readyz` (it does its job). Labels are bounded by the configuration: never
 a block hash, a request or a session.
 
-These tell how kvlens itself fares. What it measures of the engines is in the [tables](tables.md), and for
+These show how kvlens itself is doing. What it measures of the engines is in the [tables](tables.md), and for
 Prometheus on a page of its own: [Fleet](#fleet)."""
 
 

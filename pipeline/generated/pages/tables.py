@@ -31,13 +31,13 @@ ORDER BY window, replica
 ```"""
 
 TRUST = """\
-**Trust.** Every row says how far you can rely on it: `complete` (every batch since the engine's first
+**Trust.** Every row shows how far you can rely on it: `complete` (every batch since the engine's first
 one, or since a clear, was applied), `partial` (kvlens started after the engine, so older blocks are
 unknown) or `degraded` (batches or events are missing). An aggregate is as trustworthy as its worst part:
 `max(trust)`.
 
 **A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
-time. A source that lives but is silent still gets its occupancy rows, so sums over a fleet have no holes."""
+time. A silent source that is not closed still gets its occupancy rows, so sums over a fleet have no holes."""
 
 BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
 """Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
@@ -62,7 +62,7 @@ DUE = {
     "minute": "Start of a minute in which it wrote ten-second rows.",
     "noted": "Number of its last note, made before it wrote them.",
     "noted_at": "When that was, by the server's clock.",
-    "done": "Notes up to this number do not hold any more: the minute and its hour were recomputed since.",
+    "done": "Notes up to this number are done: the minute and its hour were recomputed since.",
 }
 ROLLUP_PERIODS = {"1m": "minute", "1h": "hour"}
 ROLLUPS = """\
@@ -105,7 +105,7 @@ def _overview(tables: dict[str, Table], views: dict[str, View]) -> str:
         summary = f"`{found[1]}_10s` per {ROLLUP_PERIODS[found[2]]}." if found else _summary(definition)
         rows.append((f"[`{name}`](#{_base(name)})", summary))
     rows += [(f"[`{_signature(view)}`](#views)", f"View of `{view.table}`.") for view in views.values()]
-    return table(("Table", "What a row says"), rows)
+    return table(("Table", "What a row holds"), rows)
 
 
 def _rollups(definition: Table, tables: dict[str, Table]) -> list[str]:

@@ -59,7 +59,7 @@ STORY = (
     ),
     Chapter(
         240,
-        "minute 4: vllm-0.14-cpu restarts: its new life is known from its first batch, complete again",
+        "minute 4: vllm-0.14-cpu restarts: its new session is seen from the start, complete again",
         {"fleet-tiered": "restart=0"},
     ),
 )

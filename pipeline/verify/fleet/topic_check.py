@@ -16,7 +16,7 @@ from pipeline.verify.replica.residency_sums import (
 )
 from schemas.residency import FILLED, ResidencyRecord
 
-ANEW = "the fleet agent began anew when the residency topic had lost its beginning"
+ANEW = "the fleet agent began with nothing because the residency topic had lost its beginning"
 
 _Begins = Literal["first", "later", "anew", "unknown"]
 """first: with the first record ever. later: some shard begins later, but what was resident then is known.

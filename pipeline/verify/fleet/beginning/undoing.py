@@ -19,7 +19,7 @@ from schemas.residency import FILLED, ResidencyRecord
 
 AT_ONCE = 1000
 """Offsets that are read forward, to be undone backward."""
-UNKNOWN = "nothing tells what was held where the log of the fleet begins"
+UNKNOWN = "it is not known what was held where the log of the fleet begins"
 NO_CHECKPOINT = "the fleet agent has no checkpoint yet"
 TOO_OLD = "its checkpoint is older than the log"
 SET_ASIDE = "a record was set aside since"

@@ -23,6 +23,11 @@ RELEASED = "0011_more_engines.sql"
 """The last file of release 0.1.0."""
 FLEET = LargeFleet(replicas=24, models=3, shards=2, prefixes=10)
 UNTIL = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
+PLAINER = {
+    "were joined late": "ran before kvlens did",
+    " unlike the other replicas of ": " differently from the other replicas of ",
+}
+"""{words of the release: what replaced them}."""
 KINDS = {"routing", "capacity", "restarts", "prefix", "hashes", "streams"}
 BESIDE = (
     # A second group, which fills less on some replicas and more on others.
@@ -134,14 +139,10 @@ def without_date(text: str) -> str:
 
 
 def in_words_of_now(row: dict[str, Any], released: Client) -> dict[str, Any]:
-    """Return a row of the release without its database, and with what was said better since."""
-    texts = {name: value for name, value in row.items() if isinstance(value, str)}
-    plainer = {
-        name: text.replace("were joined late", "ran before kvlens did").replace(
-            f"FROM {released.database}.", "FROM "
-        )
-        for name, text in texts.items()
-    }
+    """Return a row of the release without its database, in the words that replaced those of the release."""
+    plainer = {name: value for name, value in row.items() if isinstance(value, str)}
+    for before, now in {f"FROM {released.database}.": "FROM ", **PLAINER}.items():
+        plainer = {name: text.replace(before, now) for name, text in plainer.items()}
     return row | plainer
 
 

@@ -58,7 +58,7 @@ def test_text_names_each_finding_and_what_to_do(run: Run) -> None:
 
 def test_another_model_has_no_rows(run: Run) -> None:
     assert run("--model", "other").stdout.splitlines() == [
-        "no rows yet in this range: does the worker run? `kvlens doctor` tells"
+        "no rows yet in this range: does the worker run? `kvlens doctor` shows the cause"
     ]
 
 
