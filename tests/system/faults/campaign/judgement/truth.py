@@ -102,10 +102,12 @@ def _has_lies(incarnation: Incarnation, lives: dict[int, Life]) -> bool:
 def _parts(
     engine: TroubledEngine, incarnation: Incarnation, lives: dict[int, Life]
 ) -> list[tuple[Life, list[int]]]:
-    """The numbers of each life in an incarnation: one life, with one exception that nobody can tell.
+    """The numbers of each life in an incarnation: one life, with two exceptions that nobody can tell.
 
-    That is a restarted engine whose short buffer had dropped the number of the last batch taken when it was
-    asked for it. The log then says that it did not reach back, right before the first batch of the new life.
+    One is a restarted engine whose short buffer had dropped the number of the last batch taken when it was
+    asked for it. The other is one that answers no such question, and that had got beyond that number before
+    its first batch came through. The log then says why nobody knows, right before the first batch of the new
+    life.
     """
     parts: list[tuple[Life, list[int]]] = []
     for seq in sorted(incarnation.batches):
@@ -114,11 +116,16 @@ def _parts(
             if parts:
                 gaps = [gap for gap in incarnation.gaps if gap.last == seq - 1]
                 taken = parts[-1][1][-1]
-                untold = (
-                    [(gap.first, gap.reason) for gap in gaps] == [(taken + 1, "replay_truncated")]
-                    and engine.forgets
-                    and life.last_seq >= taken + engine.buffer
-                )
+                said = [(gap.first, gap.reason) for gap in gaps]
+                if engine.answers:
+                    untold = (
+                        said == [(taken + 1, "replay_truncated")]
+                        and engine.forgets
+                        and life.last_seq >= taken + engine.buffer
+                    )
+                else:
+                    reason = "replay_not_configured" if engine.trouble == "no replay" else "replay_timeout"
+                    untold = said == [(taken + 1, reason)]
                 later = engine.lives.index(life) > engine.lives.index(parts[-1][0])
                 mixed = (engine.name, engine.trouble, incarnation.number, "two lives", taken, seq, gaps)
                 assert untold, mixed
