@@ -47,6 +47,7 @@ def follow(records: Iterable[EventsRecord]) -> RecordedFleet:
     """Apply the events as the replica agent and the fleet agent would; return what they find."""
     replica, fleet = PartitionState(0, Worker(), shards=1), FleetFigures()
     now = 0.0
+    seen: set[tuple[str, int]] = set()
     incomplete: set[tuple[str, int]] = set()
 
     def cut() -> None:
@@ -56,14 +57,16 @@ def follow(records: Iterable[EventsRecord]) -> RecordedFleet:
     for offset, record in enumerate(records):
         replica.apply(offset, record)
         now = record.batches[-1].received_at if record.batches else now
-        source = replica.sources[record.replica, record.dp_rank]
+        name = record.replica, record.dp_rank
+        seen.add(name)
+        source = replica.sources[name]
         # At the end it is too late to ask: a clear makes complete what was not.
         if source.opened and source.overall_trust().trust != "complete":
-            incomplete.add((record.replica, record.dp_rank))
+            incomplete.add(name)
         if replica.next_offset % _RECORDS_BETWEEN_CUTS == 0:
             cut()
     cut()
-    return RecordedFleet(len(replica.sources), len(incomplete), fleet.potential())
+    return RecordedFleet(len(seen), len(incomplete), fleet.potential())
 
 
 def saved(fleet: RecordedFleet, replicas: int, extra_tokens: int | None) -> Saved:

@@ -42,7 +42,8 @@ HEARTBEAT_SECONDS = SESSION_SECONDS / 4
 METADATA_SECONDS = 5.0
 """A group that divided its partitions before it could see the topic does so again after this."""
 _BUFFERED_CHUNKS = 4
-"""Of each partition. Of up to `CHUNK_RECORDS` records (`consumer/fetched.py`) or the role's `chunk_bytes`."""
+"""Of all partitions together; each has up to `CHUNK_RECORDS` records (`consumer/fetched.py`), or the role's
+`chunk_bytes`."""
 _POSITION_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
@@ -126,6 +127,7 @@ class Agent:
             try:
                 schedule.made(await self._rounds.save([*self.owned.values()]))
                 self._full.clear()
+                self._bound_unsaved()  # by what was applied beside the round
             except Exception as error:
                 self._fatal(error)
 

@@ -88,7 +88,8 @@ class Role:
     """Read committed records only."""
     unsaved_bytes: int
     """Of values, that wait for a round at most: one is made early then. What a state holds for it, and what
-    cutting that takes, is several times as much, and memory that is new costs more than to apply a record."""
+    cutting that takes, is several times as much, and the kernel takes longer to give new memory than a record
+    takes to be applied."""
     chunk_bytes: int
     """Of keys and values, that are applied in one go. What it costs to begin with a source or a record is
     shared by more changes where more is applied; meanwhile the event loop stands still."""

@@ -15,11 +15,12 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.checkout import CAPTURES, ROOT
 from tests.support.processes import KVLENS, Started, kvlens, started
 
-SOON = 10.0
+SOON = 20.0
 """Seconds from a signal to the end, at most.
 
-Commands end within 3 s, of which they wait up to 2.5 s for what does not answer (docs/local.md has what was
-measured). On a machine that is busy with other tests the rest takes a multiple. What once held an exit, such
+Commands end within 3 s by Ctrl-C, of which they wait up to 2.5 s for what does not answer (docs/local.md has
+what was measured); connector and worker wait a second longer after SIGTERM. On a machine that is busy with
+other tests the rest takes a multiple. What once held an exit, such
 as a resolver, a compiler or a query, did so for tens of seconds.
 """
 ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]'

@@ -22,7 +22,6 @@ NO_RATE = (
     "`prefill_tokens_per_second`."
 )
 
-
 COLOURS_ASSUMED = {
     "routing": "#9fc0ee",
     "routing or capacity": "#b7d3ee",

@@ -12,6 +12,7 @@ from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.roles import replica_agent
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.settings import Settings
+from tests.support.patience import PATIENCE
 
 
 class Rounds:
@@ -22,11 +23,13 @@ class Rounds:
     def __init__(self) -> None:
         self.found: list[list[int]] = []
         self.holds = 0
+        self.made = asyncio.Event()
 
     async def save(self, owned: list[Any]) -> float:
         self.found.append([one.unsaved for one in owned])
         for one in owned:
             one.unsaved = 0
+        self.made.set()
         return 0.0
 
     def hold_to_the_end(self) -> None:
@@ -63,14 +66,15 @@ async def test_a_round_is_made_at_once_when_as_much_waits_as_may() -> None:
     await asyncio.sleep(0.05)
     assert rounds.found == []
     offered(half, half + 1)
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(rounds.made.wait(), PATIENCE)
     assert rounds.found == [[half, half + 1]]
     await asyncio.sleep(0.05)
     assert len(rounds.found) == 1, "nothing waits any more"
     assert rounds.holds == 0
+    rounds.made.clear()
     offered(2 * role.unsaved_bytes, 1)
     assert rounds.holds == 1
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(rounds.made.wait(), PATIENCE)
     assert rounds.found[1:] == [[2 * role.unsaved_bytes, 1]]
     saving.cancel()
     with contextlib.suppress(asyncio.CancelledError):
