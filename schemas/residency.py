@@ -50,8 +50,8 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """m little-endian u32: tokens stored in this medium and group of the source before each change, all
     copies counted, minus `stored_before`; empty if unknown."""
     stored_before: Tokens = 0
-    """Tokens stored there before the first change of this checkpoint, for as long as the pipeline has known
-    the source."""
+    """Tokens stored there before the first of these changes, for as long as the pipeline has known the
+    source."""
     store_only: bool = False
     """The engine does not announce removals on this medium: filled blocks may be gone."""
     roots: bytes = b""

@@ -43,8 +43,8 @@ class Changes(NamedTuple):
 
 
 JOINED_BYTES: Final = 1 << 20
-"""Rows are joined up to this size, and a last piece. A longer array lies in memory that is new each time, and
-to be given that costs three times what is done with the rows."""
+"""Rows are joined until they have this size. A longer array lies in memory that is new each time, and to get
+that from the kernel takes three times as long as to pack the rows."""
 
 
 def joined(changes: Sequence[Changes]) -> Iterator[Changes]:

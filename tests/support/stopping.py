@@ -166,7 +166,7 @@ def installation(
     return processes
 
 
-def unresolved(directory: Path) -> dict[str, str]:
+def _unresolved(directory: Path) -> dict[str, str]:
     """Return settings of a process whose resolver does not answer."""
     (directory / "site").mkdir()
     (directory / "site" / "sitecustomize.py").write_text(_HANGING_RESOLVER)
@@ -181,7 +181,12 @@ def _settings_of(parts: Parts, directory: Path, free_port: Callable[[], int]) ->
     if parts == "its own":
         return {}
     if parts == "the resolver hangs":
-        return unresolved(directory)
+        return _unresolved(directory)
+    return nobody_listens(free_port)
+
+
+def nobody_listens(free_port: Callable[[], int]) -> dict[str, str]:
+    """Return settings with Kafka and ClickHouse where nobody listens, and pages on ports of their own."""
     return {
         "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}",
         "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{free_port()}",

@@ -33,6 +33,7 @@ from tests.support.stopping import (
     Moment,
     ended,
     installation,
+    nobody_listens,
 )
 
 DEADLINE = PATIENCE
@@ -100,12 +101,9 @@ def page(url: str) -> tuple[int, str]:
 @pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 3.0])
 def test_at_any_moment_after_its_start(tmp_path: Path, free_port: Callable[[], int], seconds: float) -> None:
     nowhere = {
+        **nobody_listens(free_port),
         "KVLENS_REPLICAS": ENGINE,
-        "KVLENS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}",
-        "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{free_port()}",
         "NUMBA_CACHE_DIR": str(tmp_path / "nothing"),
-        "KVLENS_PAGE__PORT": str(free_port()),
-        "KVLENS_INDEX__PORT": "0",
     }
     commands = {
         command: started(
