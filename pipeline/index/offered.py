@@ -14,6 +14,7 @@ from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.portions import in_portions
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.residency.intake.partly_plain import PartlyPlain
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.worker.partition import Role
 from pipeline.worker.set_aside import Offered
@@ -51,20 +52,22 @@ class Applying:
 
     def apply(self, state: IndexedPartition, several: Sequence[Offered]) -> None:
         """Apply records that came together; the table shows them then. Raises OffsetGap, RecordFatal."""
-        runs = {int(run.offsets[0]): run for run in self._role.read_ahead(several, together=False).runs}
+        reading = self._role.read_ahead(several, together=False)
+        read: dict[int, PlainRun | PartlyPlain] = {int(run.offsets[0]): run for run in reading.runs}
+        read |= {several[at].offset: partly for at, partly in reading.partly}
         for offered in several:
             if offered.offset < state.next_offset:
                 continue
             if offered.offset > state.next_offset:
                 raise OffsetGap(self._role.topic, state.partition, state.next_offset, offered.offset)
-            self._offer(state, offered, runs.get(offered.offset))
+            self._offer(state, offered, read.get(offered.offset))
         state.settle()
         self._metrics.records.inc(len(several))
 
-    def _offer(self, state: IndexedPartition, offered: Offered, run: PlainRun | None) -> None:
+    def _offer(self, state: IndexedPartition, offered: Offered, read: PlainRun | PartlyPlain | None) -> None:
         role = self._role
         try:
-            record = run or role.decode(offered.value, offered.headers, offered.key)
+            record = read or role.decode(offered.value, offered.headers, offered.key)
             reason = state.refusal(record)
             if reason is not None:
                 raise RecordRefused(reason, NOT_APPLICABLE, role.sources_of(record))
@@ -72,7 +75,7 @@ class Applying:
             self._set_aside(state, offered, refused)
             return
         try:
-            state.apply(offered.offset, run or role.bounded(record, offered.written_at))
+            state.apply(offered.offset, read or role.bounded(record, offered.written_at))
         except Exception as error:
             raise RecordFatal(role.topic, state.partition, offered.offset) from error
 

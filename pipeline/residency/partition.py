@@ -22,7 +22,8 @@ from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, 
 from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.intake.numbered import Numbered, last_offset, one_by_one
+from pipeline.residency.intake.numbered import Numbered, Readable, last_offset, one_by_one, said_by
+from pipeline.residency.intake.partly_plain import PartlyPlain
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.pools import NewPool
 from pipeline.residency.sharding.residency_records import ResidencyRecords
@@ -101,24 +102,19 @@ class PartitionState:
         """
         self._announced = offset
 
-    def refusal(self, record: EventsRecord | PlainRun) -> SetAsideReason | None:
+    def refusal(self, record: Readable) -> SetAsideReason | None:
         """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
-        said = record.record if isinstance(record, PlainRun) else record
-        if self._partitions is not None and is_misplaced(said, self.partition, self._partitions):
+        if self._partitions is not None and is_misplaced(said_by(record), self.partition, self._partitions):
             return "wrong_partition"
-        # Notices can be refused, and a plain run has none.
-        return None if isinstance(record, PlainRun) else events_refusal(record)
+        # Notices can be refused, and what compiled code read has none.
+        return events_refusal(record) if isinstance(record, EventsRecord) else None
 
-    def apply(self, offset: int, record: EventsRecord | PlainRun) -> None:
+    def apply(self, offset: int, record: Readable) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
         key = _key_of(record)
         for silent in self._silence.heard(key, _received(record)):
             self._forget(silent, offset)
-        source = self._source(key)
-        if isinstance(record, PlainRun):
-            source.apply_run(record)
-        else:
-            source.apply(record, offset)
+        _apply(self._source(key), record, offset)
         self._advance(offset)
 
     def apply_all(self, records: Sequence[Numbered]) -> None:
@@ -138,10 +134,7 @@ class PartitionState:
         for key, its_records in of_source.items():
             source = self._source(key)
             for self.applying, record in its_records:
-                if isinstance(record, PlainRun):
-                    source.apply_run(record)
-                else:
-                    source.apply(record, self.applying)
+                _apply(source, record, self.applying)
         self._advance(max(last_offset(numbered) for numbered in records))
 
     def _all_heard(self, keys: Sequence[SourceKey], records: Sequence[Numbered]) -> bool:
@@ -350,13 +343,21 @@ class PartitionState:
         return contradiction(source)
 
 
-def _key_of(record: EventsRecord | PlainRun) -> SourceKey:
-    said = record.record if isinstance(record, PlainRun) else record
+def _key_of(record: Readable) -> SourceKey:
+    said = said_by(record)
     return said.replica, said.dp_rank
 
 
-def _received(record: EventsRecord | PlainRun) -> float:
+def _received(record: Readable) -> float:
     """Return when the last batch was received, 0 if there is none."""
-    if isinstance(record, PlainRun):
-        return record.received_at
-    return record.batches[-1].received_at if record.batches else 0.0
+    if isinstance(record, EventsRecord):
+        return record.batches[-1].received_at if record.batches else 0.0
+    return record.received_at
+
+
+def _apply(source: SourceResidency, record: Readable, offset: int) -> None:
+    for part in record.parts if isinstance(record, PartlyPlain) else (record,):
+        if isinstance(part, PlainRun):
+            source.apply_run(part)
+        else:
+            source.apply(part, offset)

@@ -17,7 +17,7 @@ from pipeline.errors import (
 )
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
-from pipeline.residency.intake.plain_runs import Reading
+from pipeline.residency.intake.reading import Reading
 from pipeline.residency.steps import Steps
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.left_out import LeftOutEvents
@@ -67,7 +67,7 @@ class ReadAhead(Protocol):
 
 
 def _nothing(offered: Sequence[Offered], *, together: bool) -> Reading:
-    return Reading([], [*range(len(offered))], [])
+    return Reading([], [], [*range(len(offered))], [])
 
 
 @dataclass(frozen=True)
@@ -211,21 +211,29 @@ class OwnedPartition:
         reading = role.read_ahead(several, together=True)
         accepted: list[tuple[int, Any]] = []
         refused: dict[int, RecordRefused] = {}
-        for run in reading.runs:
-            reason = self.state.refusal(run)
+
+        def judge(record: Any, offsets: Sequence[int]) -> None:
+            reason = self.state.refusal(record)
             if reason is None:
-                accepted.append((int(run.offsets[0]), run))
-            else:
-                for offset in run.offsets.tolist():
-                    at = offset - several[0].offset
-                    refused[at] = RecordRefused(reason, NOT_APPLICABLE, role.sources_of(run))
+                accepted.append((offsets[0], record))
+                return
+            for offset in offsets:
+                at = offset - several[0].offset
+                refused[at] = RecordRefused(reason, NOT_APPLICABLE, role.sources_of(record))
+
+        for run in reading.runs:
+            judge(run, run.offsets.tolist())
+        for at, partly in reading.partly:
+            judge(partly, [several[at].offset])
         for at in reading.others:
             try:
                 accepted.append((several[at].offset, self._accepted(several[at])))
             except RecordRefused as error:
                 refused[at] = error
         accepted.sort(key=itemgetter(0))
-        return _Read(accepted, refused, {*refused, *(reading.unknown if reading.runs else ())})
+        return _Read(
+            accepted, refused, {*refused, *(reading.unknown if reading.runs or reading.partly else ())}
+        )
 
     def _apply(self, accepted: Sequence[tuple[int, Any]], *, count: int) -> None:
         """Apply records, `count` of them with all that runs are made of."""

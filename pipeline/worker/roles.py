@@ -10,7 +10,8 @@ from pipeline.fleet.state import FleetState
 from pipeline.kafka.acceptance import events_source, residency_sources
 from pipeline.kafka.decoding import decode_events, decode_residency
 from pipeline.kafka.refusal import SourceName
-from pipeline.residency.intake.plain_runs import PlainRun, Reading, read
+from pipeline.residency.intake.numbered import Readable, said_by
+from pipeline.residency.intake.reading import Reading, read
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.residency.windows import bounded_by_log
 from pipeline.worker.checkpoint.log import Record
@@ -46,8 +47,8 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
     def bounded(record: EventsRecord, written_at: float) -> EventsRecord:
         return bounded_by_log(record, written_at, ahead=settings.worker.max_clock_ahead_seconds)
 
-    def sources_of(record: EventsRecord | PlainRun) -> tuple[SourceName, ...]:
-        return events_source(record.record if isinstance(record, PlainRun) else record)
+    def sources_of(record: Readable) -> tuple[SourceName, ...]:
+        return events_source(said_by(record))
 
     def outputs(cut: Cut) -> list[Record]:
         return [Record(residency, shard, key, value) for shard, key, value in cut.residency]

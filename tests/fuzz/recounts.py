@@ -15,7 +15,10 @@ from connectors.order.stream import SourceStream
 from connectors.publish.encoding import RecordEncoding
 from connectors.sources import Source
 from pipeline.kafka.acceptance import accepted_events, accepted_residency
-from pipeline.residency.intake.plain_runs import PlainRun, plain_runs
+from pipeline.residency.intake.numbered import Readable
+from pipeline.residency.intake.partly_plain import PartlyPlain
+from pipeline.residency.intake.plain_runs import PlainRun
+from pipeline.residency.intake.reading import read
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.topic_check import TopicCheck
@@ -130,6 +133,8 @@ class Written:
     """Times that a worker went on with the state of a checkpoint."""
     plain: int = 0
     """Records that were applied as columns."""
+    partly: int = 0
+    """Records that were applied in parts, most of them as columns."""
 
     def insert(self, rows: Iterable[Any]) -> None:
         for row in rows:
@@ -164,12 +169,16 @@ def worked(seed: int, log: Sequence[Logged], settings: Worker) -> Written:
         fetched = log[state.next_offset : state.next_offset + rng.choice((1, 1, 4, 20, 64))]
         is_json = ("content-type", JSON)
         values = [None if is_json in one.headers else one.value for one in fetched]
-        runs = plain_runs(values, settings, first=state.next_offset)
-        for run, one in zip(runs, fetched, strict=True):
+        offsets = range(state.next_offset, state.next_offset + len(fetched))
+        reading = read(values, settings, offsets=offsets, together=False)
+        columns: dict[int, PlainRun | PartlyPlain] = {int(run.offsets[0]): run for run in reading.runs}
+        columns |= {offsets[at]: partly for at, partly in reading.partly}
+        for offset, one in zip(offsets, fetched, strict=True):
             record = one.decoded()
             newest = max([newest, *(batch.received_at for batch in record.batches)])
-            use: EventsRecord | PlainRun = run if run is not None and rng.random() < 0.9 else record
-            written.plain += use is run
+            use: Readable = columns.get(offset, record) if rng.random() < 0.9 else record
+            written.plain += isinstance(use, PlainRun)
+            written.partly += isinstance(use, PartlyPlain)
             state.apply(state.next_offset, use)
             kind = rng.random()
             if kind < 0.15:

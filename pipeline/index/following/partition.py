@@ -9,12 +9,11 @@ from pipeline.index.pools.pool import IndexedPool
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.checkpoint.soundness import contradiction_of_granular, contradiction_of_head
 from pipeline.residency.granularity.two_sizes import GranularPool
-from pipeline.residency.intake.plain_runs import PlainRun
+from pipeline.residency.intake.numbered import Readable, said_by
 from pipeline.residency.partition import PartitionState
 from pipeline.residency.pools import NewPool
 from pipeline.residency.silence import SourceKey
 from pipeline.residency.source import SourceResidency
-from schemas.events import EventsRecord
 from schemas.settings import Worker
 
 
@@ -55,10 +54,10 @@ class IndexedPartition(PartitionState):
                 return f"{found} of {pool.head.medium[:64]}/{pool.head.group_idx} do not fit"
         return None
 
-    def apply(self, offset: int, record: EventsRecord | PlainRun) -> None:
+    def apply(self, offset: int, record: Readable) -> None:
         """Apply the record at `offset`; `settle` makes the table show it."""
         super().apply(offset, record)
-        said = record.record if isinstance(record, PlainRun) else record
+        said = said_by(record)
         key = (said.replica, said.dp_rank)
         self._touched.add(key)
         self._all.applied(self._indexed[key], self.sources[key])

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
+from pipeline.residency.intake.partly_plain import PartlyPlain
 from pipeline.residency.intake.plain_runs import PlainRun
 from schemas.events import EventsRecord
 
-Numbered = tuple[int, EventsRecord | PlainRun]
+Readable = EventsRecord | PlainRun | PartlyPlain
+"""A record as it was decoded, or in parts; or a run of several."""
+Numbered = tuple[int, Readable]
 """A record and its offset; or a run, which knows the offsets of all its records, and the first of them."""
 
 
@@ -23,6 +26,11 @@ def one_by_one(records: Sequence[Numbered]) -> list[Numbered]:
         else:
             found.append((offset, record))
     return sorted(found, key=itemgetter(0))
+
+
+def said_by(record: Readable) -> EventsRecord:
+    """Return what a record, or the last one of a run, says besides its batches."""
+    return record if isinstance(record, EventsRecord) else record.record
 
 
 def last_offset(numbered: Numbered) -> int:

@@ -1,12 +1,9 @@
-"""Plain runs: records of stores and removals, read by compiled code, many at once."""
+"""Plain runs: batches of stores and removals, read by compiled code, those of many records at once."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -148,89 +145,21 @@ class PlainRun(NamedTuple):
 
     def decoded(self) -> EventsRecord:
         """Return the only record as it is decoded otherwise."""
-        fields = msgspec.structs.asdict(self.record)
-        return EventsRecord(**{**fields, "batches": _decode_batches(self.record.batches)})
+        return decoded_with(self.record, _decode_batches(self.record.batches))
 
 
-class Reading(NamedTuple):
-    """What was read of records that came together; places are those of the records among them."""
-
-    runs: list[PlainRun]
-    """In no order of meaning, but those of a source are in theirs."""
-    others: list[int]
-    """Places of the records that are not plain, in order."""
-    unknown: list[int]
-    """Those of them of which not even the source is known."""
+def decoded_with(record: EncodedRun, batches: list[Batch]) -> EventsRecord:
+    """Return what a record says of its source, and decoded batches."""
+    return EventsRecord(**{**msgspec.structs.asdict(record), "batches": batches})
 
 
-def read(
-    values: Sequence[bytes | None],
-    settings: Worker,
-    *,
-    offsets: Sequence[int],
-    written: Sequence[float] | None = None,
-    together: bool = True,
-) -> Reading:
-    """Read the values of records that lie in the log at `offsets`, None for those that must not be read.
-
-    `written` says when the log had each, in seconds since the epoch, 0 or less where it does not know.
-    Runs of a source that go on with each other are one, unless not to be read `together`.
-    """
-    records = [*map(_encoded, values)]
-    order = _by_source(records)
-    encoded: list[EncodedRun] = [records[at] for at in order]  # type: ignore[misc] # None has no source
-    places = np.array(order, np.int64)
-    times = np.zeros(len(values)) if written is None else np.array(written, np.float64)
-    runs, chunk = _scanned(encoded, times[places], settings)
-    goes_on = np.zeros(len(order), np.bool_)
-    if together:
-        said = [*map(_said, encoded)]
-        goes_on[1:] = [this == before and not this[-1] for before, this in pairwise(said)]
-    whole, parts = joined(runs, goes_on)
-    of_runs = np.array(offsets, np.int64)[places]
-    found = [
-        PlainRun(encoded[begin:end], of_runs[begin:end], chunk, runs[begin:end], *row)
-        for row, (begin, end) in zip(whole.tolist(), parts.tolist(), strict=True)
-    ]
-    others = np.ones(len(values), np.bool_)
-    others[places[runs["batches"] > 0]] = False
-    unknown = [at for at, record in enumerate(records) if record is None]
-    return Reading(found, np.flatnonzero(others).tolist(), unknown)
-
-
-def plain_runs(values: Sequence[bytes | None], settings: Worker, *, first: int = 0) -> list[PlainRun | None]:
-    """Return the run of each value, None where it is none; the values lie at offsets from `first` on."""
-    found: list[PlainRun | None] = [None] * len(values)
-    offsets = range(first, first + len(values))
-    for run in read(values, settings, offsets=offsets, together=False).runs:
-        found[int(run.offsets[0]) - first] = run
-    return found
-
-
-def _by_source(records: Sequence[EncodedRun | None]) -> list[int]:
-    """Return where the records are, those of a source one behind the other, so that their events are."""
-    places: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-    for at, record in enumerate(records):
-        if record is not None:
-            places[record.replica, record.dp_rank].append(at)
-    return [*chain.from_iterable(places.values())]
-
-
-def _encoded(value: bytes | None) -> EncodedRun | None:
-    try:
-        return _decode(value or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _scanned(
-    records: Sequence[EncodedRun], written: Times, settings: Worker
+def scanned(
+    parts: Iterable[bytes | msgspec.Raw], sizes: Sequence[int], written: Times, settings: Worker
 ) -> tuple[npt.NDArray[Any], PlainChunk]:
-    """Return a row of RUN for each record."""
-    parts = [record.batches for record in records]
+    """Return a row of RUN for each of n lists of batches; `parts` are their bytes, `sizes` (n,) how many."""
     packed = np.frombuffer(b"".join(parts), np.uint8)
-    ends: Ints = np.cumsum([len(memoryview(part)) for part in parts], dtype=np.int64)
-    runs = np.empty(len(records), RUN)
+    ends: Ints = np.cumsum(sizes, dtype=np.int64)
+    runs = np.empty(len(ends), RUN)
     events = np.empty(len(packed) // _EVENT_BYTES + 1, EVENT)
     hashes = np.empty(len(packed) // HASH_BYTES + 1, np.uint64)
     links = np.zeros(len(hashes), np.uint64)
@@ -278,18 +207,4 @@ def _numbers(bits: int) -> tuple[int, ...]:
     return tuple(number for number in range(TABLE_ROWS) if bits >> number & 1)
 
 
-_decode = msgspec.msgpack.Decoder(EncodedRun).decode
 _decode_batches = msgspec.msgpack.Decoder(list[Batch]).decode
-_said = attrgetter(
-    "replica",
-    "dp_rank",
-    "incarnation",
-    "engine",
-    "wire_era",
-    "may_reannounce",
-    "clears_all",
-    "one_copy",
-    "remarks",
-    "duplicates",
-)
-"""What a record says of its source besides its batches, as far as an agent takes it over; duplicates last."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from connectors.kafka.content_types import JSON
 from connectors.kafka.topics import partition_of
 from pipeline.residency import source as residency_source
+from pipeline.residency.intake import partly_plain
+from pipeline.residency.intake.reading import Reading
 from pipeline.residency.steps import at_once
 from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition, Role
@@ -33,6 +36,10 @@ encode = msgspec.msgpack.encode
 def owned(role: Role) -> OwnedPartition:
     log = CheckpointLog(Settings().kafka, group="g", topic=role.topic, partition=0)
     return OwnedPartition(role, log, role.restore(0, {}), WorkerMetrics())
+
+
+def read_nothing(offered: Sequence[Offered], *, together: bool) -> Reading:
+    return Reading([], [], [*range(len(offered))], [])
 
 
 def events(seed: int, count: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
@@ -78,11 +85,16 @@ def test_honest_sources_are_what_they_are_without_mutated_events() -> None:
 def test_what_comes_together_fares_as_if_it_came_one_by_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plain runs, notices, JSON, mutants and records of another partition, in fetches of any size."""
+    """Plain runs, notices, JSON, mutants and records of another partition, in fetches of any size.
+
+    And as if all were decoded.
+    """
+    monkeypatch.setattr(partly_plain, "WORTH_BYTES", 0)
     monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
     rng = random.Random(seed)
     role = replica_agent(Settings(), shards=2, partitions=2)
-    together, alone = owned(role), owned(role)
+    partitions = [owned(role), owned(role), owned(replace(role, read_ahead=read_nothing))]
+    together, alone, decoded = partitions
     names = [name for name in "abcdefghij" if partition_of(name, 2) == 0][:3]
     other = next(name for name in "abcdefghij" if partition_of(name, 2) == 1)
     walks = [OrdinaryWalk(seed + at, replica=name).records(300) for at, name in enumerate(names)]
@@ -107,12 +119,14 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
         together.offer_all(offered[max(0, at - 2) : at + count])
         for one in offered[at : at + count]:
             alone.offer_all([one])
+            decoded.offer_all([one])
         at += count
         if rng.random() < 0.3:
-            cuts = [at_once(partition.cutting(BEGAN + at)) for partition in (together, alone)]
-            assert cuts[0] == cuts[1]
-    assert at_once(together.cutting(BEGAN + 1e5)) == at_once(alone.cutting(BEGAN + 1e5))
-    assert set_aside(together) == set_aside(alone) > len(offered) // 30
+            cuts = [at_once(partition.cutting(BEGAN + at)) for partition in partitions]
+            assert cuts[0] == cuts[1] == cuts[2]
+    cuts = [at_once(partition.cutting(BEGAN + 1e5)) for partition in partitions]
+    assert cuts[0] == cuts[1] == cuts[2]
+    assert set_aside(together) == set_aside(alone) == set_aside(decoded) > len(offered) // 30
 
 
 def test_mutated_residency_ends_no_fleet_agent() -> None:

@@ -11,7 +11,7 @@ import pytest
 import pipeline.residency.source as residency_source
 from pipeline.residency.intake.numbered import Numbered
 from pipeline.residency.intake.plain_runs import PlainRun
-from pipeline.residency.intake.plain_runs import read as read_runs
+from pipeline.residency.intake.reading import read as read_runs
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker

@@ -15,9 +15,11 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency import source as residency_source
 from pipeline.residency.counting import pool, shared
 from pipeline.residency.counting.count_copies import REMOVAL
+from pipeline.residency.intake import partly_plain
 from pipeline.residency.intake import plain_runs as module
-from pipeline.residency.intake.plain_runs import PlainRun, plain_runs
-from pipeline.residency.intake.plain_runs import read as read_runs
+from pipeline.residency.intake.plain_runs import PlainRun
+from pipeline.residency.intake.reading import plain_runs
+from pipeline.residency.intake.reading import read as read_runs
 from pipeline.residency.intake.words import WORDS
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Removed, Stored
@@ -184,6 +186,7 @@ def test_every_field_of_an_event_is_known() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    monkeypatch.setattr(partly_plain, "WORTH_BYTES", 0)
     if seed == 2:
         monkeypatch.setattr(shared, "EARLY_HASHES", 30)
         monkeypatch.setattr(pool, "EARLY_HASHES", 30)
@@ -193,7 +196,7 @@ def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pyt
     states = [PartitionState(0, settings, shards=3) for _ in range(3)]
     saved: dict[bytes, bytes | None] = {}
     values = [encode(record) for record in walks(100 + seed, 250)]
-    offset = plain = joined = 0
+    offset = plain = joined = in_parts = 0
     while offset < len(values):
         some = values[offset : offset + rng.choice([1, 3, 20])]
         decoded = [accepted_events(value, (), None) for value in some]
@@ -202,9 +205,11 @@ def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pyt
         plain += sum(isinstance(one, PlainRun) for one in read)
         reading = read_runs(some, settings, offsets=range(offset, offset + len(some)))
         joined += sum(len(run.records) > 1 for run in reading.runs)
+        in_parts += len(reading.partly)
         others = [(offset + at, accepted_events(some[at], (), None)) for at in reading.others]
         runs = [(int(run.offsets[0]), run) for run in reading.runs]
-        states[2].apply_all(sorted([*runs, *others], key=itemgetter(0)))
+        partly = [(offset + at, record) for at, record in reading.partly]
+        states[2].apply_all(sorted([*runs, *partly, *others], key=itemgetter(0)))
         for one, record in zip(read, [accepted_events(value, (), None) for value in some], strict=True):
             states[0].apply(offset, record)
             states[1].apply(offset, one)
@@ -228,3 +233,4 @@ def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pyt
     assert states[1].troubles() == states[0].troubles()
     assert plain > len(values) // 3
     assert joined
+    assert in_parts > len(values) // 20

@@ -1,0 +1,109 @@
+"""Reads records that came together: those that are plain, wholly or for the most part, by compiled code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from pipeline.residency.intake.joining import joined
+from pipeline.residency.intake.partly_plain import PartlyPlain, Place, in_parts
+from pipeline.residency.intake.plain_runs import EncodedRun, PlainRun, scanned
+from schemas.settings import Worker
+
+
+class Reading(NamedTuple):
+    """What was read of records that came together; places are those of the records among them."""
+
+    runs: list[PlainRun]
+    """In no order of meaning, but those of a source are in theirs."""
+    partly: list[tuple[int, PartlyPlain]]
+    """Places, in order, and the records that are plain for the most part."""
+    others: list[int]
+    """Places of the records that are not plain, in order."""
+    unknown: list[int]
+    """Those of them of which not even the source is known."""
+
+
+def read(
+    values: Sequence[bytes | None],
+    settings: Worker,
+    *,
+    offsets: Sequence[int],
+    written: Sequence[float] | None = None,
+    together: bool = True,
+) -> Reading:
+    """Read the values of records that lie in the log at `offsets`, None for those that must not be read.
+
+    `written` says when the log had each, in seconds since the epoch, 0 or less where it does not know.
+    Runs of a source that go on with each other are one, unless not to be read `together`.
+    """
+    records = [*map(_encoded, values)]
+    order = _by_source(records)
+    encoded: list[EncodedRun] = [records[at] for at in order]  # type: ignore[misc] # None has no source
+    places = np.array(order, np.int64)
+    times = np.zeros(len(values)) if written is None else np.array(written, np.float64)
+    batches = [record.batches for record in encoded]
+    rows, chunk = scanned(batches, [len(memoryview(one)) for one in batches], times[places], settings)
+    goes_on = np.zeros(len(order), np.bool_)
+    if together:
+        said = [*map(_said, encoded)]
+        goes_on[1:] = [this == before and not this[-1] for before, this in pairwise(said)]
+    whole, parts = joined(rows, goes_on)
+    of_runs = np.array(offsets, np.int64)[places]
+    runs = [
+        PlainRun(encoded[begin:end], of_runs[begin:end], chunk, rows[begin:end], *row)
+        for row, (begin, end) in zip(whole.tolist(), parts.tolist(), strict=True)
+    ]
+    not_plain = np.ones(len(values), np.bool_)
+    not_plain[places[rows["batches"] > 0]] = False
+    others = np.flatnonzero(not_plain).tolist()
+    partly = in_parts([Place(at, offsets[at], records[at], times[at]) for at in others], settings)
+    unknown = [at for at, record in enumerate(records) if record is None]
+    return Reading(runs, partly, sorted({*others} - {at for at, _ in partly}), unknown)
+
+
+def plain_runs(values: Sequence[bytes | None], settings: Worker, *, first: int = 0) -> list[PlainRun | None]:
+    """Return the run of each value, None where it is none; the values lie at offsets from `first` on."""
+    found: list[PlainRun | None] = [None] * len(values)
+    offsets = range(first, first + len(values))
+    for run in read(values, settings, offsets=offsets, together=False).runs:
+        found[int(run.offsets[0]) - first] = run
+    return found
+
+
+def _by_source(records: Sequence[EncodedRun | None]) -> list[int]:
+    """Return where the records are, those of a source one behind the other, so that their events are."""
+    places: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for at, record in enumerate(records):
+        if record is not None:
+            places[record.replica, record.dp_rank].append(at)
+    return [*chain.from_iterable(places.values())]
+
+
+def _encoded(value: bytes | None) -> EncodedRun | None:
+    try:
+        return _decode(value or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+_decode = msgspec.msgpack.Decoder(EncodedRun).decode
+_said = attrgetter(
+    "replica",
+    "dp_rank",
+    "incarnation",
+    "engine",
+    "wire_era",
+    "may_reannounce",
+    "clears_all",
+    "one_copy",
+    "remarks",
+    "duplicates",
+)
+"""What a record says of its source besides its batches, as far as an agent takes it over; duplicates last."""
