@@ -76,8 +76,15 @@ def shown(browser: Browser, url: str, only: Sequence[str] = ()) -> Iterator[Page
     if only:
         # The page takes no style sheet from elsewhere.
         page.evaluate(
-            "(kept) => document.querySelectorAll('#board .panel, #board h2')"
-            ".forEach((each) => { each.hidden = !kept.includes(each.id); })",
+            """(kept) => {
+                for (const each of document.querySelectorAll("#board .panel, #board h2"))
+                    each.hidden = !kept.includes(each.id);
+                // Titles of sections keep them apart.
+                for (const each of document.querySelectorAll("#board .grid")) {
+                    each.hidden = !each.querySelector(".panel:not([hidden])");
+                    each.style.marginTop = "12px";
+                }
+            }""",
             list(only),
         )
     height = page.evaluate("document.documentElement.scrollHeight")
