@@ -17,6 +17,7 @@ from pipeline.errors import (
 )
 from pipeline.kafka.acceptance import NOT_APPLICABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
+from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.intake.reading import Reading
 from pipeline.residency.steps import Steps
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
@@ -66,7 +67,8 @@ class ReadAhead(Protocol):
     def __call__(self, offered: Sequence[Offered], *, together: bool) -> Reading: ...
 
 
-def _nothing(offered: Sequence[Offered], *, together: bool) -> Reading:
+def read_nothing_ahead(offered: Sequence[Offered], *, together: bool) -> Reading:
+    """Leave all records to `decode`."""
     return Reading([], [], [*range(len(offered))], [])
 
 
@@ -107,7 +109,7 @@ class Role:
     """Tells a state without a checkpoint up to which offset a former one committed its outputs."""
     troubles: Callable[[Any], Mapping[str, int]] = lambda state: {}
     """Of a state, how many of its sources have which trouble."""
-    read_ahead: ReadAhead = _nothing
+    read_ahead: ReadAhead = read_nothing_ahead
     """Reads several records at once, and leaves some to `decode`."""
     left_out: Callable[[Any], Iterable[tuple[SourceName, Mapping[LimitReason, int]]]] = lambda state: ()
     """Of a state, how many events of which source limits kept out, by reason, since it was asked last."""
@@ -211,29 +213,22 @@ class OwnedPartition:
         reading = role.read_ahead(several, together=True)
         accepted: list[tuple[int, Any]] = []
         refused: dict[int, RecordRefused] = {}
-
-        def judge(record: Any, offsets: Sequence[int]) -> None:
+        read: list[tuple[int, Any]] = [(int(run.offsets[0]), run) for run in reading.runs]
+        for first, record in [*read, *((several[at].offset, partly) for at, partly in reading.partly)]:
             reason = self.state.refusal(record)
             if reason is None:
-                accepted.append((offsets[0], record))
-                return
-            for offset in offsets:
-                at = offset - several[0].offset
-                refused[at] = RecordRefused(reason, NOT_APPLICABLE, role.sources_of(record))
-
-        for run in reading.runs:
-            judge(run, run.offsets.tolist())
-        for at, partly in reading.partly:
-            judge(partly, [several[at].offset])
+                accepted.append((first, record))
+                continue
+            offsets = record.offsets.tolist() if isinstance(record, PlainRun) else [first]
+            refusal = RecordRefused(reason, NOT_APPLICABLE, role.sources_of(record))
+            refused |= {offset - several[0].offset: refusal for offset in offsets}
         for at in reading.others:
             try:
                 accepted.append((several[at].offset, self._accepted(several[at])))
             except RecordRefused as error:
                 refused[at] = error
         accepted.sort(key=itemgetter(0))
-        return _Read(
-            accepted, refused, {*refused, *(reading.unknown if reading.runs or reading.partly else ())}
-        )
+        return _Read(accepted, refused, {*refused, *(reading.unknown if reading.runs else ())})
 
     def _apply(self, accepted: Sequence[tuple[int, Any]], *, count: int) -> None:
         """Apply records, `count` of them with all that runs are made of."""

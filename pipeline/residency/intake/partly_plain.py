@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from connectors.kafka.content_types import UNDECODABLE
-from pipeline.residency.intake.joining import joined
+from pipeline.residency.intake.joining import Runs, joined
 from pipeline.residency.intake.plain_runs import EncodedRun, PlainChunk, PlainRun, decoded_with, scanned
 from pipeline.residency.windows import bounded_by_log
 from schemas.events import Batch, EventsRecord
 from schemas.settings import Worker
 
 WORTH_BYTES = 4096
-"""Of its batches, that a record must have: a short one is decoded in less time than it is taken apart."""
+"""Batches of fewer bytes are decoded in less time than they are taken apart."""
+LEAST_BATCHES_A_RUN = 16
+"""Where runs are shorter, of all batches for each run, parts cost more than decoding does."""
+_LEAST_BYTES_A_BATCH = 10
+"""A plain one has twice as many, and more than half of them must be plain."""
 _A_LIST_OF_ONE = b"\x91"
-Rows = npt.NDArray[Any]
-"""Of `scan.RUN`."""
+_NIL = b"\xc0"
 
 
 class PartlyPlain(NamedTuple):
@@ -35,10 +37,10 @@ class PartlyPlain(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a record was found that is not plain."""
+    """A record that is not plain, and where it was found."""
 
     at: int
-    """Among those that came together."""
+    """Its place among those that came together."""
     offset: int
     record: EncodedRun | None
     written: float
@@ -51,11 +53,6 @@ class _Taken(NamedTuple):
     place: Place
     record: EncodedRun
     batches: list[msgspec.Raw]
-
-    @property
-    def record_without_duplicates(self) -> EncodedRun:
-        """Return what the parts behind the first one say: duplicates are counted once."""
-        return replace(self.record, duplicates=0)
 
 
 def in_parts(places: Sequence[Place], settings: Worker) -> list[tuple[int, PartlyPlain]]:
@@ -83,22 +80,46 @@ def in_parts(places: Sequence[Place], settings: Worker) -> list[tuple[int, Partl
 
 def _taken(place: Place) -> _Taken | None:
     record = place.record
-    if record is None or len(memoryview(record.batches)) < WORTH_BYTES:
+    if record is None or not _may_be_worth_it(memoryview(record.batches)):
         return None
     try:
-        return _Taken(place, record, _decode_raw(record.batches))
+        batches = _decode_raw(record.batches)
     except UNDECODABLE:
         return None
+    # The number of a notice is nil, behind the head of its array.
+    if any(memoryview(batch)[1:2] == _NIL for batch in batches):
+        return None
+    return _Taken(place, record, batches)
 
 
-def _partly(taken: _Taken, rows: Rows, chunk: PlainChunk, settings: Worker) -> PartlyPlain | None:
+def _may_be_worth_it(batches: memoryview) -> bool:
+    """Return whether a list of batches is long, and no longer than its bytes say.
+
+    Each of its elements takes far more memory than a byte, whatever it is.
+    """
+    if len(batches) < WORTH_BYTES:
+        return False
+    head, data = batches[0], bytes(batches[1:5])
+    if head & 0xF0 == 0x90:
+        count = head & 0x0F
+    elif head in (0xDC, 0xDD):
+        count = int.from_bytes(data[: 2 if head == 0xDC else 4], "big")
+    else:
+        return False
+    return 0 < count * _LEAST_BYTES_A_BATCH <= len(batches)
+
+
+def _partly(taken: _Taken, rows: Runs, chunk: PlainChunk, settings: Worker) -> PartlyPlain | None:
     """Return the record in parts, of which `rows` say what each batch is.
 
     None if that is worth nothing, or if anything is not as it should be: then the record is decoded as a
     whole, and what is wrong is found there.
     """
+    goes_on = np.ones(len(rows), np.bool_)
+    goes_on[0] = False
+    runs, spans = joined(rows, goes_on)
     odd = np.flatnonzero(rows["batches"] == 0).tolist()
-    if 2 * len(odd) >= len(rows):
+    if len(runs) * LEAST_BATCHES_A_RUN > len(rows) or 2 * len(odd) >= len(rows):
         return None
     try:
         decoded = {at: _decode_batch(taken.batches[at]) for at in odd}
@@ -110,31 +131,26 @@ def _partly(taken: _Taken, rows: Rows, chunk: PlainChunk, settings: Worker) -> P
     first = sequence[0]
     if first is None or sequence != [*range(first, first + len(rows))]:
         return None
-    parts = [*_parts(taken, rows, chunk, decoded, settings)]
+    parts: list[PlainRun | EventsRecord] = []
+    # Duplicates are counted once, with the first part.
+    said, said_later = taken.record, replace(taken.record, duplicates=0)
+    done = 0
+    for number, (begin, end) in enumerate([*spans.tolist(), [len(rows), len(rows)]]):
+        if done < begin:
+            between = decoded_with(said, [decoded[at] for at in range(done, begin)])
+            ahead = settings.max_clock_ahead_seconds
+            parts.append(bounded_by_log(between, taken.place.written, ahead=ahead))
+            said = said_later
+        if begin < end:
+            of_run = replace(said, batches=msgspec.Raw(_encode(taken.batches[begin:end])))
+            row = runs[number : number + 1]
+            offsets = np.array([taken.place.offset])
+            parts.append(PlainRun([of_run], offsets, chunk, row, *row.tolist()[0]))
+            said = said_later
+        done = end
     last = parts[-1]
     received_at = last.received_at if isinstance(last, PlainRun) else last.batches[-1].received_at
     return PartlyPlain(taken.record, parts, received_at)
-
-
-def _parts(
-    taken: _Taken, rows: Rows, chunk: PlainChunk, decoded: dict[int, Batch], settings: Worker
-) -> Iterator[PlainRun | EventsRecord]:
-    goes_on = np.ones(len(rows), np.bool_)
-    goes_on[0] = False
-    whole, places = joined(rows, goes_on)
-    record = taken.record
-    done = 0
-    for number, (begin, end) in enumerate([*places.tolist(), [len(rows), len(rows)]]):
-        if done < begin:
-            between = decoded_with(record, [decoded[at] for at in range(done, begin)])
-            yield bounded_by_log(between, taken.place.written, ahead=settings.max_clock_ahead_seconds)
-            record = taken.record_without_duplicates
-        if begin < end:
-            of_run = replace(record, batches=msgspec.Raw(_encode(taken.batches[begin:end])))
-            row = whole[number : number + 1]
-            yield PlainRun([of_run], np.array([taken.place.offset]), chunk, row, *row.tolist()[0])
-            record = taken.record_without_duplicates
-        done = end
 
 
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode

@@ -67,7 +67,8 @@ class PlainChunk(NamedTuple):
 class PlainRun(NamedTuple):
     """Ordinary batches of a source without notices, in sequence order; their events lie in their chunk.
 
-    Of one record, or of several that go on with each other in one window and say the same of the source.
+    Of one record or a part of one, or of several records that go on with each other in one window and say the
+    same of the source.
     Times are event times in seconds since the epoch, those of receipt of the connector's clock.
     """
 
@@ -144,7 +145,7 @@ class PlainRun(NamedTuple):
         )
 
     def decoded(self) -> EventsRecord:
-        """Return the only record as it is decoded otherwise."""
+        """Return the only record, or the part of it, as it is decoded otherwise."""
         return decoded_with(self.record, _decode_batches(self.record.batches))
 
 
@@ -154,10 +155,10 @@ def decoded_with(record: EncodedRun, batches: list[Batch]) -> EventsRecord:
 
 
 def scanned(
-    parts: Iterable[bytes | msgspec.Raw], sizes: Sequence[int], written: Times, settings: Worker
+    encoded: Iterable[bytes | msgspec.Raw], sizes: Sequence[int], written: Times, settings: Worker
 ) -> tuple[npt.NDArray[Any], PlainChunk]:
-    """Return a row of RUN for each of n lists of batches; `parts` are their bytes, `sizes` (n,) how many."""
-    packed = np.frombuffer(b"".join(parts), np.uint8)
+    """Return a row of RUN for each of n lists of batches; `encoded` holds their bytes, `sizes` how many."""
+    packed = np.frombuffer(b"".join(encoded), np.uint8)
     ends: Ints = np.cumsum(sizes, dtype=np.int64)
     runs = np.empty(len(ends), RUN)
     events = np.empty(len(packed) // _EVENT_BYTES + 1, EVENT)

@@ -25,7 +25,7 @@ class Reading(NamedTuple):
     partly: list[tuple[int, PartlyPlain]]
     """Places, in order, and the records that are plain for the most part."""
     others: list[int]
-    """Places of the records that are not plain, in order."""
+    """Places of the records that must be decoded, in order."""
     unknown: list[int]
     """Those of them of which not even the source is known."""
 
@@ -54,16 +54,16 @@ def read(
     if together:
         said = [*map(_said, encoded)]
         goes_on[1:] = [this == before and not this[-1] for before, this in pairwise(said)]
-    whole, parts = joined(rows, goes_on)
+    whole, spans = joined(rows, goes_on)
     of_runs = np.array(offsets, np.int64)[places]
     runs = [
         PlainRun(encoded[begin:end], of_runs[begin:end], chunk, rows[begin:end], *row)
-        for row, (begin, end) in zip(whole.tolist(), parts.tolist(), strict=True)
+        for row, (begin, end) in zip(whole.tolist(), spans.tolist(), strict=True)
     ]
     not_plain = np.ones(len(values), np.bool_)
     not_plain[places[rows["batches"] > 0]] = False
     others = np.flatnonzero(not_plain).tolist()
-    partly = in_parts([Place(at, offsets[at], records[at], times[at]) for at in others], settings)
+    partly = in_parts([Place(at, offsets[at], records[at], float(times[at])) for at in others], settings)
     unknown = [at for at, record in enumerate(records) if record is None]
     return Reading(runs, partly, sorted({*others} - {at for at, _ in partly}), unknown)
 

@@ -16,6 +16,7 @@ from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
 from pipeline.index.questions.chains import chains_of
 from pipeline.index.questions.question import Question
+from pipeline.residency.intake.partly_plain import PartlyPlain
 from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.source import SourceRecount
@@ -23,6 +24,7 @@ from schemas.events import EventsRecord, Stored
 from schemas.settings import Worker
 from schemas.trust import TRUST_ORDER
 from tests.support.holders import LAST_BLOCK, TIERS, Held, held_by_each, told
+from tests.support.in_parts import as_read, read_in_parts
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.source_walks import Walk
 
@@ -39,7 +41,7 @@ class Installation:
         self.checkpoint: dict[bytes, bytes] = {}
         self.log: list[EventsRecord] = []
         self.recounts: dict[tuple[str, int], SourceRecount] = {}
-        self.restarts = 0
+        self.restarts = self.in_parts = 0
         self.start()
 
     def start(self) -> None:
@@ -48,7 +50,7 @@ class Installation:
         self.partition = IndexedPartition(0, Worker(), self.sources)
         self.partition.load({key: value for key, value in self.checkpoint.items() if value is not None})
         for offset in range(self.partition.next_offset, len(self.log)):
-            self.partition.apply(offset, self.log[offset])
+            self.partition.apply(offset, as_read(offset, self.log[offset]))
         self.partition.settle()
         self.index = Index(self.sources)
 
@@ -56,7 +58,9 @@ class Installation:
         offset = len(self.log)
         self.log.append(record)
         self.agent.apply(offset, record)
-        self.partition.apply(offset, record)
+        read = as_read(offset, record)
+        self.in_parts += isinstance(read, PartlyPlain)
+        self.partition.apply(offset, read)
         self.partition.settle()
         key = (record.replica, record.dp_rank)
         if key not in self.recounts:
@@ -169,7 +173,8 @@ class Seen:
 
 @pytest.mark.parametrize("kind", WALKS)
 @pytest.mark.parametrize("seed", range(2))
-def test_every_answer_is_that_of_the_recount(kind: str, seed: int) -> None:
+def test_every_answer_is_that_of_the_recount(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_parts(monkeypatch)
     rng = random.Random(f"{kind} {seed}")
     of_kind = WALKS[kind]
     walks = [of_kind(rng.getrandbits(30), hybrid=kind == "hybrid", replica=f"r{n}") for n in range(SOURCES)]
@@ -194,6 +199,7 @@ def test_every_answer_is_that_of_the_recount(kind: str, seed: int) -> None:
     assert seen.matched >= 0.3 * seen.prompts
     assert by_window >= 15 * bool(windows)
     assert installation.restarts
+    assert installation.in_parts
 
 
 def test_a_thousand_moments_of_one_run() -> None:

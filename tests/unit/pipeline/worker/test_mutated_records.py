@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
@@ -12,16 +12,15 @@ import pytest
 from connectors.kafka.content_types import JSON
 from connectors.kafka.topics import partition_of
 from pipeline.residency import source as residency_source
-from pipeline.residency.intake import partly_plain
-from pipeline.residency.intake.reading import Reading
 from pipeline.residency.steps import at_once
 from pipeline.worker.checkpoint.log import CheckpointLog
-from pipeline.worker.partition import OwnedPartition, Role
+from pipeline.worker.partition import OwnedPartition, Role, read_nothing_ahead
 from pipeline.worker.roles import fleet_agent, replica_agent
 from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import Row
 from schemas.settings import Settings
+from tests.support.in_parts import read_in_parts
 from tests.support.inputs.mutants import mutated
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.residency_walks import residency
@@ -36,10 +35,6 @@ encode = msgspec.msgpack.encode
 def owned(role: Role) -> OwnedPartition:
     log = CheckpointLog(Settings().kafka, group="g", topic=role.topic, partition=0)
     return OwnedPartition(role, log, role.restore(0, {}), WorkerMetrics())
-
-
-def read_nothing(offered: Sequence[Offered], *, together: bool) -> Reading:
-    return Reading([], [], [*range(len(offered))], [])
 
 
 def events(seed: int, count: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
@@ -89,11 +84,11 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
 
     And as if all were decoded.
     """
-    monkeypatch.setattr(partly_plain, "WORTH_BYTES", 0)
+    read_in_parts(monkeypatch)
     monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
     rng = random.Random(seed)
     role = replica_agent(Settings(), shards=2, partitions=2)
-    partitions = [owned(role), owned(role), owned(replace(role, read_ahead=read_nothing))]
+    partitions = [owned(role), owned(role), owned(replace(role, read_ahead=read_nothing_ahead))]
     together, alone, decoded = partitions
     names = [name for name in "abcdefghij" if partition_of(name, 2) == 0][:3]
     other = next(name for name in "abcdefghij" if partition_of(name, 2) == 1)
@@ -111,8 +106,10 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
                 value = encode(msgspec.structs.replace(record, replica=other))
             elif kind < 0.14:
                 value = b""
-            written = rng.choice([0.0, BEGAN, BEGAN + 1e6])
+            received = record.batches[-1].received_at if record.batches else BEGAN
+            written = rng.choice([0.0, BEGAN, BEGAN + 1e6, received - 3.0, received - 30.0])
             offered.append(Offered(len(offered), value, headers, record.replica.encode(), written))
+    assert len(role.read_ahead(offered, together=True).partly) > 10
     at = 0
     while at < len(offered):
         count = rng.choice([1, 5, 40, 200])

@@ -13,6 +13,7 @@ from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.intake.reading import Reading, read
 from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
+from tests.support.in_parts import read_in_parts
 
 AT = 1_800_000_000.0
 STORE, REMOVAL = Stored(bytes(8), 16, 16), Removed(bytes(8))
@@ -51,7 +52,7 @@ def decoded(found: PartlyPlain) -> list[EventsRecord]:
 
 @pytest.fixture(autouse=True)
 def short_records_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partly_plain, "WORTH_BYTES", 0)
+    read_in_parts(monkeypatch)
 
 
 def test_runs_and_what_is_between_come_in_order() -> None:
@@ -91,6 +92,8 @@ def test_receipts_are_bounded_by_the_time_of_the_log() -> None:
     batches[2] = batch(9, CLEAR, received_at=AT + 5000.0)
     found = decoded(in_parts(record(batches), written=AT + 1))
     assert [one.batches[0].received_at - AT for one in found] == [1, 0.25, 1, 0.25]
+    # Nothing else can be encoded in a checkpoint.
+    assert {type(one.batches[0].received_at) for one in found} == {float}
 
 
 @pytest.mark.parametrize(
@@ -128,3 +131,23 @@ def test_short_records_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert read_one(value).partly
     monkeypatch.setattr(partly_plain, "WORTH_BYTES", size + 1)
     assert not read_one(value).partly
+
+
+def test_runs_that_are_short_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partly_plain, "LEAST_BATCHES_A_RUN", 16)
+    assert read_one(record(of(*[STORE] * 20, CLEAR, *[STORE] * 11))).partly
+    assert not read_one(record(of(*[STORE] * 20, CLEAR, *[STORE] * 10))).partly
+    assert not read_one(record(of(*[STORE, STORE, CLEAR] * 40))).partly
+
+
+def test_lists_that_are_longer_than_their_bytes_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    decode = partly_plain._decode_raw
+    monkeypatch.setattr(partly_plain, "_decode_raw", lambda raw: taken.append(raw) or decode(raw))
+    head = msgspec.msgpack.encode(record(of(STORE)))
+    batches = msgspec.msgpack.encode(of(STORE))
+    for count in (5, 5_000, 70_000):
+        read_one(head.replace(batches, msgspec.msgpack.encode([None] * count)))
+    assert not taken
+    read_one(record(of(*[STORE] * 5_000, CLEAR)))
+    assert len(taken) == 1

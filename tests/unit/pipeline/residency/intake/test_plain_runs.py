@@ -15,7 +15,6 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency import source as residency_source
 from pipeline.residency.counting import pool, shared
 from pipeline.residency.counting.count_copies import REMOVAL
-from pipeline.residency.intake import partly_plain
 from pipeline.residency.intake import plain_runs as module
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.intake.reading import plain_runs
@@ -26,6 +25,7 @@ from schemas.events import Batch, EventsRecord, Removed, Stored
 from schemas.hashes import unpack_hashes
 from schemas.settings import Worker
 from tests.support.guarded_memory import guarded_all
+from tests.support.in_parts import read_in_parts
 from tests.support.inputs.mutants import mutated
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.source_walks import BEGAN, Walk
@@ -186,7 +186,7 @@ def test_every_field_of_an_event_is_known() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
-    monkeypatch.setattr(partly_plain, "WORTH_BYTES", 0)
+    read_in_parts(monkeypatch)
     if seed == 2:
         monkeypatch.setattr(shared, "EARLY_HASHES", 30)
         monkeypatch.setattr(pool, "EARLY_HASHES", 30)
