@@ -137,7 +137,7 @@ FULLNESS = Panel(
     id="model-fullness",
     title="GPU cache in use by replica",
     description=f"Cached entries as a share of the capacity, for the {TOP} fullest replicas that report one "
-    "and all others together.",
+    "and all others together. More than 100 % means that removals are missing (drift).",
     unit="share",
     kind="timeseries",
     width=12,
