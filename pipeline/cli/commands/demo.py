@@ -68,9 +68,9 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
                 config = the_demo.start_fleet()
                 the_demo.start(load_settings(config), config)
             ready_seconds = time.monotonic() - begun
-            progress.tell(f"ready after {ready_seconds:.1f} s: open {the_demo.page}; Ctrl-C stops it")
             terminal = redraws(sys.stdout) and not as_json
             with stopped_by_signals(the_demo.stop):
+                progress.tell(f"ready after {ready_seconds:.1f} s: open {the_demo.page}; Ctrl-C stops it")
                 for moment in the_demo.moments(seconds, _REDRAW_SECONDS if terminal else _PLAIN_SECONDS):
                     if terminal:
                         click.echo(_CLEAR + moment.screen)

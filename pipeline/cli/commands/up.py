@@ -74,10 +74,10 @@ def up(config: Path | None, data_dir: Path) -> None:
             for name, url in stack.urls.items():
                 click.echo(f"  {name}: {url}")
             click.echo(f"  logs: {directory.logs}")
-            click.echo("running; Ctrl-C stops it")
-            watch = AdviceWatch(stack.settings.clickhouse, _RANGE_SECONDS, _ASKED_SECONDS)
-            told = -_TOLD_SECONDS
             with stopped_by_signals(stop):
+                click.echo("running; Ctrl-C stops it")
+                watch = AdviceWatch(stack.settings.clickhouse, _RANGE_SECONDS, _ASKED_SECONDS)
+                told = -_TOLD_SECONDS
                 while not stopping:
                     time.sleep(_CHECK_SECONDS)
                     supervisor.check()
