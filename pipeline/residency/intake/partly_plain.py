@@ -42,7 +42,7 @@ class Place(NamedTuple):
     at: int
     """Its place among those that came together."""
     offset: int
-    record: EncodedRun | None
+    record: EncodedRun
     written: float
     """When the log had it, in seconds since the epoch, 0 or less where it does not know."""
 
@@ -51,7 +51,6 @@ class _Taken(NamedTuple):
     """A record taken apart into its batches."""
 
     place: Place
-    record: EncodedRun
     batches: list[msgspec.Raw]
 
 
@@ -79,17 +78,16 @@ def in_parts(places: Sequence[Place], settings: Worker) -> list[tuple[int, Partl
 
 
 def _taken(place: Place) -> _Taken | None:
-    record = place.record
-    if record is None or not _may_be_worth_it(memoryview(record.batches)):
+    if not _may_be_worth_it(memoryview(place.record.batches)):
         return None
     try:
-        batches = _decode_raw(record.batches)
+        batches = _decode_raw(place.record.batches)
     except UNDECODABLE:
         return None
     # The number of a notice is nil, behind the head of its array.
     if any(memoryview(batch)[1:2] == _NIL for batch in batches):
         return None
-    return _Taken(place, record, batches)
+    return _Taken(place, batches)
 
 
 def _may_be_worth_it(batches: memoryview) -> bool:
@@ -133,7 +131,8 @@ def _partly(taken: _Taken, rows: Runs, chunk: PlainChunk, settings: Worker) -> P
         return None
     parts: list[PlainRun | EventsRecord] = []
     # Duplicates are counted once, with the first part.
-    said, said_later = taken.record, replace(taken.record, duplicates=0)
+    record = taken.place.record
+    said, said_later = record, replace(record, duplicates=0)
     done = 0
     for number, (begin, end) in enumerate([*spans.tolist(), [len(rows), len(rows)]]):
         if done < begin:
@@ -150,7 +149,7 @@ def _partly(taken: _Taken, rows: Runs, chunk: PlainChunk, settings: Worker) -> P
         done = end
     last = parts[-1]
     received_at = last.received_at if isinstance(last, PlainRun) else last.batches[-1].received_at
-    return PartlyPlain(taken.record, parts, received_at)
+    return PartlyPlain(record, parts, received_at)
 
 
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode

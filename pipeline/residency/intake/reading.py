@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from connectors.kafka.content_types import UNDECODABLE
 from pipeline.residency.intake.joining import joined
 from pipeline.residency.intake.partly_plain import PartlyPlain, Place, in_parts
 from pipeline.residency.intake.plain_runs import EncodedRun, PlainRun, scanned
@@ -63,7 +64,12 @@ def read(
     not_plain = np.ones(len(values), np.bool_)
     not_plain[places[rows["batches"] > 0]] = False
     others = np.flatnonzero(not_plain).tolist()
-    partly = in_parts([Place(at, offsets[at], records[at], float(times[at])) for at in others], settings)
+    candidates = [
+        Place(at, offsets[at], record, float(times[at]))
+        for at in others
+        if (record := records[at]) is not None
+    ]
+    partly = in_parts(candidates, settings)
     unknown = [at for at, record in enumerate(records) if record is None]
     return Reading(runs, partly, sorted({*others} - {at for at, _ in partly}), unknown)
 
@@ -89,7 +95,7 @@ def _by_source(records: Sequence[EncodedRun | None]) -> list[int]:
 def _encoded(value: bytes | None) -> EncodedRun | None:
     try:
         return _decode(value or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 
