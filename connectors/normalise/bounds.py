@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Raw
-
 from schemas.hashes import HASH_BYTES
 
 MAX_BATCH_BYTES = 3 << 20
@@ -16,13 +14,3 @@ STRETCH_EVENTS = 256
 """Events of a longer batch that are decoded together as long as all of them are well-formed."""
 MAX_POSITIONS = 64
 """Elements of an event in array form that are looked at; no engine has a quarter of them."""
-
-
-def array_length(raw: Raw | bytes) -> int:
-    """Return how many elements an undecoded array says it has; 0 for what is no array."""
-    head = bytes(memoryview(raw)[:5])
-    if head[0] & 0xF0 == 0x90:
-        return head[0] & 0x0F
-    if head[0] == 0xDC:
-        return int.from_bytes(head[1:3], "big")
-    return int.from_bytes(head[1:], "big") if head[0] == 0xDD else 0

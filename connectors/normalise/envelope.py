@@ -7,10 +7,10 @@ from math import isfinite
 from msgspec import DecodeError, Raw, ValidationError
 from msgspec.msgpack import Decoder
 
-from connectors.normalise.bounds import array_length
 from connectors.normalise.columns import MAX_RANK, NO_RANK
 from connectors.normalise.errors import FrameError
 from connectors.normalise.wire import EnvelopeArray, EnvelopeMap
+from connectors.process.array_length import array_length
 from schemas.reasons import UndecodableReason
 
 MAX_EVENTS = 1 << 20

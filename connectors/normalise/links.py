@@ -13,7 +13,7 @@ from msgspec import DecodeError, Raw
 from msgspec.msgpack import Decoder
 
 from connectors.engines.sighting import Meaning
-from connectors.normalise.bounds import array_length
+from connectors.process.array_length import array_length
 from schemas.hashing.content import LINK_BYTES, MAX_TOKEN, PERSON, usable_key
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from connectors.normalise.bounds import (
     MAX_ONE_BY_ONE,
     MAX_POSITIONS,
     STRETCH_EVENTS,
-    array_length,
 )
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import open_envelope
@@ -34,6 +33,7 @@ from connectors.normalise.objects import object_hash, tenant_group
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
+from connectors.process.array_length import array_length
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import UndecodableReason

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from connectors.kafka.content_types import UNDECODABLE
+from connectors.process.array_length import array_length
 from pipeline.residency.intake.joining import Runs, joined
 from pipeline.residency.intake.plain_runs import EncodedRun, PlainChunk, PlainRun, decoded_with, scanned
 from pipeline.residency.windows import bounded_by_log
@@ -78,7 +79,7 @@ def in_parts(places: Sequence[Place], settings: Worker) -> list[tuple[int, Partl
 
 
 def _taken(place: Place) -> _Taken | None:
-    if not _may_be_worth_it(memoryview(place.record.batches)):
+    if not _may_be_worth_it(place.record.batches):
         return None
     try:
         batches = _decode_raw(place.record.batches)
@@ -90,21 +91,13 @@ def _taken(place: Place) -> _Taken | None:
     return _Taken(place, batches)
 
 
-def _may_be_worth_it(batches: memoryview) -> bool:
+def _may_be_worth_it(batches: msgspec.Raw) -> bool:
     """Return whether a list of batches is long, and no longer than its bytes say.
 
     Each of its elements takes far more memory than a byte, whatever it is.
     """
-    if len(batches) < WORTH_BYTES:
-        return False
-    head, data = batches[0], bytes(batches[1:5])
-    if head & 0xF0 == 0x90:
-        count = head & 0x0F
-    elif head in (0xDC, 0xDD):
-        count = int.from_bytes(data[: 2 if head == 0xDC else 4], "big")
-    else:
-        return False
-    return 0 < count * _LEAST_BYTES_A_BATCH <= len(batches)
+    size = len(memoryview(batches))
+    return size >= WORTH_BYTES and 0 < array_length(batches) * _LEAST_BYTES_A_BATCH <= size
 
 
 def _partly(taken: _Taken, rows: Runs, chunk: PlainChunk, settings: Worker) -> PartlyPlain | None:
