@@ -39,7 +39,7 @@ def warm_up(*, fleet_agent: bool = True) -> None:
     replica.apply_all([(2, run) for run in plain_runs([value], Worker(), first=2) if run is not None])
     linked = [
         Batch(None, 0.0, 0.0, [Opened(0, True)]),
-        Batch(0, 1.0, 1.0, [Stored(hashes, 16, links=hashes)]),
+        Batch(0, 1.0, 1.0, [Stored(hashes, 16, lora="adapter", links=hashes)]),
     ]
     replica.apply(3, EventsRecord("linked", "", "", 0, 1, [*linked, Batch(1, 2.0, 2.0, [Removed(hashes)])]))
     replica.apply(4, EventsRecord("kept", "", "", 0, 1, linked))

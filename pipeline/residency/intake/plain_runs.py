@@ -47,7 +47,7 @@ class PlainChunk(NamedTuple):
     events: EventRows
     hashes: Hashes
     links: Hashes
-    """Of the hashes, zeros where they are not known."""
+    """Of the hashes, zeros where they are not known. They mean nothing if no record has any."""
     pools: list[tuple[str, int]]
     """Media and groups, by the `pool` of events."""
     shapes: list[Shape]
@@ -163,7 +163,7 @@ def scanned(
     runs = np.empty(len(ends), RUN)
     events = np.empty(len(packed) // _EVENT_BYTES + 1, EVENT)
     hashes = np.empty(len(packed) // HASH_BYTES + 1, np.uint64)
-    links = np.zeros(len(hashes), np.uint64)
+    links = np.empty(len(hashes), np.uint64)
     tables = Tables(
         np.empty((TABLE_ROWS, 3), np.int64),
         np.empty((TABLE_ROWS, 3), np.int64),

@@ -124,14 +124,14 @@ def scan_runs(
 ) -> None:
     """Read the batches of n records, which lie one behind the other in `packed`, up to `ends` (n,).
 
-    Fills `runs` (n,), and `events`, `hashes` and `links`, which have room for all and of which the last has
-    zeros. Clocks are believed as `windows.event_time` does with `ahead` and `behind`. A record that was
-    received more than `ahead` after the log's time of it, `written` (n,), is not plain
-    (`windows.bounded_by_log`).
+    Fills `runs` (n,), and `events`, `hashes` and `links`, which have room for all; `links` only if there are
+    any, with zeros for hashes that have none. Clocks are believed as `windows.event_time` does with `ahead`
+    and `behind`. A record that was received more than `ahead` after the log's time of it, `written` (n,), is
+    not plain (`windows.bounded_by_log`).
     """
     packed, ends, runs, written = borrowed(packed), borrowed(ends), borrowed(runs), borrowed(written)
-    events, hashes, tables = borrowed(events), borrowed(hashes), borrowed(tables)
-    links, any_links = borrowed(links), False
+    events, hashes, links, tables = borrowed(events), borrowed(hashes), borrowed(links), borrowed(tables)
+    any_links = False
     pools, shapes, loras, used = tables.pools, tables.shapes, tables.loras, tables.used
     data = pointer_to_bytes(packed.ctypes.data)
     at = hash_at = 0
@@ -217,9 +217,11 @@ def scan_runs(
                 row.parent = np.uint64(0) if event.parent == NONE else big_endian_at(data, event.parent)
                 put_numbers(data, event.hashes, event.hash_count, hashes, hash_at)
                 if event.links != NONE:
+                    if not any_links:
+                        links[:hash_at] = 0
                     put_numbers(data, event.links, event.hash_count, links, hash_at)
                     has_links, any_links = 1, True
-                elif any_links:  # of a run that was none
+                elif any_links:
                     links[hash_at : hash_at + event.hash_count] = 0
                 at += 1
                 hash_at += event.hash_count

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.residency.changes import Changes, joined
-from pipeline.residency.sharding.distribute import Columns, distributed
+from pipeline.residency.sharding.distribute import Distributed, distributed, renumbered
 from schemas.residency import ResidencyChanges
 
 
@@ -32,17 +32,18 @@ def by_shard(
 
 def _parts(pool: Changes, shards: int, most: int) -> Iterator[tuple[int, ResidencyChanges]]:
     """Yield (shard, changes) of one pool."""
-    columns, pieces, fills = distributed(pool.rows, shards, most)
+    changes = distributed(pool.rows, shards, most)
+    columns = changes.columns
     hashes = _bytes_of(_big_endian(columns.hashes))
     kinds = _bytes_of(columns.kinds)
     times = _bytes_of(columns.times.astype("<f8", copy=False))
     sizes = _bytes_of(columns.block_sizes.astype("<u4", copy=False))
     stored = _bytes_of(columns.stored.astype("<u4", copy=False)) if pool.stored_known else b""
-    chains = _Chains(columns, fills, pool.loras)
-    begun = pieces.tolist()
+    chains = _Chains(changes, pool.loras)
+    begun = changes.pieces.tolist()
     ends = [(start, first_fill) for _, start, first_fill, _ in begun[1:]]
     for (shard, start, first_fill, before), (end, fills_end) in zip(
-        begun, [*ends, (len(kinds), fills)], strict=True
+        begun, [*ends, (len(kinds), changes.fills)], strict=True
     ):
         part = ResidencyChanges(
             pool.medium,
@@ -62,10 +63,10 @@ def _parts(pool: Changes, shards: int, most: int) -> Iterator[tuple[int, Residen
 class _Chains:
     """Where the blocks that were filled are in their chains."""
 
-    def __init__(self, columns: Columns, fills: int, loras: Sequence[str]) -> None:
-        roots = columns.roots[:fills]
-        self._known = bool(roots.any())
-        self._roots = _bytes_of(_big_endian(roots))
+    def __init__(self, changes: Distributed, loras: Sequence[str]) -> None:
+        columns, fills = changes.columns, changes.fills
+        self._known = changes.rooted
+        self._roots = _bytes_of(_big_endian(columns.roots[:fills]))
         self._depths = _bytes_of(columns.depths[:fills].astype("<u2", copy=False))
         self._adapters = columns.adapters[:fills]
         self._loras = loras
@@ -90,9 +91,7 @@ def _bytes_of(column: npt.NDArray[Any]) -> bytes:
 
 def _loras(adapters: npt.NDArray[np.uint16], loras: Sequence[str]) -> tuple[list[str], bytes]:
     """Return the names of adapters, and their codes by these; nothing where no block has one."""
-    named = np.flatnonzero(np.bincount(adapters, minlength=1)[1:]) + 1
+    named, codes = renumbered(adapters, len(loras))
     if not len(named):
         return [], b""
-    codes = np.zeros(len(loras) + 1, "<u2")
-    codes[named] = np.arange(1, len(named) + 1)
-    return [loras[code - 1] for code in named.tolist()], codes[adapters].tobytes()
+    return [loras[number - 1] for number in named.tolist()], _bytes_of(codes.astype("<u2", copy=False))

@@ -40,8 +40,20 @@ class Columns(NamedTuple):
     adapters: npt.NDArray[np.uint16]
 
 
-def distributed(rows: ChangeRows, shards: int, most: int) -> tuple[Columns, npt.NDArray[np.void], int]:
-    """Return the columns of n changes, the pieces they are in, by shard, and how many are fills.
+class Distributed(NamedTuple):
+    """Changes by shard."""
+
+    columns: Columns
+    pieces: npt.NDArray[np.void]
+    """(k,) of PIECE, by shard."""
+    fills: int
+    """How many of the changes are."""
+    rooted: bool
+    """Whether the root of any of them is known."""
+
+
+def distributed(rows: ChangeRows, shards: int, most: int) -> Distributed:
+    """Return n changes by shard.
 
     A piece has at most `most` changes. It ends early where more tokens were stored since its first one than
     its column can say, which takes blocks of sizes that no engine has.
@@ -59,8 +71,8 @@ def distributed(rows: ChangeRows, shards: int, most: int) -> tuple[Columns, npt.
     )
     none_ends_early = stored_within(rows) <= MOST_STORED
     pieces = np.empty(min(count, shards + count // most) if none_ends_early else count, PIECE)
-    found, fills = distribute(rows, shards, most, columns, pieces)
-    return columns, pieces[:found], fills
+    found, fills, rooted = distribute(rows, shards, most, columns, pieces)
+    return Distributed(columns, pieces[:found], fills, rooted)
 
 
 @compiled
@@ -88,8 +100,9 @@ def _is_next(taken: int, most: int, stored: int) -> bool:
 @compiled
 def distribute(
     rows: ChangeRows, shards: int, most: int, columns: Columns, pieces: npt.NDArray[np.void]
-) -> tuple[int, int]:
-    """Fill `columns` and `pieces`, which have room; return how many pieces and how many fills there are."""
+) -> tuple[int, int, bool]:
+    """Fill `columns` and `pieces`, which have room; return how many pieces and how many fills there are,
+    and whether any of these has a root."""
     changes_of, fills_of, pieces_of = (
         np.zeros(shards, np.int64),
         np.zeros(shards, np.int64),
@@ -114,6 +127,7 @@ def distribute(
         fills += fills_of[shard]
         found += pieces_of[shard]
     taken[:] = 0
+    rooted = False
     for at in range(len(rows)):
         row = rows[at]
         shard = _shard_of(row.hash, shards)
@@ -131,9 +145,33 @@ def distribute(
         columns.stored[to] = row.stored - before[shard]
         if row.kind == FILLED:
             columns.roots[fill] = row.root
+            rooted |= row.root != 0
             columns.depths[fill] = row.depth
             columns.adapters[fill] = row.adapter
             next_fill[shard] = fill + 1
         next_change[shard] = to + 1
         taken[shard] += 1
-    return found, fills
+    return found, fills, rooted
+
+
+@compiled
+def renumbered(
+    adapters: npt.NDArray[np.uint16], most: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]:
+    """Return the k adapters that some of n fills have, of `most`, in order, and 0 or 1 to k for each fill.
+
+    Nothing where no fill has any.
+    """
+    numbers, named = np.zeros(most + 1, np.uint16), np.empty(most, np.int64)
+    for at in range(len(adapters)):
+        numbers[adapters[at]] = 1
+    numbers[0] = found = 0
+    for adapter in range(1, most + 1):
+        if numbers[adapter]:
+            named[found] = adapter
+            found += 1
+            numbers[adapter] = found
+    codes = np.empty(len(adapters) if found else 0, np.uint16)
+    for at in range(len(codes)):
+        codes[at] = numbers[adapters[at]]
+    return named[:found], codes
