@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.kafka.portions import in_portions
 from pipeline.residency.row_bytes import concatenated
 
 ChangeRows = npt.NDArray[np.void]
@@ -47,14 +47,29 @@ JOINED_BYTES: Final = 1 << 20
 that from the kernel takes three times as long as to pack the rows."""
 
 
-def joined(changes: Sequence[Changes]) -> Iterator[Changes]:
-    """Yield the changes of each pool in few pieces, pools in the order of their first ones."""
-    pools: dict[tuple[str, int], list[Changes]] = {}
+def joined(changes: list[Changes]) -> Iterator[Changes]:
+    """Yield the changes of each pool in few pieces, pools in the order of their first ones.
+
+    Takes them out of the list, so that memory has them no longer than they are of use.
+    """
+    pools: dict[tuple[str, int], deque[Changes]] = {}
     for change in changes:
-        pools.setdefault((change.medium, change.group_idx), []).append(change)
+        pools.setdefault((change.medium, change.group_idx), deque()).append(change)
+    changes.clear()
+
     for parts in pools.values():
-        for few in in_portions(parts, lambda part: part.rows.nbytes, most_bytes=JOINED_BYTES):
-            yield _one(few)
+        while parts:
+            yield _one(_next_few(parts))
+
+
+def _next_few(parts: deque[Changes]) -> list[Changes]:
+    """Take the first ones, up to the one that makes JOINED_BYTES of them."""
+    few: list[Changes] = []
+    size = 0
+    while parts and size < JOINED_BYTES:
+        few.append(parts.popleft())
+        size += few[-1].rows.nbytes
+    return few
 
 
 def _one(parts: Sequence[Changes]) -> Changes:

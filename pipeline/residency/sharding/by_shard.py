@@ -14,20 +14,15 @@ from pipeline.residency.sharding.distribute import Distributed, distributed, ren
 from schemas.residency import ResidencyChanges
 
 
-def by_shard(
-    changes: Sequence[Changes], shards: int, *, most: int
-) -> Iterator[tuple[int, list[ResidencyChanges]]]:
-    """Yield, for each shard touched, its part of the changes; order within a pool is kept.
+def by_shard(changes: list[Changes], shards: int, *, most: int) -> Iterator[tuple[int, ResidencyChanges]]:
+    """Yield shards and changes, those of a pool and shard in order; takes them out of the list.
 
     None of the `ResidencyChanges` has more than `most` changes, or says of more tokens than its columns can:
-    the next one of its pool goes on. Their columns are views of bytes, to be encoded and no more: each change
-    would be copied twice, else.
+    the next one of its pool and shard goes on. Their columns are views of bytes, to be encoded and no more:
+    each change would be copied twice, else.
     """
-    parts: dict[int, list[ResidencyChanges]] = {}
-    for pool in joined(changes):
-        for shard, part in _parts(pool, shards, most):
-            parts.setdefault(shard, []).append(part)
-    yield from sorted(parts.items())
+    for few in joined(changes):
+        yield from _parts(few, shards, most)
 
 
 def _parts(pool: Changes, shards: int, most: int) -> Iterator[tuple[int, ResidencyChanges]]:

@@ -37,9 +37,8 @@ class ResidencyRecords:
     def take(self, source: SourceResidency) -> None:
         """Take the changes of a source."""
         for life in source.take_changes():
-            for shard, parts in by_shard(life.changes, self._shards, most=MOST_CHANGES):
-                for part in parts:
-                    self._add(shard, source, life, part)
+            for shard, part in by_shard(life.changes, self._shards, most=MOST_CHANGES):
+                self._add(shard, source, life, part)
 
     def _add(self, shard: int, source: SourceResidency, life: LifeChanges, part: ResidencyChanges) -> None:
         """Put changes behind those of their shard."""

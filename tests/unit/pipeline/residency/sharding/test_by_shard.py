@@ -63,6 +63,14 @@ def told(parts: list[ResidencyChanges]) -> list[tuple[Any, ...]]:
     return found
 
 
+def parts_of(changes: list[Changes], shards: int, most: int) -> dict[int, list[ResidencyChanges]]:
+    """Return the parts of each shard."""
+    found: dict[int, list[ResidencyChanges]] = {}
+    for shard, part in by_shard(changes, shards, most=most):
+        found.setdefault(shard, []).append(part)
+    return found
+
+
 def pieces_of(changes: list[Any], most: int) -> int:
     """Return how many parts these changes need: of `most` each, and of tokens that 32 bits can say."""
     pieces = taken = first = 0
@@ -86,9 +94,10 @@ def test_every_change_is_in_its_shard_in_order_and_whole(pools: list[Any], shard
             change = (pool, block_hash, kind, 1_000.0 + number, size, before, chain)
             expected.setdefault(shard, {}).setdefault(pool, []).append(change)
             before += size
-    found = list(by_shard(changes, shards, most=most))
-    assert [shard for shard, _ in found] == sorted(expected)
-    for shard, parts in found:
+    found = parts_of(changes, shards, most)
+    assert not changes, "they are let go"
+    assert found.keys() == expected.keys()
+    for shard, parts in found.items():
         assert max(len(part.kinds) for part in parts) <= most
         of_pool = expected[shard]
         in_order = [pool for pool in dict.fromkeys(pool for pool, _ in pools) if pool in of_pool]
@@ -108,16 +117,16 @@ def test_long_rows_are_not_joined_and_say_the_same(monkeypatch: pytest.MonkeyPat
         rows["root"], rows["depth"] = rows["hash"], 1
         before += 16 * length
         changes += [Changes("gpu", 0, rows, loras=LORAS), Changes("cpu", 0, rows[:1], loras=LORAS)]
-    whole = {shard: told(parts) for shard, parts in by_shard(changes, 2, most=100)}
-    counts = [len(parts) for _, parts in by_shard(changes, 2, most=100)]
+    joined = parts_of([*changes], 2, 100)
+    whole = {shard: told(parts) for shard, parts in joined.items()}
     monkeypatch.setattr(module, "JOINED_BYTES", 20 * CHANGE.itemsize)
-    few = [*by_shard(changes, 2, most=100)]
-    assert {shard: sorted(told(parts)) for shard, parts in few} == {
+    few = parts_of(changes, 2, 100)
+    assert {shard: sorted(told(parts)) for shard, parts in few.items()} == {
         shard: sorted(said) for shard, said in whole.items()
     }
-    for shard, parts in few:
+    for shard, parts in few.items():
         for pool in (("gpu", 0), ("cpu", 0)):
             assert [one for one in told(parts) if one[0] == pool] == [
                 one for one in whole[shard] if one[0] == pool
             ]
-    assert [len(parts) for _, parts in few] == [count + 2 for count in counts], "3 + 40, 1 + 1 + 25, 9"
+        assert len(parts) == len(joined[shard]) + 2, "3 + 40, 1 + 1 + 25, 9"
