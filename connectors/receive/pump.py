@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 
 from connectors.frames.portion import MAX_PORTION_BYTES, PORTION_SECONDS
+from connectors.receive.crowd import Crowd
 from connectors.receive.received import Key, Received, Together
 from connectors.receive.subscriber import Subscriber
 from connectors.receive.turns import Turns
@@ -40,6 +41,7 @@ class Pump:
         self._room = room
         self._tell_paused = paused
         self._turns = Turns()
+        self._crowd = Crowd()
         self._paused: set[Key] = set()
 
     @property
@@ -51,7 +53,7 @@ class Pump:
         """Tell whether something of a source may wait."""
         while self._collect()[0]:
             pass
-        return source in self._paused or self._turns.bytes_of(source) > 0
+        return bool(self._crowd) or source in self._paused or self._turns.bytes_of(source) > 0
 
     def charge(self, source: Key, seconds: float) -> None:
         """Count time that was spent on a source elsewhere."""
@@ -102,8 +104,14 @@ class Pump:
         processor seconds.
         """
         size, busy_seconds = 0, 0.0
-        while size < MAX_PORTION_BYTES and (arrived := self._subscriber.take()) is not None:
+        while (
+            size < MAX_PORTION_BYTES
+            and not self._crowded()
+            and (arrived := self._subscriber.take()) is not None
+        ):
             if isinstance(arrived, Together):
+                waiting = sum(source in self._turns for source in arrived.sources)
+                self._crowd.came(len(arrived.sources), waiting, time.monotonic())
                 others, seconds = self._gather(arrived, self._turns)
                 size += arrived.size
                 busy_seconds += seconds
@@ -112,6 +120,14 @@ class Pump:
             else:
                 self._add(arrived)
         return size, busy_seconds
+
+    def _crowded(self) -> bool:
+        """Tell whether to deal with what waits before anything else is collected."""
+        if not self._crowd:
+            return False
+        now = time.monotonic()
+        able = 0 if self._turns.rest(now) else len(self._turns)
+        return self._crowd.lasts(able, now)
 
     def _add(self, received: Received) -> None:
         source = received.source

@@ -34,8 +34,9 @@ class Turns:
         self._portions: dict[Key, Portion] = {}
         self._rests_until: dict[Key, float] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+    def __len__(self) -> int:
+        """Sources of which something waits."""
+        return len(self._waiting)
 
     def __contains__(self, source: object) -> bool:
         """Whether something of a source waits."""

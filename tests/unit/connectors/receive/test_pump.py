@@ -12,6 +12,7 @@ import numpy as np
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
+from connectors.receive.crowd import LEAST_SOURCES
 from connectors.receive.pump import Pump
 from connectors.receive.received import Key, Received, Together
 from connectors.sources import SourceKey
@@ -47,6 +48,10 @@ class Subscriber:
     @property
     def ended(self) -> bool:
         return not self._to_come
+
+    @property
+    def arrived(self) -> int:
+        return len(self._arrived)
 
     def take(self) -> Received | Together | None:
         return self._arrived.popleft() if self._arrived else None
@@ -87,6 +92,20 @@ class Dealer:
         return rest, 0.0001
 
 
+def run(subscriber: Subscriber, dealer: Dealer) -> None:
+    async def room() -> None:
+        await asyncio.sleep(0)
+
+    pump = Pump(
+        cast(Any, subscriber),
+        deal=dealer.deal,
+        gather=dealer.gather,
+        room=room,
+        paused=lambda source: None,
+    )
+    asyncio.run(asyncio.wait_for(pump.run(), 60))
+
+
 def test_the_messages_of_a_source_keep_their_order() -> None:
     gathered = in_turn = 0
     for seed in range(20):
@@ -108,18 +127,7 @@ def test_the_messages_of_a_source_keep_their_order() -> None:
                 arrived.append(Received(source, bundle, 1.0, bundle.size + 200 * len(bundle)))
         subscriber = Subscriber(arrived, rng)
         dealer = Dealer(subscriber, rng)
-
-        async def room() -> None:
-            await asyncio.sleep(0)
-
-        pump = Pump(
-            cast(Any, subscriber),
-            deal=dealer.deal,
-            gather=dealer.gather,
-            room=room,
-            paused=lambda source: None,
-        )
-        asyncio.run(asyncio.wait_for(pump.run(), 60))
+        run(subscriber, dealer)
         assert dealer.dealt == {source: list(range(count)) for source, count in numbers.items()}
         gathered += dealer.gathered
         in_turn += dealer.in_turn
@@ -147,6 +155,22 @@ def test_a_waiting_source_is_seen_and_a_gathered_one_does_not_wait() -> None:
     assert not pump.behind(third)
     assert dealer.dealt[second] == [0]
     assert dealer.dealt[first] == []
+
+
+def test_a_crowd_has_its_turn_before_more_comes_to_wait() -> None:
+    crowd: list[SourceKey] = [(f"r{number}", 0) for number in range(2 * LEAST_SOURCES)]
+    first = [Received(source, messages(0, 1), 1.0, 300) for source in crowd]
+    later = [together({source: messages(seq, 1) for source in crowd}) for seq in range(1, 101)]
+    rng = random.Random(1)
+    subscriber = Subscriber([*first, *later], rng)
+    dealer = Dealer(subscriber, cast(random.Random, Always()))
+    dealer.dealt = {source: [] for source in crowd}
+    while subscriber.arrived < len(first):
+        subscriber.arrive()
+    # More comes at each turn: whoever collects it at once lets it wait behind what waits.
+    run(subscriber, dealer)
+    assert dealer.dealt == {source: [*range(101)] for source in crowd}
+    assert dealer.gathered > 90 * len(crowd)
 
 
 class Always:
