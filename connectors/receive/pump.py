@@ -53,7 +53,9 @@ class Pump:
         """Tell whether something of a source may wait."""
         while self._collect()[0]:
             pass
-        return bool(self._crowd) or source in self._paused or self._turns.bytes_of(source) > 0
+        if self._crowd and self._subscriber.waiting_messages:
+            return True
+        return source in self._paused or self._turns.bytes_of(source) > 0
 
     def charge(self, source: Key, seconds: float) -> None:
         """Count time that was spent on a source elsewhere."""
@@ -100,8 +102,8 @@ class Pump:
     def _collect(self) -> tuple[int, float]:
         """Let what arrived wait for its turn, but gather what is as usual of the messages that came together.
 
-        Gathering takes so little that it needs no turn. It ends after MAX_PORTION_BYTES; returns bytes and
-        processor seconds.
+        Gathering takes so little that it needs no turn. It ends after MAX_PORTION_BYTES, or where most
+        sources wait (`crowd`); returns bytes and processor seconds.
         """
         size, busy_seconds = 0, 0.0
         while (
@@ -110,8 +112,7 @@ class Pump:
             and (arrived := self._subscriber.take()) is not None
         ):
             if isinstance(arrived, Together):
-                waiting = sum(source in self._turns for source in arrived.sources)
-                self._crowd.came(len(arrived.sources), waiting, time.monotonic())
+                self._look_for_crowd(arrived)
                 others, seconds = self._gather(arrived, self._turns)
                 size += arrived.size
                 busy_seconds += seconds
@@ -121,13 +122,17 @@ class Pump:
                 self._add(arrived)
         return size, busy_seconds
 
+    def _look_for_crowd(self, arrived: Together) -> None:
+        waiting = sum(source in self._turns for source in arrived.sources)
+        if 2 * waiting >= len(arrived.sources):
+            self._crowd.gathers(len(self._turns), size=self._turns.size, now=time.monotonic())
+
     def _crowded(self) -> bool:
-        """Tell whether to deal with what waits before anything else is collected."""
+        """Tell whether what arrived is left alone: most sources wait, and what waits is dealt with first."""
         if not self._crowd:
             return False
         now = time.monotonic()
-        able = 0 if self._turns.rest(now) else len(self._turns)
-        return self._crowd.lasts(able, now)
+        return self._crowd.lasts(self._turns.able(now), size=self._turns.size, now=now)
 
     def _add(self, received: Received) -> None:
         source = received.source

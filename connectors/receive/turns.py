@@ -26,6 +26,8 @@ class Turns:
     def __init__(self) -> None:
         self._waiting: dict[Key, deque[Received]] = {}
         self._bytes: dict[Key, int] = {}
+        self.size = 0
+        """Bytes of the hand-over that wait."""
         self._active: list[tuple[float, int, Key]] = []
         self._resting: list[tuple[float, int, Key]] = []
         self._had: dict[Key, float] = {}
@@ -35,7 +37,7 @@ class Turns:
         self._rests_until: dict[Key, float] = {}
 
     def __len__(self) -> int:
-        """Sources of which something waits."""
+        """Return of how many sources something waits."""
         return len(self._waiting)
 
     def __contains__(self, source: object) -> bool:
@@ -64,6 +66,12 @@ class Turns:
             received = replace(received, left_out=received.left_out + queue.pop().left_out)
         queue.append(received)
         self._bytes[source] += received.size
+        self.size += received.size
+
+    def able(self, now: float) -> int:
+        """Return how many sources something waits of that need not rest."""
+        self._wake_up(now)
+        return len(self._active)
 
     def rest(self, now: float) -> float:
         """Return for how many seconds everybody who has something waiting rests; 0: `next` has something."""
@@ -100,6 +108,7 @@ class Turns:
             else:
                 queue.popleft()
             self._bytes[source] -= received.size
+            self.size -= received.size
             portions.append(received)
         return portions
 

@@ -160,10 +160,12 @@ def renumbered(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]:
     """Return the k adapters that some of n fills have, of `most`, in order, and 0 or 1 to k for each fill.
 
-    Nothing where no fill has any.
+    Nothing where no fill has any. Raises IndexError where one has another.
     """
     numbers, named = np.zeros(most + 1, np.uint16), np.empty(most, np.int64)
     for at in range(len(adapters)):
+        if adapters[at] > most:
+            raise IndexError("an adapter without a name")
         numbers[adapters[at]] = 1
     numbers[0] = found = 0
     for adapter in range(1, most + 1):

@@ -6,13 +6,16 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
-from connectors.receive.crowd import LEAST_SOURCES
+from connectors.receive import pump as pump_module
+from connectors.receive.crowd import LEAST_SOURCES, LOOK_SECONDS
 from connectors.receive.pump import Pump
 from connectors.receive.received import Key, Received, Together
 from connectors.sources import SourceKey
@@ -50,7 +53,7 @@ class Subscriber:
         return not self._to_come
 
     @property
-    def arrived(self) -> int:
+    def waiting_messages(self) -> int:
         return len(self._arrived)
 
     def take(self) -> Received | Together | None:
@@ -165,12 +168,37 @@ def test_a_crowd_has_its_turn_before_more_comes_to_wait() -> None:
     subscriber = Subscriber([*first, *later], rng)
     dealer = Dealer(subscriber, cast(random.Random, Always()))
     dealer.dealt = {source: [] for source in crowd}
-    while subscriber.arrived < len(first):
+    while subscriber.waiting_messages < len(first):
         subscriber.arrive()
     # More comes at each turn: whoever collects it at once lets it wait behind what waits.
     run(subscriber, dealer)
     assert dealer.dealt == {source: [*range(101)] for source in crowd}
     assert dealer.gathered > 90 * len(crowd)
+
+
+def test_a_crowd_with_much_to_do_has_its_turn_first_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd: list[SourceKey] = [(f"r{number}", 0) for number in range(LEAST_SOURCES)]
+    many = 100
+    first = [Received(source, messages(0, many), 1.0, 300 * many) for source in crowd]
+    later = [together({source: messages(seq, 1) for source in crowd}) for seq in range(many, many + 100)]
+    subscriber = Subscriber([*first, *later], random.Random(1))
+    clock = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(pump_module, "time", SimpleNamespace(monotonic=lambda: clock.seconds))
+
+    class Slow(Dealer):
+        def deal(self, portions: Sequence[Received]) -> Iterator[float]:
+            for number, seconds in enumerate(super().deal(portions)):
+                clock.seconds += 0.001 * len(portions[number].messages)
+                yield 10 * seconds * len(portions[number].messages)
+
+    dealer = Slow(subscriber, cast(random.Random, Always()))
+    dealer.dealt = {source: [] for source in crowd}
+    while subscriber.waiting_messages < len(first):
+        subscriber.arrive()
+    run(subscriber, dealer)
+    assert dealer.dealt == {source: [*range(many + 100)] for source in crowd}
+    assert clock.seconds > 3 * LOOK_SECONDS, "it takes longer than from look to look"
+    assert dealer.gathered > 80 * len(crowd)
 
 
 class Always:
