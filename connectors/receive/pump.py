@@ -123,6 +123,8 @@ class Pump:
         return size, busy_seconds
 
     def _look_for_crowd(self, arrived: Together) -> None:
+        if not self._turns:
+            return
         waiting = sum(source in self._turns for source in arrived.sources)
         if 2 * waiting >= len(arrived.sources):
             self._crowd.gathers(len(self._turns), size=self._turns.size, now=time.monotonic())

@@ -26,8 +26,6 @@ class Turns:
     def __init__(self) -> None:
         self._waiting: dict[Key, deque[Received]] = {}
         self._bytes: dict[Key, int] = {}
-        self.size = 0
-        """Bytes of the hand-over that wait."""
         self._active: list[tuple[float, int, Key]] = []
         self._resting: list[tuple[float, int, Key]] = []
         self._had: dict[Key, float] = {}
@@ -49,6 +47,11 @@ class Turns:
         """Messages that wait."""
         return sum(len(received.messages) for queue in self._waiting.values() for received in queue)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the hand-over that wait."""
+        return sum(self._bytes.values())
+
     def bytes_of(self, source: Key) -> int:
         """Return how much of a source waits, in bytes of the hand-over."""
         return self._bytes.get(source, 0)
@@ -66,7 +69,6 @@ class Turns:
             received = replace(received, left_out=received.left_out + queue.pop().left_out)
         queue.append(received)
         self._bytes[source] += received.size
-        self.size += received.size
 
     def able(self, now: float) -> int:
         """Return how many sources something waits of that need not rest."""
@@ -108,7 +110,6 @@ class Turns:
             else:
                 queue.popleft()
             self._bytes[source] -= received.size
-            self.size -= received.size
             portions.append(received)
         return portions
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.kafka.portions import in_portions
 from pipeline.residency.row_bytes import concatenated
 
 ChangeRows = npt.NDArray[np.void]
@@ -52,24 +54,19 @@ def joined(changes: list[Changes]) -> Iterator[Changes]:
 
     Takes them out of the list, so that memory has them no longer than they are of use.
     """
-    pools: dict[tuple[str, int], deque[Changes]] = {}
+    pools: dict[tuple[str, int], list[Changes]] = {}
     for change in changes:
-        pools.setdefault((change.medium, change.group_idx), deque()).append(change)
+        pools.setdefault((change.medium, change.group_idx), []).append(change)
     changes.clear()
-
-    for parts in pools.values():
-        while parts:
-            yield _one(_next_few(parts))
-
-
-def _next_few(parts: deque[Changes]) -> list[Changes]:
-    """Take the first ones, up to the one that makes JOINED_BYTES of them."""
-    few: list[Changes] = []
-    size = 0
-    while parts and size < JOINED_BYTES:
-        few.append(parts.popleft())
-        size += few[-1].rows.nbytes
-    return few
+    portions = deque(
+        chain.from_iterable(
+            in_portions(parts, lambda part: part.rows.nbytes, most_bytes=JOINED_BYTES)
+            for parts in pools.values()
+        )
+    )
+    pools.clear()
+    while portions:
+        yield _one(portions.popleft())
 
 
 def _one(parts: Sequence[Changes]) -> Changes:
