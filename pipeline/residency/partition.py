@@ -201,7 +201,7 @@ class PartitionState:
             "partial": trusts.count("partial"),
             "degraded": trusts.count("degraded"),
             "disconnected": sum(source.head.connectivity.disconnected_from is not None for source in read),
-            "drifting": sum(source.head.drift.since is not None for source in read),
+            "drifting": sum(source.drifts for source in read),
             "limited": sum(source.head.limited for source in read),
         }
 

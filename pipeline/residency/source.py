@@ -404,3 +404,8 @@ class SourceResidency:
     def occupancy(self) -> list[Occupancy]:
         """Return what is resident at the end of the present window."""
         return self.pools.occupancy(windows.window_end(self.head.window or 0))
+
+    @property
+    def drifts(self) -> bool:
+        """Whether more is resident than the engine has, as the row of the open window says."""
+        return drift.known(self.head.drift) and drift.blocks(self.head.drift, self.occupancy()) > 0

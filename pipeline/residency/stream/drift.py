@@ -47,15 +47,20 @@ def counted(drift: DriftState, counters: EngineCounters) -> None:
         drift.unused_blocks = counters.unused_blocks
 
 
+def known(drift: DriftState) -> bool:
+    """Tell whether the engine has said how much it has."""
+    return bool(drift.capacity_blocks and drift.block_size)
+
+
 def blocks(drift: DriftState, occupancy: Iterable[Occupancy]) -> int:
     """Return how many more physical blocks are resident than the engine has, at least; 0 if unknown."""
-    if not drift.capacity_blocks or not drift.block_size:
+    if not known(drift):
         return 0
     largest: dict[int, tuple[int, int]] = {}
     for part in occupancy:
         if part.medium == "gpu" and part.block_size >= drift.block_size:
-            known = largest.get(part.group_idx, (0, 0))
-            largest[part.group_idx] = max(known, (part.block_size, part.entries))
+            so_far = largest.get(part.group_idx, (0, 0))
+            largest[part.group_idx] = max(so_far, (part.block_size, part.entries))
     resident = sum(entries for _, entries in largest.values())
     return max(0, resident - (drift.capacity_blocks - drift.unused_blocks))
 

@@ -106,6 +106,22 @@ def test_a_capture_that_loses_removals_drifts_by_what_it_holds_too_many(name: st
     assert worst > TRUTHS[name]["usable_blocks"]
 
 
+@pytest.mark.parametrize("counters_first", [True, False])
+def test_an_idle_source_is_told_of_as_drifting_as_soon_as_its_row_says_so(counters_first: bool) -> None:
+    state = PartitionState(0, Worker(), shards=1)
+    counters = Batch(None, START, START, [EngineCounters(capacity_blocks=3, block_size=16)])
+    stored = Batch(0, START, START, [Stored(bytes(range(4 * 8)), 16)])
+    notices = [Batch(None, START, START, [Opened(0, complete=True)])]
+    first, second = (counters, stored) if counters_first else (stored, counters)
+    for offset, batches in enumerate(([*notices, first], [second])):
+        assert state.troubles()["drifting"] == 0
+        state.apply(offset, EventsRecord("a", "m", "d", 0, 1, batches))
+
+    (row,) = [row for row in state.cut(START).rows if isinstance(row, StreamHealthRow)]
+    assert (row.drift_blocks, row.drift_since) == (2, row.window)
+    assert state.troubles()["drifting"] == 1
+
+
 HYBRID = EngineSettings(num_blocks=25, block_size=64, groups=HYBRID_GROUPS, fine_block_size=16)
 
 
