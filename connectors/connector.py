@@ -10,6 +10,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import cast
 
 from connectors.discovery.file import SettingsFile
+from connectors.kafka.zstd import keep_zstd_contexts
 from connectors.lmcache.door import Door
 from connectors.lmcache.servers import Servers
 from connectors.lmcache.topic_reader import TopicReader
@@ -49,6 +50,7 @@ async def run(
     it changes. Raises at the start ReplicaInvalid, LoginRefused, CertificateUnreadable, PortUnavailable,
     DescriptorsExhausted, KeyUnusable, later EndpointRefused; each says in one line what to do.
     """
+    keep_zstd_contexts()
     connector = Connector(settings, file)
     try:
         if await done_before(stop, asyncio.create_task(connector.start(partitions))):

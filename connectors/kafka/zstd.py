@@ -1,0 +1,56 @@
+"""zstd of batches of records, with contexts that are kept.
+
+aiokafka makes a context for every batch that it packs or unpacks. That takes 20 µs, whatever is in the batch,
+and many sources make many small batches: a worker that catches up unpacks 500 for each second of load.
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+
+import zstandard
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record import default_records
+
+_LEVEL = 3
+"""Kafka's own default."""
+
+
+class _Contexts(threading.local):
+    """Those of one thread: none may be used by two at a time."""
+
+    def __init__(self) -> None:
+        self.packing = zstandard.ZstdCompressor(level=_LEVEL)
+        self.unpacking = zstandard.ZstdDecompressor()
+
+
+_contexts = _Contexts()
+
+
+def keep_zstd_contexts() -> None:
+    """Let all of aiokafka's clients in this process pack and unpack with `packed` and `unpacked`."""
+    # The class is that of the compiled module where there is one.
+    for module in (default_records, import_module(default_records.DefaultRecordBatch.__module__)):
+        vars(module).update(zstd_encode=packed, zstd_decode=unpacked)
+
+
+def packed(batch: bytes) -> bytes:
+    """Return the frame of a batch."""
+    return _contexts.packing.compress(batch)
+
+
+def unpacked(frames: bytes) -> bytes:
+    """Return the bytes of a batch, of one frame or several. Raises CorruptRecordException."""
+    parts = []
+    try:
+        while True:
+            frame = _contexts.unpacking.decompressobj()
+            parts.append(frame.decompress(frames))
+            if not frame.eof:
+                raise CorruptRecordException("zstd: the data end within a frame")
+            frames = frame.unused_data
+            if not frames:
+                return b"".join(parts)
+    except zstandard.ZstdError as error:
+        raise CorruptRecordException(f"zstd: {error}") from error
