@@ -36,6 +36,8 @@ SUMS: Final = 1 << 16
 LARGEST_SUMS: Final = 2048
 PREFIXES: Final = 1 << 14
 """Counted exactly at most; the table has twice as many slots."""
+AT_ONCE: Final = 1024
+"""Slots looked at before what they hold is added up."""
 
 
 def shared_prefixes(
@@ -97,20 +99,26 @@ def _add_copies(blocks: Blocks, is_asked: Bools, named: Any, by_sum: I64, severa
     """
     blocks, by_sum, several = borrowed(blocks), borrowed(by_sum), borrowed(several)
     is_asked, named = borrowed(is_asked), borrowed(named)
+    held = np.empty(AT_ONCE, np.uint32)
     noted = 0
-    for at in range(len(blocks)):
-        owners, root = blocks[at].owners, blocks[at].root
-        if owners == 0 or root == np.uint64(0) or blocks[at].key == np.uint64(0):
-            continue
-        number = _sum_of(root, blocks[at].lineage, len(by_sum))
-        if owners > 1:
-            by_sum[number] += (np.int64(owners) - 1) * np.int64(blocks[at].size)
+    for begin in range(0, len(blocks), AT_ONCE):
+        # In a loop of its own and without a branch, since no processor can guess which slots are free.
+        count = 0
+        for at in range(begin, min(begin + AT_ONCE, len(blocks))):
+            held[count] = at
+            block = blocks[at]
+            count += (block.key != np.uint64(0)) & (block.root != np.uint64(0)) & (block.owners != 0)
+        for at in held[:count]:
+            root = blocks[at].root
+            number = _sum_of(root, blocks[at].lineage, len(by_sum))
+            owners = np.int64(blocks[at].owners)
+            by_sum[number] += (owners - 1) * np.int64(blocks[at].size)
             several[noted] = at
-            noted += 1
-        elif is_asked[number]:
-            slot = slot_of_prefix(named, root, blocks[at].lineage)
-            if slot >= 0:
-                named[slot].owners = 1
+            noted += owners > 1
+            if is_asked[number] and owners == 1:
+                slot = slot_of_prefix(named, root, blocks[at].lineage)
+                if slot >= 0:
+                    named[slot].owners = 1
     return noted
 
 
