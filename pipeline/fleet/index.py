@@ -56,9 +56,9 @@ class Index:
         clock.counters[WINDOW] = NO_WINDOW
         self.clock = put_into(clock, packed.get("clock", ()))
         blocks, pairs, losses = rows
-        self.blocks = np.zeros(capacity_for(len(blocks)), BLOCK)
+        self.blocks = np.zeros(_capacity_to_stay(len(blocks)), BLOCK)
         copy_blocks(blocks, self.blocks)
-        self.pairs = np.zeros(capacity_for(len(pairs)), PAIR)
+        self.pairs = np.zeros(_capacity_to_stay(len(pairs)), PAIR)
         copy_pairs(pairs, self.pairs)
         self.losses = np.zeros(capacity_for(len(losses)), LOSS)
         self._put_losses(losses)
@@ -183,6 +183,12 @@ class Index:
 
 def _fills_up(table: Blocks | Pairs | Losses, used: int, early: float) -> bool:
     return len(table) >= LARGE and used > len(table) * early
+
+
+def _capacity_to_stay(used: int) -> int:
+    """Return a capacity at which a table does not want room at once: it would be moved twice."""
+    capacity = capacity_for(used)
+    return 2 * capacity if capacity >= LARGE and used > capacity * EARLY else capacity
 
 
 def _sparse(used: int, coming: int, capacity: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.fleet import index
+from pipeline.fleet.index import Index
 from pipeline.fleet.state import FleetState
 from schemas.residency import EVICTED, FILLED
 from schemas.settings import Fleet
@@ -48,3 +49,17 @@ def test_losses_do_not_grow_without_need(
     state = state_with(losses, max_ghosts=max_ghosts)
     state.index.grow_early(max_ghosts=max_ghosts)
     assert len(state.index.losses) == 1024
+
+
+@pytest.mark.parametrize(("blocks", "slots"), [(600, 1024), (700, 2048), (770, 2048)])
+def test_tables_that_are_loaded_do_not_want_room_at_once(
+    blocks: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "LARGE", 1024)
+    held = state_with(losses=blocks).index
+    rows = [table[table["key"] != 0] for table in (held.blocks, held.pairs)]
+    loaded = Index({}, (*rows, held.losses[:0]))
+    assert not loaded.wants_room(max_ghosts=10_000)
+    for table, before in zip((loaded.blocks, loaded.pairs), rows, strict=True):
+        assert len(table) == slots
+        assert sorted(table[table["key"] != 0].tolist()) == sorted(before.tolist())
