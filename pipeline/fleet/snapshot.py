@@ -22,7 +22,7 @@ CATCHING_UP_SECONDS = 60.0
 """A shard whose latest event is older catches up while it changes."""
 _TURNOVER = 0.5
 """Changes between two bases, of the number of entries."""
-_TURNOVER_CATCHING_UP = 2.0
+_TURNOVER_CATCHING_UP = 4.0
 """The same of a shard that catches up: what a base would save, should the worker die, is applied again sooner
 than a base of every half is packed, sent and kept."""
 _GOLDEN = 0.618

@@ -120,7 +120,7 @@ def test_a_base_of_another_sample_rate_is_passed_over_but_not_mixed_with_the_nex
     ("behind", "entries", "changes"),
     [
         pytest.param(0.0, 10 * MIN_CHANGES, 5 * MIN_CHANGES, id="half of them changed"),
-        pytest.param(CATCHING_UP_SECONDS + 1, 10 * MIN_CHANGES, 20 * MIN_CHANGES, id="all changed twice"),
+        pytest.param(CATCHING_UP_SECONDS + 1, 10 * MIN_CHANGES, 40 * MIN_CHANGES, id="four times as many"),
         pytest.param(CATCHING_UP_SECONDS + 1, 10, MIN_CHANGES, id="a small one"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_base_is_written_after_so_many_changes(behind: float, entries: int, ch
 
 
 def test_a_shard_that_has_caught_up_gets_its_base_though_its_latest_event_is_old() -> None:
-    """Whoever takes over later would apply four times as much again."""
+    """Whoever takes over later would apply eight times as much again."""
     head = FleetHead(1, epoch=0)
     bases = Bases(head, dict)
     entries, behind = 10 * MIN_CHANGES, CATCHING_UP_SECONDS + 1
