@@ -42,7 +42,7 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     """Where the log is, and how kvlens writes records."""
 
     compression: Literal["none", "zstd"] = "zstd"
-    """Compression of records."""
+    """Compression of records, except those of checkpoints, which hardly get smaller."""
     record_format: Literal["msgpack", "json"] = "msgpack"
     """Encoding of event records; readers see it in the `content-type` header."""
     topic_prefix: str = "kvlens"

@@ -7,37 +7,44 @@ several times what the bytes of a small batch take, and many sources make many s
 from __future__ import annotations
 
 import threading
+from functools import partial
 from importlib import import_module
 
 import zstandard
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record import default_records
 
-_LEVEL = 3
+LEVEL = 3
 """Kafka's own default."""
+QUICK = -1
+"""Half of the time, for hardly more bytes where those that repeat lie far apart: in columns of numbers."""
 
 
 class _Contexts(threading.local):
     """Those of one thread: none may be used by two at a time."""
 
     def __init__(self) -> None:
-        self.packing = zstandard.ZstdCompressor(level=_LEVEL)
+        self.packing: dict[int, zstandard.ZstdCompressor] = {}
+        """By level."""
         self.unpacking = zstandard.ZstdDecompressor()
 
 
 _contexts = _Contexts()
 
 
-def keep_zstd_contexts() -> None:
+def keep_zstd_contexts(level: int = LEVEL) -> None:
     """Let all of aiokafka's clients in this process pack and unpack with `packed` and `unpacked`."""
     # The class is that of the compiled module where there is one.
     for module in (default_records, import_module(default_records.DefaultRecordBatch.__module__)):
-        vars(module).update(zstd_encode=packed, zstd_decode=unpacked)
+        vars(module).update(zstd_encode=partial(packed, level=level), zstd_decode=unpacked)
 
 
-def packed(batch: bytes) -> bytes:
+def packed(batch: bytes, level: int = LEVEL) -> bytes:
     """Return the frame of a batch."""
-    return _contexts.packing.compress(batch)
+    packing = _contexts.packing
+    if level not in packing:
+        packing[level] = zstandard.ZstdCompressor(level=level)
+    return packing[level].compress(batch)
 
 
 def unpacked(frames: bytes) -> bytes:

@@ -16,7 +16,7 @@ from aiokafka import TopicPartition
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
-from connectors.kafka.zstd import keep_zstd_contexts
+from connectors.kafka.zstd import QUICK, keep_zstd_contexts
 from connectors.process.collector import GC_THRESHOLDS
 from connectors.process.errors import OperatorError
 from connectors.process.health_pages import HealthPages
@@ -65,7 +65,7 @@ def run(settings: Settings) -> None:
     """
     # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
     uvloop.install()
-    keep_zstd_contexts()
+    keep_zstd_contexts(QUICK)
     without_verification_retries()
     asyncio.run(_run(settings))
 

@@ -51,7 +51,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         return events_source(said_by(record))
 
     def outputs(cut: Cut) -> list[Record]:
-        return [Record(residency, shard, key, value) for shard, key, value in cut.residency]
+        return [Record(residency, shard, key, value, compressed=True) for shard, key, value in cut.residency]
 
     return Role(
         name="replica",

@@ -16,6 +16,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, NotEnoughReplicasError, ProducerFenced
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch
 
 from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import failure_reason
@@ -31,6 +33,7 @@ TRANSACTION_TIMEOUT_MS = 12_000
 _REQUEST_TIMEOUT_MS = 10_000
 _COMMIT_SECONDS = 30.0
 _MAX_RECORD_BYTES = 8 << 20
+_BATCH_BYTES = 1 << 20
 PORTION_BYTES = 2 << 20
 """Of a transaction's records, on their way at once: the client packs what waits into one request, which
 keeps the event loop for 15 ms a MiB."""
@@ -47,6 +50,8 @@ class Record:
     key: bytes
     value: bytes | None
     """None: the key has no value any more."""
+    compressed: bool = False
+    """Compressed where records are, in a batch of its own."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,9 @@ class CheckpointLog:
             # Brokers refuse for a moment what follows closely on the transaction before.
             retry_backoff_ms=20,
             max_request_size=_MAX_RECORD_BYTES,
-            max_batch_size=1 << 20,
+            max_batch_size=_BATCH_BYTES,
             linger_ms=0,
-            # Packed hashes hardly compress; the time is better spent elsewhere.
+            # Of checkpoints: packed hashes hardly compress, and brokers that compact would do it again.
             compression_type=None,
             **client_options(self._kafka),
         )
@@ -123,15 +128,23 @@ class CheckpointLog:
             records, lambda record: len(record.value or b""), most_bytes=PORTION_BYTES
         ):
             await asyncio.gather(*sent)
-            sent = [
-                await producer.send(record.topic, record.value, key=record.key, partition=record.partition)
-                for record in portion
-            ]
+            sent = [await self._send(producer, record) for record in portion]
         await producer.send_offsets_to_transaction(
             {TopicPartition(self.topic, self.partition): next_offset}, self._group
         )
         await asyncio.gather(*sent)
         await producer.commit_transaction()
+
+    async def _send(self, producer: AIOKafkaProducer, record: Record) -> asyncio.Future[Any]:
+        sent: asyncio.Future[Any]
+        if not record.compressed or self._kafka.compression == "none":
+            sent = await producer.send(record.topic, record.value, key=record.key, partition=record.partition)
+            return sent
+        # A producer has one compression for all topics, and a transaction one producer.
+        batch = BatchBuilder(_BATCH_BYTES, DefaultRecordBatch.CODEC_ZSTD, is_transactional=True)
+        batch.append(timestamp=None, key=record.key, value=record.value)
+        sent = await producer.send_batch(batch, record.topic, partition=record.partition)
+        return sent
 
     async def close(self) -> None:
         """Disconnect; nothing may be in flight."""

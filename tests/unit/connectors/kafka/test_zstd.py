@@ -14,7 +14,7 @@ from aiokafka.errors import CorruptRecordException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.kafka.zstd import packed, unpacked
+from connectors.kafka.zstd import LEVEL, QUICK, packed, unpacked
 
 batches = st.binary(max_size=200) | st.builds(bytes.__mul__, st.binary(max_size=20), st.integers(0, 20_000))
 
@@ -28,9 +28,9 @@ def in_pieces(batch: bytes) -> bytes:
     return frame
 
 
-@given(batches)
-def test_aiokafka_and_this_read_each_other(batch: bytes) -> None:
-    assert aiokafka.codec.zstd_decode(packed(batch)) == batch
+@given(batches, st.sampled_from([LEVEL, QUICK]))
+def test_aiokafka_and_this_read_each_other(batch: bytes, level: int) -> None:
+    assert aiokafka.codec.zstd_decode(packed(batch, level)) == batch
     assert unpacked(aiokafka.codec.zstd_encode(batch)) == batch
 
 

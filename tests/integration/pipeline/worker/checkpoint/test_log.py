@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ProducerFenced
+from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.memory_records import MemoryRecords
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import topic_name
@@ -77,15 +80,17 @@ async def test_last_committed_values_and_offset_are_there(partition: Partition) 
         assert await consumer.committed(TopicPartition(partition.source, partition.number)) == 9
 
 
+@pytest.mark.parametrize("compressed", [False, True])
 async def test_a_large_checkpoint_goes_out_in_portions(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, compressed: bool
 ) -> None:
     waiting = most = 0
-    send = AIOKafkaProducer.send
+    send = CheckpointLog._send
 
-    async def noted(self: Any, topic: str, value: bytes, **where: Any) -> Any:
+    async def noted(self: CheckpointLog, producer: AIOKafkaProducer, record: Record) -> Any:
         nonlocal waiting, most
-        sent = await send(self, topic, value, **where)
+        sent = await send(self, producer, record)
+        value = record.value or b""
         waiting += len(value)
         most = max(most, waiting)
 
@@ -96,12 +101,15 @@ async def test_a_large_checkpoint_goes_out_in_portions(
         sent.add_done_callback(answered)
         return sent
 
-    monkeypatch.setattr(AIOKafkaProducer, "send", noted)
+    monkeypatch.setattr(CheckpointLog, "_send", noted)
     size = log_module.PORTION_BYTES // 3 + 1
     values = [bytes([number]) * size for number in range(20)]
     log = await partition.log()
     places = [TopicPartition(partition.residency, number) for number in range(8)]
-    await log.commit(5, [Record(partition.residency, at % 8, b"3", value) for at, value in enumerate(values)])
+    records = [
+        Record(partition.residency, at % 8, b"3", value, compressed) for at, value in enumerate(values)
+    ]
+    await log.commit(5, records)
     await log.close()
     got: dict[int, list[bytes]] = {}
     async with started_consumer(
@@ -116,6 +124,38 @@ async def test_a_large_checkpoint_goes_out_in_portions(
     committed = await committed_before(partition.kafka, "g", partition.source, [partition.number])
     assert committed == {partition.number: 5}
     assert (waiting, most) == (0, 3 * size)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+async def test_outputs_are_compressed_where_records_are_and_checkpoints_never(
+    broker: EmbeddedBroker, partition: Partition, compression: Literal["zstd", "none"]
+) -> None:
+    value = bytes(range(256)) * 40
+    large = bytes(range(256)) * 12_000  # more than a batch of several records has
+    partition.kafka = msgspec.structs.replace(partition.kafka, compression=compression)
+    log = await partition.log()
+    sent = ((1, value), (1, value), (2, large))
+    outputs = [Record(partition.residency, shard, b"k", each, compressed=True) for shard, each in sent]
+    await log.commit(5, [partition.record(b"a", value), *outputs])
+    await log.close()
+    assert (await partition.loaded()).latest == {b"a": value}
+    assert _written(broker, partition.checkpoints, partition.number) == [(0, [value])]
+    codec = DefaultRecordBatch.CODEC_ZSTD if compression == "zstd" else DefaultRecordBatch.CODEC_NONE
+    batches = [(codec, [value]), (codec, [value])] if compression == "zstd" else [(codec, [value, value])]
+    assert _written(broker, partition.residency, 1) == batches
+    assert _written(broker, partition.residency, 2) == [(codec, [large])]
+
+
+def _written(broker: EmbeddedBroker, topic: str, partition: int) -> list[tuple[int, list[bytes | None]]]:
+    """Return the codec and the values of each batch in the segments of a partition."""
+    [directory] = broker.directory.glob(f"**/{topic}-{partition}")
+    found = []
+    for segment in sorted(directory.glob("*.log")):
+        batches = MemoryRecords(segment.read_bytes())
+        while (batch := batches.next_batch()) is not None:
+            if not batch.is_control_batch:
+                found.append((batch.compression_type, [record.value for record in batch]))
+    return found
 
 
 async def test_first_checkpoint_cut_short_does_not_keep_the_next_owner_from_loading(
