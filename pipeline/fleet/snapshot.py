@@ -18,13 +18,14 @@ MIN_CHANGES = 100_000
 MAX_SECONDS = 600.0
 """Between two bases while anything changes: far less than the log keeps, and fewer than MIN_CHANGES take no
 time to apply again."""
-CATCHING_UP_SECONDS = 60.0
-"""A shard whose latest event is older catches up while it changes."""
+CATCHING_UP_SECONDS = 15.0
+"""A shard whose latest event is older catches up while it changes: agents that keep up make a round every
+four seconds or sooner. Copying its tables would hold the end of catching up off by a second a shard."""
 _TURNOVER = 0.5
 """Changes between two bases, of the number of entries."""
 _TURNOVER_CATCHING_UP = 4.0
 """The same of a shard that catches up: what a base would save, should the worker die, is applied again sooner
-than a base of every half is packed, sent and kept."""
+than bases are copied, packed, sent and kept as often as that."""
 _GOLDEN = 0.618
 """Its multiples lie far apart, modulo 1, however many there are."""
 
