@@ -42,7 +42,7 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     """Where the log is, and how kvlens writes records."""
 
     compression: Literal["none", "zstd"] = "zstd"
-    """Compression of records, except those of checkpoints, which hardly get smaller."""
+    """Compression of records, except those of checkpoints: brokers that compact them would do it again."""
     record_format: Literal["msgpack", "json"] = "msgpack"
     """Encoding of event records; readers see it in the `content-type` header."""
     topic_prefix: str = "kvlens"

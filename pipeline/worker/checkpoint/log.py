@@ -87,7 +87,7 @@ class CheckpointLog:
             max_request_size=_MAX_RECORD_BYTES,
             max_batch_size=_BATCH_BYTES,
             linger_ms=0,
-            # Of checkpoints: packed hashes hardly compress, and brokers that compact would do it again.
+            # Of checkpoints: brokers that compact them would unpack them and pack them again.
             compression_type=None,
             **client_options(self._kafka),
         )
