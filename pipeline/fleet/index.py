@@ -22,9 +22,7 @@ from pipeline.fleet.kernel.tables import (
     PAIR,
     SMALLEST,
     SPARSE,
-    Blocks,
     Losses,
-    Pairs,
     capacity_for,
     copy_blocks,
     copy_pairs,
@@ -112,10 +110,10 @@ class Index:
         counters = self.clock.counters
         used, capacity = int(counters[USED_BLOCKS]), len(self.blocks)
         if used + coming * blocks_each > capacity * LOAD or _sparse(used, coming, capacity):
-            self._move_blocks(capacity_for(used + coming * blocks_each))
+            self._move_blocks(_capacity_to_stay(used + coming * blocks_each))
         used, capacity = int(counters[USED_PAIRS]), len(self.pairs)
         if used + coming > capacity * LOAD or _sparse(used, coming, capacity):
-            self._move_pairs(capacity_for(used + coming))
+            self._move_pairs(_capacity_to_stay(used + coming))
         remembered, capacity = int(counters[TAIL] - counters[HEAD]), len(self.losses)
         needed = min(remembered + coming, max_ghosts)
         if needed > capacity or _sparse(remembered, coming, capacity):
@@ -136,16 +134,16 @@ class Index:
 
     @property
     def _blocks_fill_up(self) -> bool:
-        return _fills_up(self.blocks, self.clock.counters[USED_BLOCKS], EARLY)
+        return _fills_up(len(self.blocks), self.clock.counters[USED_BLOCKS], EARLY)
 
     @property
     def _pairs_fill_up(self) -> bool:
-        return _fills_up(self.pairs, self.clock.counters[USED_PAIRS], EARLY)
+        return _fills_up(len(self.pairs), self.clock.counters[USED_PAIRS], EARLY)
 
     def _losses_fill_up(self, max_ghosts: int) -> bool:
         counters = self.clock.counters
         remembered = counters[TAIL] - counters[HEAD]
-        return len(self.losses) < max_ghosts and _fills_up(self.losses, remembered, EARLY_LOSSES)
+        return len(self.losses) < max_ghosts and _fills_up(len(self.losses), remembered, EARLY_LOSSES)
 
     def _move_blocks(self, capacity: int) -> None:
         blocks = np.zeros(capacity, BLOCK)
@@ -181,14 +179,14 @@ class Index:
             self.losses[at : at + len(some)].view(np.uint8)[:] = some.view(np.uint8)
 
 
-def _fills_up(table: Blocks | Pairs | Losses, used: int, early: float) -> bool:
-    return len(table) >= LARGE and used > len(table) * early
+def _fills_up(capacity: int, used: int, early: float) -> bool:
+    return capacity >= LARGE and used > capacity * early
 
 
 def _capacity_to_stay(used: int) -> int:
-    """Return a capacity at which a table does not want room at once: it would be moved twice."""
+    """Return a capacity at which blocks or pairs do not want room at once: they would be moved twice."""
     capacity = capacity_for(used)
-    return 2 * capacity if capacity >= LARGE and used > capacity * EARLY else capacity
+    return 2 * capacity if _fills_up(capacity, used, EARLY) else capacity
 
 
 def _sparse(used: int, coming: int, capacity: int) -> bool:
