@@ -136,14 +136,15 @@ class CheckpointLog:
         await producer.commit_transaction()
 
     async def _send(self, producer: AIOKafkaProducer, record: Record) -> asyncio.Future[Any]:
+        topic, key, value = record.topic, record.key, record.value
         sent: asyncio.Future[Any]
-        if not record.compressed or self._kafka.compression == "none":
-            sent = await producer.send(record.topic, record.value, key=record.key, partition=record.partition)
-            return sent
-        # A producer has one compression for all topics, and a transaction one producer.
-        batch = BatchBuilder(_BATCH_BYTES, DefaultRecordBatch.CODEC_ZSTD, is_transactional=True)
-        batch.append(timestamp=None, key=record.key, value=record.value)
-        sent = await producer.send_batch(batch, record.topic, partition=record.partition)
+        if record.compressed and self._kafka.compression != "none":
+            # A producer has one compression for all topics, and a transaction one producer.
+            batch = BatchBuilder(_BATCH_BYTES, DefaultRecordBatch.CODEC_ZSTD, is_transactional=True)
+            batch.append(timestamp=None, key=key, value=value)
+            sent = await producer.send_batch(batch, topic, partition=record.partition)
+        else:
+            sent = await producer.send(topic, value, key=key, partition=record.partition)
         return sent
 
     async def close(self) -> None:
