@@ -12,6 +12,7 @@ from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.grafana.files import CONFIG_MAPS, DASHBOARDS, files
 from pipeline.dashboards.prometheus.process_alerts import PROCESS_ALERTS
 from pipeline.dashboards.prometheus.rules import compiled
+from pipeline.dashboards.prometheus.rules_file import rules_file
 from pipeline.generated.asyncapi import asyncapi_document
 from pipeline.generated.chart.schema import values_schema
 from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
@@ -30,6 +31,7 @@ from pipeline.generated.topics_file import load_topics
 SCHEMAS_DIRECTORY = "schemas/generated"
 GRAFANA_DIRECTORY = "deploy/grafana"
 CHART_DIRECTORY = "deploy/helm/kvlens"
+PROMETHEUS_RULES = "deploy/prometheus/rules.yaml"
 RUNBOOK = Path(__file__).parents[2] / "docs/alerts.md"
 DIFF_LINES = 6
 
@@ -49,6 +51,7 @@ def render() -> dict[str, bytes]:
         f"{SCHEMAS_DIRECTORY}/{record.__name__}.schema.json": record_schema(record) for record in RECORDS
     }
     grafana = files(BOARDS, ALERTS, RUNBOOK.read_text(encoding="utf-8"))
+    rules = compiled(ALERTS, PROCESS_ALERTS)
     return {
         **{path: as_json(schema) for path, schema in schemas.items()},
         f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
@@ -61,7 +64,8 @@ def render() -> dict[str, bytes]:
             for path, content in grafana.items()
             if path.startswith(f"{DASHBOARDS}/")
         },
-        f"{CHART_DIRECTORY}/rules.json": as_json(compiled(ALERTS, PROCESS_ALERTS)),
+        f"{CHART_DIRECTORY}/rules.json": as_json(rules),
+        PROMETHEUS_RULES: rules_file(rules),
         f"{CHART_DIRECTORY}/values.schema.json": as_json(values_schema()),
         "docs/acls.md": acls_page(),
         "docs/grants.md": grants_page(),

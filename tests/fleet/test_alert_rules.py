@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.command_lines import FENCE
 
 RULES = ROOT / "deploy" / "helm" / "kvlens" / "rules.json"
+FILES = [RULES, ROOT / "deploy" / "prometheus" / "rules.yaml"]
+"""The chart's, and those of a plain Prometheus."""
 VARIABLE = "KVLENS_PROMTOOL"
 MISSING = f"no promtool: install Debian's package prometheus, or name the program in {VARIABLE}"
 ALERTS = [rule["alert"] for group in json.loads(RULES.read_bytes())["groups"] for rule in group["rules"]]
@@ -118,8 +121,9 @@ def promtool() -> str:
     return program
 
 
-def test_the_tool_finds_nothing_wrong(promtool: str) -> None:
-    assert f"SUCCESS: {len(ALERTS)} rules found" in ran(promtool, "check", "rules", str(RULES))
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.name))
+def test_the_tool_finds_nothing_wrong(promtool: str, file: Path) -> None:
+    assert f"SUCCESS: {len(ALERTS)} rules found" in ran(promtool, "check", "rules", str(file))
 
 
 def test_every_rule_has_a_case() -> None:
@@ -157,3 +161,14 @@ def ran(*command: str) -> str:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stdout + done.stderr
     return done.stdout
+
+
+def test_the_tools_take_the_files_that_the_page_on_alerts_shows(promtool: str, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_bytes(FILES[1].read_bytes())
+    page = (ROOT / "docs" / "alerts.md").read_text("utf-8")
+    for language, block in FENCE.findall(page):
+        if language == "yaml" and (name := block.splitlines()[0].removeprefix("# ")).endswith(".yml"):
+            (tmp_path / name).write_text(block)
+    assert "SUCCESS" in ran(promtool, "check", "config", str(tmp_path / "prometheus.yml"))
+    if amtool := shutil.which("amtool"):
+        assert "SUCCESS" in ran(amtool, "check-config", str(tmp_path / "alertmanager.yml"))
