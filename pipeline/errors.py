@@ -131,7 +131,8 @@ class TopicMismatch(PipelineError):
     def __str__(self) -> str:
         return (
             f"topic {self.topic} has {self.found} partitions but {self.wanted} are needed ({self.why}); "
-            "state is bound to partition numbers: use another kafka.topic_prefix or delete the topic"
+            "state is bound to partition numbers: take the log to another kafka.topic_prefix with "
+            "`kvlens topics copy` (docs/operations.md, more partitions), or delete the topic and begin again"
         )
 
 

@@ -84,7 +84,8 @@ def _topics(kafka: KafkaFacts) -> Iterator[Finding]:
                 "topic-partitions",
                 "problem",
                 f"has {topic.partitions} partitions instead of {topic.wanted_partitions}",
-                "state is bound to partition numbers: use another kafka.topic_prefix, or delete the topic",
+                "state is bound to partition numbers: take the log to another kafka.topic_prefix with "
+                "`kvlens topics copy` (docs/operations.md, more partitions), or delete it and begin again",
                 (topic.name,),
             )
         yield from _config(topic)

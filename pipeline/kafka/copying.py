@@ -1,6 +1,8 @@
 """Copies the log of other topics of kvlens, which have another number of partitions: each record once.
 
-A replica's records stay in their order, because all of them are in one partition, before and after. What was
+A replica's records stay in their order. They were in one partition as long as the old topic had one number of
+partitions; it may have got more of them since, so all partitions are read together (`whole_log.py`), and a
+record is right that was where its key was with any number that the topic can have had. What was
 copied is known after a kill, too: offsets are committed in the new group once a chunk is acknowledged, and
 each record of the chunk that was under way has a header that says where it came from. No transaction is
 needed, whose aborted records readers of the events topic would see.
@@ -9,7 +11,8 @@ needed, whose aborted records readers of the events topic would see.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -25,15 +28,14 @@ from connectors.kafka.zstd import keep_zstd_contexts
 from pipeline.errors import KafkaUnavailable, PipelineError
 from pipeline.kafka.membership import may_join
 from pipeline.kafka.rights import copying, on_topics
+from pipeline.kafka.whole_log import WholeLog
 from schemas.settings import Settings
 
 CHUNK_RECORDS = 500
 """Sent together, and acknowledged before the next ones are read."""
 COPIED_FROM = "copied-from"
 """Header of a copied record: partition and offset that it had, `3:1042`."""
-_WAIT_MS = 500
-_SILENT_SECONDS = 20.0
-_FETCH_BYTES = 8 << 20
+_FETCH_BYTES = 2 << 20
 _BATCH_BYTES = 512 << 10
 _REQUEST_BYTES = 9 << 20
 """A record as large as the topic takes, with its header."""
@@ -46,7 +48,7 @@ class Copied(NamedTuple):
     lost: int
     """Gone from the old topic, by its retention, before they were copied."""
     misplaced: int
-    """Left out, because they are not in the partition of their key: no reader applies them."""
+    """Left out: they are where no number of partitions up to the present one would have put their key."""
     came: int
     """Written to the old topic since the copy began: connectors still write there."""
 
@@ -133,6 +135,7 @@ class _Copy:
         self._old = old
         self._new = new
         self._misplaced = 0
+        self._first_misplaced = ""
         self._under_way: set[bytes] = set()
         """Where records came from that a copy which was killed may have sent without committing them."""
 
@@ -141,32 +144,43 @@ class _Copy:
         begins = await self._consumer.beginning_offsets(self._old)
         ends = await self._consumer.end_offsets(self._old)
         self._commits.assign(self._old)
-        copied = lost = 0
+        done = {place: await self._commits.committed(place) or 0 for place in self._old}
+        log = WholeLog(
+            self._consumer,
+            {place: (max(done[place], begins[place]), ends[place]) for place in self._old},
+        )
+        copied: Counter[int] = Counter()
+        async for chunk, behind in log.chunks(CHUNK_RECORDS):
+            copied.update(await self._copy(chunk))
+            await self._commits.commit(behind)
         for place in self._old:
-            self._consumer.assign([place])
-            first = await self._commits.committed(place) or 0
-            lost += max(0, begins[place] - first)
-            count = await self._copy(place, max(first, begins[place]), ends[place])
-            copied += count
+            count = copied[place.partition]
             say(f"{place.topic}, partition {place.partition} of {len(self._old)}: {count:,} records copied")
+        if self._misplaced:
+            say(f"{self._old[0].topic}, {self._first_misplaced}: the first record that is left out")
         now = await self._consumer.end_offsets(self._old)
-        return Copied(copied, lost, self._misplaced, sum(now[place] - ends[place] for place in self._old))
+        return Copied(
+            sum(copied.values()),
+            sum(max(0, begins[place] - done[place]) for place in self._old),
+            self._misplaced,
+            sum(now[place] - ends[place] for place in self._old),
+        )
 
-    async def _copy(self, place: TopicPartition, first: int, end: int) -> int:
-        """Return how many records of [first, end) were copied, without those that already had been."""
-        copied = 0
-        async for chunk, position in self._chunks(place, first, end):
-            placed = [record for record in chunk if self._at_home(record)]
-            sent = [await self._send(record) for record in placed if _origin(record) not in self._under_way]
-            await asyncio.gather(*sent)
-            await self._commits.commit({place: position})
-            copied += len(sent)
-            self._misplaced += len(chunk) - len(placed)
-        return copied
+    async def _copy(self, chunk: Sequence[Any]) -> list[int]:
+        """Return the partitions of the records that were copied, without those that already had been."""
+        placed = [record for record in chunk if self._is_placed(record)]
+        new = [record for record in placed if _origin(record) not in self._under_way]
+        await asyncio.gather(*[await self._send(record) for record in new])
+        return [record.partition for record in new]
 
-    def _at_home(self, record: Any) -> bool:
-        partition: int = record.partition
-        return partition_of_key(record.key or b"", len(self._old)) == partition
+    def _is_placed(self, record: Any) -> bool:
+        if was_placed(record.key or b"", record.partition, len(self._old)):
+            return True
+        self._misplaced += 1
+        self._first_misplaced = self._first_misplaced or (
+            f"partition {record.partition}, offset {record.offset}"
+        )
+        return False
 
     async def _send(self, record: Any) -> asyncio.Future[Any]:
         place = self._new[partition_of_key(record.key or b"", len(self._new))]
@@ -185,31 +199,19 @@ class _Copy:
         """Return where the newest records of the new topic came from: at least all that were sent last."""
         ends = await self._consumer.end_offsets(self._new)
         begins = await self._consumer.beginning_offsets(self._new)
+        newest = {place: (max(begins[place], end - CHUNK_RECORDS), end) for place, end in ends.items()}
         found = set()
-        for place, end in ends.items():
-            self._consumer.assign([place])
-            first = max(begins[place], end - CHUNK_RECORDS)
-            async for chunk, _ in self._chunks(place, first, end):
-                found |= {dict(record.headers).get(COPIED_FROM, b"") for record in chunk}
+        async for chunk, _ in WholeLog(self._consumer, newest).chunks(CHUNK_RECORDS):
+            found |= {dict(record.headers).get(COPIED_FROM, b"") for record in chunk}
         return found
 
-    async def _chunks(
-        self, place: TopicPartition, first: int, end: int
-    ) -> AsyncIterator[tuple[list[Any], int]]:
-        """Yield the records of [first, end), each time with the offset behind them."""
-        if first >= end:
-            return
-        self._consumer.seek(place, first)
-        position, moved = first, asyncio.get_running_loop().time()
-        while position < end:
-            found = await self._consumer.getmany(place, timeout_ms=_WAIT_MS, max_records=CHUNK_RECORDS)
-            reached = min(await self._consumer.position(place), end)
-            now = asyncio.get_running_loop().time()
-            if reached > position:
-                position, moved = reached, now
-                yield [record for record in found.get(place, ()) if record.offset < end], position
-            elif now - moved > _SILENT_SECONDS:
-                raise asyncio.TimeoutError(f"{place.topic} does not get past offset {position}")
+
+def was_placed(key: bytes, partition: int, partitions: int) -> bool:
+    """Tell whether a record can have been right when it was written; its topic has so many partitions by now.
+
+    Topics only grow, and a topic that had this partition had more than its number.
+    """
+    return any(partition_of_key(key, count) == partition for count in range(partition + 1, partitions + 1))
 
 
 def _origin(record: Any) -> bytes:

@@ -37,7 +37,8 @@ def apply_topics(config: Path | None) -> None:
 def copy_topics(config: Path | None, prefix: str) -> None:
     """Copy the log into topics with another number of partitions.
 
-    Settings are those of the new installation: its prefix, group, partitions and database. No connector may
+    The old topic may have got more partitions since records were written: all come along, in order. Settings
+    are those of the new installation: its prefix, group, partitions and database. No connector may
     write there yet. Run again, it continues where it ended: once while the old connectors run, and once
     more when they are stopped.
     """
@@ -51,7 +52,10 @@ def copy_topics(config: Path | None, prefix: str) -> None:
     if done.lost:
         click.echo(f"{done.lost:,} records were gone, by retention, before they were copied")
     if done.misplaced:
-        click.echo(f"{done.misplaced:,} records left out that are not in the partition of their key")
+        click.echo(
+            f"{done.misplaced:,} records left out: with no number of partitions up to the present one would "
+            "their keys be where they are, so no connector wrote them"
+        )
     if done.came:
         click.echo(f"{done.came:,} came meanwhile: stop the connectors that write them, and copy again")
     else:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import TopicMissing
@@ -18,7 +21,9 @@ from pipeline.errors import KafkaUnavailable
 from pipeline.kafka import topics
 from pipeline.kafka.copying import CHUNK_RECORDS, CopyTooLate, copy_events
 from pipeline.local.broker.embedded import EmbeddedBroker
+from schemas.events import Batch, EventsRecord
 from schemas.settings import Kafka, Settings
+from tests.support.patience import PATIENCE
 
 OLD, NEW = 3, 7
 KEYS = [f"replica-{number}".encode() for number in range(20)]
@@ -132,14 +137,16 @@ async def test_what_cannot_be_copied_is_counted(old: Settings, new: Settings) ->
     topic = topic_name(old.kafka, "events")
     expected = await read(old)
     async with AIOKafkaProducer(bootstrap_servers=address) as producer:
-        wrong = next(number for number in range(OLD) if number != partition_of_key(KEYS[0], OLD))
-        await producer.send_and_wait(topic, b"misplaced", key=KEYS[0], partition=wrong)
+        # Partition 2 of three is that of a key with three partitions or never.
+        stranger = next(key for key in KEYS if partition_of_key(key, OLD) != 2)
+        await producer.send_and_wait(topic, b"misplaced", key=stranger, partition=2)
         await producer.send_and_wait(topic, b"no key", partition=0)
     admin = AIOKafkaAdminClient(bootstrap_servers=address)
     await admin.start()
     await admin.delete_records({TopicPartition(topic, 1): RecordsToDelete(30)})
     await admin.close()
-    done, _ = await copy(new, old)
+    done, said = await copy(new, old)
+    assert re.fullmatch(rf"{topic}, partition 2, offset \d+: the first record that is left out", said[-1])
     count = sum(map(len, expected.values()))
     assert done == (count - 30 + 1, 30, 1, 0)
     copied = await read(new)
@@ -151,6 +158,64 @@ async def test_what_cannot_be_copied_is_counted(old: Settings, new: Settings) ->
         gone += len(records) - len(kept)
         assert len(kept) == len(records) or partition_of_key(key, OLD) == 1
     assert gone == 30
+
+
+async def test_a_topic_that_grew_thrice_is_copied_in_the_order_of_each_source(
+    broker: EmbeddedBroker, new: Settings
+) -> None:
+    """Some connectors restart at a growth; one that does not goes on with the number that it knows."""
+    old = installation(broker, 1)
+    await topics.apply(old)
+    address, topic = old.kafka.bootstrap_servers, topic_name(old.kafka, "events")
+    written: dict[bytes, list[bytes]] = {key: [] for key in KEYS}
+    slow = KEYS[:5]
+    """Of the connector that is not restarted at the second growth."""
+    for partitions in (1, 2, 4, 6):
+        if partitions > 1:
+            await grow(address, topic, partitions)
+        async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+            for number in range(3 * len(KEYS)):
+                key = KEYS[number % len(KEYS)]
+                value = run_of(key, incarnation=partitions, seq=len(written[key]))
+                known = 2 if partitions == 4 and key in slow else partitions
+                await producer.send(topic, value, key=key, partition=partition_of_key(key, known))
+                written[key].append(value)
+            await producer.flush()
+    done, said = await copy(new, old)
+    assert done == (4 * 3 * len(KEYS), 0, 0, 0)
+    assert len(said) == 6
+    assert {key: [value for value, _ in records] for key, records in (await read(new)).items()} == written
+    assert (await copy(new, old))[0] == (0, 0, 0, 0)
+
+
+async def grow(address: str, topic: str, partitions: int) -> None:
+    """Return when every broker knows of the new partitions, as brokers tell it in their own time."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=address)
+    await admin.start()
+    try:
+        await admin.create_partitions({topic: NewPartitions(partitions)})
+        deadline = time.monotonic() + PATIENCE
+        while len((await admin.describe_topics([topic]))[0]["partitions"]) < partitions:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+    finally:
+        await admin.close()
+
+
+def run_of(key: bytes, incarnation: int, seq: int) -> bytes:
+    """Return a record of one batch."""
+    return msgspec.msgpack.encode(
+        EventsRecord(
+            replica=key.decode(),
+            model="m",
+            hash_domain="m",
+            dp_rank=0,
+            incarnation=incarnation,
+            batches=[Batch(seq=seq, ts=1.0, received_at=1.0, events=[])],
+            first_seq=seq,
+            last_seq=seq,
+        )
+    )
 
 
 async def test_nothing_is_copied_behind_what_connectors_wrote(old: Settings, new: Settings) -> None:
