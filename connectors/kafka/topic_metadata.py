@@ -37,6 +37,9 @@ class TopicMetadata:
     """Of these, how many have all acknowledged records, the fewest."""
     allowed: tuple[str, ...] | None
     """Operations that this user may do; None where the broker does not tell."""
+    id: str
+    """What no other topic has, also none of this name that is made later; empty where the broker does not
+    tell."""
 
     def require(self, *operations: str) -> None:
         """Raises TopicHidden, TopicMissing, or RightMissing for the first operation that is not allowed."""
@@ -53,7 +56,7 @@ async def topic_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[s
     """Return what the cluster has of these topics; none is made by that. Raises KAFKA_FAILURES."""
     wanted = list(names)
     answer = (await client.send(client.get_random_node(), MetadataRequest(wanted))).to_object()
-    found = {name: TopicMetadata(name, False, 0, 0, 0, None) for name in wanted}
+    found = {name: TopicMetadata(name, False, 0, 0, 0, None, "") for name in wanted}
     for topic in answer["topics"]:
         name, partitions = topic["topic"], topic["partitions"]
         found[name] = TopicMetadata(
@@ -63,6 +66,7 @@ async def topic_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[s
             min((len(partition["replicas"]) for partition in partitions), default=0),
             min((len(partition["isr"]) for partition in partitions), default=0),
             _operations(topic.get("authorized_operations", NOT_TOLD)),
+            topic.get("topic_id", ""),
         )
     return found
 

@@ -296,6 +296,8 @@ class Agent:
             await asyncio.gather(*(log.open() for log in logs))
             by_number = dict(zip(numbers, logs, strict=True))
             committed = await committed_before(self._kafka, self.group, role.topic, numbers)
+            for log in logs:
+                log.continues(committed[log.partition])
             owned = []
             found = load(self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers)
             async with aclosing(found):
@@ -304,7 +306,7 @@ class Agent:
                     # in its thread also when the load is abandoned.
                     state = await asyncio.to_thread(role.restored, number, loaded.latest)
                     # Beyond the end it is that of a topic of the same name that was deleted.
-                    before = committed[number] if committed[number] <= loaded.end else 0
+                    before = committed[number].offset if committed[number].offset <= loaded.end else 0
                     if not loaded.latest:
                         role.continued(state, before)
                     if state.next_offset > loaded.end:

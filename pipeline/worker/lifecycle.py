@@ -30,7 +30,7 @@ from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.membership import group_name
 from pipeline.kafka.rights import AGENTS, CHOICES
 from pipeline.worker.agent import Agent, state_directory
-from pipeline.worker.checkpoint.log import without_verification_retries
+from pipeline.worker.checkpoint.log import without_expected_warnings
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.choices.agent import ChoicesAgent
 from pipeline.worker.consumer.memberships import Memberships
@@ -66,7 +66,7 @@ def run(settings: Settings) -> None:
     # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
     uvloop.install()
     keep_zstd_contexts(QUICK)
-    without_verification_retries()
+    without_expected_warnings()
     asyncio.run(_run(settings))
 
 

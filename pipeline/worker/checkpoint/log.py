@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import InvalidProducerEpoch, KafkaError, NotEnoughReplicasError, ProducerFenced
+from aiokafka.errors import (
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    KafkaError,
+    NotEnoughReplicasError,
+    ProducerFenced,
+)
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.structs import OffsetAndMetadata
 
 from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import failure_reason
@@ -40,6 +49,8 @@ keeps the event loop for 15 ms a MiB."""
 _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 20
 
+_log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True)
 class Record:
@@ -52,6 +63,16 @@ class Record:
     """None: the key has no value any more."""
     compressed: bool = False
     """Compressed where records are, in a batch of its own."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What the last transaction of a partition committed; the same as before if no other came since."""
+
+    offset: int = 0
+    """0 if there was none."""
+    writer: str = ""
+    """Whose transaction it was."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +96,12 @@ class CheckpointLog:
         self._kafka = kafka
         self._group = group
         self._producer: AIOKafkaProducer | None = None
+        self._writer = secrets.token_hex(8)
+        self._committed: Committed | None = None
+
+    def continues(self, committed: Committed) -> None:
+        """Go on behind this transaction, which was the last one when the state was loaded."""
+        self._committed = committed
 
     async def open(self) -> None:
         """Fence former owners; what they left open is aborted. Raises KafkaUnavailable."""
@@ -106,11 +133,10 @@ class CheckpointLog:
 
         Raises CheckpointFailed: the caller's state no longer matches the log then and must be dropped.
         """
-        producer = self._producer
-        if producer is None:
+        if self._producer is None:
             raise CheckpointFailed(self.topic, self.partition, "not open", fenced=False)
         try:
-            await asyncio.wait_for(self._transaction(producer, next_offset, records), _COMMIT_SECONDS)
+            await asyncio.wait_for(self._commit(self._producer, next_offset, records), _COMMIT_SECONDS)
         except (ProducerFenced, InvalidProducerEpoch) as error:
             raise CheckpointFailed(self.topic, self.partition, failure_reason(error), fenced=True) from error
         except asyncio.TimeoutError as error:
@@ -118,6 +144,40 @@ class CheckpointLog:
             raise CheckpointFailed(self.topic, self.partition, reason, fenced=False) from error
         except (KafkaError, OSError, ValueError) as error:
             raise CheckpointFailed(self.topic, self.partition, failure_reason(error), fenced=False) from error
+
+    async def _commit(self, producer: AIOKafkaProducer, next_offset: int, records: Sequence[Record]) -> None:
+        try:
+            await self._transaction(producer, next_offset, records)
+        except KafkaError:
+            # The error of a record is a copy that lacks the cause, that of the transaction has it.
+            end = producer._txn_manager.wait_for_transaction_end()
+            if not end.done() or not _is_forgotten(end.exception()):
+                raise
+            await self._transaction(await self._opened_anew(), next_offset, records)
+        self._committed = Committed(next_offset, self._writer)
+
+    async def _opened_anew(self) -> AIOKafkaProducer:
+        """Return a producer in place of one whose transactional id the brokers have forgotten.
+
+        They forget one that committed nothing for `transactional.id.expiration.ms`, as in a partition without
+        sources. They answer a frozen owner alike if another one opened the id since. So it is opened as at
+        the start, and if anybody else has committed meanwhile, this owner is the frozen one.
+        """
+        _log.warning(
+            "Kafka forgot the transactional id of a partition that was idle for longer than the brokers' "
+            "transactional.id.expiration.ms; it is opened again",
+            topic=self.topic,
+            partition=self.partition,
+            transactional_id=transactional_id(self._group, self.topic, self.partition),
+        )
+        await self.close()
+        await self.open()
+        found = await committed_before(self._kafka, self._group, self.topic, [self.partition])
+        if found[self.partition] != self._committed or self._producer is None:
+            raise CheckpointFailed(
+                self.topic, self.partition, "somebody else committed since its last checkpoint", fenced=True
+            )
+        return self._producer
 
     async def _transaction(
         self, producer: AIOKafkaProducer, next_offset: int, records: Sequence[Record]
@@ -130,7 +190,8 @@ class CheckpointLog:
             await asyncio.gather(*sent)
             sent = [await self._send(producer, record) for record in portion]
         await producer.send_offsets_to_transaction(
-            {TopicPartition(self.topic, self.partition): next_offset}, self._group
+            {TopicPartition(self.topic, self.partition): OffsetAndMetadata(next_offset, self._writer)},
+            self._group,
         )
         await asyncio.gather(*sent)
         await producer.commit_transaction()
@@ -145,6 +206,7 @@ class CheckpointLog:
             sent = await producer.send_batch(batch, topic, partition=record.partition)
         else:
             sent = await producer.send(topic, value, key=key, partition=record.partition)
+        sent.add_done_callback(_retrieved)
         return sent
 
     async def close(self) -> None:
@@ -190,8 +252,10 @@ async def load(
         await stop_consumer(consumer)
 
 
-async def committed_before(kafka: Kafka, group: str, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-    """Return, by partition, the offset that its last transaction committed, 0 if there was none.
+async def committed_before(
+    kafka: Kafka, group: str, topic: str, partitions: Sequence[int]
+) -> dict[int, Committed]:
+    """Return what the last transaction of each partition committed.
 
     It outlives the checkpoints of that transaction, and goes with the topic. Raises KafkaUnavailable.
     """
@@ -200,7 +264,11 @@ async def committed_before(kafka: Kafka, group: str, topic: str, partitions: Seq
     try:
         await admin.start()
         offsets = await admin.list_consumer_group_offsets(group, partitions=places)
-        return {place.partition: max(0, offsets[place].offset) for place in places}
+        found = {place.partition: offsets[place] for place in places}
+        return {
+            number: Committed(one.offset, one.metadata or "") if one.offset >= 0 else Committed()
+            for number, one in found.items()
+        }
     except (KafkaError, OSError) as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
@@ -227,16 +295,37 @@ async def _read(
     return latest
 
 
-class _VerificationRetries(logging.Filter):
+def _retrieved(sent: asyncio.Future[Any]) -> None:
+    """Take notice of how a record failed, if it did: of the transaction another future tells."""
+    if not sent.cancelled():
+        sent.exception()
+
+
+def _is_forgotten(cause: BaseException | None) -> bool:
+    """Return whether an error comes of a transactional id that brokers do not know.
+
+    aiokafka's sender takes their answer for a bug of its own and hides it as the cause of another error.
+    """
+    while cause is not None:
+        if isinstance(cause, InvalidProducerIdMapping):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+class _Expected(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and _is_forgotten(record.exc_info[1]):
+            return False
         return NotEnoughReplicasError not in (record.args or ())
 
 
-def without_verification_retries() -> None:
-    """Keep aiokafka from warning at every transaction.
+def without_expected_warnings() -> None:
+    """Keep aiokafka's sender, and futures of it that nobody waits for, from telling of ordinary work.
 
     Brokers that look up whether a partition is part of a transaction (KIP-890) answer its first records with
     "not enough replicas" until they know, and aiokafka sends them again. If replicas are really missing the
-    commit runs out of time and says so.
+    commit runs out of time and says so. Of an id that brokers forgot a line of ours tells.
     """
-    logging.getLogger("aiokafka.producer.sender").addFilter(_VerificationRetries())
+    for name in ("aiokafka.producer.sender", "asyncio"):
+        logging.getLogger(name).addFilter(_Expected())

@@ -49,6 +49,25 @@ async def test_topics_are_created_once_with_their_configuration(broker: Embedded
         await admin.close()
 
 
+async def test_a_topic_that_is_made_again_has_another_id(broker: EmbeddedBroker) -> None:
+    ours = settings(broker)
+    await topics.apply(ours)
+    before = {found.key: found.id for found in await topics.describe(ours)}
+    assert len(set(before.values())) == len(catalogue())
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    await admin.start()
+    await admin.delete_topics([topic_name(ours.kafka, "events")])
+    while topic_name(ours.kafka, "events") in await admin.list_topics():  # noqa: ASYNC110 - as below
+        await asyncio.sleep(0.05)
+    await admin.close()
+    gone = {found.key: found.id for found in await topics.describe(ours)}
+    assert gone == {**before, "events": ""}
+    await topics.apply(ours)
+    after = {found.key: found.id for found in await topics.describe(ours)}
+    assert {key for key in after if after[key] != before[key]} == {"events"}
+    assert after["events"]
+
+
 async def test_other_partition_count_is_refused_and_nothing_is_created(broker: EmbeddedBroker) -> None:
     ours = settings(broker)
     name = topic_name(ours.kafka, "checkpoints_replica")

@@ -14,7 +14,7 @@ from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.worker import agent as module
 from pipeline.worker.agent import Agent
-from pipeline.worker.checkpoint.log import CheckpointLog, Loaded
+from pipeline.worker.checkpoint.log import CheckpointLog, Committed, Loaded
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.roles import replica_agent
 from pipeline.worker.telemetry import WorkerMetrics
@@ -36,8 +36,8 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
         for number in partitions:
             yield number, Loaded({}, 0, 0)
 
-    async def nothing_committed(*_: Any) -> dict[int, int]:
-        return {1: 0, 3: 0}
+    async def nothing_committed(*_: Any) -> dict[int, Committed]:
+        return {1: Committed(), 3: Committed()}
 
     monkeypatch.setattr(CheckpointLog, "open", opened)
     monkeypatch.setattr(CheckpointLog, "close", noted)

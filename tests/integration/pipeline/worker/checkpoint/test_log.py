@@ -19,7 +19,7 @@ from pipeline.errors import CheckpointFailed
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.worker.checkpoint import log as log_module
-from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, Record, committed_before, load
+from pipeline.worker.checkpoint.log import CheckpointLog, Committed, Loaded, Record, committed_before, load
 from schemas.settings import Kafka, Settings
 
 
@@ -69,11 +69,9 @@ async def test_last_committed_values_and_offset_are_there(partition: Partition) 
     await log.close()
     assert (await partition.loaded()).latest == {b"a": b"2", b"b": b"1"}
     numbers = [0, partition.number]
-    assert await committed_before(partition.kafka, "g", partition.source, numbers) == {
-        0: 0,
-        partition.number: 9,
-    }
-    assert await committed_before(partition.kafka, "never seen", partition.source, [0]) == {0: 0}
+    found = await committed_before(partition.kafka, "g", partition.source, numbers)
+    assert {number: one.offset for number, one in found.items()} == {0: 0, partition.number: 9}
+    assert await committed_before(partition.kafka, "never seen", partition.source, [0]) == {0: Committed()}
     async with started_consumer(
         bootstrap_servers=partition.kafka.bootstrap_servers, group_id="g", enable_auto_commit=False
     ) as consumer:
@@ -122,7 +120,7 @@ async def test_a_large_checkpoint_goes_out_in_portions(
                 got.setdefault(place.partition, []).extend(record.value for record in records)
     assert got == {number: values[number::8] for number in range(8)}
     committed = await committed_before(partition.kafka, "g", partition.source, [partition.number])
-    assert committed == {partition.number: 5}
+    assert committed[partition.number].offset == 5
     assert (waiting, most) == (0, 3 * size)
 
 
