@@ -30,20 +30,34 @@ def played_table(
     facts: dict[str, Any], rows: Sequence[dict[str, Any]], width: int | None = None
 ) -> Iterator[str]:
     """Yield the lines for a trace, none longer than `width`; columns that it has no room for are left out."""
-    summary = (
-        f"{facts['requests']:,} requests in {facts['seconds'] / 60:,.0f} min look up "
-        f"{facts['queried_blocks']:,} blocks of {facts['block_size']} tokens, "
-        f"{facts['distinct_blocks']:,} of them different."
-    )
-    yield from _fitted(summary, width)
-    if not facts["ids_of_prefixes"]:
-        remark = "Its hash ids do not stand for whole prefixes, so the ideal and the promises are estimates."
-        yield from _fitted(remark, width)
+    for sentence in _what_the_trace_holds(facts, rows):
+        yield from _fitted(sentence, width)
     yield ""
     yield from text_table(
         (_PLAYED, *map(_played_cells, rows)), right=(1, 2, *range(4, 12)), width=width, expendable=_EXPENDABLE
     )
     yield from _fitted(_PLAYED_LEGEND, width)
+
+
+def _what_the_trace_holds(facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield (
+        f"{facts['requests']:,} requests{_duration(facts['seconds'])} look up {facts['queried_blocks']:,} "
+        f"blocks of {facts['block_size']} tokens (from {facts['block_size_from']}), "
+        f"{facts['distinct_blocks']:,} of them different."
+    )
+    if facts["times"]:
+        yield f"Times are {facts['times']}; no hit depends on their unit."
+    yield from facts["remarks"]
+    if any(row["routing"] == "sticky" and row["replicas"] > 1 for row in rows):
+        yield f"Sticky routing goes by {facts['sessions_from']}."
+    if not facts["ids_of_prefixes"]:
+        yield "Its hash ids do not stand for whole prefixes, so the ideal and the promises are estimates."
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f" in {seconds / 60:,.0f} min" if seconds >= 120 else f" in {seconds:.3g} s"
 
 
 def _played_cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -17,16 +17,18 @@ from pipeline.simulator.config_file import ReplicaAddress
 from pipeline.simulator.engine.truth import wire_hash
 from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, exposition
 from pipeline.simulator.traffic.routing import Routing
-from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE, TraceReplica, TraceRequest, hit_rates, routed
+from pipeline.simulator.traffic.trace import TraceReplica, hit_rates, routed
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import DEFAULT_ERA, ERAS
 from pipeline.simulator.wire.hashing import HashForm
+from pipeline.traces.trace import TraceRequest
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFleetSettings:
-    """How to play a trace. `budget` counts blocks of 512 tokens per replica, None is endless."""
+    """How to play a trace. `budget` counts blocks of `block_size` tokens per replica, None is endless."""
 
+    block_size: int
     replicas: int = 1
     routing: Routing = "round-robin"
     budget: int | None = None
@@ -51,7 +53,7 @@ class TraceFleet:
         self._context = zmq.Context()
         self._eras = [ERAS[settings.eras[n % len(settings.eras)]] for n in range(settings.replicas)]
         self._names = [f"sim-{number}" for number in range(settings.replicas)]
-        self.replicas = [TraceReplica(settings.budget) for _ in self._names]
+        self.replicas = [TraceReplica(settings.block_size, settings.budget) for _ in self._names]
         self.publishers = [
             opened_publisher(
                 settings.addresses,
@@ -82,7 +84,7 @@ class TraceFleet:
                 publisher,
                 self._metrics.url(name) if self._metrics else None,
                 1,
-                hash_scheme(era, self._form(number), TRACE_BLOCK_SIZE),
+                hash_scheme(era, self._form(number), self.settings.block_size),
             )
             for number, (name, publisher, era) in enumerate(
                 zip(self._names, self.publishers, self._eras, strict=True)
@@ -138,7 +140,7 @@ class TraceFleet:
         return {
             "block_hit_rate": block_rate,
             "token_hit_rate": token_rate,
-            "block_size": TRACE_BLOCK_SIZE,
+            "block_size": self.settings.block_size,
             "budget": self.settings.budget,
             "routing": self.settings.routing,
             "replicas": [
@@ -184,7 +186,7 @@ class TraceFleet:
             capacity = None if replica.budget is None else replica.budget + 1
             usage = 0.0  # between requests nothing is in use
             figures = EngineFigures(
-                0, counters.query_tokens, counters.hit_tokens, 0, 0, usage, TRACE_BLOCK_SIZE, capacity
+                0, counters.query_tokens, counters.hit_tokens, 0, 0, usage, replica.block_size, capacity
             )
             return exposition(self.settings.model, [figures])
 

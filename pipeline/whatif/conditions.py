@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
 from pipeline.errors import PipelineError
 from pipeline.simulator.traffic.routing import Routing
-from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE, TraceRequest
+from pipeline.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,16 @@ class Conditions:
 class CapacityTooSmall(PipelineError):
     """A request of the trace does not fit a cache, which no engine would have admitted."""
 
-    def __init__(self, capacity: int, longest: int) -> None:
-        super().__init__(capacity, longest)
+    def __init__(self, capacity: int, longest: int, block_size: int) -> None:
+        super().__init__(capacity, longest, block_size)
         self.capacity = capacity
         self.longest = longest
+        self.block_size = block_size
 
     def __str__(self) -> str:
         return (
-            f"a capacity of {self.capacity:,} blocks of {TRACE_BLOCK_SIZE} tokens does not hold the trace's "
-            f"longest request; give at least {self.longest:,} blocks"
+            f"a capacity of {self.capacity:,} blocks of {self.block_size} tokens does not hold the trace's "
+            f"longest request; give at least {self.longest:,} blocks ({self.longest * self.block_size}t)"
         )
 
 
@@ -43,12 +44,12 @@ def combined(
     replicas: Iterable[int],
     capacities: Iterable[int | None],
     routings: Iterable[Routing],
-    requests: Sequence[TraceRequest],
+    trace: Trace,
 ) -> list[Conditions]:
     """Return every combination, the first values first. Raises CapacityTooSmall."""
-    longest = max((len(request.hash_ids) for request in requests), default=0)
+    longest = max((len(request.hash_ids) for request in trace.requests), default=0)
     every = [Conditions(*values) for values in product(replicas, capacities, routings)]
     for each in every:
         if each.capacity is not None and each.capacity < longest:
-            raise CapacityTooSmall(each.capacity, longest)
+            raise CapacityTooSmall(each.capacity, longest, trace.block_size)
     return every

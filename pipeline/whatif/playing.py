@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from pipeline.simulator.traffic.trace import (
-    TRACE_BLOCK_SIZE,
     Served,
     TraceCounters,
     TraceReplica,
-    TraceRequest,
     hit_rates,
     routed,
 )
+from pipeline.traces.trace import HashId, Trace
 from pipeline.whatif.conditions import Conditions
 from pipeline.whatif.potential import FleetFigures, Potential
 from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
@@ -30,6 +29,7 @@ class Played:
     """The result of playing a trace."""
 
     conditions: Conditions
+    block_size: int
     counters: tuple[TraceCounters, ...]
     """Of each replica."""
     potential: Potential
@@ -48,49 +48,50 @@ class Played:
         return sum(each.hit_blocks for each in self.counters)
 
 
-def play(requests: Sequence[TraceRequest], conditions: Conditions) -> Played:
+def play(trace: Trace, conditions: Conditions) -> Played:
     """Play the requests in their order."""
-    replicas = [TraceReplica(conditions.capacity) for _ in range(conditions.replicas)]
+    replicas = [TraceReplica(trace.block_size, conditions.capacity) for _ in range(conditions.replicas)]
     figures = FleetFigures()
     sources: list[SourceChanges] = []
-    for changes in _changes(requests, conditions, replicas):
+    for changes in _changes(trace, conditions, replicas):
         sources.append(changes)
         if len(sources) == _REQUESTS_PER_RECORD:
             figures.add(ResidencyRecord(0, 0, 0, sources))
             sources = []
     figures.add(ResidencyRecord(0, 0, 0, sources))
-    return Played(conditions, tuple(replica.counters for replica in replicas), figures.potential())
+    counters = tuple(replica.counters for replica in replicas)
+    return Played(conditions, trace.block_size, counters, figures.potential())
 
 
-def _changes(
-    requests: Sequence[TraceRequest], conditions: Conditions, replicas: list[TraceReplica]
-) -> Iterator[SourceChanges]:
+def _changes(trace: Trace, conditions: Conditions, replicas: list[TraceReplica]) -> Iterator[SourceChanges]:
     """Yield the changes of each request that changed anything."""
-    numbers: dict[int, int] = {}
-    """Hash ids by first appearance: a trace's ids may be of any size."""
-    for number, request in routed(requests, conditions.replicas, conditions.routing):
+    numbers: dict[HashId, int] = {}
+    """Hash ids by first appearance: a trace's ids may be of any size, or texts."""
+    for number, request in routed(trace.requests, conditions.replicas, conditions.routing):
         replica = replicas[number]
-        stored_before = replica.counters.stored_blocks * TRACE_BLOCK_SIZE
+        stored_before = replica.counters.stored_blocks * trace.block_size
         served = replica.run(request)
         if served.missed:
-            changes = _packed(served, request.seconds, stored_before, numbers)
+            changes = _packed(served, request.seconds, stored_before, numbers, trace.block_size)
             yield SourceChanges(f"replica-{number}", _MODEL, _DOMAIN, 0, 1, "complete", [changes])
 
 
-def _packed(served: Served, at: float, stored_before: int, numbers: dict[int, int]) -> ResidencyChanges:
+def _packed(
+    served: Served, at: float, stored_before: int, numbers: dict[HashId, int], block_size: int
+) -> ResidencyChanges:
     """Return the evictions, then the fills; a request that misses nothing evicts nothing."""
     gone, come = len(served.evicted), len(served.missed)
     ids = (*served.evicted, *served.missed)
     hashes = np.array([numbers.setdefault(each, len(numbers)) for each in ids], ">u8")
     stored = np.zeros(gone + come, "<u4")
-    stored[gone:] = np.arange(come) * TRACE_BLOCK_SIZE
+    stored[gone:] = np.arange(come) * block_size
     return ResidencyChanges(
         _MEDIUM,
         _GROUP,
         hashes.tobytes(),
         bytes([EVICTED]) * gone + bytes([FILLED]) * come,
         np.full(gone + come, at, "<f8").tobytes(),
-        np.full(gone + come, TRACE_BLOCK_SIZE, "<u4").tobytes(),
+        np.full(gone + come, block_size, "<u4").tobytes(),
         stored.tobytes(),
         stored_before,
     )

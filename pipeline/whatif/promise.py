@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE
 from pipeline.whatif.playing import Played
 from pipeline.whatif.potential import AVOIDABLE, AVOIDABLE_HERE
 
@@ -39,6 +38,6 @@ def promised(actual: Played, other: Played) -> Promise:
     at_least = None
     before, after = actual.conditions.capacity, other.conditions.capacity
     if same_traffic and (after is None or (before is not None and before <= after)):
-        extra = None if before is None or after is None else (after - before) * TRACE_BLOCK_SIZE
-        at_least = actual.hit_blocks + actual.potential.saved_tokens(extra) // TRACE_BLOCK_SIZE
+        extra = None if before is None or after is None else (after - before) * actual.block_size
+        at_least = actual.hit_blocks + actual.potential.saved_tokens(extra) // actual.block_size
     return Promise(at_least, ideal(actual, shared=not same_traffic))

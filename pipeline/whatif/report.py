@@ -5,30 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE, TraceRequest
+from pipeline.traces.trace import HashId, Trace, TraceRequest
 from pipeline.whatif.playing import Played
 from pipeline.whatif.potential import FILLS
 from pipeline.whatif.promise import ideal, promised
 from pipeline.whatif.recorded import RecordedFleet, Saved
 
 
-def trace_facts(requests: Sequence[TraceRequest]) -> dict[str, Any]:
-    """Return what a trace holds; its requests are in order of time."""
+def trace_facts(trace: Trace) -> dict[str, Any]:
+    """Return what a trace holds, and how its units are known; `seconds` is None where it has no times."""
+    requests = trace.requests
     return {
+        "form": trace.form,
         "requests": len(requests),
-        "seconds": requests[-1].seconds - requests[0].seconds if requests else 0.0,
-        "block_size": TRACE_BLOCK_SIZE,
+        "seconds": requests[-1].seconds - requests[0].seconds if requests and trace.times else None,
+        "times": trace.times,
+        "block_size": trace.block_size,
+        "block_size_from": trace.block_size_from,
         "queried_blocks": sum(len(request.hash_ids) for request in requests),
         "distinct_blocks": len({block for request in requests for block in request.hash_ids}),
+        "sessions_from": trace.sessions_from,
+        "remarks": list(trace.remarks),
         "ids_of_prefixes": _ids_of_prefixes(requests),
     }
 
 
 def _ids_of_prefixes(requests: Sequence[TraceRequest]) -> bool:
     """Return whether every hash id can stand for its whole prefix: it always follows the same one."""
-    before: dict[int, int | None] = {}
+    before: dict[HashId, HashId | None] = {}
     for request in requests:
-        last: int | None = None
+        last: HashId | None = None
         for hash_id in request.hash_ids:
             if before.setdefault(hash_id, last) != last:
                 return False
@@ -47,7 +53,7 @@ def played_row(actual: Played, row: Played) -> dict[str, Any]:
         "actual": row is actual,
         "replicas": conditions.replicas,
         "capacity_blocks": conditions.capacity,
-        "capacity_tokens": None if conditions.capacity is None else conditions.capacity * TRACE_BLOCK_SIZE,
+        "capacity_tokens": None if conditions.capacity is None else conditions.capacity * row.block_size,
         "routing": conditions.routing,
         "queried_blocks": queried,
         "hit_blocks": row.hit_blocks,

@@ -26,12 +26,14 @@ from figures import Figures
 from connectors.kafka.topics import topic_name
 from pipeline.kafka import topics
 from pipeline.simulator.engine.events import Stored as EngineStored
-from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE, TraceReplica, TraceRequest
+from pipeline.simulator.traffic.trace import TraceReplica
+from pipeline.traces.trace import TraceRequest
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Index, Kafka, Settings
 from tests.support.index_service import PARTITIONS, IndexProcess, index_process
 
 REPLICAS = 8
+BLOCK_SIZE = 512
 BLOCKS = 400
 """Of each cache."""
 DECISIONS = 2_000
@@ -75,7 +77,7 @@ class Engines:
     def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
         self._producer = producer
         self._topic = topic
-        self.caches = [TraceReplica(BLOCKS) for _ in range(REPLICAS)]
+        self.caches = [TraceReplica(BLOCK_SIZE, BLOCKS) for _ in range(REPLICAS)]
         self._seqs = [0] * REPLICAS
 
     async def open(self) -> None:
@@ -85,14 +87,14 @@ class Engines:
 
     async def serve(self, number: int, ids: tuple[int, ...]) -> None:
         """Run a request on an engine; what it announces is in the log then."""
-        tokens = len(ids) * TRACE_BLOCK_SIZE
+        tokens = len(ids) * BLOCK_SIZE
         events: list[Event] = []
         for event in self.caches[number].serve(TraceRequest(0.0, tokens, ids)):
             hashes = b"".join(digest[-8:] for digest in event.digests)  # type: ignore[union-attr]
             if isinstance(event, EngineStored):
                 parent = event.parent[-8:] if event.parent else None
-                tokens = len(event.digests) * TRACE_BLOCK_SIZE
-                events.append(Stored(hashes, TRACE_BLOCK_SIZE, tokens, parent))
+                tokens = len(event.digests) * BLOCK_SIZE
+                events.append(Stored(hashes, BLOCK_SIZE, tokens, parent))
             else:
                 events.append(Removed(hashes))
         if events:
@@ -119,7 +121,7 @@ class Engines:
             while blocks < len(ids) and cache.pool.lookup(ids[blocks]) is not None:
                 blocks += 1
             if blocks:
-                found[f"engine-{number}"] = blocks * TRACE_BLOCK_SIZE
+                found[f"engine-{number}"] = blocks * BLOCK_SIZE
         return found
 
     def hashes(self, ids: Sequence[int]) -> list[int]:

@@ -18,10 +18,13 @@ from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.trace_fleet import TraceFleet, TraceFleetSettings
 from pipeline.simulator.traffic.routing import ROUTINGS
 from pipeline.simulator.traffic.schedule import scheduled
-from pipeline.simulator.traffic.trace import TraceError, hit_rates, read_trace
+from pipeline.simulator.traffic.trace import hit_rates
 from pipeline.simulator.traffic.workload import WorkloadSettings
 from pipeline.simulator.wire.eras import DEFAULT_ERA, ERAS
 from pipeline.simulator.wire.hashing import HASH_FORMS
+from pipeline.traces.reading import read_trace
+from pipeline.traces.times import UNITS
+from pipeline.traces.trace import TraceError
 
 
 @click.command(
@@ -122,10 +125,20 @@ from pipeline.simulator.wire.hashing import HASH_FORMS
 @click.option(
     "--trace",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Play a Mooncake-format trace (JSON lines, plain or .gz) instead of generated traffic.",
+    help="Play a request trace, in a form that `kvlens whatif` reads, instead of generated traffic.",
 )
 @click.option(
-    "--budget", type=click.IntRange(1), help="Trace: blocks of 512 tokens a replica; by default endless."
+    "--budget", type=click.IntRange(1), help="Trace: blocks (one hash id each) a replica; by default endless."
+)
+@click.option(
+    "--trace-block-size",
+    type=click.IntRange(1),
+    help="Trace: tokens of one hash id, if the file does not tell.",
+)
+@click.option(
+    "--trace-time-unit",
+    type=click.Choice(tuple(UNITS)),
+    help="Trace: unit of its times, if the file does not tell.",
 )
 @click.option("--trace-base", type=float, help="Trace: epoch seconds of its time 0; by default it ends now.")
 @click.option(
@@ -197,9 +210,17 @@ def _chat(options: dict[str, Any]) -> None:
 
 
 def _trace(options: dict[str, Any]) -> None:
-    requests = read_trace(options["trace"])
+    trace = read_trace(options["trace"], options["trace_block_size"], options["trace_time_unit"])
+    if trace.times is None and options["speed"] is not None:
+        raise click.ClickException(f"{options['trace']}: the trace has no times, so --speed cannot be kept")
+    click.echo(
+        f"trace: blocks of {trace.block_size} tokens (from {trace.block_size_from}), "
+        f"times {trace.times or 'unknown'}",
+        err=True,
+    )
     fleet = TraceFleet(
         TraceFleetSettings(
+            block_size=trace.block_size,
             replicas=options["replicas"],
             routing=options["routing"],
             budget=options["budget"],
@@ -216,11 +237,11 @@ def _trace(options: dict[str, Any]) -> None:
     )
     try:
         _begin(fleet, options)
-        fleet.play(requests)
+        fleet.play(trace.requests)
         fleet.write_truth()
         rates = hit_rates(replica.counters for replica in fleet.replicas)
         click.echo(
-            f"played: {len(requests)} requests, hits {rates[0]:.2%} of blocks, {rates[1]:.2%} of tokens"
+            f"played: {len(trace.requests)} requests, hits {rates[0]:.2%} of blocks, {rates[1]:.2%} of tokens"
         )
         if options["stay"]:
             fleet.wait()

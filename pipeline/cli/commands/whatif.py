@@ -15,6 +15,8 @@ from pipeline.cli.terminal import width
 from pipeline.cli.whatif_options import Capacity, Several, capacity, replicas, routing
 from pipeline.cli.whatif_tables import played_table, saved_table
 from pipeline.simulator.traffic.routing import ROUTINGS, Routing
+from pipeline.traces.kind import kind
+from pipeline.traces.times import UNITS
 from pipeline.unzipped import unzipped
 
 _ENDLESS = (Capacity(None),)
@@ -47,29 +49,45 @@ _ENDLESS = (Capacity(None),)
     type=Several("HOW[,HOW...]", routing),
     help=f"Trace: {', '.join(ROUTINGS)}; by default the first.",
 )
+@click.option(
+    "--block-size",
+    type=click.IntRange(1),
+    help="Trace: tokens of one hash id, where the file does not tell.",
+)
+@click.option(
+    "--time-unit",
+    type=click.Choice(tuple(UNITS)),
+    help="Trace: the unit of its times, where the file does not tell.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table.")
 def whatif(
     file: Path,
     counts: tuple[int, ...] | None,
     capacities: tuple[Capacity, ...] | None,
     routings: tuple[Routing, ...] | None,
+    block_size: int | None,
+    time_unit: str | None,
     as_json: bool,
 ) -> None:
     """Show what other caches, replicas or routing would change.
 
-    FILE is a request trace in Mooncake's format or a recording (`kvlens record`), plain or gzipped. Give an
+    FILE is a request trace with block ids (Mooncake's, Qwen-Bailian's, WEKA's, Dynamo's, LiteLLM's; JSON
+    lines, a JSON array or CSV) or a recording (`kvlens record`), plain or packed with gzip or zstd. Give an
     option several values, separated by commas, and you get a row for each combination. The first row is the
     fleet as it is: for a trace, the first values; for a recording, the recorded fleet. The other rows show
     the result of other conditions, beside the promise of the first row's figures.
     """
     try:
         if _is_trace(file):
-            _trace(file, counts or (1,), capacities or _ENDLESS, routings or ROUTINGS[:1], as_json)
+            conditions = counts or (1,), capacities or _ENDLESS, routings or ROUTINGS[:1]
+            _trace(file, conditions, block_size, time_unit, as_json)
         elif routings:
             raise Failure(
                 "a recording cannot tell what other routing would do: hits leave no events, so it does not "
                 "hold the requests; --replicas 1 shows what no routing can exceed"
             )
+        elif block_size or time_unit:
+            raise Failure("a recording says itself how large its blocks are and when they came")
         else:
             _recording(file, counts, capacities or _ENDLESS, as_json)
     except OSError as error:
@@ -77,43 +95,48 @@ def whatif(
 
 
 def _is_trace(path: Path) -> bool:
-    """Whether the file begins as JSON lines do; a recording begins otherwise."""
+    """Whether it is a trace, and not a recording. Raises Failure for what is neither."""
     with unzipped(path) as file:
         try:
-            return file.read(4096).lstrip()[:1] == b"{"
-        except (EOFError, zlib.error):
-            return False  # reading it as a recording says what is wrong
+            found, seems = kind(file.read(4096))
+        except (EOFError, zlib.error) as error:
+            raise Failure(f"{path}: the file is damaged: {error}") from error
+    if found == "other":
+        raise Failure(
+            f"{path}: neither a request trace nor a recording{seems and f' ({seems})'}: traces are JSON "
+            "lines, a JSON array or CSV, recordings what `kvlens record` writes"
+        )
+    return found == "trace"
 
 
 def _trace(
     path: Path,
-    counts: tuple[int, ...],
-    capacities: tuple[Capacity, ...],
-    routings: tuple[Routing, ...],
+    conditions: tuple[tuple[int, ...], tuple[Capacity, ...], tuple[Routing, ...]],
+    block_size: int | None,
+    time_unit: str | None,
     as_json: bool,
 ) -> None:
-    from pipeline.simulator.traffic.trace import TRACE_BLOCK_SIZE, read_trace
+    from pipeline.traces.reading import read_trace
     from pipeline.whatif.conditions import combined
     from pipeline.whatif.playing import play
     from pipeline.whatif.report import played_row, trace_facts
 
+    counts, capacities, routings = conditions
     if any(each.extra for each in capacities):
         raise Failure("+ is for recordings; for a trace give whole capacities, the present one first")
-    blocks = dict.fromkeys(
-        each.amount // TRACE_BLOCK_SIZE if each.amount and each.in_tokens else each.amount
-        for each in capacities
-    )
     with ProgressLine() as progress:
         progress.step(f"reading {path}")
-        requests = read_trace(path)
-        facts = trace_facts(requests)
-        if not facts["queried_blocks"]:
-            raise Failure(f"{path}: no request of the trace looks up a block")
-        conditions = list(combined(counts, blocks, routings, requests))
+        trace = read_trace(path, block_size, time_unit)
+        blocks = dict.fromkeys(
+            each.amount // trace.block_size if each.amount and each.in_tokens else each.amount
+            for each in capacities
+        )
+        facts = trace_facts(trace)
+        every = combined(counts, blocks, routings, trace)
         played = []
-        for number, each in enumerate(conditions, 1):
-            progress.step(f"playing {len(requests):,} requests: row {number} of {len(conditions)}")
-            played.append(play(requests, each))
+        for number, each in enumerate(every, 1):
+            progress.step(f"playing {facts['requests']:,} requests: row {number} of {len(every)}")
+            played.append(play(trace, each))
     rows = [played_row(played[0], each) for each in played]
     if as_json:
         click.echo(json.dumps({"trace": facts, "rows": rows}, indent=2))

@@ -17,7 +17,8 @@ from clickhouse_connect.driver.client import Client
 from pipeline.cli.main import kvlens
 from pipeline.clickhouse import migrations
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from pipeline.simulator.traffic.trace import TraceRequest, read_trace
+from pipeline.traces.reading import read_trace
+from pipeline.traces.trace import TraceRequest
 from schemas.settings import ClickHouse, Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE
@@ -113,7 +114,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hour(trace: Path) -> Hour:
-    return counted(read_trace(trace))
+    return counted(read_trace(trace).requests)
 
 
 @pytest.fixture(scope="module")

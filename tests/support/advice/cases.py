@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from pipeline.simulator.traffic.trace import TraceRequest, read_trace
+from pipeline.traces.reading import read_trace
+from pipeline.traces.trace import TraceRequest
 from tests.support.advice.scenario import BLOCK, Scenario, conversations, one_prompt
 from tests.support.checkout import ROOT
 
@@ -66,7 +67,7 @@ def mooncake() -> tuple[TraceRequest, ...]:
     """The beginning of the public conversation trace, no two requests at one time."""
     return tuple(
         replace(request, seconds=request.seconds + number * 1e-6)
-        for number, request in enumerate(read_trace(_TRACE))
+        for number, request in enumerate(read_trace(_TRACE).requests)
     )
 
 

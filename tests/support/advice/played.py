@@ -10,7 +10,8 @@ import msgspec
 from pipeline.fleet.state import FleetState
 from pipeline.residency.partition import PartitionState
 from pipeline.simulator.engine.offload import CpuTier
-from pipeline.simulator.traffic.trace import TraceReplica, TraceRequest
+from pipeline.simulator.traffic.trace import TraceReplica
+from pipeline.traces.trace import TraceRequest
 from schemas.events import (
     Batch,
     Closed,
@@ -141,7 +142,7 @@ class _Replica:
 
     def _begin(self) -> None:
         scenario, number = self._scenario, self._number
-        self._cache = TraceReplica(scenario.capacities[number], scenario.seeds.get(number, "0"))
+        self._cache = TraceReplica(BLOCK, scenario.capacities[number], scenario.seeds.get(number, "0"))
         self._tier = CpuTier(scenario.tier)
 
     def _is_lost(self, seq: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pipeline.simulator.traffic.trace import TraceRequest
+from pipeline.traces.trace import TraceRequest
 
 BLOCK = 512
 """Tokens of a block."""

@@ -19,7 +19,7 @@ import clickhouse_connect
 from pipeline.clickhouse import migrations
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import free_port
-from pipeline.simulator.traffic.trace import read_trace
+from pipeline.traces.reading import read_trace
 from schemas.rows import PrefillSettingsRow
 from schemas.settings import ClickHouse, Settings
 from tests.support.advice.played import BEGINS, MODEL, rows_of
@@ -40,7 +40,7 @@ def whole(directory: Path) -> Scenario:
     unpack(directory / "trace.jsonl")
     requests = tuple(
         replace(request, seconds=request.seconds + number * 1e-6)
-        for number, request in enumerate(read_trace(directory / "trace.jsonl"))
+        for number, request in enumerate(read_trace(directory / "trace.jsonl").requests)
     )
     return Scenario(requests, (CAPACITY,) * REPLICAS)
 

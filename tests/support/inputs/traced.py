@@ -8,7 +8,8 @@ import msgspec
 
 from pipeline.residency.partition import PartitionState
 from pipeline.simulator.traffic.routing import Routing
-from pipeline.simulator.traffic.trace import TraceReplica, TraceRequest, routed
+from pipeline.simulator.traffic.trace import TraceReplica, routed
+from pipeline.traces.trace import TraceRequest
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord
 from schemas.settings import Worker
@@ -29,7 +30,7 @@ def events(
     Replicas in `hash_seeds` hash with a seed of their own.
     """
     seeds = hash_seeds or {}
-    fleet = [TraceReplica(budget, seeds.get(number, "0")) for number in range(replicas)]
+    fleet = [TraceReplica(512, budget, seeds.get(number, "0")) for number in range(replicas)]
     seqs = [0] * replicas
     for number, request in routed(requests, replicas, routing):
         at = START + request.seconds

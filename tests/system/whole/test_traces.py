@@ -20,7 +20,8 @@ import pytest
 
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.trace_fleet import TraceFleet, TraceFleetSettings
-from pipeline.simulator.traffic.trace import TraceRequest, read_trace
+from pipeline.traces.reading import read_trace
+from pipeline.traces.trace import TraceRequest
 from schemas.settings import Fleet, Model, Replica
 from tests.support.checkout import ROOT
 from tests.support.processes import as_toml
@@ -87,7 +88,7 @@ def played(requests: Sequence[TraceRequest], replicas: int, budget: int | None) 
 
 @pytest.fixture(scope="module")
 def requests() -> list[TraceRequest]:
-    return read_trace(TRACE)
+    return read_trace(TRACE).requests
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +105,7 @@ def fleets(sizes: dict[str, Size]) -> Iterator[dict[str, TraceFleet]]:
     made = {
         model: TraceFleet(
             TraceFleetSettings(
+                block_size=512,
                 replicas=replicas,
                 budget=budget,
                 model=model,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.fleet.state import FleetState
-from pipeline.simulator.traffic.trace import read_trace
+from pipeline.traces.reading import read_trace
 from pipeline.verify.fleet.expected import CAUSES
 from schemas.residency import FILLED, ResidencyRecord
 from schemas.rows import CapacityCurveRow, FillsRow, RedundancyRow
@@ -33,7 +33,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[ResidencyRecord]:
     path = Path(os.environ.get("KVLENS_TRACE", tmp_path_factory.mktemp("trace") / "whole.jsonl"))
     if not path.exists():
         unpack(path)
-    requests = read_trace(path)
+    requests = read_trace(path).requests
     longest = max(len(request.hash_ids) for request in requests)
     distinct = len({block for request in requests for block in request.hash_ids})
     return residency(events(requests, REPLICAS, max(longest, distinct // 90)))

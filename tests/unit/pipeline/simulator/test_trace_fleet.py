@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,13 @@ import zmq
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.engine.block_pool import PoolExhaustedError
 from pipeline.simulator.trace_fleet import TraceFleet, TraceFleetSettings
-from pipeline.simulator.traffic.trace import (
-    TraceError,
-    TraceReplica,
-    TraceRequest,
-    hit_rates,
-    read_trace,
-    routed,
-)
+from pipeline.simulator.traffic.trace import TraceReplica, hit_rates, routed
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
+from pipeline.traces.reading import read_trace
+from pipeline.traces.trace import TraceRequest
 from tests.support.checkout import TRACES
+from tests.support.slow_lru import SlowLru
 
 SLICE = TRACES / "mooncake_conversation_1500.jsonl.gz"
 ANY_PORTS = AddressPlan(base_port=0, metrics_port=None)
@@ -35,36 +30,20 @@ ANY_PORTS = AddressPlan(base_port=0, metrics_port=None)
 
 @pytest.fixture(scope="module")
 def requests() -> list[TraceRequest]:
-    return read_trace(SLICE)
+    return read_trace(SLICE).requests
 
 
 def _recomputed(replicas: int, cap: int | None = None) -> tuple[float, float]:
-    """Hit rates in blocks and tokens with plain dictionaries in order of last use, tail first.
-
-    A request makes room before it stores, and keeps what it hits.
-    """
+    """Hit rates in blocks and tokens of as many caches in turn."""
     lines = [json.loads(line) for line in gzip.decompress(SLICE.read_bytes()).splitlines()]
-    caches: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(replicas)]
-    hit = total = hit_tokens = tokens = 0
+    caches = [SlowLru(512, None if cap is None else cap * 512) for _ in range(replicas)]
     for number, line in enumerate(lines):
-        cache, ids = caches[number % replicas], line["hash_ids"]
-        hits = 0
-        while hits < len(ids) and ids[hits] in cache:
-            cache.move_to_end(ids[hits])
-            hits += 1
-        while cap is not None and len(cache) + len(ids) - hits > cap:
-            cache.popitem(last=False)
-        for block in reversed(ids):
-            cache[block] = None
-            cache.move_to_end(block)
-        hit, total = hit + hits, total + len(ids)
-        hit_tokens += min(hits * 512, line["input_length"])
-        tokens += line["input_length"]
-    return hit / total, hit_tokens / tokens
+        caches[number % replicas].serve(line["hash_ids"], line["input_length"])
+    return sum(caches[1:], caches[0]).rates
 
 
 def _played(requests: list[TraceRequest], replicas: int, budget: int | None) -> tuple[float, float]:
-    places = [TraceReplica(budget) for _ in range(replicas)]
+    places = [TraceReplica(512, budget) for _ in range(replicas)]
     for place, request in routed(requests, replicas, "round-robin"):
         places[place].serve(request)
     return hit_rates(place.counters for place in places)
@@ -92,7 +71,7 @@ def test_events_follow_the_cache(
     reference_counts: Callable[[], Any],
     read_events: Callable[[bytes], list[dict[str, Any]]],
 ) -> None:
-    replica, counts = TraceReplica(1000), reference_counts()
+    replica, counts = TraceReplica(512, 1000), reference_counts()
     for request in requests[:400]:
         before = replica.counters.hit_blocks
         payload = encoded_batch(ERAS["vllm-0.33"], request.seconds, replica.serve(request))
@@ -120,7 +99,7 @@ def test_sticky_routing_keeps_conversations_together(requests: list[TraceRequest
 def test_a_fleet_publishes_all_of_it_in_trace_time(
     requests: list[TraceRequest], reference_counts: Callable[[], Any], tmp_path: Path
 ) -> None:
-    settings = TraceFleetSettings(replicas=2, budget=2000, addresses=ANY_PORTS, truth_directory=tmp_path)
+    settings = TraceFleetSettings(512, replicas=2, budget=2000, addresses=ANY_PORTS, truth_directory=tmp_path)
     fleet = TraceFleet(settings)
     counts = [reference_counts() for _ in range(2)]
     times: list[float] = []
@@ -167,60 +146,4 @@ def _time_of(payload: bytes) -> float:
 
 def test_a_request_longer_than_the_budget_is_refused() -> None:
     with pytest.raises(PoolExhaustedError):
-        TraceReplica(3).serve(TraceRequest(0.0, 2000, (1, 2, 3, 4)))
-
-
-def line(timestamp: object = 5, length: object = 700, ids: object = (1, 2)) -> str:
-    fields = {"timestamp": timestamp, "input_length": length, "output_length": 3, "hash_ids": ids}
-    return json.dumps(fields) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("bad", "problem"),
-    [
-        ("nonsense\n", "malformed"),
-        ("[]\n", "Expected `object`"),
-        ('{"timestamp": 5}\n', "missing required field `input_length`"),
-        (line(timestamp="now"), "timestamp"),
-        (line(timestamp=float("nan")), "malformed"),
-        (line(timestamp=1e300), "timestamp"),
-        (line(length=-1), "input_length"),
-        (line(ids=None), "hash_ids"),
-        (line(ids="12"), "hash_ids"),
-        (line(ids=[1.5]), r"hash_ids\[0\]"),
-    ],
-)
-def test_a_bad_line_is_named(bad: str, problem: str, tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
-    path.write_text(line() + bad)
-    with pytest.raises(
-        TraceError, match=rf"trace\.jsonl, line 2: not a trace request: .*{problem}"
-    ) as raised:
-        read_trace(path)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_trace_cut_short_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.gz"
-    path.write_bytes(SLICE.read_bytes()[:5000])
-    with pytest.raises(TraceError, match=r"trace\.gz, line \d+: the file is damaged"):
-        read_trace(path)
-
-
-def test_odd_requests_are_played(tmp_path: Path) -> None:
-    """No order, equal times, ids of any size, one block or none, blank lines; zipped under any name."""
-    path = tmp_path / "odd"
-    huge = 1 << 200
-    lines = [line(9, 5, [huge, -3]), line(5), "\n", line(5, 3, []), line(5.5, 1, [1]), line(0, 512, [huge])]
-    path.write_bytes(gzip.compress("".join(lines).encode()))
-    requests = read_trace(path)
-    assert requests == [
-        TraceRequest(0.0, 512, (huge,)),
-        TraceRequest(0.005, 700, (1, 2)),
-        TraceRequest(0.005, 3, ()),
-        TraceRequest(0.0055, 1, (1,)),
-        TraceRequest(0.009, 5, (huge, -3)),
-    ]
-    replica = TraceReplica(2)
-    assert [len(replica.serve(request)) for request in requests] == [1, 2, 0, 0, 2]
-    assert hit_rates([replica.counters]) == (1 / 6, 1 / 1221)
+        TraceReplica(512, 3).serve(TraceRequest(0.0, 2000, (1, 2, 3, 4)))

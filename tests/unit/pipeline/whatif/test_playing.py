@@ -15,7 +15,8 @@ import pytest
 
 from pipeline.fleet.state import FleetState
 from pipeline.simulator.traffic.routing import Routing
-from pipeline.simulator.traffic.trace import TraceRequest, read_trace
+from pipeline.traces.reading import read_trace
+from pipeline.traces.trace import Trace, TraceRequest
 from pipeline.whatif.conditions import CapacityTooSmall, Conditions, combined
 from pipeline.whatif.playing import Played, play
 from pipeline.whatif.potential import FILLS
@@ -36,7 +37,7 @@ Play = Callable[[int, "int | None", Routing], Played]
 
 @pytest.fixture(scope="module")
 def requests() -> list[TraceRequest]:
-    return read_trace(TRACE)
+    return read_trace(TRACE).requests
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def played(requests: list[TraceRequest]) -> Play:
     def once(replicas: int, capacity: int | None, routing: Routing = "round-robin") -> Played:
         conditions = Conditions(replicas, capacity, routing)
         if conditions not in known:
-            known[conditions] = play(requests, conditions)
+            known[conditions] = play(Trace(requests, BLOCK), conditions)
         return known[conditions]
 
     return once
@@ -100,7 +101,7 @@ def test_causes_and_curve_are_those_of_both_agents(
             causes.update({cause: getattr(row, f"{cause}_blocks") for cause in FILLS})
         elif isinstance(row, CapacityCurveRow):
             needed.update(dict(enumerate(row.needed_hist)))
-    found = play(requests, Conditions(replicas, capacity, routing)).potential
+    found = play(Trace(requests, BLOCK), Conditions(replicas, capacity, routing)).potential
     assert causes["peer"] > 0 < causes["cold"]
     assert {cause: found.blocks[cause] for cause in FILLS} == causes
     assert dict(enumerate(found.needed)) == needed
@@ -169,12 +170,12 @@ def test_a_recording_bounds_what_more_cache_would_have_saved(
 
 
 def test_a_cache_that_holds_no_whole_request_is_refused() -> None:
-    requests = [TraceRequest(0.0, 1500, (1, 2, 3))]
-    assert combined([2, 1], [3, None], ["sticky"], requests) == [
+    trace = Trace([TraceRequest(0.0, 1500, (1, 2, 3))], BLOCK)
+    assert combined([2, 1], [3, None], ["sticky"], trace) == [
         Conditions(2, 3, "sticky"),
         Conditions(2, None, "sticky"),
         Conditions(1, 3, "sticky"),
         Conditions(1, None, "sticky"),
     ]
-    with pytest.raises(CapacityTooSmall, match="at least 3 blocks"):
-        combined([1], [2], ["sticky"], requests)
+    with pytest.raises(CapacityTooSmall, match=r"at least 3 blocks \(1536t\)"):
+        combined([1], [2], ["sticky"], trace)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from pipeline.simulator.traffic.trace import TraceReplica, TraceRequest, read_trace
+from pipeline.simulator.traffic.trace import TraceReplica
+from pipeline.traces.reading import read_trace
+from pipeline.traces.trace import TraceRequest
 from pipeline.whatif.recorded import follow, saved
 from schemas.events import Batch, Cleared, EventsRecord, Opened
 from tests.support.checkout import TRACES
@@ -42,10 +44,10 @@ class Cache:
 
 @pytest.mark.parametrize("extra", [500, 2000, None])
 def test_what_a_clear_would_have_taken_is_not_promised(extra: int | None) -> None:
-    requests = read_trace(SLICE)
-    cache = Cache(TraceReplica(BUDGET))
+    requests = read_trace(SLICE).requests
+    cache = Cache(TraceReplica(512, BUDGET))
     fleet = follow(cache.events(requests))
-    larger = Cache(TraceReplica(extra and BUDGET + extra)).hits(requests)
+    larger = Cache(TraceReplica(512, extra and BUDGET + extra)).hits(requests)
     promised = saved(fleet, 1, extra and extra * BLOCK)
     assert fleet.potential.blocks["cleared"] > 0
     assert 0 < promised.at_least <= (larger - cache.replica.counters.hit_blocks) * BLOCK <= promised.at_most

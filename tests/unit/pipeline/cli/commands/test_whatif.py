@@ -15,9 +15,11 @@ from pipeline.cli import failures
 from pipeline.cli.main import kvlens
 from pipeline.recordings.format import Frame, RecordedSource, Recording, RecordingWriter
 from tests.support.checkout import ROOT
+from tests.support.slow_lru import SlowLru
 
 TESTS = ROOT / "tests"
 SLICE = TESTS / "data" / "simulator" / "mooncake_conversation_1500.jsonl.gz"
+TRACES = TESTS / "data" / "traces"
 CAPTURE = TESTS / "captures" / "vllm-0.33.0-map.frames.msgpack.gz"
 
 
@@ -36,8 +38,16 @@ def test_the_table_has_a_row_for_each_combination() -> None:
     lines = answered(
         SLICE, "--replicas", "4,1", "--capacity", "2000,1024000t,none", "--routing", "sticky,random"
     )
-    summary, blank, header, *table = lines.splitlines()
-    assert summary == "1,500 requests in 8 min look up 41,702 blocks of 512 tokens, 30,634 of them different."
+    summary, times, sticky, blank, header, *table = lines.splitlines()
+    assert summary == (
+        "1,500 requests in 8 min look up 41,702 blocks of 512 tokens (from input_length ÷ ids), 30,634 "
+        "of them different."
+    )
+    assert times == (
+        "Times are in milliseconds, assumed: they are whole numbers (--time-unit); no hit depends on their "
+        "unit."
+    )
+    assert sticky.startswith("Sticky routing goes by the block behind the first 512 tokens")
     assert blank == ""
     assert header.split()[:4] == ["replicas", "capacity", "routing", "hits"]
     cells = [line.split() for line in table[: table.index("")]]
@@ -67,11 +77,11 @@ def test_the_answer_fits_the_terminal(file: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_ids_that_are_no_prefixes_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    request = '{{"timestamp": 0, "input_length": 1024, "hash_ids": {}}}\n'
-    path.write_text(request.format([1, 2]) + request.format([2]))
-    assert "do not stand for whole prefixes" in answered(path).splitlines()[1]
-    path.write_text(request.format([1, 2]) + request.format([1, 2, 3]))
-    assert answered(path).splitlines()[1] == ""
+    request = '{{"timestamp": 0, "input_length": {}, "hash_ids": {}}}\n'
+    path.write_text(request.format(1024, [1, 2]) + request.format(500, [2]))
+    assert "do not stand for whole prefixes" in answered(path, "--block-size", 512).splitlines()[2]
+    path.write_text(request.format(1024, [1, 2]) + request.format(1030, [1, 2, 3]))
+    assert answered(path, "--block-size", 512).splitlines()[2] == ""
 
 
 def test_a_recording_gives_bounds_of_what_is_saved() -> None:
@@ -172,7 +182,18 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
         ),
         (CAPTURE, ["--capacity", "4000"], "a recording does not say how large the caches were"),
         (CAPTURE, ["--replicas", "3"], "cannot tell what 3 replicas would do: hits leave no events"),
-        (Path(__file__), [], f"{__file__}: not a kvlens recording"),
+        (CAPTURE, ["--block-size", "16"], "a recording says itself how large its blocks are"),
+        (Path(__file__), [], f"{__file__}: neither a request trace nor a recording"),
+        (
+            ROOT / "pyproject.toml",
+            ["--replicas", "2"],
+            f"{ROOT}/pyproject.toml: neither a request trace nor a",
+        ),
+        (
+            TRACES / "azure.csv",
+            ["--routing", "sticky"],
+            f"{TRACES}/azure.csv: Azure's LLM inference trace has no",
+        ),
         (TESTS / "missing", [], f"{TESTS}/missing: No such file or directory"),
     ],
 )
@@ -186,12 +207,17 @@ def test_what_cannot_be_known_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"timestamp": 0}\n', ", line 1: not a trace request: Object missing required field `input_length`"),
+        (
+            '{"timestamp": 0}\n',
+            ", line 1: no form of request trace that whatif reads (fields: timestamp); it reads",
+        ),
+        ('[kafka]\nsecurity = "TLS"\n', ": neither a request trace nor a recording: traces are JSON"),
+        ("PAR1", ": neither a request trace nor a recording (a Parquet file): "),
         (
             '{"timestamp": 0, "input_length": 1, "hash_ids": []}\n',
             ": no request of the trace looks up a block",
         ),
-        ("", ": empty, not a kvlens recording"),
+        ("", ": neither a request trace nor a recording (empty): "),
     ],
 )
 def test_odd_files_are_told_in_one_line(
@@ -199,7 +225,8 @@ def test_odd_files_are_told_in_one_line(
 ) -> None:
     path = tmp_path / "odd"
     path.write_text(text)
-    assert refused(capsys, path) == (1, f"kvlens: {path}{problem}")
+    code, line = refused(capsys, path, "--replicas", "2")
+    assert (code, line[: len(f"kvlens: {path}{problem}")]) == (1, f"kvlens: {path}{problem}")
 
 
 @pytest.mark.parametrize(
@@ -210,3 +237,22 @@ def test_values_are_checked(option: str, value: str, capsys: pytest.CaptureFixtu
     code, line = refused(capsys, SLICE, option, value)
     assert code == 2
     assert f"Invalid value for '{option}': '{value}' is" in line
+
+
+def test_capacities_in_tokens_are_those_of_the_trace() -> None:
+    """Rates as an obvious cache of as many tokens finds them; before, they were 9 and 36 points wrong."""
+    path = TRACES / "bailian_16_seconds.jsonl"
+    requests = sorted(map(json.loads, path.read_text().splitlines()), key=lambda line: line["timestamp"])
+    for tokens in (2_000, 5_000, 64_000):
+        caches = [SlowLru(16, tokens) for _ in range(2)]
+        for number, request in enumerate(requests):
+            caches[number % 2].serve(request["hash_ids"], request["input_length"])
+        (row,) = rows(path, "--replicas", 2, "--capacity", f"{tokens}t")
+        assert (row["block_hit_rate"], row["token_hit_rate"]) == pytest.approx(
+            sum(caches[1:], caches[0]).rates
+        )
+    assert (round(row["block_hit_rate"], 3), round(row["token_hit_rate"], 3)) == (0.602, 0.607)
+    trace = json.loads(answered(path, "--json"))["trace"]
+    assert round(trace["seconds"]) == 322
+    assert (trace["block_size"], trace["block_size_from"]) == (16, "input_length ÷ ids")
+    assert "look up 3,692 blocks of 16 tokens (from input_length ÷ ids)" in answered(path)

@@ -10,7 +10,7 @@ from functools import cache
 
 from pipeline.fleet.causes import CAUSES
 from pipeline.fleet.state import FleetState
-from pipeline.simulator.traffic.trace import TraceRequest
+from pipeline.traces.trace import TraceRequest
 from schemas.rows import FillsRow, HashGroupRow
 from schemas.settings import Fleet
 from tests.support.inputs.traced import events, residency

@@ -1,0 +1,1 @@
+"""Request traces: which publisher's form a file has, in which units, and its requests."""

@@ -1,0 +1,184 @@
+"""The forms in which request traces are published: where each has what whatif needs, or what it lacks.
+
+To read another one, describe it here. The first form counts that fits a file's first object, so put what has
+more fields before what has fewer. Sources: the publishers' documents and loaders, as of 2026-11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.traces.fields import look_up
+
+NO_IDS = "has no block ids: hits cannot be told"
+TEXTS = "has prompts in place of block ids, and whatif reads no texts: hash them first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Paths are those of `look_up`; of several the first that stands there counts."""
+
+    name: str
+    has: tuple[tuple[str, ...], ...]
+    """Fields of its objects: all of one of these."""
+    lacks: str = ""
+    """Why it cannot be read; empty: it can."""
+    only: tuple[str, str] | None = None
+    """Field and value of the objects that are requests; others are left out."""
+    envelope: str = ""
+    """The field of an object around its objects, where there is one."""
+    within: str = ""
+    """The field that holds an object's requests, each of which has the fields below."""
+    input_length: tuple[str, ...] = ()
+    hash_ids: tuple[str, ...] = ()
+    block_size: tuple[str, ...] = ()
+    documented_block_size: int | None = None
+    """Where its documents say so and nobody else's files look like it."""
+    time: tuple[str, ...] = ()
+    time_unit: str | None = None
+    delay: tuple[str, ...] = ()
+    """Milliseconds from the end of the request before it of the same session."""
+    session: tuple[str, ...] = ()
+    chat: tuple[str, str] | None = None
+    """Fields of a request's own id and of that which it continues."""
+    remark: str = ""
+
+    def fits(self, fields: Mapping[str, Any]) -> bool:
+        return any(all(look_up(fields, path) is not None for path in paths) for paths in self.has)
+
+
+_SESSION = ("session_id", "conversation_id", "chat_id")
+_BLOCK_SIZE = ("block_size", "hash_id_block_size", "trace_block_size")
+
+FORMS = (
+    Form(
+        name="Dynamo's request trace",
+        has=(("event_type",), ("event.event_type",)),
+        envelope="event",
+        only=("event_type", "request_end"),
+        input_length=("request.replay.input_length",),
+        hash_ids=("request.replay.input_sequence_hashes",),
+        block_size=("request.replay.trace_block_size",),
+        time=("request.request_received_ms", "event_time_unix_ms"),
+        time_unit="ms",
+        session=("agent_context.session_id",),
+    ),
+    Form(
+        name="WEKA's conversations",
+        has=(("requests", "hash_id_scope"), ("requests.0.t",)),
+        within="requests",
+        input_length=("in", "input_length"),
+        hash_ids=("hash_ids",),
+        block_size=_BLOCK_SIZE,
+        documented_block_size=64,
+        time=("t",),
+        time_unit="s",
+        session=("conversation",),
+        remark="Times count from the beginning of each conversation: all are played as if begun at once.",
+    ),
+    Form(
+        name="Qwen-Bailian's trace",
+        has=(("chat_id", "parent_chat_id", "hash_ids", "input_length"),),
+        input_length=("input_length",),
+        hash_ids=("hash_ids",),
+        block_size=_BLOCK_SIZE,
+        documented_block_size=16,
+        time=("timestamp",),
+        time_unit="s",
+        chat=("chat_id", "parent_chat_id"),
+    ),
+    Form(
+        name="LiteLLM's prefix block hashes",
+        has=(("metadata.prefix_block_hashes",), ("prefix_block_hashes",)),
+        input_length=("prompt_tokens", "input_tokens", "input_length"),
+        hash_ids=tuple(
+            f"{place}prefix_block_hashes{list_}"
+            for place in ("metadata.", "")
+            for list_ in (".hash_ids", ".hashes", ".block_hashes", ".ids", "")
+        ),
+        block_size=(
+            *(f"metadata.prefix_block_hashes.{name}" for name in _BLOCK_SIZE),
+            *(f"prefix_block_hashes.{name}" for name in _BLOCK_SIZE),
+            *_BLOCK_SIZE,
+        ),
+        time=("startTime", "start_time", "timestamp"),
+        session=("session_id", "metadata.session_id"),
+    ),
+    Form(
+        name="Mooncake's trace",  # also AIPerf's, Dynamo's, GuideLLM's and KVCache.AI's
+        has=(("hash_ids", "input_length"),),
+        input_length=("input_length",),
+        hash_ids=("hash_ids",),
+        block_size=_BLOCK_SIZE,
+        time=("timestamp",),
+        delay=("delay_ms", "delay"),
+        session=_SESSION,
+    ),
+    Form(
+        name="Azure's LLM inference trace",
+        has=(("ContextTokens", "GeneratedTokens"),),
+        lacks=NO_IDS,
+    ),
+    Form(
+        name="BurstGPT's trace",
+        has=(("Request tokens", "Response tokens"),),
+        lacks=NO_IDS,
+    ),
+    Form(
+        name="TraceLab's trace",
+        has=(("prefix_tokens", "newly_append_tokens"),),
+        lacks="tells how much of each prompt its own cache had, but " + NO_IDS,
+    ),
+    Form(
+        name="a conversation dataset (ShareGPT, messages)",
+        has=tuple(
+            (name,)
+            for name in (
+                *(
+                    "conversations",
+                    "conversation",
+                    "messages",
+                    "turns",
+                    "body",
+                    "payload",
+                    "requests.0.prompt",
+                ),
+                *("requests.0.Prompt", "prompt", "prompts", "text", "texts", "text_input", "request_json"),
+            )
+        ),
+        lacks=TEXTS,
+    ),
+    Form(
+        name="a trace with token ids",
+        has=tuple((name,) for name in ("token_ids", "prompt_token_ids", "input_ids")),
+        lacks="has token ids, which are the prompts, in place of block ids: hash them first (`kvlens hash`)",
+    ),
+    Form(
+        name="an OpenTelemetry export",
+        has=(("resourceSpans",), ("traceId", "spanId")),
+        lacks=NO_IDS,
+    ),
+    Form(
+        name="a trace with lengths only",
+        has=tuple(
+            (name,)
+            for name in (
+                *("input_length", "input_tokens", "prompt_tokens", "num_prefill_tokens", "prompt_len"),
+                *("prompt_size", "input_token_length", "ContextTokens", "prompt_length", "input_len"),
+            )
+        ),
+        lacks=NO_IDS,
+    ),
+)
+
+
+def form_of(fields: Mapping[str, Any]) -> Form | None:
+    """Return the form of a trace whose first object this is, or None."""
+    return next((form for form in FORMS if form.fits(fields)), None)
+
+
+def read_forms() -> str:
+    """Return the names of the forms that can be read."""
+    return ", ".join(form.name for form in FORMS if not form.lacks)

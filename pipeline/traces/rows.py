@@ -1,0 +1,98 @@
+"""A trace file as a series of objects: JSON lines, a JSON document or CSV; UTF-8, or UTF-16 with its mark."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+
+from pipeline.traces.kind import is_json
+from pipeline.traces.trace import TraceError
+from pipeline.unzipped import unzipped
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One object of a trace file."""
+
+    where: str
+    fields: dict[str, Any]
+    of_csv: bool = False
+    scope: str = ""
+    """Names what the ids are unique in, where that is not the whole file."""
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """Yield the objects in the order of the file. Raises TraceError, and OSError for a bad file."""
+    line = [0]
+    try:
+        with unzipped(path) as raw:
+            beginning = raw.read(4096)
+        with unzipped(path) as raw:
+            text = io.TextIOWrapper(raw, encoding=_encoding(beginning), newline=None)
+            yield from _json_rows(path, text, line) if is_json(beginning) else _csv_rows(text, line)
+    except (msgspec.DecodeError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(path, f"line {line[0]}", f"not a trace request: {error}") from error
+    except (EOFError, zlib.error) as error:
+        raise TraceError(path, f"line {line[0] + 1}", f"the file is damaged: {error}") from error
+
+
+def _encoding(beginning: bytes) -> str:
+    wide = beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "utf-16" if wide else "utf-8-sig"
+
+
+def _json_rows(path: Path, text: TextIO, line: list[int]) -> Iterator[Row]:
+    decode = msgspec.json.Decoder().decode
+    first = True
+    for line[0], content in enumerate(text, 1):
+        if content.isspace():
+            continue
+        try:
+            value = decode(content)
+        except msgspec.DecodeError:
+            if not first:
+                raise
+            yield from _document(path, content, text)
+            return
+        if first and isinstance(value, list):
+            yield from _elements(path, value)
+        else:
+            yield Row(f"line {line[0]}", _object(path, f"line {line[0]}", value))
+        first = False
+
+
+def _document(path: Path, begun: str, rest: TextIO) -> Iterator[Row]:
+    """Yield the objects of a file that is one JSON document over several lines."""
+    value = msgspec.json.decode(begun + rest.read())
+    if isinstance(value, list):
+        yield from _elements(path, value)
+    else:
+        yield Row("line 1", _object(path, "line 1", value))
+
+
+def _elements(path: Path, values: list[Any]) -> Iterator[Row]:
+    for number, value in enumerate(values, 1):
+        yield Row(f"element {number}", _object(path, f"element {number}", value))
+
+
+def _object(path: Path, where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TraceError(path, where, "not a trace request: not an object")
+    return value
+
+
+def _csv_rows(text: TextIO, line: list[int]) -> Iterator[Row]:
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.DictReader(text, skipinitialspace=True)
+    for fields in reader:
+        line[0] = reader.line_num
+        yield Row(f"line {line[0]}", {str(name): value for name, value in fields.items()}, of_csv=True)

@@ -1,0 +1,79 @@
+"""The unit of a trace's times; pure. What only seems so is called assumed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from pipeline.traces.trace import BadField
+
+UNITS = {
+    "s": ("seconds", 1.0),
+    "ms": ("milliseconds", 1e3),
+    "us": ("microseconds", 1e6),
+    "ns": ("nanoseconds", 1e9),
+}
+_LATEST = 4e18
+_NUMBER = re.compile(r"\d+(\.\d+)?([eE][+-]?\d+)?")
+_FRACTION = re.compile(r"\.(\d+)")
+_BY_SIZE = (("s", 1e9), ("ms", 1e12), ("us", 1e15), ("ns", 1e18))
+"""Since 1970, from 2001 to 2096."""
+
+
+def moment(value: Any, name: str) -> float | datetime:
+    """Return a time as the file has it: a number of some unit, or a date. Raises BadField."""
+    if isinstance(value, str):
+        text = value.strip()
+        number = float(text) if _NUMBER.fullmatch(text) else _date(text)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        number = None
+    if number is None or (isinstance(number, float) and not 0 <= number <= _LATEST):
+        raise BadField(f"{name} is no time: neither a number nor a date")
+    return number
+
+
+def _date(text: str) -> datetime | None:
+    """Read ISO 8601, or with a blank in place of the T; without a zone it is UTC."""
+    shortened = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", text, count=1)
+    try:
+        read = datetime.fromisoformat(shortened.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
+
+
+def in_seconds(
+    moments: Sequence[float | datetime], *, asked: str | None, said: str | None, by: str
+) -> tuple[list[float], str]:
+    """Return the times in seconds, and their unit with how it is known.
+
+    `asked` is the unit given beside the file, `said` the one that its form has (`by` says what tells so).
+    Raises BadField for dates among numbers.
+    """
+    dates = [each for each in moments if isinstance(each, datetime)]
+    if dates:
+        if len(dates) < len(moments):
+            raise BadField("some times are dates and some are numbers")
+        return [each.timestamp() for each in dates], "dates"
+    numbers = [each for each in moments if not isinstance(each, datetime)]
+    unit, reason = _unit(numbers, asked, said, by)
+    name, of_a_second = UNITS[unit]
+    return [each / of_a_second for each in numbers], f"in {name}{reason}"
+
+
+def _unit(numbers: Sequence[float], asked: str | None, said: str | None, by: str) -> tuple[str, str]:
+    if asked:
+        return asked, " (as --time-unit says)"
+    if said:
+        return said, f" ({by})"
+    least, greatest = min(numbers), max(numbers)
+    for unit, since_1970 in _BY_SIZE:
+        if since_1970 <= least and greatest < 4 * since_1970:
+            return unit, " since 1970 (by their size)"
+    if all(each.is_integer() for each in numbers):
+        return "ms", ", assumed: they are whole numbers (--time-unit)"
+    return "s", ", assumed: they have fractions (--time-unit)"

@@ -1,0 +1,55 @@
+"""What a request trace holds, in units that the file, or who gave it, has said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import PipelineError
+
+HashId = int | str
+"""Of one block and all before it; ids are equal or not, and mean nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """One request of a trace."""
+
+    seconds: float
+    input_length: int
+    """Tokens."""
+    hash_ids: tuple[HashId, ...]
+    session: str = ""
+    """The conversation, as far as the trace tells; sticky routing keeps it together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The requests in order of time, those of equal times in the order of the file."""
+
+    requests: list[TraceRequest]
+    block_size: int
+    """Tokens of one hash id."""
+    block_size_from: str = ""
+    """How that is known, as the words after "from"."""
+    times: str | None = None
+    """Unit of the file's times and how that is known; None: the file has none."""
+    form: str = ""
+    """The publisher's name for it."""
+    remarks: tuple[str, ...] = ()
+    """What the file does not tell, and what was taken instead: a sentence each."""
+    sessions_from: str = ""
+    """What tells the conversations apart."""
+
+
+class TraceError(PipelineError):
+    """A trace that cannot be used; `where` names its line, or is empty where it is about the whole file."""
+
+    def __init__(self, path: Path, where: str, reason: str) -> None:
+        super().__init__(f"{path}, {where}: {reason}" if where else f"{path}: {reason}")
+        self.path = path
+        self.where = where
+
+
+class BadField(ValueError):
+    """A value that a field cannot have; `str()` names the field and says what is wrong."""
