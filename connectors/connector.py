@@ -120,6 +120,8 @@ class Connector:
                 metrics.Connector.unacknowledged_bytes: lambda: self._publisher.unacknowledged_bytes,
                 metrics.Connector.hand_over_bytes: lambda: reading.subscriber.waiting_bytes,
                 metrics.Connector.backlog_bytes: lambda: reading.backlog.used,
+                metrics.Connector.unknown_partitions: lambda: self._publisher.unknown_partitions,
+                metrics.Connector.unread_reports: self._unread_reports,
             },
             lambda source: (servers if source in servers.streams else reading).connected(source),
         )
@@ -185,6 +187,9 @@ class Connector:
         if self._waiting.cause is not None:
             return self._waiting.cause
         return None if self._publisher.keeps_up else "Kafka does not keep up or cannot be reached"
+
+    def _unread_reports(self) -> float:
+        return 0 if self._topic_reader is None else self._topic_reader.unread
 
     def _note_acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
         self._positions.acknowledged(partition, offset, mentions)

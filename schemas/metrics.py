@@ -179,6 +179,15 @@ class Connector:
         "kvlens_connector_backlog_bytes", "Bytes held back until missing batches are replayed."
     )
 
+    unknown_partitions = Gauge(
+        "kvlens_connector_unknown_partitions",
+        "Partitions that the events topic got since the connector started; workers refuse such a topic.",
+    )
+    unread_reports = Gauge(
+        "kvlens_connector_unread_report_records",
+        "Records of LMCache's topic that are not read yet, in all its partitions.",
+    )
+
     batches = Counter("kvlens_connector_batches_total", "Batches taken.", ("replica",))
     engine_events = Counter(
         "kvlens_connector_engine_events_total",

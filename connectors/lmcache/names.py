@@ -10,9 +10,18 @@ MOST_CHARACTERS = 256
 """Of a replica's id."""
 
 
+POOL = "pool"
+"""Who has what servers share."""
+
+
 def replica_id(place: Place) -> str | None:
-    """Return `server@model`, `server:storage@model` or `pool:storage@model`; None if that is no name."""
-    who = place.instance or "pool"
+    """Return `server@model`, `server:storage@model` or `pool:storage@model`; None if that is no name.
+
+    A server that calls itself so that it could be taken for a pool is `%` and its name.
+    """
+    who = place.instance or POOL
+    if place.instance == POOL or place.instance.startswith((f"{POOL}:", "%")):
+        who = f"%{place.instance}"
     name = f"{who}:{place.backend}@{place.model}" if place.backend else f"{who}@{place.model}"
     return name if len(name) <= MOST_CHARACTERS and name.isprintable() else None
 

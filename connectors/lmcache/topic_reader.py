@@ -1,4 +1,4 @@
-"""Reads the Kafka topic that LMCache's servers write to.
+"""Reads the Kafka topic that LMCache's servers write to, all its partitions, also those that it gets later.
 
 Offsets are committed only when Kafka has acknowledged every record that follows from what is before them. So
 a successor reads some of it again. Nothing counts twice: positions tell what of each server is in the log.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -34,6 +34,10 @@ COMMIT_SECONDS = 1.0
 """Offsets are committed this often, if Kafka keeps up."""
 ANSWER_SECONDS = 20.0
 """How long the broker may take to answer."""
+LOOK_SECONDS = 10.0
+"""How many partitions there are, and how much of them is unread, is looked up this often."""
+MISSES = 3
+"""Looks in a row that find fewer partitions than are read: then the topic is another one of the name."""
 POLL_MS = 200
 MOST_RECORDS = 500
 """Taken at a time."""
@@ -50,6 +54,7 @@ class TopicTelemetry(Protocol):
 
     def reports_unreachable(self, topic: str, reason: str) -> None: ...
     def reports_read(self, topic: str, records: int) -> None: ...
+    def report_partitions_added(self, topic: str, before: int, now: int) -> None: ...
 
 
 class TopicReader:
@@ -75,6 +80,8 @@ class TopicReader:
         self._publisher = publisher
         self._telemetry = telemetry
         self._failures = 0
+        self.unread = 0
+        """Records of the topic that were not taken at the last look."""
         self.task: asyncio.Task[None] | None = None
         """Runs from the start to the stop."""
 
@@ -90,7 +97,8 @@ class TopicReader:
         while True:
             try:
                 await reach(self._login)
-                await self._read()
+                while True:
+                    await self._read()
             except OperatorError as error:
                 reason = str(error)
             except KAFKA_FAILURES as error:
@@ -102,7 +110,10 @@ class TopicReader:
             await asyncio.sleep(RETRY.pause(self._failures))
 
     async def _read(self) -> None:
-        """Read for ever. Raises KAFKA_FAILURES, TopicHidden, RightMissing, CertificateUnreadable."""
+        """Read until there are more partitions.
+
+        Raises KAFKA_FAILURES, TopicHidden, RightMissing, CertificateUnreadable.
+        """
         options = client_options(self._login)
         places = await self._places(options)
         async with started_consumer(
@@ -117,6 +128,7 @@ class TopicReader:
             commit = _Commit(consumer, self._publisher)
             ends = await asyncio.wait_for(consumer.end_offsets(places), ANSWER_SECONDS)
             backlog = Backlog({place.partition: end for place, end in ends.items()})
+            look = _Look(consumer, places)
             while True:
                 found: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
                 found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MOST_RECORDS)
@@ -135,6 +147,11 @@ class TopicReader:
                     backlog.stands_at(partition, await asyncio.wait_for(asking, ANSWER_SECONDS))
                 self._servers.read_to = backlog.read_to
                 await commit.look(time.monotonic(), self._servers.flush)
+                if look.due(time.monotonic()):
+                    if (more := await look.partitions()) > len(places):
+                        self._telemetry.report_partitions_added(self._topic, len(places), more)
+                        return
+                    self.unread = await look.unread()
 
     async def _places(self, options: dict[str, Any]) -> list[TopicPartition]:
         """Return the partitions of the topic. Raises KAFKA_FAILURES, TopicHidden, RightMissing."""
@@ -148,6 +165,44 @@ class TopicReader:
             raise UnknownTopicOrPartitionError(f"{self._topic} does not exist")
         found.require("Read")
         return [TopicPartition(self._topic, partition) for partition in range(found.partitions)]
+
+
+class _Look:
+    """Looks now and then at what the topic has."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, places: Sequence[TopicPartition]) -> None:
+        """`places` are the partitions that the consumer reads."""
+        self._consumer = consumer
+        self._places = places
+        self._at = time.monotonic()
+        self._misses = 0
+
+    def due(self, now: float) -> bool:
+        if now - self._at < LOOK_SECONDS:
+            return False
+        self._at = now
+        return True
+
+    async def partitions(self) -> int:
+        """Return how many there are. Raises KAFKA_FAILURES, also where some are gone."""
+        topic = self._places[0].topic
+        asking = topic_metadata(self._consumer._client, [topic])
+        found = (await asyncio.wait_for(asking, ANSWER_SECONDS))[topic]
+        self._misses = 0 if found.partitions >= len(self._places) else self._misses + 1
+        if self._misses >= MISSES and not found.hidden:
+            raise UnknownTopicOrPartitionError(
+                f"{topic} has {found.partitions} partitions instead of {len(self._places)}"
+            )
+        return found.partitions
+
+    async def unread(self) -> int:
+        """Return the records behind those that were taken. Raises KAFKA_FAILURES."""
+        ends = await asyncio.wait_for(self._consumer.end_offsets(self._places), ANSWER_SECONDS)
+        count = 0
+        for place, end in ends.items():
+            asking = self._consumer.position(place)
+            count += max(0, end - await asyncio.wait_for(asking, ANSWER_SECONDS))
+        return count
 
 
 class _Commit:

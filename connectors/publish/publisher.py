@@ -25,6 +25,7 @@ from connectors.order.records import Mention, mention_of
 from connectors.process.backoff import Backoff
 from connectors.process.stopping import ended
 from connectors.publish.encoding import Headers, RecordEncoding
+from connectors.publish.growth import Growth, GrowthTelemetry
 from connectors.publish.producer import (
     RETRY_SECONDS,
     STOP_SECONDS,
@@ -45,7 +46,7 @@ DELAY_REPORT_SECONDS = 5.0
 RETRY = Backoff(first=RETRY_SECONDS, longest=10.0)
 
 
-class PublisherTelemetry(Protocol):
+class PublisherTelemetry(GrowthTelemetry, Protocol):
     """Where the publisher tells what happens."""
 
     def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None: ...
@@ -89,6 +90,10 @@ class Publisher:
         self._replacing = asyncio.Lock()
         self._unacknowledged_bytes = 0
         self._changed = asyncio.Event()
+        self._growth = Growth(
+            self.topic, lambda: None if self._producer is None else self._producer.client, telemetry
+        )
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def unacknowledged_bytes(self) -> int:
@@ -104,9 +109,15 @@ class Publisher:
         return len(self._lanes)
 
     @property
+    def unknown_partitions(self) -> int:
+        """That the topic got since the start; nothing is written there."""
+        return self._growth.unknown
+
+    @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """What runs from the start to the stop; a task that ends before has failed."""
-        return [lane.task for lane in self._lanes if lane.task is not None]
+        lanes = [lane.task for lane in self._lanes if lane.task is not None]
+        return lanes if self._watching is None else [*lanes, self._watching]
 
     def is_idle(self, partition: int) -> bool:
         """Tell whether every record of a partition is acknowledged."""
@@ -147,6 +158,7 @@ class Publisher:
         self._lanes = [_Lane(partition) for partition in range(partitions)]
         for lane in self._lanes:
             lane.task = asyncio.create_task(self._run(lane), name=f"publish-{lane.partition}")
+        self._watching = asyncio.create_task(self._growth.watch(partitions), name="publish-growth")
 
     def add(self, record: EventsRecord) -> None:
         """Take a record; it stays behind all earlier ones of its replica.
@@ -183,7 +195,7 @@ class Publisher:
 
     async def stop(self, seconds: float = STOP_SECONDS) -> None:
         """End within so many seconds; what is not acknowledged by now is given up (see `drain`)."""
-        await ended(*(lane.task for lane in self._lanes))
+        await ended(self._watching, *(lane.task for lane in self._lanes))
         if self._producer is not None:
             await stopped(self._producer, seconds)
 

@@ -163,6 +163,12 @@ class Telemetry:
     def reports_read(self, topic: str, records: int) -> None:
         self._count(Connector.reports_read, records)
 
+    def report_partitions_added(self, topic: str, before: int, now: int) -> None:
+        self._warn("report_partitions_added", topic, topic=topic, before=before, now=now)
+
+    def log_grew(self, topic: str, known: int, now: int, message: str) -> None:
+        self._warn("log_grew", topic, topic=topic, known=known, now=now, message=message)
+
     def reports_unreachable(self, topic: str, reason: str) -> None:
         self._count(Connector.reports_unreachable)
         self._warn("reports_unreachable", topic, topic=topic, reason=reason)

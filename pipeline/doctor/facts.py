@@ -48,6 +48,16 @@ class GroupFacts:
 
 
 @dataclass(frozen=True)
+class ReportsFacts:
+    """How far the topic that LMCache's servers write to is read."""
+
+    topic: str
+    group: str
+    late: Mapping[int, int]
+    """Records that have waited for longer than a connector ever takes, by partition."""
+
+
+@dataclass(frozen=True)
 class LogFacts:
     """A source in the last seconds of the events topic."""
 
@@ -100,6 +110,7 @@ class KafkaFacts:
     positions: Mapping[SourceId, PositionFacts] = field(default_factory=dict)
     set_aside: tuple[SetAsideFacts, ...] = ()
     """Oldest first; the newest thousands of them, if there are so many."""
+    reports: ReportsFacts | None = None
 
 
 @dataclass(frozen=True)

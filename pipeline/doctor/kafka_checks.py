@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pipeline.doctor.facts import Facts, GroupFacts, KafkaFacts, TopicFacts
+from pipeline.doctor.facts import Facts, GroupFacts, KafkaFacts, ReportsFacts, TopicFacts
 from pipeline.doctor.finding import Finding
 from pipeline.doctor.replication_checks import replication_findings
 
@@ -41,7 +41,22 @@ def kafka_findings(facts: Facts) -> Iterator[Finding]:
     yield from replication_findings(kafka)
     for group in kafka.groups:
         yield from _group(group, facts.at)
+    if kafka.reports is not None:
+        yield from _reports(kafka.reports)
     yield from _set_aside(kafka)
+
+
+def _reports(reports: ReportsFacts) -> Iterator[Finding]:
+    late = {number: count for number, count in reports.late.items() if count}
+    if late:
+        yield Finding(
+            "reports-unread",
+            "problem",
+            f"{sum(late.values()):,} records of {reports.topic} that are older than a minute are not read by "
+            f"{reports.group}",
+            "start `kvlens connect` with shard 0; if it runs, its log says why it does not read this topic",
+            tuple(f"partition {number}" for number in sorted(late)),
+        )
 
 
 def _set_aside(kafka: KafkaFacts) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from connectors.kafka.errors import CertificateUnreadable, LoginRefused, failure
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.doctor.asking.log_reader import LogReader
+from pipeline.doctor.asking.reports import ask_reports
 from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
 from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.topics import Found, describe
@@ -66,6 +67,8 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
             unanswered[what] = "no answer in time"
         except (KafkaError, OSError) as error:
             unanswered[what] = failure_reason(error)
+        except CertificateUnreadable as error:
+            unanswered[what] = str(error)
         return otherwise
 
     found = await describe(settings)
@@ -88,6 +91,9 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
             if source in present:
                 group = _group(admin, consumer, name, source, present[source])
                 groups.append(await tried(f"group {name}", group, None))
+        reports = await tried(
+            f"topic {settings.lmcache.topic} of LMCache", ask_reports(settings, now, seconds), None
+        )
         tail = await tried("the log", _tail(consumer, settings, present, now, deadline), None)
     finally:
         await asyncio.gather(admin.close(), stop_consumer(consumer), return_exceptions=True)
@@ -114,6 +120,7 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         newest_record_at=reader.newest_record_at,
         positions=reader.positions,
         set_aside=tuple(reader.set_aside.values()),
+        reports=reports,
     )
 
 

@@ -19,6 +19,7 @@ every process with them alone, and [take them away](#when-a-right-is-missing). I
 - Brokers before 3.0 also want IdempotentWrite on the cluster from `kvlens connect`.
 - `kvlens topics copy --from old` copies the log of the topics with the prefix `old`.
 - `kvlens connect` joins no consumer group; with `lmcache.topic` it commits offsets in one.
+- `kvlens doctor` sees how far `lmcache.topic` is read, if it has Describe on it and on `lmcache.group`.
   `kvlens topics list` needs Describe on the topics.
   `kvlens migrate` does not talk to Kafka, and `kvlens serve` only for the doctor's findings."""
 

@@ -17,11 +17,14 @@ from connectors.kafka.errors import BrokerUnreachable, CertificateUnreadable, To
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of
 from connectors.order.records import Mention, mention_of
+from connectors.publish import growth
 from connectors.publish import publisher as publisher_module
 from connectors.publish.publisher import Publisher
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.events import Batch, Closed, EventsRecord, Stored
 from schemas.settings import Connector, Kafka, Settings
+from tests.support.growing_topics import grow
+from tests.support.patience import PATIENCE
 
 PARTITIONS = 4
 
@@ -34,6 +37,7 @@ class Recorder:
         self.delays: list[tuple[int, float, int]] = []
         self.failures: list[str] = []
         self.abandoned = 0
+        self.grew: list[tuple[str, int, int]] = []
 
     def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None: ...
 
@@ -48,6 +52,10 @@ class Recorder:
 
     def records_abandoned(self, records: int) -> None:
         self.abandoned += records
+
+    def log_grew(self, topic: str, known: int, now: int, message: str) -> None:
+        assert "kvlens topics copy" in message
+        self.grew.append((topic, known, now))
 
 
 def _settings(broker: EmbeddedBroker, **kafka: Any) -> Settings:
@@ -100,6 +108,32 @@ def _by_replica(log: Sequence[Any]) -> dict[str, list[int | None]]:
         assert message.partition == partition_of(record.replica, PARTITIONS)
         seqs.setdefault(record.replica, []).append(record.first_seq)
     return seqs
+
+
+async def test_partitions_that_the_log_gets_are_told_and_replicas_stay_where_they_are(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growth, "LOOK_SECONDS", 0.2)
+    told = Recorder()
+    publisher = Publisher(_settings(broker), told)
+    await _create(broker, publisher.topic)
+    await publisher.start()
+    try:
+        replicas = [f"replica-{number}" for number in range(20)]
+        for replica in replicas:
+            publisher.add(_record(replica, 0))
+        await grow(broker.bootstrap_servers, publisher.topic, PARTITIONS + 3)
+        deadline = time.monotonic() + PATIENCE
+        while publisher.unknown_partitions != 3:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        assert told.grew[0] == (publisher.topic, PARTITIONS, PARTITIONS + 3)
+        for replica in replicas:
+            publisher.add(_record(replica, 1))
+        assert await publisher.drain(PATIENCE) == 0
+    finally:
+        await publisher.stop()
+    assert _by_replica(await _log(broker, publisher.topic)) == {replica: [0, 1] for replica in replicas}
 
 
 async def test_acknowledged_records_are_told_with_their_offsets(broker: EmbeddedBroker) -> None:

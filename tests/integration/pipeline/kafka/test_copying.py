@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
-import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import TopicMissing
@@ -23,7 +21,7 @@ from pipeline.kafka.copying import CHUNK_RECORDS, CopyTooLate, copy_events
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.events import Batch, EventsRecord
 from schemas.settings import Kafka, Settings
-from tests.support.patience import PATIENCE
+from tests.support.growing_topics import grow
 
 OLD, NEW = 3, 7
 KEYS = [f"replica-{number}".encode() for number in range(20)]
@@ -186,20 +184,6 @@ async def test_a_topic_that_grew_thrice_is_copied_in_the_order_of_each_source(
     assert len(said) == 6
     assert {key: [value for value, _ in records] for key, records in (await read(new)).items()} == written
     assert (await copy(new, old))[0] == (0, 0, 0, 0)
-
-
-async def grow(address: str, topic: str, partitions: int) -> None:
-    """Return when every broker knows of the new partitions, as brokers tell it in their own time."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=address)
-    await admin.start()
-    try:
-        await admin.create_partitions({topic: NewPartitions(partitions)})
-        deadline = time.monotonic() + PATIENCE
-        while len((await admin.describe_topics([topic]))[0]["partitions"]) < partitions:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
-    finally:
-        await admin.close()
 
 
 def run_of(key: bytes, incarnation: int, seq: int) -> bytes:

@@ -19,6 +19,7 @@ from pipeline.doctor.facts import (
     LifeFacts,
     LogFacts,
     PositionFacts,
+    ReportsFacts,
     SetAsideFacts,
     StoreFacts,
     TopicFacts,
@@ -430,3 +431,13 @@ def test_unknown_types_are_a_problem_until_all_that_they_may_have_changed_was_cl
 def test_every_remark_has_a_finding() -> None:
     found = {finding.code for reason in get_args(Remark) for finding in diagnose(life(remarks=(reason,)))}
     assert {reason.replace("_", "-") for reason in get_args(Remark)} <= found
+
+
+def test_reports_that_nobody_reads_are_a_problem_where_they_wait() -> None:
+    reports = ReportsFacts("lmc", "kvlens.lmcache", {0: 0, 1: 7, 2: 1000})
+    (finding,) = diagnose(replace(HEALTHY_FACTS, kafka=replace(HEALTHY_FACTS.kafka, reports=reports)))
+    assert (finding.code, finding.severity) == ("reports-unread", "problem")
+    assert finding.message.startswith("1,007 records of lmc ")
+    assert finding.subjects == ("partition 1", "partition 2")
+    read = replace(reports, late={0: 0, 1: 0})
+    assert diagnose(replace(HEALTHY_FACTS, kafka=replace(HEALTHY_FACTS.kafka, reports=read))) == []
