@@ -63,6 +63,8 @@ ReportRefusal = Literal[
     "slow_body",  # the body of a request did not come in time
     "busy",  # Kafka does not keep up, or many requests are under way
     "no_token",  # where a token is needed, a request has none or a wrong one
+    "foreign_page",  # without a token: a browser asks for a page of another site, or `Host` is not loopback
+    "content_type",  # without a token: a body of a type that browsers send for any page, so none of JSON
 ]
 """Why what a server of LMCache reports, or a part of it, is left out."""
 
@@ -157,10 +159,13 @@ QuestionRefusal = Literal[
     "busy",  # as many requests, or bytes of answers, as are taken at a time are under way
     "not_ready",  # the index has not caught up with the log
     "no_token",  # where it takes one, the request has none or a wrong one
+    "foreign_page",  # where it takes none: asked by a page of another site, or `Host` is not loopback
+    "content_type",  # where it takes none: a body of a type that browsers send for any page, so none of JSON
     "too_many_choices",  # in one request: 1,000
     "choices_off",  # the index records no choices: `index.choices`, and it shows the present
     "unacknowledged",  # Kafka has not acknowledged the choices; posted again, they count once
-    "http_status",  # no such page, or not by this method
+    "http_status",  # no such page, or not by this method; or too many wrong tokens at once
+    "failed",  # the index itself; its log says where
 ]
 """Why the index gives no answer, or takes no choices."""
 

@@ -6,9 +6,6 @@ Bounded in size and time.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hmac
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -19,7 +16,8 @@ from aiohttp import web
 from connectors.kafka.content_types import UNDECODABLE
 from connectors.lmcache.servers import Servers
 from connectors.lmcache.wire import decode_registration
-from connectors.process.listening import listening
+from connectors.process.listening import ForeignPage, listening
+from connectors.process.login import Login
 from schemas.reasons import ReportRefusal
 from schemas.settings import Lmcache
 
@@ -36,11 +34,13 @@ STATUS: dict[ReportRefusal, int] = {
     "busy": 503,
     "no_token": 401,
     "too_many_sources": 503,
+    "foreign_page": 403,
+    "content_type": 415,
 }
 """Of requests of which nothing is taken."""
 
 Value = TypeVar("Value")
-Answer = Callable[[web.Request], Awaitable[web.Response]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class DoorTelemetry(Protocol):
@@ -52,9 +52,10 @@ class DoorTelemetry(Protocol):
 class _Refused(Exception):
     """Nothing of a request is taken."""
 
-    def __init__(self, reason: ReportRefusal) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: ReportRefusal, detail: str = "") -> None:
+        super().__init__(reason, detail)
         self.reason: ReportRefusal = reason
+        self.detail = detail
 
 
 class Door:
@@ -66,6 +67,7 @@ class Door:
         self._settings = settings
         self._servers = servers
         self._telemetry = telemetry
+        self._login = Login(settings.token, basic=True)
         self._most_bytes = most_bytes
         self._under_way = 0
         self._runner: web.AppRunner | None = None
@@ -73,17 +75,21 @@ class Door:
 
     async def start(self) -> None:
         """Raises PortUnavailable."""
-        application = web.Application(client_max_size=self._most_bytes)
+        application = web.Application(middlewares=[self._bounded], client_max_size=self._most_bytes)
         application.add_routes(
             [
-                web.post("/events", self._answering(self._events)),
-                web.post("/instances", self._answering(self._register)),
-                web.put("/instances/{server}/heartbeat", self._answering(self._heartbeat)),
-                web.delete("/instances/{server}", self._answering(self._leave)),
+                web.post("/events", self._events),
+                web.post("/instances", self._register),
+                web.put("/instances/{server}/heartbeat", self._heartbeat),
+                web.delete("/instances/{server}", self._leave),
             ]
         )
         self._runner = await listening(
-            application, self._settings.host, self._settings.port, setting="lmcache.port"
+            application,
+            self._settings.host,
+            self._settings.port,
+            setting="lmcache.port",
+            login=bool(self._settings.token),
         )
         self.port = self._runner.addresses[0][1]
         self._servers.reached = True
@@ -93,25 +99,28 @@ class Door:
             await self._runner.cleanup()
             self._runner = None
 
-    def _answering(self, answer: Answer) -> Answer:
-        """Bound and count what `answer` answers."""
-
-        async def bounded(request: web.Request) -> web.Response:
+    @web.middleware
+    async def _bounded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Bound and count what is answered."""
+        try:
+            if not await self._login.lets_in(request):
+                raise _Refused("no_token")
+            if self._under_way >= MOST_AT_ONCE:
+                raise _Refused("busy")
+            self._under_way += 1
             try:
-                if not self._allowed(request):
-                    raise _Refused("no_token")
-                if self._under_way >= MOST_AT_ONCE:
-                    raise _Refused("busy")
-                self._under_way += 1
-                try:
-                    return await answer(request)
-                finally:
-                    self._under_way -= 1
-            except _Refused as refusal:
-                self._telemetry.reports_refused(Counter({refusal.reason: 1}))
-                return web.json_response({"error": refusal.reason}, status=STATUS[refusal.reason])
-
-        return bounded
+                return await handler(request)
+            except ForeignPage as refused:
+                raise _Refused(refused.why, refused.line) from None
+            finally:
+                self._under_way -= 1
+        except _Refused as refusal:
+            self._telemetry.reports_refused(Counter({refusal.reason: 1}))
+            said = {"error": refusal.reason, **({"detail": refusal.detail} if refusal.detail else {})}
+            return web.json_response(said, status=STATUS[refusal.reason])
+        except web.HTTPTooManyRequests as refused:
+            self._telemetry.reports_refused(Counter({"no_token": 1}))
+            return web.json_response({"error": "no_token", "detail": refused.reason}, status=refused.status)
 
     async def _events(self, request: web.Request) -> web.Response:
         """Take a report; what of it cannot be taken is counted, and what can is."""
@@ -155,15 +164,3 @@ class Door:
             return await asyncio.wait_for(wanted, seconds)
         except asyncio.TimeoutError:
             raise _Refused(reason) from None
-
-    def _allowed(self, request: web.Request) -> bool:
-        if not self._settings.token:
-            return True
-        scheme, _, said = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "basic":
-            try:
-                said = base64.b64decode(said, validate=True).decode().partition(":")[2]
-            except (binascii.Error, UnicodeDecodeError):
-                return False
-        # Of bytes that are no text aiohttp makes surrogates.
-        return hmac.compare_digest(said.encode(errors="surrogateescape"), self._settings.token.encode())

@@ -1,18 +1,36 @@
-"""Begins to serve HTTP on the port of a setting."""
+"""Begins to serve HTTP on the port of a setting; without a login, pages of other sites are kept out."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from connectors.process.errors import OperatorError
+from connectors.process.foreign_logs import ForeignLogs
+from connectors.process.foreign_pages import ForeignReason, Refusal, foreign, is_loopback
 
 SHUTDOWN_SECONDS = 1.0
 """What is under way at the end takes no longer."""
 IDLE_SECONDS = 75.0
 """A connection on which no whole request came for so long is closed: longer than proxies keep theirs, and
 short enough that clients who say nothing, or slowly, do not take all that there are."""
+
+
+class _Bounded(ForeignLogs):
+    """What is no HTTP has no stack to show, and whoever sends it writes no log of any length."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
+            record.msg, record.exc_info = "what %s sends is no HTTP request", None
+        return super().filter(record)
+
+
+_logger = logging.getLogger("aiohttp.server")
+_logger.addFilter(_Bounded())
 
 
 class PortUnavailable(OperatorError):
@@ -28,18 +46,42 @@ class PortUnavailable(OperatorError):
         return f"cannot listen on {self.setting} {self.port}: {self.reason}; choose another one"
 
 
+class ForeignPage(web.HTTPException):
+    """A page of another site may have sent the request. Applications give it their own form."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.status_code = refusal.status
+        self.why: ForeignReason = refusal.reason
+        self.line = refusal.text
+        super().__init__(text=f"{refusal.text}\n")
+
+
 async def listening(
-    application: web.Application, host: str, port: int, *, setting: str, **options: Any
+    application: web.Application,
+    host: str,
+    port: int,
+    *,
+    setting: str,
+    login: bool = False,
+    linked: bool = True,
+    simple_bodies: bool = False,
+    **options: Any,
 ) -> web.AppRunner:
     """Return what serves the application until its `cleanup`, and knows its `addresses`.
 
-    `setting` is what the port is called there, `options` are those of the runner. Raises PortUnavailable.
+    `setting` is what the port is called there, `options` are those of the runner. With a `login`, it decides
+    who is answered. Without one, whatever `foreign` refuses raises ForeignPage below the application's own
+    middlewares. Raises PortUnavailable.
     """
+    if not login:
+        application.middlewares.append(
+            _own_pages_only(loopback=is_loopback(host), linked=linked, simple_bodies=simple_bodies)
+        )
     runner = web.AppRunner(
         application,
         access_log=None,
-        shutdown_timeout=SHUTDOWN_SECONDS,
-        **{"keepalive_timeout": IDLE_SECONDS, **options},
+        logger=_logger,
+        **{"shutdown_timeout": SHUTDOWN_SECONDS, "keepalive_timeout": IDLE_SECONDS, **options},
     )
     await runner.setup()
     try:
@@ -48,3 +90,18 @@ async def listening(
         await runner.cleanup()
         raise PortUnavailable(setting, port, error.strerror or str(error)) from error
     return runner
+
+
+def _own_pages_only(*, loopback: bool, linked: bool, simple_bodies: bool) -> Callable[..., Any]:
+    @web.middleware
+    async def checked(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        refusal = foreign(
+            request.method, request.headers, loopback=loopback, linked=linked, simple_bodies=simple_bodies
+        )
+        if refusal is not None:
+            raise ForeignPage(refusal)
+        return await handler(request)
+
+    return checked

@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import structlog
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from connectors.process.listening import listening
-from pipeline.dashboards.page.login import Login
+from connectors.process.limited_log import LogLimiter
+from connectors.process.listening import ForeignPage, listening
+from connectors.process.login import Login
 from pipeline.index.answers import Answer, Problem, PromptsResponse, QueryResponse, ReplicasResponse
 from pipeline.index.choices.door import ChoicesDoor
 from pipeline.index.choices.log import ChoiceLog
@@ -23,6 +25,7 @@ from pipeline.index.questions.question import Asked, asked
 from pipeline.index.questions.refused import QuestionRefused
 from pipeline.index.telemetry import IndexMetrics
 from schemas import settings
+from schemas.reasons import QuestionRefusal
 
 OPEN = ("/healthz", "/livez", "/readyz", "/metrics", "/openapi.json")
 """What needs no token: none of it names a replica or a block."""
@@ -41,6 +44,7 @@ MOST_UNREAD_BYTES = 64 << 20
 """Of all large answers that are under way."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,6 +66,7 @@ class IndexServer:
         self._metrics = metrics
         self._settings = settings
         self._login = Login(settings.token)
+        self._limiter = LogLimiter()
         self._most_bytes = BYTES_BESIDE + BYTES_PER_HASH * settings.max_hashes
         self._runner: web.AppRunner | None = None
         self._under_way = 0
@@ -90,7 +95,12 @@ class IndexServer:
         )
         host, port = self._settings.host, self._settings.port
         self._runner = await listening(
-            application, host, port, setting="index.port", handler_cancellation=True
+            application,
+            host,
+            port,
+            setting="index.port",
+            login=bool(self._settings.token),
+            handler_cancellation=True,
         )
         self.port = self._runner.addresses[0][1]
 
@@ -103,16 +113,28 @@ class IndexServer:
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Count refusals, and put them into the form of a `Problem`."""
         try:
-            if request.path not in OPEN and not self._login.allows(request):
+            if request.path not in OPEN and not await self._login.lets_in(request):
                 raise QuestionRefused("no_token", "send the token: Authorization: Bearer TOKEN")
             return await handler(request)
         except QuestionRefused as refused:
-            self._metrics.refused.labels(refused.reason).inc()
             headers = {"Retry-After": "1"} if refused.status == 503 else {}
-            return _json(Problem(refused.reason, refused.detail), refused.status, headers)
+            return self._refused(refused.reason, refused.detail, refused.status, headers)
+        except ForeignPage as refused:
+            return self._refused(refused.why, refused.line, refused.status)
         except web.HTTPException as error:
-            self._metrics.refused.labels("http_status").inc()
-            return _json(Problem("http_status", error.reason), error.status)
+            return self._refused("http_status", error.reason, error.status)
+        except Exception as error:
+            if (said := self._limiter.admit(type(error).__name__)) is not None:
+                _log.exception("request failed", path=request.path, **said)
+            return self._refused(
+                "failed", f"the index failed ({type(error).__name__}); its log says where", 500
+            )
+
+    def _refused(
+        self, reason: QuestionRefusal, detail: str, status: int, headers: dict[str, str] | None = None
+    ) -> web.Response:
+        self._metrics.refused.labels(reason).inc()
+        return _json(Problem(reason, detail), status, headers)
 
     async def _query_by_hash(self, request: web.Request) -> web.Response:
         if self._under_way >= MOST_AT_ONCE:

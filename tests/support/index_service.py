@@ -102,7 +102,8 @@ class IndexProcess(Started):
     ) -> tuple[int, Any]:
         """Return status and answer; a body is sent as JSON, by POST."""
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, dict(headers or {}))
+        typed = {"Content-Type": "application/json", **(headers or {})}
+        request = urllib.request.Request(self.url + path, data, typed)
         try:
             with urllib.request.urlopen(request, timeout=30) as response:
                 return response.status, _read(response)

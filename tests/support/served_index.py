@@ -19,6 +19,9 @@ from schemas import settings
 from schemas.events import Batch, Event, EventsRecord, Opened
 from schemas.settings import Worker
 
+TYPED = b"Host: localhost\r\nContent-Type: application/json\r\n"
+"""Of a question that is written by hand."""
+
 
 class Served:
     """An index of what a test says, and its server."""

@@ -37,8 +37,8 @@ def connect(config: Path | None, log_level: str) -> None:
     require_engines(settings)
     import uvloop
 
+    from connectors.process.login import check_token
     from pipeline.cli.logs import configure_logs
-    from pipeline.dashboards.page.login import check_token
 
     if settings.lmcache.port:
         check_token(settings.lmcache.host, settings.lmcache.token, section="lmcache")

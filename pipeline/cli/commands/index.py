@@ -38,7 +38,7 @@ def index(config: Path | None, data_dir: Path | None, at: float | None, log_leve
     other machines reach it, it needs index.token.
     """
     settings = load_running(config, data_dir).settings
-    from pipeline.dashboards.page.login import check_token
+    from connectors.process.login import check_token
 
     check_token(settings.index.host, settings.index.token, section="index")
     import uvloop

@@ -42,7 +42,7 @@ def serve(config: Path | None, data_dir: Path | None) -> None:
 
         on_purpose = read_on_purpose(data_dir)
     settings = load_running(config, data_dir).settings
-    from pipeline.dashboards.page.login import check_token
+    from connectors.process.login import check_token
 
     check_token(settings.page.host, settings.page.token)
     asyncio.run(_serve(settings, on_purpose))

@@ -43,7 +43,7 @@ def up(config: Path | None, data_dir: Path) -> None:
     """
     loaded = load_settings(config)
     require_engines(loaded.settings)
-    from pipeline.dashboards.page.login import check_token
+    from connectors.process.login import check_token
 
     check_token(loaded.settings.page.host, loaded.settings.page.token)
     check_token(loaded.settings.index.host, loaded.settings.index.token, section="index")

@@ -14,20 +14,25 @@ import prometheus_client
 import structlog
 from aiohttp import web
 
+from connectors.process.limited_log import LogLimiter
+from connectors.process.listening import ForeignPage, PortUnavailable, listening
+from connectors.process.login import Login
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.fleet_metrics.collection import FleetMetrics
 from pipeline.dashboards.page.answers import Answers
 from pipeline.dashboards.page.findings import Findings
-from pipeline.dashboards.page.login import Login
 from pipeline.dashboards.page.question import BadQuestion, Question, parse
 from pipeline.dashboards.page.written_out import as_csv, with_values
 from pipeline.dashboards.panel import Board, Panel, used_parameters
 from pipeline.errors import PipelineError, StoreUnavailable
 
 _log = structlog.get_logger(__name__)
+_limiter = LogLimiter()
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+FILES = {file.relative_to(STATIC).as_posix(): file for file in STATIC.rglob("*") if file.suffix in TYPES}
+"""What `/static/` has: no name that somebody asks for goes to the file system."""
 NOT_KEPT = {"Cache-Control": "no-store"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
@@ -47,6 +52,7 @@ _PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
 _ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+MAX_FORM_BYTES = 16 << 10
 MAX_LINE_BYTES = 256 * 1024
 """Of a request: the names of many replicas stand in its address."""
 COMPRESSED_FROM = 1024
@@ -82,6 +88,7 @@ class Page:
         self._metrics = FleetMetrics(answers)
         self._findings = findings
         self._login = Login(token)
+        self._has_login = bool(token)
         self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
@@ -93,7 +100,9 @@ class Page:
 
     async def start(self) -> None:
         """Raises PageUnavailable."""
-        application = web.Application(middlewares=[_with_headers, self._logged_in])
+        application = web.Application(
+            middlewares=[_with_headers, self._logged_in], client_max_size=MAX_FORM_BYTES
+        )
         application.add_routes(
             [
                 web.get("/", self._index),
@@ -110,20 +119,20 @@ class Page:
                 web.get("/api/annotations/{id}", self._annotation),
             ]
         )
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            shutdown_timeout=1.0,
-            max_line_size=MAX_LINE_BYTES,
-            # Who has left waits for nothing: see Answers.
-            handler_cancellation=True,
-        )
-        await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
-        except OSError as error:
+            self._runner = await listening(
+                application,
+                self._host,
+                self._port,
+                setting="page.port",
+                login=self._has_login,
+                max_line_size=MAX_LINE_BYTES,
+                # Who has left waits for nothing: see Answers.
+                handler_cancellation=True,
+            )
+        except PortUnavailable as error:
             await self.stop()
-            raise PageUnavailable(self._host, self._port, error.strerror or str(error)) from error
+            raise PageUnavailable(self._host, self._port, error.reason) from error
 
     async def stop(self) -> None:
         if self._runner is not None:
@@ -134,7 +143,7 @@ class Page:
     @web.middleware
     async def _logged_in(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let nobody else see figures; who asks for the page may log in."""
-        if request.path.startswith(OPEN) or self._login.allows(request):
+        if request.path.startswith(OPEN) or await self._login.lets_in(request):
             return await handler(request)
         if request.path != "/":
             return _problem(401, "log in first")
@@ -211,10 +220,13 @@ async def _with_headers(request: web.Request, handler: Handler) -> web.StreamRes
         response = _problem(400, str(error))
     except StoreUnavailable as error:
         response = _problem(503, str(error))
+    except ForeignPage as refused:
+        response = _problem(refused.status, refused.line)
     except web.HTTPException as error:
         response = _problem(error.status, error.reason)
     except Exception as error:
-        _log.exception("request failed", path=request.path)
+        if (said := _limiter.admit(type(error).__name__)) is not None:
+            _log.exception("request failed", path=request.path, **said)
         response = _problem(500, f"the page's server failed ({type(error).__name__}); its log says where")
     response.headers.update(HEADERS)
     return response
@@ -232,8 +244,8 @@ def _asked_panel(request: web.Request) -> Panel:
 
 
 def _static(name: str) -> web.Response:
-    path = (STATIC / name).resolve()
-    if STATIC not in path.parents or path.suffix not in TYPES or not path.is_file():
+    path = FILES.get(name)
+    if path is None:
         return _problem(404, "no such file")
     return web.Response(
         body=path.read_bytes(),

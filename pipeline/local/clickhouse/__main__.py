@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from aiohttp import web
 
+from connectors.process.listening import PortUnavailable, listening
 from pipeline.local.clickhouse.accounts import Account
 from pipeline.local.clickhouse.confinement import confine
 from pipeline.local.clickhouse.environment import environment_of
-from pipeline.local.clickhouse.foreign_pages import LOOPBACK
 
 if TYPE_CHECKING:
     from pipeline.local.clickhouse.engine import Engine
@@ -46,18 +45,21 @@ async def serve(engine: Engine, host: str, port: int) -> None:
     """Answer until SIGTERM or SIGINT; requests under way get a few seconds to end."""
     from pipeline.local.clickhouse.http.front import Front
 
-    front = Front(engine, accounts_from(os.environ), loopback=host in LOOPBACK)
-    runner = web.AppRunner(
+    front = Front(engine, accounts_from(os.environ))
+    runner = await listening(
         front.application(),
-        access_log=None,
+        host,
+        port,
+        setting="--port",
+        # Statements stand in addresses, so no link may lead here; and programs send them as any text.
+        linked=False,
+        simple_bodies=True,
         # The front decodes bodies itself: aiohttp stops at the end of the first frame.
         auto_decompress=False,
         max_line_size=_LONGEST_LINE,
         max_field_size=_LONGEST_LINE,
         shutdown_timeout=_SHUTDOWN_SECONDS,
     )
-    await runner.setup()
-    await web.TCPSite(runner, host, port).start()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -88,6 +90,8 @@ def main(path: Path, port: int, host: str) -> None:
         sys.exit(f"cannot open the store at {path}: {error}")
     try:
         asyncio.run(serve(engine, host, port))
+    except PortUnavailable as error:
+        sys.exit(str(error))
     finally:
         engine.close()
 

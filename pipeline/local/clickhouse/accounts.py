@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from connectors.process.printable import printable
 from pipeline.local.clickhouse.errors import AUTHENTICATION_FAILED, StoreError
 
 
@@ -38,13 +39,18 @@ def authenticate(
         raise StoreError(AUTHENTICATION_FAILED, _NO_CERTIFICATE)
     name, password = _credentials(headers, query)
     for account in accounts:
-        if account.name == name and hmac.compare_digest(account.password.encode(), password.encode()):
+        if account.name == name and hmac.compare_digest(_bytes(account.password), _bytes(password)):
             return account
     raise StoreError(
         AUTHENTICATION_FAILED,
-        f"{name}: Authentication failed: password is incorrect, or there is no user with such name. "
-        "(AUTHENTICATION_FAILED)",
+        f"{printable(name)}: Authentication failed: password is incorrect, or there is no user with such "
+        "name. (AUTHENTICATION_FAILED)",
     )
+
+
+def _bytes(text: str) -> bytes:
+    """Return what was sent: of bytes that are no UTF-8, aiohttp makes surrogates."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _credentials(headers: Mapping[str, str], query: Mapping[str, str]) -> tuple[str, str]:
@@ -53,7 +59,7 @@ def _credentials(headers: Mapping[str, str], query: Mapping[str, str]) -> tuple[
     scheme, _, encoded = headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:
-            name, _, password = b64decode(encoded, validate=True).decode().partition(":")
+            name, _, password = b64decode(_bytes(encoded), validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError) as error:
             raise StoreError(AUTHENTICATION_FAILED, "Invalid authorization header") from error
         return name, password

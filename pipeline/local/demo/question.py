@@ -28,7 +28,9 @@ class IndexQuestion:
         """`url` is the index's address; `token` may be empty."""
         self._file = directory / _FILE
         self._url = f"{url}query_by_hash"
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
         self._token = bool(token)
         self._answered = False
         hashes = prompt_hashes()
@@ -39,7 +41,9 @@ class IndexQuestion:
     @property
     def command(self) -> str:
         """Return how somebody else asks the same."""
-        header = " -H 'Authorization: Bearer TOKEN'" if self._token else ""
+        header = " -H 'Content-Type: application/json'"
+        if self._token:
+            header += " -H 'Authorization: Bearer TOKEN'"
         file = min(str(self._file), os.path.relpath(self._file), key=len)
         return f"curl -s {self._url}{header} -d @{file}"
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from aiohttp import web
 
+from connectors.process.listening import ForeignPage
 from pipeline.local.clickhouse.accounts import Account, authenticate
 from pipeline.local.clickhouse.engine import Answer, Engine, EngineConnection, quoted_name
-from pipeline.local.clickhouse.errors import NOT_IMPLEMENTED, SYNTAX_ERROR, StoreError
-from pipeline.local.clickhouse.foreign_pages import refuse_foreign_pages
+from pipeline.local.clickhouse.errors import ACCESS_DENIED, NOT_IMPLEMENTED, SYNTAX_ERROR, StoreError
 from pipeline.local.clickhouse.http.hello import hello_block
 from pipeline.local.clickhouse.http.reply import Reply, failed
 from pipeline.local.clickhouse.http.request import Request, read_request, split_statement
@@ -35,15 +35,13 @@ _T = TypeVar("_T")
 class Front:
     """Handlers for `/` and `/ping`; engine calls block, so each runs in a thread, the loop serves others."""
 
-    def __init__(self, engine: Engine, accounts: Sequence[Account], loopback: bool) -> None:
-        """`loopback` when it listens there only; `Host` must then be a loopback name."""
+    def __init__(self, engine: Engine, accounts: Sequence[Account]) -> None:
         self._engine = engine
-        self._loopback = loopback
         self._accounts = accounts
         self._threads = ThreadPoolExecutor(_ENGINE_THREADS, thread_name_prefix="engine")
 
     def application(self) -> web.Application:
-        application = web.Application()
+        application = web.Application(middlewares=[_in_its_form])
         for path in ("/ping", "/replicas_status"):
             application.router.add_get(path, self._ping)
         for path in ("/", "/query"):
@@ -58,7 +56,6 @@ class Front:
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
         try:
-            refuse_foreign_pages(http.headers, self._loopback)
             account = authenticate(self._accounts, http.headers, http.query)
             request = await read_request(http)
             if http.method == "GET" and not request.query.get("query"):
@@ -126,7 +123,10 @@ class Front:
             return reply.whole(Answer(b"", 0, 0, 0), None, written)
         if is_empty(text):
             raise StoreError(SYNTAX_ERROR, "Empty query. (SYNTAX_ERROR)")
-        statement = text.decode()
+        try:
+            statement = text.decode()
+        except UnicodeDecodeError:
+            raise StoreError(SYNTAX_ERROR, "The statement is not UTF-8. (SYNTAX_ERROR)") from None
         reads = await self._run(connection.check, statement, only_reading)
         named = output_format(text)
         chosen = named or request.default_format or DEFAULT_FORMAT
@@ -173,6 +173,17 @@ class Front:
 
     async def _run(self, call: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+
+
+@web.middleware
+async def _in_its_form(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer what `listening` refuses as a server refuses."""
+    try:
+        return await handler(request)
+    except ForeignPage as refused:
+        return failed(StoreError(ACCESS_DENIED, refused.line))
 
 
 def _session_seconds(request: Request) -> float:

@@ -103,7 +103,7 @@ async def read_request(http: web.Request) -> Request:
             if isinstance(part, BodyPartReader) and part.name is not None:
                 content = bytes(await part.read(decode=False))
                 if part.filename is None:
-                    query[part.name] = content.decode()
+                    query[part.name] = content.decode("utf-8", "surrogateescape")
                 else:
                     files[part.name] = content
         external = [_external(name, data, query) for name, data in files.items()]
@@ -121,7 +121,7 @@ async def split_statement(request: Request) -> tuple[Head, bytes, AsyncIterator[
     As on a server, the input is the `query` parameter followed by the body. For an INSERT the data are the
     second from `head.data_at` on, then the third; otherwise the second is the whole statement.
     """
-    text = request.query.get("query", "").encode()
+    text = request.query.get("query", "").encode("utf-8", "surrogateescape")
     if text and not request.external:
         text += b"\n"
     complete = False

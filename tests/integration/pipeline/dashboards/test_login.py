@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from connectors.process.login import COOKIE, WRONG_SECONDS, TokenMissing, TokenShort, check_token
 from pipeline.dashboards.page.answers import Answers
 from pipeline.dashboards.page.findings import Findings
-from pipeline.dashboards.page.login import COOKIE, WRONG_SECONDS, TokenMissing, TokenShort, check_token
 from pipeline.dashboards.page.server import Page
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.inputs.board_rows import PANEL_SECONDS, migrated

@@ -20,7 +20,7 @@ from schemas.events import Stored
 from schemas.settings import Kafka, Settings
 from tests.support.choices_topic import choices_in, post
 from tests.support.inputs.source_walks import pack
-from tests.support.served_index import Served
+from tests.support.served_index import TYPED, Served
 
 CHAIN = [2**64 - 3, 2**63 + 1, 17, 18]
 ONE = ("r-1", CHAIN, "a")
@@ -174,7 +174,7 @@ async def test_posts_that_wait_leave_questions_their_places(
 ) -> None:
     monkeypatch.setattr(door, "MOST_POSTS_AT_ONCE", 1)
     _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
-    writer.write(b"POST /choices HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    writer.write(b"POST /choices HTTP/1.1\r\n" + TYPED + b"Content-Length: 100\r\n\r\n{")
     await writer.drain()
     deadline = time.monotonic() + 60
     while (found := await served.ask(post(ONE), "choices"))[0] != 503:

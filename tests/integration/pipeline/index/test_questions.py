@@ -16,7 +16,7 @@ from pipeline.index import server as serving
 from schemas.events import Removed, Stored
 from schemas.reasons import QuestionRefusal
 from tests.support.inputs.source_walks import pack
-from tests.support.served_index import Served
+from tests.support.served_index import TYPED, Served
 
 CHAIN = [2**64 - 3, 2**63 + 1, 17, 18]
 TOKEN = "a-token-of-many-characters"
@@ -53,7 +53,7 @@ async def asked_by_hand(one: Served) -> tuple[asyncio.StreamReader, asyncio.Stre
     narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     narrow.connect(("127.0.0.1", one.server.port))
     reader, writer = await asyncio.open_connection(sock=narrow, limit=1)
-    writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
+    writer.write(b"POST /query_by_hash HTTP/1.1\r\n" + TYPED + b"Content-Length: %d\r\n\r\n" % len(LARGE))
     writer.write(LARGE)
     return reader, writer
 
@@ -219,7 +219,7 @@ async def test_an_index_that_is_behind_says_so() -> None:
 async def test_who_is_slow_keeps_nobody_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "BODY_SECONDS", 2.0)
     reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
-    writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    writer.write(b"POST /query_by_hash HTTP/1.1\r\n" + TYPED + b"Content-Length: 100\r\n\r\n{")
     await writer.drain()
     assert (await served.ask({"model_name": "m", "block_hashes": CHAIN}))[0] == 200
     assert b" 408 " in await reader.readline()
@@ -246,7 +246,10 @@ async def test_who_does_not_read_an_answer_holds_little_and_not_for_long(
     writer.close()
 
 
-@pytest.mark.parametrize("said", [b"", b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-"])
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"POST /query_by_hash HTTP/1.1\r\nHost: localhost\r\nContent-"],
+)
 async def test_who_says_nothing_is_let_go(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "IDLE_SECONDS", 0.5)
     quiet = Served()
@@ -270,7 +273,7 @@ async def test_pages_that_are_none_are_counted(served: Served, path: str, status
 async def test_no_more_at_once_than_are_taken(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MOST_AT_ONCE", 1)
     _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
-    writer.write(b"POST /query_by_hash HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    writer.write(b"POST /query_by_hash HTTP/1.1\r\n" + TYPED + b"Content-Length: 100\r\n\r\n{")
     await writer.drain()
     deadline = time.monotonic() + 60
     while (found := await served.ask({"model_name": "m", "block_hashes": CHAIN}))[0] != 503:

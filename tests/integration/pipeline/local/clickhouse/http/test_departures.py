@@ -87,9 +87,17 @@ async def test_brotli_is_not_spoken(http: ClientSession) -> None:
     [
         {"Origin": "https://example.org"},
         {"Sec-Fetch-Site": "cross-site"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
         {"Host": "rebound.example.org"},
     ],
 )
 async def test_pages_of_other_sites_reach_nothing(http: ClientSession, headers: dict[str, str]) -> None:
     async with http.post("/", data="SELECT 1", headers=headers) as answer:
         assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (403, "497")
+
+
+async def test_a_statement_that_is_no_text_is_the_client_s_fault(http: ClientSession) -> None:
+    async with http.post("/", data=b"SELECT '\xff'") as answer:
+        assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (400, "62")
