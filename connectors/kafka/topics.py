@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
-from zlib import crc32
 
 import msgspec
 
+from connectors.kafka.murmur2 import murmur2
 from schemas.settings import Kafka
 
 if sys.version_info >= (3, 11):
@@ -51,11 +51,12 @@ def topic_name(kafka: Kafka, key: str) -> str:
     return f"{kafka.topic_prefix}.{catalogue()[key].name}"
 
 
-def partition_of(key: str, partitions: int) -> int:
-    """Return the partition of a key, e.g. a replica's events: the same in every process and for ever."""
-    return partition_of_key(key.encode(), partitions)
+@lru_cache(maxsize=16_384)
+def partition_of(replica: str, partitions: int) -> int:
+    """Return the partition of a replica's events: the same in every process and for ever."""
+    return partition_of_key(replica.encode(), partitions)
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """Return the partition of a record with this key."""
-    return crc32(key) % partitions
+    """Return the partition of a record with this key, as Kafka's Java client chooses it by default."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

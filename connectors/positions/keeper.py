@@ -13,7 +13,7 @@ import msgspec
 
 from connectors.kafka.consumer import STOP_SECONDS
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
-from connectors.kafka.topics import partition_of, topic_name
+from connectors.kafka.topics import partition_of, partition_of_key, topic_name
 from connectors.order.records import Mention
 from connectors.positions.ledger import Ledger
 from connectors.positions.reader import (
@@ -281,7 +281,7 @@ class Positions:
         by_partition: dict[int, list[tuple[bytes, bytes]]] = {}
         for position in positions:
             key = position_key(position.replica, position.dp_rank)
-            partition = partition_of(key.decode(), self._partitions)
+            partition = partition_of_key(key, self._partitions)
             by_partition.setdefault(partition, []).append((key, msgspec.msgpack.encode(position)))
         try:
             async with self._writing:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from connectors.kafka.topics import partition_of_key
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.records import RECORDS_OF_TOPIC, Record
 from pipeline.generated.source_docs import one_line
@@ -23,6 +24,10 @@ CONTRACT_VERSION = "1.0.0"
 
 BINDING_CONFIG = {"cleanup.policy", "retention.ms", "max.message.bytes"}
 """Broker settings that the Kafka binding has a type for; the others go to an extension."""
+
+PARTITION_RULE = "(murmur2(key) & 0x7fffffff) % partitions"
+PARTITION_EXAMPLES = [("vllm-0", 8), ("vllm-1", 8), ("vllm-0", 12)]
+"""Keys, each with the number of partitions of its topic."""
 
 EVENTS_HEADERS: dict[str, tuple[dict[str, Any], str]] = {
     "content-type": (
@@ -106,6 +111,14 @@ def _channel(table: str, topic: Topic) -> dict[str, Any]:
         },
         "x-compatibility": topic.compatibility,
     }
+    if topic.keyed:
+        channel["x-partition-of-key"] = {
+            "rule": PARTITION_RULE,
+            "examples": [
+                {"key": key, "partitions": count, "partition": partition_of_key(key.encode(), count)}
+                for key, count in PARTITION_EXAMPLES
+            ],
+        }
     if other:
         channel["x-topic-configuration"] = other
     if topic.same_partitions_as:

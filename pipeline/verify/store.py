@@ -34,7 +34,7 @@ class StoredTables:
 
     def rows_of_partition(self, partition: int, partitions: int) -> Iterator[ReplicaRow]:
         """Give the rows of the replicas that belong to a partition of the events topic."""
-        which = "CRC32(replica) % {partitions:UInt32} = {partition:UInt32}"
+        which = "kafkaMurmurHash(replica) % {partitions:UInt32} = {partition:UInt32}"
         for kind in TABLES:
             yield from self._rows(kind, which, {"partition": partition, "partitions": partitions})
 
@@ -45,12 +45,12 @@ class StoredTables:
 
     def choices_of_partition(self, partition: int, partitions: int) -> Iterator[ChoiceRow]:
         """Give the choices of requests that belong to a partition of the topic of choices."""
-        which = "CRC32(request_id) % {partitions:UInt32} = {partition:UInt32}"
+        which = "kafkaMurmurHash(request_id) % {partitions:UInt32} = {partition:UInt32}"
         yield from self._rows(ChoiceRow, which, {"partition": partition, "partitions": partitions})
 
     def rows_by_partition(self, partitions: int) -> list[int]:
         """Return how many rows belong to each partition of the events topic; earlier versions may count."""
-        return self._counts(TABLES, "CRC32(replica) % {of:UInt32}", partitions)
+        return self._counts(TABLES, "kafkaMurmurHash(replica) % {of:UInt32}", partitions)
 
     def rows_by_shard(self, shards: int) -> list[int]:
         """Return how many rows belong to each partition of the residency topic."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -24,6 +23,7 @@ from pipeline.kafka import topics
 from pipeline.worker.warming import warm_up
 from schemas.events import Event, EventsRecord, Removed, Stored
 from schemas.settings import ClickHouse, Connector, Kafka, Settings
+from tests.support.client_partition import client_partition
 
 _encode = msgspec.msgpack.Encoder().encode
 ROUNDS = 160
@@ -106,7 +106,7 @@ async def produce(bootstrap: str, topic: str, records: Sequence[EventsRecord], p
                 topic,
                 _encode(record),
                 key=record.replica.encode(),
-                partition=crc32(record.replica.encode()) % partitions,
+                partition=client_partition(record.replica, partitions),
                 headers=[("content-type", b"application/msgpack")],
             )
             for record in records

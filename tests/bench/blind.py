@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import aiohttp
 import msgspec
@@ -30,6 +29,7 @@ from pipeline.simulator.traffic.trace import TraceReplica
 from pipeline.traces.trace import TraceRequest
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Index, Kafka, Settings
+from tests.support.client_partition import client_partition
 from tests.support.index_service import PARTITIONS, IndexProcess, index_process
 
 REPLICAS = 8
@@ -110,7 +110,7 @@ class Engines:
             self._topic,
             msgspec.msgpack.encode(record),
             key=name.encode(),
-            partition=crc32(name.encode()) % PARTITIONS,
+            partition=client_partition(name, PARTITIONS),
         )
 
     def held(self, ids: Sequence[int]) -> dict[str, int]:

@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -25,6 +24,7 @@ from pipeline.residency.partition import PartitionState
 from pipeline.worker.warming import warm_up
 from schemas.events import EventsRecord
 from schemas.settings import Fleet, Worker
+from tests.support.client_partition import client_partition
 
 PARTITIONS = 8
 FAST_SECONDS = 30
@@ -85,7 +85,7 @@ class WholeWorker:
         """Bytes of residency records."""
 
     def apply(self, record: EventsRecord) -> None:
-        state = self.replica[crc32(record.replica.encode()) % PARTITIONS]
+        state = self.replica[client_partition(record.replica, PARTITIONS)]
         state.apply(state.next_offset, record)
 
     def cut(self, now: float) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import msgspec
 from aiokafka import AIOKafkaProducer
@@ -22,6 +21,7 @@ from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from schemas.events import EventsRecord
 from schemas.settings import Settings, Worker
 from tests.support.checkout import ROOT
+from tests.support.client_partition import client_partition
 from tests.support.processes import KVLENS, Started, as_toml, started
 
 PARTITIONS = 8
@@ -54,7 +54,7 @@ class IndexLog:
             bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_idempotence=True
         ) as producer:
             for record in records:
-                partition = crc32(record.replica.encode()) % PARTITIONS
+                partition = client_partition(record.replica, PARTITIONS)
                 sent = await producer.send(
                     topic,
                     msgspec.msgpack.encode(record),

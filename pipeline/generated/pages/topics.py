@@ -8,7 +8,8 @@ import msgspec
 
 import schemas.reasons
 import schemas.residency
-from pipeline.generated.asyncapi import EVENTS_HEADERS
+from connectors.kafka.topics import partition_of_key
+from pipeline.generated.asyncapi import EVENTS_HEADERS, PARTITION_EXAMPLES, PARTITION_RULE
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.pages.markdown import code, fenced, page, table
@@ -32,6 +33,14 @@ ignore fields they do not know. Fields that hold their default are left out.
 
 **Metadata only.** No field can hold a token id, a prompt, a cache salt or a multimodal key. Session ids and
 salts are keyed hashes, if they are there."""
+
+KEY_AND_PARTITION = """\
+In {topics} a record's partition is `{rule}`, where the key is its bytes in UTF-8. So does the default
+partitioner of Java's client, Kafka Streams, Flink, KafkaJS, franz-go, aiokafka and kafka-python: a topic of
+your own with the same keys and as many partitions joins without being repartitioned. librdkafka
+(confluent-kafka) needs `partitioner=murmur2_random`, kafka-go its `Murmur2Balancer`; sarama and
+platformatic have other hashes. In ClickHouse it is `kafkaMurmurHash(replica) % partitions`. In the other
+topics the key does not say the partition."""
 
 EXAMPLE_SHOWN = {
     "events": "run",
@@ -61,11 +70,24 @@ def topics_page() -> bytes:
             for topic in topics.values()
         ),
     )
-    blocks = [INTRODUCTION, overview]
+    blocks = [INTRODUCTION, overview, *_key_and_partition(topics)]
     for name, topic in topics.items():
         blocks += [f"## {topic.name}", *_topic(name, topic, topics)]
     blocks += ["## Reasons", "Every loss, skip and end has exactly one of these names.", *_reasons()]
     return page("Topics", "`schemas/topics.toml` and the structs in `schemas/`", *blocks)
+
+
+def _key_and_partition(topics: dict[str, Topic]) -> list[str]:
+    keyed = " and ".join(code(topic.name) for topic in topics.values() if topic.keyed)
+    rows = (
+        (code(key), str(count), str(partition_of_key(key.encode(), count)))
+        for key, count in PARTITION_EXAMPLES
+    )
+    return [
+        "## Key and partition",
+        KEY_AND_PARTITION.format(topics=keyed, rule=PARTITION_RULE),
+        table(("Key", "Partitions", "Partition"), rows),
+    ]
 
 
 def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 from connectors.kafka.content_types import MSGPACK
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
-from connectors.kafka.topics import partition_of, topic_name
+from connectors.kafka.topics import partition_of_key, topic_name
 from connectors.process.stopping import ended_within
 from connectors.process.waiting import Waiting
 from pipeline.errors import KafkaUnavailable
@@ -77,12 +77,12 @@ class ChoiceLog:
         sent = []
         try:
             for record in records:
-                key = record.request_id
+                key = record.request_id.encode()
                 future = await producer.send(
                     self._topic,
                     _encode(record),
-                    key=key.encode(),
-                    partition=partition_of(key, self._partitions),
+                    key=key,
+                    partition=partition_of_key(key, self._partitions),
                     headers=[("content-type", MSGPACK)],
                 )
                 sent.append(future)

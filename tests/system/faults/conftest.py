@@ -7,7 +7,6 @@ import secrets
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -31,6 +30,7 @@ from pipeline.verify.findings import Findings
 from schemas.events import EventsRecord
 from schemas.settings import ClickHouse, Kafka, Settings, Worker
 from tests.support.checkout import ROOT
+from tests.support.client_partition import client_partition
 from tests.support.inputs.generated_logs import generated_log
 from tests.support.patience import PATIENCE
 from tests.support.processes import Started, started
@@ -122,7 +122,7 @@ class Laboratory:
         )
         async with producer:
             for record in log:
-                partition = zlib.crc32(record.replica.encode()) % self.partitions
+                partition = client_partition(record.replica, self.partitions)
                 await producer.send(
                     topic,
                     encode(record),
@@ -137,7 +137,7 @@ class Laboratory:
 
     def remove_before(self, replica: str, offset: int) -> None:
         """Do what retention does: drop the oldest records of a replica's partition."""
-        asyncio.run(self._remove_before("events", {zlib.crc32(replica.encode()) % self.partitions: offset}))
+        asyncio.run(self._remove_before("events", {client_partition(replica, self.partitions): offset}))
 
     async def _remove_before(self, topic: str, offsets: dict[int, int]) -> None:
         name = topic_name(self.settings.kafka, topic)

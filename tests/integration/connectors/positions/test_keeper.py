@@ -336,14 +336,14 @@ async def test_a_log_too_long_to_read_is_told(
 ) -> None:
     """No time is left at all."""
     async with running(kafka, killed=False) as parts:
-        await parts.positions.resume(map(source, "ab"))
-        await parts.publish(run("a", 7, 0, 9), run("b", 7, 0, 9))
+        await parts.positions.resume(map(source, "ac"))
+        await parts.publish(run("a", 7, 0, 9), run("c", 7, 0, 9))
     await make_anew(broker, topic_name(kafka, "positions"), 1)
     monkeypatch.setattr(position_reader, "TAIL_SECONDS", -1.0)
     async with running(kafka) as parts:
-        found = await parts.positions.resume(map(source, "ab"))
-    assert {key: place(one) for key, one in found.items()} == {("a", 0): NOTHING, ("b", 0): NOTHING}
-    assert sorted(parts.told.inexact) == sorted({partition_of(name, PARTITIONS) for name in "ab"})
+        found = await parts.positions.resume(map(source, "ac"))
+    assert {key: place(one) for key, one in found.items()} == {("a", 0): NOTHING, ("c", 0): NOTHING}
+    assert sorted(parts.told.inexact) == sorted({partition_of(name, PARTITIONS) for name in "ac"})
 
 
 async def test_events_topic_made_anew(kafka: Kafka, broker: EmbeddedBroker) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from aiokafka import AIOKafkaProducer
 from connectors.kafka.topics import topic_name
 from schemas.events import Closed, Gap, Opened
 from schemas.positions import PositionRecord, position_key
+from tests.support.client_partition import client_partition
 
 Make = Callable[..., Any]
 LAYOUTS = ({"replay_frames": 2}, {"replay_frames": 3})
@@ -227,7 +227,7 @@ async def write_positions(station: Any, positions: list[PositionRecord]) -> None
     kafka = station.settings.kafka
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
         for position in positions:
-            position.partition = zlib.crc32(position.replica.encode()) % 8
+            position.partition = client_partition(position.replica, 8)
             await producer.send_and_wait(
                 topic_name(kafka, "positions"),
                 msgspec.msgpack.encode(position),
