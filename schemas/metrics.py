@@ -283,7 +283,11 @@ class Worker:
         ("agent",),
     )
     next_offset = Gauge("kvlens_worker_next_offset", "Offset applied next.", ("agent", "partition"))
-    lag = Gauge("kvlens_worker_lag_records", "Records waiting in the topic.", ("agent", "partition"))
+    lag = Gauge(
+        "kvlens_worker_lag_records",
+        "Records waiting in the topic, at most: markers of transactions between them count as well.",
+        ("agent", "partition"),
+    )
     sources = Gauge("kvlens_worker_sources", "Event streams in the state.", ("agent", "partition"))
     forgotten = Counter(
         "kvlens_worker_forgotten_sources_total",

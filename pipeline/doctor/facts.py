@@ -45,6 +45,12 @@ class GroupFacts:
     """When the newest checkpoint of a partition was written."""
     rare_checkpoints: bool = False
     """They are written now and then only, so their age says nothing."""
+    at_most: frozenset[int] = frozenset()
+    """Partitions of which not all was counted: `waiting` has offsets there, of what may be no records."""
+
+    def waiting_in_words(self) -> str:
+        """Return how many records wait, in all partitions together."""
+        return f"{'up to ' if self.at_most else ''}{sum(self.waiting.values()):,}"
 
 
 @dataclass(frozen=True)

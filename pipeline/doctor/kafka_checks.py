@@ -137,7 +137,7 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
         yield Finding(
             "consumer-lag",
             "problem",
-            f"{sum(group.waiting.values()):,} records of {group.topic} wait for {group.name}",
+            f"{group.waiting_in_words()} records of {group.topic} wait for {group.name}",
             "if the number keeps growing, run more workers (up to the number of partitions) or find "
             "what slows them",
             tuple(f"partition {number}" for number in sorted(behind)),

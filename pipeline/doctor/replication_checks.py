@@ -69,15 +69,24 @@ def _in_sync(topic: TopicFacts) -> Iterator[_Judgement]:
             "topic-min-insync",
             "problem",
             f"{_MIN_IN_SYNC} is {needed} of {copies} copies: one broker away stops all writing",
-            f"set {_MIN_IN_SYNC} to {copies - 1}",
+            _remedy(copies - 1),
         )
     elif copies >= SEVERAL_BROKERS and least == "1":
         yield (
             "topic-min-insync",
             "problem",
             f"{_MIN_IN_SYNC} is 1: the loss of a broker may lose records that were acknowledged",
-            f"set {_MIN_IN_SYNC} to 2",
+            _remedy(2),
         )
+
+
+def _remedy(least: int) -> str:
+    # Where the cluster was formatted by Kafka 4.1 or newer, the brokers' file is not asked any more.
+    return (
+        "kafka-configs.sh --alter --entity-type brokers --entity-default "
+        f"--add-config {_MIN_IN_SYNC}={least}; "
+        "a change in server.properties does nothing on a cluster formatted by Kafka 4.1 or newer"
+    )
 
 
 def _times(copies: int) -> str:

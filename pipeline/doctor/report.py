@@ -41,6 +41,7 @@ def as_json(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
                 "topic": group.topic,
                 "members": group.members,
                 "waiting_records": sum(group.waiting.values()),
+                "waiting_at_most": bool(group.at_most),
                 "oldest_checkpoint_at": min(group.saved_at.values(), default=None),
             }
             for group in facts.kafka.groups
@@ -73,8 +74,7 @@ def as_text(facts: Facts, findings: Sequence[Finding], width: int | None = None)
         checkpoint = (
             "no checkpoint" if saved is None else f"checkpoint {max(0.0, facts.at - saved):.0f} s ago"
         )
-        waiting = sum(group.waiting.values())
-        yield f"{group.name}: {group.members} workers, {waiting} records wait, {checkpoint}"
+        yield f"{group.name}: {group.members} workers, {group.waiting_in_words()} records wait, {checkpoint}"
     if facts.store.written_at is not None:
         yield f"tables: last written {max(0.0, facts.at - facts.store.written_at):.0f} s ago"
 

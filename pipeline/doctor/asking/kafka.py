@@ -11,15 +11,16 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, for_code
+from aiokafka.errors import KafkaError, for_code
 
 from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import CertificateUnreadable, LoginRefused, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import catalogue, topic_name
+from pipeline.doctor.asking.groups import ask_group
 from pipeline.doctor.asking.log_reader import LogReader
 from pipeline.doctor.asking.reports import ask_reports
-from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
+from pipeline.doctor.facts import KafkaFacts, TopicFacts
 from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.topics import Found, describe
 from schemas.settings import Settings
@@ -32,9 +33,6 @@ TAIL_RECORDS = 20_000
 CHECKPOINT_RECORDS = 50
 """Read from the end of a checkpoint partition to find a record there: markers of transactions are none."""
 _CHECKPOINTS = "checkpoints_"
-_COORDINATOR_SECONDS = 0.3
-_COORDINATOR_TRIES = 10
-"""A broker that never had a group first makes the topic of their offsets."""
 
 Answer = TypeVar("Answer")
 
@@ -89,7 +87,7 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         groups = []
         for name, source, _ in _agents(settings):
             if source in present:
-                group = _group(admin, consumer, name, source, present[source])
+                group = ask_group(admin, consumer, name, source, present[source])
                 groups.append(await tried(f"group {name}", group, None))
         reports = await tried(
             f"topic {settings.lmcache.topic} of LMCache", ask_reports(settings, now, seconds), None
@@ -169,29 +167,6 @@ async def _configs(admin: AIOKafkaAdminClient, topics: list[TopicFacts]) -> dict
         for code, _, _, name, entries in response.resources:
             configs[name] = for_code(code).__name__ if code else {entry[0]: entry[1] for entry in entries}
     return configs
-
-
-async def _group(
-    admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, name: str, topic: str, partitions: int
-) -> GroupFacts | None:
-    for _ in range(_COORDINATOR_TRIES):
-        try:
-            (answer,) = await admin.describe_consumer_groups([name])
-            break
-        except GroupCoordinatorNotAvailableError:
-            await asyncio.sleep(_COORDINATOR_SECONDS)
-    else:
-        return GroupFacts(name, topic, 0, {}, {})
-    members = sum(len(group[5]) for group in answer.groups)
-    committed = await admin.list_consumer_group_offsets(name)
-    numbers = [TopicPartition(topic, number) for number in range(partitions)]
-    ends = await consumer.end_offsets(numbers)
-    begins = await consumer.beginning_offsets(numbers)
-    waiting = {}
-    for partition in numbers:
-        done = committed[partition].offset if partition in committed else begins[partition]
-        waiting[partition.partition] = max(0, ends[partition] - max(done, begins[partition]))
-    return GroupFacts(name, topic, members, waiting, {})
 
 
 async def _tail(
