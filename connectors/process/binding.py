@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from errno import ENODEV
 
 import zmq
@@ -12,6 +13,7 @@ def bound(socket: zmq.Socket[bytes], endpoint: str) -> str:
 
     Raises OSError, and closes the socket, where nobody can listen there.
     """
+    socket.setsockopt(zmq.IPV6, int("[" in endpoint))
     try:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
@@ -20,3 +22,15 @@ def bound(socket: zmq.Socket[bytes], endpoint: str) -> str:
         reason = "no address of this machine" if error.errno == ENODEV else zmq.strerror(error.errno or 0)
         raise OSError(error.errno, f"cannot listen on {endpoint}: {reason}") from error
     return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+
+
+def listen(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    """Bind a socket that anybody connects to: `*` is every address, of both kinds. Raises ZMQError."""
+    if endpoint.startswith("tcp://*:"):
+        socket.setsockopt(zmq.IPV6, 1)
+        # Where IPv6 is off there are those of the other kind.
+        with contextlib.suppress(zmq.ZMQError):
+            socket.bind(endpoint)
+            return
+    socket.setsockopt(zmq.IPV6, int("[" in endpoint))
+    socket.bind(endpoint)

@@ -42,9 +42,9 @@ class EndpointRefused(OperatorError):
 
 
 def new_sub_socket(
-    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, topic: str, messages: int = SOCKET_MESSAGES
+    context: zmq.Context[zmq.Socket[bytes]], topic: str, messages: int = SOCKET_MESSAGES
 ) -> zmq.Socket[bytes]:
-    """Return a socket with a subscription, for the caller to connect to the endpoint or to bind there.
+    """Return a socket with a subscription, for the caller to connect (`Dialling`) or to bind (`listen`).
 
     It holds so many messages. That stays as it is: a libzmq socket whose limit changes while it is open may
     wait for room that it has, for good.
@@ -61,7 +61,6 @@ def new_sub_socket(
     socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE_SECONDS)
     socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_INTERVAL_SECONDS)
     socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, KEEPALIVE_PROBES)
-    socket.setsockopt(zmq.IPV6, int("[" in endpoint))
     socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
     return socket
 

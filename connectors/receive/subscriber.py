@@ -16,6 +16,8 @@ import zmq
 
 from connectors.frames.bundle import Bundle
 from connectors.order.gathered import SLOT_BATCHES
+from connectors.process.binding import listen
+from connectors.process.dialling import Dialling
 from connectors.receive.emitter import Emitter
 from connectors.receive.hand_over import HandOver
 from connectors.receive.listening import receive_by_topic
@@ -112,6 +114,7 @@ class Subscriber:
         self._connections: Connections[Key] = Connections(clock)
         self._commands: deque[_Add | _Remove | _Pause | _GoOn] = deque()
         self._paused: set[Key] = set()
+        self._dialling: dict[_Socket, tuple[SourceKey, Dialling]] = {}
         self._emitters: dict[SourceKey, Emitter] = {}
         self._hand_over = HandOver(hand_over_bytes, self._wake)
         self._emptied_at = clock()
@@ -287,6 +290,7 @@ class Subscriber:
                     self._emptied_at = self._clock()
             if time.monotonic() >= refresh_at:
                 self._connections.refresh()
+                self._dial()
                 refresh_at = time.monotonic() + REFRESH_SECONDS
         for source in [*self._paused]:
             self._go_on(source, sockets, ready)
@@ -346,21 +350,31 @@ class Subscriber:
 
     def _opened(self, command: _Add, messages: int) -> _Socket:
         topic = "" if command.shared_sequence else command.topic
-        socket = new_sub_socket(self._context, command.endpoint, topic, messages)
+        socket = new_sub_socket(self._context, topic, messages)
         try:
             if isinstance(command.source, Listening):
                 self._connections.listen(socket)
-                socket.bind(command.endpoint)
+                listen(socket, command.endpoint)
             else:
                 if command.shared_sequence:
                     self._emitters[command.source] = Emitter(command.topic)
                 self._connections.watch(socket, command.source)
-                socket.connect(command.endpoint)
+                dialling = Dialling(socket, command.endpoint, time.monotonic())
+                self._dialling[socket] = command.source, dialling
         except zmq.ZMQError:
             self._connections.forget(socket)
             socket.close(0)
             raise
         return socket
+
+    def _dial(self) -> None:
+        """Have sockets that are not connected try other addresses, unless they may hold what is unread."""
+        if self._hand_over.full:
+            return
+        now = time.monotonic()
+        for source, dialling in self._dialling.values():
+            if source not in self._paused:
+                dialling.look(self._connections.since(source) is not None, now)
 
     def _close(self, socket: _Socket, source: SourceKey, ready: ReadySockets) -> None:
         """Take what a socket holds, which its high-water mark bounds, then close it."""
@@ -369,6 +383,7 @@ class Subscriber:
                 break
         ready.remove(socket)
         self._connections.forget(socket)
+        self._dialling.pop(socket, None)
         socket.close(0)
 
     def _turn(

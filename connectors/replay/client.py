@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 import zmq
 
 from connectors.order.asks import Outcome
+from connectors.process.dialling import connect, kinds_of
+from connectors.process.stopping import ended
 from connectors.replay.protocol import parse_answer, request
 
 RECEIVE_HIGH_WATER_MARK = 4_000
@@ -39,28 +43,35 @@ class Replayer:
         self._timeout_seconds = timeout_seconds
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
+        self._known: dict[str, bool] = {}
+        """By endpoint, whether its last connection was by IPv6."""
 
     async def connect(self, endpoint: str) -> Connection | None:
-        """Return a connection for one request; None if there is none within the timeout."""
+        """Return a connection for one request; None if there is none within the timeout.
+
+        Where a name may have addresses of two kinds both are tried, and then the one that was first.
+        """
+        known = self._known.pop(endpoint, None)
+        tries: list[tuple[bool, Connection]] = []
+        found: Connection | None = None
         try:
-            socket = self._connecting(endpoint)
-        except zmq.ZMQError:
-            return None
-        connection = Connection(socket, self._timeout_seconds)
-        try:
-            if await connection.ready():
-                return connection
-        except BaseException:
-            connection.close()
-            raise
-        connection.close()
-        return None
+            for ipv6 in kinds_of(endpoint) if known is None else (known,):
+                with contextlib.suppress(zmq.ZMQError):
+                    tries.append((ipv6, Connection(self._connecting(endpoint, ipv6), self._timeout_seconds)))
+            number = await _first([connection.ready() for _, connection in tries])
+            if number is not None:
+                self._known[endpoint], found = tries[number]
+        finally:
+            for _, connection in tries:
+                if connection is not found:
+                    connection.close()
+        return found
 
     def close(self) -> None:
         """Free the context; every connection must be closed."""
         self._context.term()
 
-    def _connecting(self, endpoint: str) -> _Socket:
+    def _connecting(self, endpoint: str, ipv6: bool) -> _Socket:
         socket = self._context.socket(zmq.DEALER)
         try:
             socket.setsockopt(zmq.LINGER, 0)
@@ -68,8 +79,7 @@ class Replayer:
             socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
             # A request is sent to an engine that is there, or not at all.
             socket.setsockopt(zmq.IMMEDIATE, 1)
-            socket.setsockopt(zmq.IPV6, int("[" in endpoint))
-            socket.connect(endpoint)
+            connect(socket, endpoint, ipv6=ipv6)
         except zmq.ZMQError:
             socket.close(0)
             raise
@@ -127,6 +137,21 @@ class Connection:
                 return False
             await _stirred(self._socket, left)
         return True
+
+
+async def _first(trying: Sequence[Coroutine[Any, Any, bool]]) -> int | None:
+    """Return the number of the one that is the first to succeed; None if none does. No other goes on."""
+    tasks = [asyncio.create_task(one) for one in trying]
+    left = {*tasks}
+    try:
+        while left:
+            _, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for number, task in enumerate(tasks):
+                if task.done() and task.result():
+                    return number
+        return None
+    finally:
+        await ended(*tasks)
 
 
 def _taken(socket: _Socket) -> tuple[list[tuple[int, bytes]], bool]:

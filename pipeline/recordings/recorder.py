@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import zmq
 
+from connectors.process.dialling import Dialling
+from connectors.receive.monitors import Connections
+from connectors.receive.sub_sockets import new_sub_socket
 from pipeline.recordings.format import Frame
 
 RECEIVE_HWM = 100_000
@@ -14,6 +17,8 @@ RECEIVE_HWM = 100_000
 _TURN = 1000
 """Messages taken from one socket before the next has its turn."""
 _IDLE_MS = 200
+_DIAL_SECONDS = 0.5
+"""Which sockets are connected is found out this often."""
 
 
 class Recorder:
@@ -21,18 +26,17 @@ class Recorder:
 
     def __init__(self, endpoints: Sequence[str], topics: Sequence[str]) -> None:
         """Endpoint i becomes source i, with topics[i] as its subscription; raises OSError if it is bad."""
-        self._context = zmq.Context()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sockets: dict[zmq.Socket[bytes], int] = {}
+        self._connections: Connections[int] = Connections(time.time)
+        self._dialling: dict[zmq.Socket[bytes], Dialling] = {}
         self._stopped = False
         for number, (endpoint, topic) in enumerate(zip(endpoints, topics, strict=True)):
-            socket = self._context.socket(zmq.SUB)
+            socket = new_sub_socket(self._context, topic, RECEIVE_HWM)
             self._sockets[socket] = number
-            socket.setsockopt(zmq.RCVHWM, RECEIVE_HWM)
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.RECONNECT_IVL_MAX, 5000)
-            socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
             try:
-                socket.connect(endpoint)
+                self._connections.watch(socket, number)
+                self._dialling[socket] = Dialling(socket, endpoint, time.monotonic())
             except zmq.ZMQError as error:
                 self.close()
                 raise OSError(
@@ -56,8 +60,13 @@ class Recorder:
         for socket in self._sockets:
             poller.register(socket, zmq.POLLIN)
         left = batches
+        dial_at = 0.0
         while not self._stopped and left != 0 and (deadline is None or time.monotonic() < deadline):
-            for socket, _ in poller.poll(_IDLE_MS):
+            found = poller.poll(_IDLE_MS)
+            if time.monotonic() >= dial_at:
+                self._dial({socket for socket, _ in found})
+                dial_at = time.monotonic() + _DIAL_SECONDS
+            for socket, _ in found:
                 taken = self._drain(socket, write, _TURN if left is None else min(left, _TURN))
                 left = None if left is None else left - taken
                 if left == 0:
@@ -70,8 +79,16 @@ class Recorder:
 
     def close(self) -> None:
         for socket in self._sockets:
+            self._connections.forget(socket)
             socket.close()
         self._context.term()
+
+    def _dial(self, unread: Collection[zmq.Socket[bytes]]) -> None:
+        """Look for engines that are not connected under other addresses of their names."""
+        self._connections.refresh()
+        now = time.monotonic()
+        for socket in self._sockets.keys() - set(unread):
+            self._dialling[socket].look(self._connections.since(self._sockets[socket]) is not None, now)
 
     def _drain(self, socket: zmq.Socket[bytes], write: Callable[[Frame], None], limit: int) -> int:
         source = self._sockets[socket]
