@@ -9,7 +9,7 @@ set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 npm install --silent --no-audit --no-fund --prefix "$dir" cbor-x@1.6.9
-python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --target "$dir/lib" cbor2==6.3.0
+python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --root-user-action ignore --target "$dir/lib" cbor2==6.3.0
 cat > "$dir/run.js" <<'NODE'
 const { encode } = require("cbor-x");
 const hex = (value) => Buffer.from(encode(value)).toString("hex");

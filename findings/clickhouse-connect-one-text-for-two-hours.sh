@@ -8,7 +8,7 @@
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --target "$dir/lib" clickhouse-connect==1.12.0 tzdata==2025.2
+python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --root-user-action ignore --target "$dir/lib" clickhouse-connect==1.12.0 tzdata==2025.2
 cat > "$dir/run.py" <<'PYTHON'
 from datetime import datetime, timedelta, timezone
 from importlib.metadata import version

@@ -9,7 +9,7 @@
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --target "$dir/lib" chdb==4.4.0 chdb-core==26.9.0
+python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --root-user-action ignore --target "$dir/lib" chdb==4.4.0 chdb-core==26.9.0
 cat > "$dir/run.py" <<'PYTHON'
 import chdb
 

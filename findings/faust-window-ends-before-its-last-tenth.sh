@@ -8,7 +8,7 @@
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --target "$dir/lib" faust-streaming==0.15.3
+python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --root-user-action ignore --target "$dir/lib" faust-streaming==0.15.3
 cat > "$dir/run.py" <<'PYTHON'
 from importlib.metadata import version
 

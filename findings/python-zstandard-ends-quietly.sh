@@ -8,7 +8,7 @@
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --target "$dir/lib" zstandard==0.25.0
+python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-warn-conflicts --root-user-action ignore --target "$dir/lib" zstandard==0.25.0
 cat > "$dir/run.py" <<'PYTHON'
 import gzip
 import io

@@ -19,6 +19,7 @@ from types import TracebackType
 import msgspec
 
 from pipeline.errors import PipelineError
+from pipeline.traces.kind import kind
 from pipeline.unzipped import unzipped
 
 FORMAT = "kvlens-recording"
@@ -69,6 +70,13 @@ class RecordingError(PipelineError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
+
+
+def _what_it_is(beginning: bytes) -> str:
+    """Return what to say of a file that is no recording."""
+    if kind(beginning)[0] == "trace":
+        return "a request trace, not a kvlens recording: `kvlens whatif` reads those"
+    return "not a kvlens recording" if beginning else "empty, not a kvlens recording"
 
 
 class RecordingWriter:
@@ -122,7 +130,7 @@ class Recording:
             self.sources = (RecordedSource(),)
             self._legacy = first
         else:
-            raise RecordingError(path, "not a kvlens recording" if first else "empty, not a kvlens recording")
+            raise RecordingError(path, _what_it_is(first + self._file.read(4096) if first else b""))
 
     def frames(self) -> Iterator[Frame]:
         """Yield the frames in order of arrival, up to the last whole one. Raises RecordingError."""

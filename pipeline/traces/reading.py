@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from pipeline.traces.block_size import FROM_IDS, Counted, bounds, chosen, inferred
-from pipeline.traces.conversations import flattened
-from pipeline.traces.fields import first_of, hash_ids, look_up, tokens
-from pipeline.traces.forms import Form, form_of, read_forms
-from pipeline.traces.rows import Row, rows
+from pipeline.traces.forms import Form
+from pipeline.traces.requests import Read, read_requests
 from pipeline.traces.sessions import Placed, named, seconds_of, unlike_their_turns
-from pipeline.traces.times import in_seconds, moment
-from pipeline.traces.trace import BadField, HashId, Trace, TraceError, TraceRequest
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A request as the file has it."""
-
-    where: str
-    input_length: int
-    ids: tuple[HashId, ...]
-    block_size: int | None
-    time: float | datetime | None
-    delay: float | None
-    session: str
-    chat: str
-    continues: str
+from pipeline.traces.times import in_seconds
+from pipeline.traces.trace import BadField, Trace, TraceError, TraceRequest
 
 
 def read_trace(path: Path, block_size: int | None = None, time_unit: str | None = None) -> Trace:
@@ -41,7 +21,7 @@ def read_trace(path: Path, block_size: int | None = None, time_unit: str | None 
     Raises TraceError for a form that cannot be read, a bad line, and lines that contradict each other or what
     is given; OSError for a bad file.
     """
-    form, read, left_out = _read(path)
+    form, read, left_out = read_requests(path)
     size, size_from = _block_size(path, form, read, block_size)
     numbers, times = _times(path, form, read, time_unit)
     placed = [
@@ -57,98 +37,12 @@ def read_trace(path: Path, block_size: int | None = None, time_unit: str | None 
         TraceRequest(at, each.input_length, each.ids, session)
         for at, each, session in zip(seconds, read, sessions, strict=True)
     ]
-    remarks = [form.remark] if form.remark else []
-    if left_out:
-        remarks.append(f"{left_out:,} objects of the file are no requests ({form.only and form.only[0]}).")
-    if times is None:
-        remarks.append("It has no times: requests are played in the order of the file.")
-    if any(each.time is None and each.delay is not None for each in read):
-        remarks.append(
-            "Turns without a time come their delay after the turn before, which takes no time here."
-        )
-    if form.session and unlike_their_turns(placed, [each.ids for each in read]):
-        remarks.append(
-            "No turn of a session begins with the block that the turn before began with: if lines hold only "
-            "what is new (Dynamo's mooncake-delta), the hits are too low."
-        )
     requests.sort(key=attrgetter("seconds"))
-    return Trace(requests, size, size_from, times, form.name, tuple(remarks), sessions_from)
+    remarks = tuple(_remarks(form, read, placed, left_out, times))
+    return Trace(requests, size, size_from, times, form.name, remarks, sessions_from)
 
 
-def _read(path: Path) -> tuple[Form, list[_Read], int]:
-    """Return the form, the requests in the order of the file, and how many objects are none."""
-    form: Form | None = None
-    read: list[_Read] = []
-    left_out = 0
-    for row in rows(path):
-        if form is None:
-            form = _known(path, row)
-        for request in flattened(row, form):
-            if form.only and look_up(request.fields, form.only[0]) != form.only[1]:
-                left_out += 1
-                continue
-            try:
-                read.append(_request(request, form))
-            except BadField as error:
-                raise TraceError(path, request.where, f"not a trace request: {error}") from error
-    if form is None or not any(each.ids for each in read):
-        raise TraceError(path, "", "no request of the trace looks up a block")
-    return form, read, left_out
-
-
-def _known(path: Path, row: Row) -> Form:
-    form = form_of(row.fields)
-    if form is None:
-        names = ", ".join(name for name in row.fields if name.isprintable())[:80] or "none"
-        raise TraceError(
-            path,
-            row.where,
-            f"no form of request trace that whatif reads (fields: {names}); it reads {read_forms()}",
-        )
-    if form.lacks:
-        raise TraceError(path, "", f"{form.name} {form.lacks}")
-    return form
-
-
-def _request(row: Row, form: Form) -> _Read:
-    fields = row.fields
-    name, length = first_of(fields, form.input_length)
-    input_length = tokens(length, name)
-    name, ids = first_of(fields, form.hash_ids)
-    if ids is None and row.of_csv:
-        ids = []
-    of_row = hash_ids(ids, name, of_csv=row.of_csv)
-    if row.scope:
-        of_row = tuple(f"{row.scope}/{each}" for each in of_row)
-    name, stated = first_of(fields, form.block_size)
-    name_of_time, time = first_of(fields, form.time)
-    name_of_delay, delay = first_of(fields, form.delay)
-    if stated is not None and tokens(stated, name) == 0:
-        raise BadField(f"{name} is 0")
-    return _Read(
-        row.where,
-        input_length,
-        of_row,
-        None if stated is None else tokens(stated, name),
-        None if time is None else moment(time, name_of_time),
-        None if delay is None else _milliseconds(delay, name_of_delay),
-        _text(first_of(fields, form.session)[1]),
-        *((_text(look_up(fields, path)) for path in form.chat) if form.chat else ("", "")),
-    )
-
-
-def _milliseconds(value: Any, name: str) -> float:
-    number = moment(value, name)
-    if isinstance(number, datetime):
-        raise BadField(f"{name} is a date")
-    return number / 1000
-
-
-def _text(value: Any) -> str:
-    return "" if value is None or isinstance(value, (dict, list)) else str(value)
-
-
-def _block_size(path: Path, form: Form, read: Sequence[_Read], given: int | None) -> tuple[int, str]:
+def _block_size(path: Path, form: Form, read: Sequence[Read], given: int | None) -> tuple[int, str]:
     """Return the size and how it is known; what is given or stated must fit every request."""
     counted = [Counted(each.where, each.input_length, len(each.ids)) for each in read if each.ids]
     size, size_from = given, "--block-size"
@@ -168,10 +62,9 @@ def _block_size(path: Path, form: Form, read: Sequence[_Read], given: int | None
         return size, size_from
     found = inferred(counted)
     if found.contradict:
-        first, second = _in_order(found.by_least, found.by_greatest, counted)
-        raise TraceError(
-            path, second.where, f"{second}, and {first} in {first.where}: no block size fits both"
-        )
+        *others, last = [each for each in counted if each is found.by_least or each is found.by_greatest]
+        both = "".join(f", and {each} in {each.where}: no block size fits both" for each in others)
+        raise TraceError(path, last.where, f"{last}{both or ' is not possible'}")
     documented = form.documented_block_size
     if documented is not None and found.hold(documented):
         exact = found.least == found.greatest
@@ -186,13 +79,8 @@ def _block_size(path: Path, form: Form, read: Sequence[_Read], given: int | None
     return best, FROM_IDS if found.least == found.greatest else f"{FROM_IDS}, which allows {found}"
 
 
-def _in_order(one: Counted | None, other: Counted | None, every: Sequence[Counted]) -> Iterator[Counted]:
-    """Yield both in the order of the file."""
-    return (each for each in every if each is one or each is other)
-
-
 def _times(
-    path: Path, form: Form, read: Sequence[_Read], asked: str | None
+    path: Path, form: Form, read: Sequence[Read], asked: str | None
 ) -> tuple[list[float | None], str | None]:
     """Return the times in seconds, None where a request has none, and their unit and how it is known."""
     timed = [(number, each.time) for number, each in enumerate(read) if each.time is not None]
@@ -208,3 +96,22 @@ def _times(
     for (number, _), at in zip(timed, found, strict=True):
         seconds[number] = at
     return seconds, unit
+
+
+def _remarks(
+    form: Form, read: Sequence[Read], placed: Sequence[Placed], left_out: int, times: str | None
+) -> Iterator[str]:
+    """Yield what the file does not tell, and what is taken instead."""
+    if form.remark:
+        yield form.remark
+    if left_out:
+        yield f"{left_out:,} objects of the file are no requests ({form.only and form.only[0]})."
+    if times is None:
+        yield "It has no times: requests are played in the order of the file."
+    if any(each.time is None and each.delay is not None for each in read):
+        yield "Turns without a time come their delay after the turn before, which takes no time here."
+    if form.session and unlike_their_turns(placed, [each.ids for each in read]):
+        yield (
+            "No turn of a session begins with the block that the turn before began with: if lines hold only "
+            "what is new (Dynamo's mooncake-delta), the hits are too low."
+        )

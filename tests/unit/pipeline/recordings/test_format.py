@@ -90,6 +90,7 @@ def test_a_capture_reads_as_its_batches_with_the_engines_clock():
     [
         (b"", "empty, not a kvlens recording"),
         (b"hello", "not a kvlens recording"),
+        (b'{"hash_ids": []}', "a request trace, not a kvlens recording: `kvlens whatif` reads those"),
         (b"\xc6\0\0\0\x09", "ends within its header"),
         (b"\xc6\0\0\0\x01\x01", "not a kvlens recording"),
         (

@@ -1,0 +1,103 @@
+"""The requests of a trace file as its form has them, before their units are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pipeline.traces.conversations import flattened
+from pipeline.traces.fields import first_of, hash_ids, look_up, tokens
+from pipeline.traces.forms import Form, form_of, read_forms
+from pipeline.traces.rows import Row, rows
+from pipeline.traces.times import moment
+from pipeline.traces.trace import BadField, HashId, TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A request as the file has it."""
+
+    where: str
+    input_length: int
+    ids: tuple[HashId, ...]
+    block_size: int | None
+    time: float | datetime | None
+    delay: float | None
+    session: str
+    chat: str
+    continues: str
+
+
+def read_requests(path: Path) -> tuple[Form, list[Read], int]:
+    """Return the form, the requests in the order of the file, and how many objects are none."""
+    form: Form | None = None
+    read: list[Read] = []
+    left_out = 0
+    for row in rows(path):
+        if form is None:
+            form = _known(path, row)
+        for request in flattened(row, form):
+            if form.only and look_up(request.fields, form.only[0]) != form.only[1]:
+                left_out += 1
+                continue
+            try:
+                read.append(_request(request, form))
+            except BadField as error:
+                raise TraceError(path, request.where, f"not a trace request: {error}") from error
+    if form is None or not any(each.ids for each in read):
+        raise TraceError(path, "", "no request of the trace looks up a block")
+    return form, read, left_out
+
+
+def _known(path: Path, row: Row) -> Form:
+    form = form_of(row.fields)
+    if form is None:
+        names = ", ".join(name for name in row.fields if name.isprintable())[:80] or "none"
+        raise TraceError(
+            path,
+            row.where,
+            f"no form of request trace that whatif reads (fields: {names}); it reads {read_forms()}",
+        )
+    if form.lacks:
+        raise TraceError(path, "", f"{form.name} {form.lacks}")
+    return form
+
+
+def _request(row: Row, form: Form) -> Read:
+    fields = row.fields
+    name, length = first_of(fields, form.input_length)
+    input_length = tokens(length, name)
+    name, ids = first_of(fields, form.hash_ids)
+    if ids is None and row.of_csv:
+        ids = []
+    of_row = hash_ids(ids, name, of_csv=row.of_csv)
+    if row.scope:
+        of_row = tuple(f"{row.scope}/{each}" for each in of_row)
+    name, stated = first_of(fields, form.block_size)
+    name_of_time, time = first_of(fields, form.time)
+    name_of_delay, delay = first_of(fields, form.delay)
+    if stated is not None and tokens(stated, name) == 0:
+        raise BadField(f"{name} is 0")
+    return Read(
+        row.where,
+        input_length,
+        of_row,
+        None if stated is None else tokens(stated, name),
+        None if time is None else moment(time, name_of_time),
+        None if delay is None else _milliseconds(delay, name_of_delay),
+        _text(first_of(fields, form.session)[1]),
+        *((_text(look_up(fields, path)) for path in form.chat) if form.chat else ("", "")),
+    )
+
+
+def _milliseconds(value: Any, name: str) -> float:
+    number = moment(value, name)
+    if isinstance(number, datetime):
+        raise BadField(f"{name} is a date")
+    return number / 1000
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or isinstance(value, (dict, list)) else str(value)
