@@ -151,6 +151,8 @@ QuestionRefusal = Literal[
     "bad_question",  # a field is missing, of a wrong type, or beyond its bounds
     "bad_hash",  # neither a number of 64 bits nor the bytes of a digest
     "unknown_model",  # no replica of that model, hash domain and tenant
+    "unknown_adapter",  # no replica of them that used that adapter since it started
+    "unknown_replica",  # none of them has that id
     "too_many_hashes",  # in one request: `index.max_hashes`
     "too_large",  # a body of more bytes than that many hashes take
     "answer_too_large",  # more replicas in all answers together than one request gets

@@ -29,7 +29,12 @@ class RankMatch(msgspec.Struct, gc=False):
     event_age_seconds: float | None
     """Since the source's last batch of events, by the engine's clock; null: it sent none."""
     upper_bound: bool = False
-    """True: some of it is on a medium from which blocks leave unsaid."""
+    """True: the engine may find less, as some of it is on a medium from which blocks leave unsaid, or which
+    loads whole chunks of several blocks."""
+    lower_bound: bool = False
+    """True: the engine may find more, as a group of its attention does not say how far it looks back."""
+    at_most_tokens: int = 0
+    """That much at the most: `matched_tokens`, or more if that is a lower bound."""
 
 
 class InstanceMatch(msgspec.Struct):

@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.index.answers import Answer, InstanceMatch, RankMatch, SourceState
 from pipeline.index.following.sources import IndexedSource, Sources
 from pipeline.index.holdings.holdings import NO_BESIDE
-from pipeline.index.holdings.matching import WHOLE, Beside
+from pipeline.index.holdings.matching import NOT_NAMED, WHOLE, Beside
 from pipeline.index.pools.tiers import window_of
 from pipeline.index.questions.chains import Chain, Chains, chains_of
 from pipeline.index.questions.question import About
@@ -31,14 +31,32 @@ class Index:
         self._sources = sources
 
     def scopes_of(self, about: About) -> Any:
-        """Return which scopes a question is about. Raises QuestionRefused."""
-        found = self._sources.scopes.asked_for(
-            about.asked_model, hash_domain=about.hash_domain, tenant=about.tenant_id
-        )
+        """Return which scopes a question is about. Raises QuestionRefused for names that nobody has."""
+        model, lora, replica = about.asked_model, about.lora_name, about.instance_id
+        found = self._sources.scopes.asked_for(model, hash_domain=about.hash_domain, tenant=about.tenant_id)
         if found is None:
-            asked = (about.asked_model, about.hash_domain or about.tenant_id)
-            raise QuestionRefused("unknown_model", f"no replica of model {asked[0]!r} in {asked[1]!r}")
+            raise QuestionRefused(
+                "unknown_model", self._no_model(model, about.hash_domain or about.tenant_id)
+            )
+        if lora is not None and not any(source.uses(lora) for source in self._within(found)):
+            raise QuestionRefused("unknown_adapter", f"no replica of model {model!r} used adapter {lora!r}")
+        if replica is not None and replica not in self.trusts(found):
+            raise QuestionRefused("unknown_replica", f"no replica {replica!r} of model {model!r}")
         return found
+
+    def _no_model(self, model: str, where: str) -> str:
+        """Return a line on a model that no replica serves; many engines call their adapters models."""
+        sources = self._sources.by_number.values()
+        serving = sorted({source.scope.model for source in sources if source.names(model)})
+        hint = f"; it is an adapter of {serving[0]!r}: ask for that, with lora_name" if serving else ""
+        return f"no replica of model {model!r} in {where!r}{hint}"
+
+    def _within(self, scopes: Any) -> Iterator[IndexedSource]:
+        """Yield the sources in the scopes that a question is about."""
+        number = self._sources.scopes.number
+        for source in self._sources.by_number.values():
+            if source.residency is not None and scopes[number(source.scope)]:
+                yield source
 
     def answer(self, about: About, scopes: Any, chain: Chain, now: float) -> Answer:
         """Return who holds a beginning of one prompt, as `answers` does."""
@@ -64,16 +82,27 @@ class Index:
     def _tell(self, answers: list[Answer], about: About, rows: list[tuple[Any, ...]], now: float) -> None:
         wanted, lora, limit = about.instance_id, about.lora_name, about.limit
         of_match = self._sources.of_match
-        for chain, number, _, _, blocks, gpu, cpu, disk, unsure in rows:
+        for chain, number, _, _, blocks, gpu, cpu, disk, most, most_tokens, doubts in rows:
             source = of_match(number)
-            replica, rank, trust, last_batch_at = source.told or source.tell()
+            replica, rank, trust, last_batch_at, doubted = source.told or source.tell()
             if (wanted is not None and replica != wanted) or (lora is not None and not source.uses(lora)):
                 continue
             instances = answers[chain].instances
             known = instances.get(replica)
             if known is None and limit and len(instances) == limit:
                 continue
-            match = RankMatch(gpu, cpu, disk, disk, blocks, trust, _age(last_batch_at, now), unsure)
+            match = RankMatch(
+                gpu,
+                cpu,
+                disk,
+                disk,
+                blocks,
+                trust,
+                _age(last_batch_at, now),
+                upper_bound=doubts & doubted != 0,
+                lower_bound=most > blocks,
+                at_most_tokens=most_tokens,
+            )
             if known is None:
                 dp = {rank: gpu}
                 instances[replica] = InstanceMatch(disk, gpu, cpu, disk, dp, {rank: match})
@@ -106,11 +135,10 @@ class Index:
 
     def trusts(self, scopes: Any) -> dict[str, Trust]:
         """Return the replicas that scopes are about, each with the worst trust of its ranks."""
-        numbers, found = self._sources.scopes, dict[str, Trust]()
-        for source in self._sources.by_number.values():
-            if source.residency is not None and scopes[numbers.number(source.scope)]:
-                replica, _, trust, _ = source.told or source.tell()
-                found[replica] = worst(trust, found.get(replica, "complete"))
+        found = dict[str, Trust]()
+        for source in self._within(scopes):
+            told = source.told or source.tell()
+            found[told.replica] = worst(told.trust, found.get(told.replica, "complete"))
         return found
 
     def replicas(self, now: float) -> list[SourceState]:
@@ -126,7 +154,10 @@ class Index:
 def _needs_first(pool: GranularPool, source: IndexedSource) -> bool:
     """Return whether an engine can use nothing of a chain without the block of this pool that begins it."""
     assert source.residency is not None
-    return window_of(pool.head) == WHOLE and all(each.head.medium == "gpu" for each in source.residency.pools)
+    heads = [each.head for each in source.residency.pools]
+    alone = all(head.group_idx == pool.head.group_idx for head in heads)
+    whole = (WHOLE, NOT_NAMED) if alone else (WHOLE,)
+    return window_of(pool.head) in whole and all(head.medium == "gpu" for head in heads)
 
 
 def _held(pool: GranularPool, chain: list[int], *, needs_first: bool) -> Iterator[tuple[int, int]]:

@@ -15,8 +15,9 @@ from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.trust import Trust
 
 TIERS = ("gpu", "cpu", "disk")
-LAST_BLOCK = -1
-"""Instead of the tokens of a window: a group needs the last block only."""
+LAST_BLOCK, WHOLE, UNTOLD = -1, 0, -2
+"""Instead of the tokens of a window: a group needs the last block only, all, or nobody says how many. Of a
+group that is not named, the first that there is needs all; where there are several, nobody says."""
 
 
 class Held(NamedTuple):
@@ -28,11 +29,16 @@ class Held(NamedTuple):
     blocks: int
     trust: Trust
     upper_bound: bool
+    more: int = 0
+    """Tokens that there may be beyond these."""
+    lower_bound: bool = False
 
 
 def of_rank(match: RankMatch) -> Held:
     """Return what an answer says of one rank."""
-    return Held(match.gpu, match.cpu, match.disk, match.matched_blocks, match.trust, match.upper_bound)
+    more = match.at_most_tokens - match.matched_tokens
+    tiers = match.gpu, match.cpu, match.disk
+    return Held(*tiers, match.matched_blocks, match.trust, match.upper_bound, more, match.lower_bound)
 
 
 def told(instances: Mapping[str, InstanceMatch]) -> dict[tuple[str, int], Held]:
@@ -53,7 +59,8 @@ class Part(NamedTuple):
     """Tokens of each block that is held."""
     sizes: set[int]
     """Block sizes ever announced."""
-    leave_unsaid: bool
+    doubted: bool
+    """Blocks leave unsaid, or vLLM loads them in chunks of which only a part may be there."""
 
 
 def held_by_each(
@@ -63,7 +70,7 @@ def held_by_each(
 ) -> dict[tuple[str, int], Held]:
     """Return what each source holds of a chain, by replica and rank, those without any left out.
 
-    `windows`: by replica, tokens that groups look back, or LAST_BLOCK; others need everything.
+    `windows`: by replica, tokens that groups look back, LAST_BLOCK, WHOLE or UNTOLD.
     """
     windows_of = windows or {}
     parts = {source: _parts(source, chain, windows_of.get(source.replica, {})) for source in sources}
@@ -77,15 +84,21 @@ def held_by_each(
         for tier in TIERS:
             end = _end(tier, each, begin, len(chain), size, looks_back)
             unsure |= any(
-                part.leave_unsaid and any(one is not None for one in part.there[begin:end])
+                part.doubted and any(one is not None for one in part.there[begin:end])
                 for part in each
                 if part.tier == tier
             )
             ends[tier] = begin = end
-        if begin:
+        most = 0
+        for tier in TIERS:
+            most = _end(tier, each, most, len(chain), size, looks_back, lenient=True)
+        if begin or most:
+            more = sum(tokens[begin : max(begin, most)])
             gpu, cpu, disk = (sum(tokens[: ends[tier]]) for tier in TIERS)
             trust = source.trust.of_all(source.media()).trust
-            found[source.replica, source.dp_rank] = Held(gpu, cpu, disk, begin, trust, unsure)
+            found[source.replica, source.dp_rank] = Held(
+                gpu, cpu, disk, begin, trust, unsure, more, most > begin
+            )
     return found
 
 
@@ -96,11 +109,13 @@ def _parts(source: SourceRecount, chain: Sequence[int], windows: Mapping[int, in
         there = [_size_of(pool, one) for one in chain]
         if isinstance(pool, TwoSizes):
             # Of two granularities the GPU is not asked where the first block decides the whole answer.
-            if source.media() == {"gpu"} and group not in windows and there[:1] == [None]:
+            whole = windows.get(group, WHOLE if len({other for _, other in source.pools}) == 1 else UNTOLD)
+            if source.media() == {"gpu"} and whole == WHOLE and there[:1] == [None]:
                 there = [None] * len(chain)
             found.append(Part(tier, group, there, {pool.coarse_size, pool.fine_size}, False))
         else:
-            found.append(Part(tier, group, there, {*pool.sizes}, pool.shown_store_only))
+            in_chunks = medium == "cpu" and source.engine in ("vllm", "") and any(pool.announced_several)
+            found.append(Part(tier, group, there, {*pool.sizes}, pool.shown_store_only or in_chunks))
     return found
 
 
@@ -126,13 +141,24 @@ def _has_a_say(part: Part, parts: Iterable[Part], size: int) -> bool:
 
 
 def _end(
-    tier: str, parts: Sequence[Part], begin: int, blocks: int, size: int, windows: Mapping[int, int]
+    tier: str,
+    parts: Sequence[Part],
+    begin: int,
+    blocks: int,
+    size: int,
+    windows: Mapping[int, int],
+    *,
+    lenient: bool = False,
 ) -> int:
     """Return how far a tier goes on: the longest beginning of which every group has what it looks at.
 
-    `begin`: how far the tiers above go.
+    `begin`: how far the tiers above go. `lenient`: groups of which nobody says how far they look back need
+    nothing, or where there are no others, only the last block of any of them.
     """
+    on_tier = {part.group for part in parts if part.tier == tier}
     groups = {part.group for part in parts if part.tier == tier and _has_a_say(part, parts, size)}
+    unnamed = WHOLE if len(on_tier) == 1 else UNTOLD
+    window_of = {group: windows.get(group, unnamed) for group in groups}
     here = {
         group: [
             any(each.there[at] is not None for each in parts if (each.tier, each.group) == (tier, group))
@@ -140,9 +166,14 @@ def _end(
         ]
         for group in groups
     }
+    if lenient:
+        untold = {group for group in groups if window_of[group] == UNTOLD}
+        groups -= untold
+        if not groups:
+            return max([begin, *(at + 1 for group in untold for at in range(blocks) if here[group][at])])
 
     def satisfied(group: int, length: int) -> bool:
-        first = max(begin, length - _looks_back(windows.get(group), size, length))
+        first = max(begin, length - _looks_back(window_of[group], size, length))
         return all(here[group][first:length])
 
     return max(
@@ -155,9 +186,9 @@ def _end(
     )
 
 
-def _looks_back(window: int | None, size: int, length: int) -> int:
+def _looks_back(window: int, size: int, length: int) -> int:
     """Return how many blocks before the end of a beginning a group looks at: those of window - 1 tokens."""
-    if window is None:
+    if window in (WHOLE, UNTOLD):
         return length
     if window == LAST_BLOCK:
         return 1

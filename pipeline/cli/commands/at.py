@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,6 @@ from pipeline.text_table import text_table
 
 if TYPE_CHECKING:
     from pipeline.index.following.past import Past
-
-_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 @click.command(
@@ -112,18 +109,24 @@ def _counts(of: Past, moment: float) -> dict[tuple[str, int, str], int]:
 
 
 def _holders(of: Past, moment: float, model: str, hashes: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return how many tokens of the prompt each rank held."""
+    """Return how many tokens of the prompt each rank held, and whether that is a bound."""
     from pipeline.index.questions.question import Question
     from pipeline.index.questions.refused import QuestionRefused
 
-    chain: list[int | str] = [int(one) if _NUMBER.fullmatch(one) else one for one in hashes]
-    question = Question(model, block_hashes=chain)
+    question = Question(model, block_hashes=[*hashes])
     try:
-        answer = of.index.answer(question, of.index.scopes_of(question), chain, moment)
+        answer = of.index.answer(question, of.index.scopes_of(question), question.chains[0], moment)
     except QuestionRefused as refused:
         raise click.UsageError(str(refused)) from refused
     return [
-        {"replica": replica, "dp_rank": int(rank), "gpu": one.gpu, "cpu": one.cpu, "disk": one.disk}
+        {
+            "replica": replica,
+            "dp_rank": int(rank),
+            "gpu": one.gpu,
+            "cpu": one.cpu,
+            "disk": one.disk,
+            "bound": "upper" * one.upper_bound or "lower" * one.lower_bound,
+        }
         for replica, instance in sorted(answer.instances.items())
         for rank, one in sorted(instance.ranks.items())
     ]
@@ -135,7 +138,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         return
     names = [*rows[0]]
     cells = [["?" if row[name] is None else str(row[name]) for name in names] for row in rows]
-    numbers = {at for at, name in enumerate(names) if name not in ("replica", "medium", "trust")}
+    numbers = {at for at, name in enumerate(names) if name not in ("replica", "medium", "trust", "bound")}
     for line in text_table([names, *cells], right=numbers, width=width()):
         click.echo(line)
 

@@ -7,10 +7,15 @@ from typing import NamedTuple
 
 from pipeline.index.following.scopes import Scope, Scopes
 from pipeline.index.holdings.holdings import Holdings
+from pipeline.index.holdings.matching import IN_CHUNKS, LEAVE_UNSAID
 from pipeline.index.pools.tiers import tier_of, window_of
+from pipeline.residency.counting.shared import OTHER_LORAS
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.source import SourceResidency
 from schemas.trust import Trust
+
+_OF_CHUNKS = ("vllm", "")
+"""Engines that load whole chunks of several blocks, as far as anybody knows."""
 
 
 class Told(NamedTuple):
@@ -20,6 +25,8 @@ class Told(NamedTuple):
     rank: str
     trust: Trust
     last_batch_at: float | None
+    doubts: int
+    """Those that its engine gives reason to."""
 
 
 @dataclass
@@ -42,12 +49,17 @@ class IndexedSource:
         assert self.residency is not None
         head = self.residency.head
         trust = self.residency.overall_trust().trust
-        self.told = Told(head.replica, str(head.dp_rank), trust, head.connectivity.last_batch_at)
+        doubts = LEAVE_UNSAID | IN_CHUNKS if head.engine in _OF_CHUNKS else LEAVE_UNSAID
+        self.told = Told(head.replica, str(head.dp_rank), trust, head.connectivity.last_batch_at, doubts)
         return self.told
 
-    def uses(self, lora: str) -> bool:
-        """Return whether it used an adapter since it started."""
+    def names(self, lora: str) -> bool:
+        """Return whether it used an adapter since it started, as far as adapters keep their names."""
         return self.residency is not None and lora in self.residency.head.loras
+
+    def uses(self, lora: str) -> bool:
+        """Return whether it used an adapter since it started, or may have: only so many keep their names."""
+        return self.names(lora) or self.names(OTHER_LORAS)
 
 
 class Sources:

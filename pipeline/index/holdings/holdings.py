@@ -118,7 +118,7 @@ class Holdings:
         pool = self._known.pools[number]
         pool["source"], pool["tier"], pool["group"] = source, tier, group
         pool["window"] = pool["sizes"] = pool["size_codes"] = 0
-        pool["store_only"] = False
+        pool["doubts"] = 0
         pool["next"] = self._known.sources["first"][source]
         self._known.sources["first"][source] = number
         return number
@@ -129,14 +129,14 @@ class Holdings:
         self._retired = _doubled(self._retired)
         self._held = _doubled(self._held)
 
-    def describe(self, pool: int, sizes: Sequence[int], window: int, *, store_only: bool = False) -> None:
-        """Say which block sizes a pool has, by their codes, and how much its group looks back."""
+    def describe(self, pool: int, sizes: Sequence[int], window: int, *, doubts: int = 0) -> None:
+        """Say which block sizes a pool has, by their codes, its group's window, and what is doubted of it."""
         begin = self._sizes.take(sizes)
         self._known = self._known._replace(sizes=self._sizes.array)
         row = self._known.pools[pool]
         self._sizes.give_back(int(row["sizes"]), int(row["size_codes"]))
         row["sizes"], row["size_codes"], row["window"] = begin, len(sizes), window
-        row["store_only"] = store_only
+        row["doubts"] = doubts
 
     def retire(self, pool: int) -> None:
         """A pool holds nothing any more; what it held is swept away in time, and counts no longer."""
@@ -162,7 +162,7 @@ class Holdings:
         row = self._known.pools[pool].copy()
         number = self.new_pool(int(row["source"]), tier=int(row["tier"]), group=int(row["group"]))
         sizes = self._sizes.of(int(row["sizes"]), int(row["size_codes"]))
-        self.describe(number, sizes, int(row["window"]), store_only=bool(row["store_only"]))
+        self.describe(number, sizes, int(row["window"]), doubts=int(row["doubts"]))
         self.retire(pool)
         return number
 

@@ -25,6 +25,14 @@ WHOLE: Final = 0
 """Window of a group that needs every block of the prefix."""
 LAST_BLOCK: Final = -1
 """Window of a group that needs the last block of the prefix only, as Mamba's state."""
+UNTOLD: Final = -2
+"""Window of a group that looks back a part of the prefix, and nobody says how much of it."""
+NOT_NAMED: Final = -3
+"""Window of a group whose kind nobody names: WHOLE if it is the only one of its tier, UNTOLD otherwise."""
+LEAVE_UNSAID: Final = 1
+IN_CHUNKS: Final = 2
+"""Doubts about a block that a pool holds, as bits: it may have left unsaid; an engine that loads whole chunks
+may hold only a part of its chunk."""
 
 POOL: Final = np.dtype(
     [
@@ -35,7 +43,7 @@ POOL: Final = np.dtype(
         ("sizes", np.int64),  # where the sizes of its size codes are
         ("size_codes", np.int64),  # how many of these it has
         ("tier", np.int8),
-        ("store_only", np.bool_),  # it is never said that blocks leave
+        ("doubts", np.int8),  # about the blocks that it holds
     ]
 )
 SOURCE: Final = np.dtype([("first", np.int32), ("scope", np.int32)])
@@ -50,11 +58,14 @@ MATCH: Final = np.dtype(
         ("gpu_tokens", np.int64),
         ("cpu_tokens", np.int64),
         ("disk_tokens", np.int64),
-        ("store_only", np.bool_),
+        ("most", np.int32),
+        ("most_tokens", np.int64),
+        ("doubts", np.int8),
     ]
 )
 """How far into the chain a source goes, in blocks and tokens: on its GPU, then on its CPU as well, then on
-what is below. `store_only`: of what it goes on, something may have left unsaid."""
+what is below. `most`: how far at the most, if groups that do not say how far they look back need no
+more than they hold. `doubts`: those about any block of what it goes on."""
 
 _SIX = 6
 _IN_WORD = 63
@@ -269,21 +280,30 @@ def _match_one(
                 continue
             source_marks[source] = 1
             row, first = matches[matched], sources[source].first
-            row.source, row.store_only = source, False
-            reached = 0
+            row.source, row.doubts = source, 0
+            reached = most = 0
             for tier in range(GPU, DISK + 1):
                 begin = reached
-                reached = _end(pools, pool_sizes, first, marks, masks, words, blocks, tier, begin, block_size)
+                reached = _end(
+                    pools, pool_sizes, first, marks, masks, words, blocks, tier, begin, block_size, False
+                )
                 if reached > begin:
-                    row.store_only |= _unsure(pools, first, marks, masks, words, tier, begin, reached)
+                    row.doubts |= _doubts(pools, first, marks, masks, words, tier, begin, reached)
                 if tier == GPU:
                     row.gpu = reached
                 elif tier == CPU:
                     row.cpu = reached
             row.disk = reached
+            if _any_untold(pools, first):
+                for tier in range(GPU, DISK + 1):
+                    most = _end(
+                        pools, pool_sizes, first, marks, masks, words, blocks, tier, most, block_size, True
+                    )
+            most = max(most, reached)
             row.gpu_tokens, row.cpu_tokens = tokens[row.gpu], tokens[row.cpu]
             row.disk_tokens = tokens[row.disk]
-            if reached > 0:
+            row.most, row.most_tokens = most, tokens[most]
+            if most > 0:
                 matched += 1
     for index in range(count):
         source_marks[pools[found[index]].source] = NOBODY
@@ -326,15 +346,40 @@ def _would_have_a_say(pools: Any, sizes: Any, first: int, number: int, block_siz
     return gpu != NOBODY and _announced(pools, sizes, number, 0) and _announced(pools, sizes, gpu, block_size)
 
 
-@inlined
+@compiled
 def _window(pools: Any, first: int, number: int) -> int:
     """Return the window of a pool's group, which its pool of the GPU may say alone."""
     window: int = pools[number].window
-    if window == WHOLE and pools[number].tier != GPU:
+    if window == NOT_NAMED and pools[number].tier != GPU:
         gpu = _on_gpu(pools, first, number)
         if gpu != NOBODY:
             window = pools[gpu].window
+    if window == NOT_NAMED:
+        window, other = WHOLE, first
+        while window == WHOLE and other != NOBODY:
+            if pools[other].tier == pools[number].tier and pools[other].group != pools[number].group:
+                window = UNTOLD
+            other = pools[other].next
     return window
+
+
+@compiled
+def _any_untold(pools: Any, first: int) -> bool:
+    """Return whether a source has groups that do not say how far they look back."""
+    number = first
+    while number != NOBODY and _window(pools, first, number) != UNTOLD:
+        number = pools[number].next
+    untold: bool = number != NOBODY
+    return untold
+
+
+@inlined
+def _last(masks: Any, words: int, local: int, blocks: int) -> int:
+    """Return where the last block of a mask ends, 0 if it has none."""
+    at = blocks
+    while at > 0 and not _has(masks, words, local, at - 1):
+        at -= 1
+    return at
 
 
 @inlined
@@ -379,22 +424,28 @@ def _end(
     tier: int,
     begin: int,
     block_size: int,
+    at_most: bool,
 ) -> int:
     """Return how many blocks of the beginning an engine can use if `begin` of them are on the tiers above.
 
-    Each group that has a say on the tier has there what its attention looks at behind these.
+    Each group that has a say on the tier has there what its attention looks at behind these. Groups that do
+    not say how far they look back need all; `at_most`, none, or where there are no others, their last block.
     """
-    reached, any_group, windows = blocks, False, False
+    reached, any_group, windows, untold_end = blocks, False, False, begin
     number = first
     while number != NOBODY:
         local = marks[number]
         if pools[number].tier == tier and (
             local != NOBODY or _would_have_a_say(pools, sizes, first, number, block_size)
         ):
-            any_group = True
-            if _window(pools, first, number) != WHOLE:
-                windows = True
+            window = _window(pools, first, number)
+            if at_most and window == UNTOLD:
+                if local != NOBODY:
+                    untold_end = max(untold_end, _last(masks, words, local, blocks))
+            elif window != WHOLE and window != UNTOLD:
+                any_group = windows = True
             else:
+                any_group = True
                 at = begin
                 if local != NOBODY:
                     at = _leading(masks, words, local, at, reached)
@@ -409,7 +460,7 @@ def _end(
                 reached = at
         number = pools[number].next
     if not any_group:
-        return begin
+        return untold_end
     settled = not windows
     while not settled and reached > begin:
         settled = True
@@ -420,9 +471,11 @@ def _end(
                 local != NOBODY or _would_have_a_say(pools, sizes, first, number, block_size)
             ):
                 window = _window(pools, first, number)
-            if window != WHOLE and local == NOBODY and _nowhere(pools, first, number, marks):
+            if window in (WHOLE, UNTOLD):
+                pass
+            elif local == NOBODY and _nowhere(pools, first, number, marks):
                 reached = begin
-            elif window != WHOLE:
+            else:
                 needed = 1
                 if window > 1 and block_size > 0:
                     needed = (window - 1 + block_size - 1) // block_size
@@ -441,17 +494,18 @@ def _end(
 
 
 @compiled
-def _unsure(
+def _doubts(
     pools: Any, first: int, marks: Any, masks: Any, words: int, tier: int, begin: int, end: int
-) -> bool:
-    """Return whether any of these blocks is on a medium of a tier from which blocks leave unsaid."""
-    unsure = False
+) -> int:
+    """Return the doubts about these blocks on a tier."""
+    doubts = 0
     number = first
     while number != NOBODY:
-        if pools[number].tier == tier and pools[number].store_only and marks[number] != NOBODY:
+        if pools[number].tier == tier and pools[number].doubts != 0 and marks[number] != NOBODY:
             at = begin
             while at < end and not _has(masks, words, marks[number], at):
                 at += 1
-            unsure |= at < end
+            if at < end:
+                doubts |= pools[number].doubts
         number = pools[number].next
-    return unsure
+    return doubts

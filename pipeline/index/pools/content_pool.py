@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pipeline.index.holdings.holdings import Holdings
 from pipeline.index.holdings.words import COPIES_MASK
-from pipeline.index.pools.tiers import tier_of, window_of
+from pipeline.index.pools.tiers import doubts_of, tier_of, window_of
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting.block_table import BlockColumns, Entries, Hashes
 from pipeline.residency.counting.count_copies import EVENT, FINISHED, REMOVAL, Events, no_tally
@@ -48,8 +48,7 @@ class ContentPool:
         head = self._beside
         for size in head.block_sizes:
             self._counted.announce(size, several=True)
-        store_only = head.store_only and not head.removes
-        self._holdings.describe(self.number, head.block_sizes, window_of(head), store_only=store_only)
+        self._holdings.describe(self.number, head.block_sizes, window_of(head), doubts=doubts_of(head))
 
     def contents_of(self, hashes: Hashes) -> Hashes:
         """Return the content hash of each resident block by its own hash; 0 where it is not known."""

@@ -10,7 +10,7 @@ from pipeline.index.holdings.holdings import Holdings
 from pipeline.index.holdings.words import COPIES_MASK, SEVERAL_SIZES, SIZE_MASK, SIZE_SHIFT
 from pipeline.index.pools.births import Births
 from pipeline.index.pools.content_pool import ContentPool
-from pipeline.index.pools.tiers import tier_of, window_of
+from pipeline.index.pools.tiers import doubts_of, tier_of, window_of
 from pipeline.residency.counting.block_table import ENTRY, BlockColumns, Entries, Hashes
 from pipeline.residency.counting.count_copies import (
     FINISHED,
@@ -44,8 +44,7 @@ class IndexedPool(Pool):
 
     def _describe(self) -> None:
         head = self.head
-        store_only = head.store_only and not head.removes
-        self._holdings.describe(self.number, head.block_sizes, window_of(head), store_only=store_only)
+        self._holdings.describe(self.number, head.block_sizes, window_of(head), doubts=doubts_of(head))
         if self._contents is not None:
             self._contents.announced()
 

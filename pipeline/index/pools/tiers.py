@@ -1,11 +1,30 @@
-"""Media as tiers: GPU, CPU, and everything below."""
+"""Media as tiers, GPU, CPU, and everything below; what engines need of them, and what is doubted."""
 
 from __future__ import annotations
 
-from pipeline.index.holdings.matching import CPU, DISK, GPU, LAST_BLOCK, WHOLE
+from pipeline.index.holdings.matching import (
+    CPU,
+    DISK,
+    GPU,
+    IN_CHUNKS,
+    LAST_BLOCK,
+    LEAVE_UNSAID,
+    NOT_NAMED,
+    UNTOLD,
+    WHOLE,
+)
 from schemas.checkpoints import PoolHead
 
 _TIERS = {"gpu": GPU, "cpu": CPU}
+_WINDOWS = {
+    "": NOT_NAMED,
+    "full_attention": WHOLE,
+    "mla_attention": WHOLE,
+    "sink_full_attention": WHOLE,
+    "mamba": LAST_BLOCK,
+}
+"""By the kinds that vLLM names (`KVCacheSpecKind` in its `kv_cache_interface.py`). It names chunked local
+attention as well, and does not announce the size of the chunks."""
 
 
 def tier_of(medium: str) -> int:
@@ -14,10 +33,21 @@ def tier_of(medium: str) -> int:
 
 
 def window_of(head: PoolHead) -> int:
-    """Return what of a prefix the group of a pool needs: tokens of its end, WHOLE or LAST_BLOCK.
+    """Return what of a prefix the group of a pool needs.
 
-    Kinds that nobody knows need all of it, so that no answer promises too much.
+    That is tokens of its end, WHOLE, LAST_BLOCK, UNTOLD or NOT_NAMED.
     """
     if head.sliding_window and "sliding" in head.spec_kind:
         return head.sliding_window
-    return LAST_BLOCK if head.spec_kind == "mamba" else WHOLE
+    return _WINDOWS.get(head.spec_kind, UNTOLD)
+
+
+def doubts_of(head: PoolHead) -> int:
+    """Return what is doubted of the blocks that a pool holds: LEAVE_UNSAID, IN_CHUNKS, both or neither.
+
+    vLLM's offloading names all blocks of a chunk in one event, and loads whole chunks only.
+    """
+    in_chunks = head.medium == "cpu" and any(
+        several and size for size, several in zip(head.block_sizes, head.several_hashes, strict=True)
+    )
+    return LEAVE_UNSAID * (head.store_only and not head.removes) | IN_CHUNKS * in_chunks

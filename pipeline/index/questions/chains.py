@@ -18,8 +18,11 @@ from pipeline.residency.counting.block_table import Hashes
 AT_ONCE_PROMPTS, AT_ONCE_HASHES = 32, 4_096
 """Looked up in one go, which takes about a millisecond where many replicas hold them."""
 
-_SHORTEST_HEX = 16
+_DIGEST_DIGITS = (16, 32, 64)
+"""Of 8, 16 and 32 bytes."""
+_KEPT_DIGITS = 16
 _HEX = re.compile("[0-9a-fA-F]+")
+_DECIMAL = re.compile("-?(0|[1-9][0-9]{0,19})")
 _LARGEST, _SMALLEST = (1 << 64) - 1, -(1 << 63)
 
 Hash = int | str
@@ -57,19 +60,43 @@ def chains_of(several: Sequence[Chain]) -> Chains:
 
 
 def hashes_of(chain: Chain) -> Hashes:
-    """Return the 64 bits of each hash, as the connector reduces them. Raises QuestionRefused."""
+    """Return the 64 bits of each hash, as the connector reduces them. Raises QuestionRefused.
+
+    Texts are all of one form, as one program writes them: all digests as hexadecimal digits, or all numbers
+    as decimal digits, which JSON writers use where numbers lose what is beyond 53 bits.
+    """
     unchecked: Any = chain
     with contextlib.suppress(TypeError, OverflowError):  # texts, or numbers with a sign
         return np.frombuffer(array("Q", unchecked), np.uint64)
-    return np.array([_reduced(value) for value in chain], np.uint64)
+    texts = [value for value in chain if isinstance(value, str)]
+    decimal = bool(texts) and _are_decimal(texts)
+    return np.array([_reduced(value, decimal=decimal) for value in chain], np.uint64)
 
 
-def _reduced(value: Hash) -> int:
-    if isinstance(value, int):
-        if not _SMALLEST <= value <= _LARGEST:
-            raise QuestionRefused("bad_hash", f"a number of {value.bit_length()} bits; 64 are allowed")
-        return value & _LARGEST
-    digits = value.removeprefix("0x")
-    if len(digits) < _SHORTEST_HEX or len(digits) % 4 or not _HEX.fullmatch(digits):
-        raise QuestionRefused("bad_hash", f"not the hexadecimal digits of a digest: {value[:80]!r}")
-    return int(digits[-_SHORTEST_HEX:], 16)
+def _are_decimal(texts: Sequence[str]) -> bool:
+    """Return whether texts are decimal digits. Raises QuestionRefused if they may be hexadecimal as well."""
+    if not all(map(_DECIMAL.fullmatch, texts)):
+        return False
+    if all(len(text) == _KEPT_DIGITS for text in texts):
+        raise QuestionRefused(
+            "bad_hash", f"decimal or hexadecimal: {texts[0]!r}; write 0x before hexadecimal digits"
+        )
+    return True
+
+
+def _reduced(value: Hash, *, decimal: bool) -> int:
+    if isinstance(value, str) and not decimal:
+        return _of_digest(value)
+    number = int(value)
+    if not _SMALLEST <= number <= _LARGEST:
+        raise QuestionRefused("bad_hash", f"a number of {number.bit_length()} bits; 64 are allowed")
+    return number & _LARGEST
+
+
+def _of_digest(text: str) -> int:
+    digits = text[2:] if text[:2] in ("0x", "0X") else text
+    if len(digits) not in _DIGEST_DIGITS or not _HEX.fullmatch(digits):
+        raise QuestionRefused(
+            "bad_hash", f"not a decimal number, and not 16, 32 or 64 hexadecimal digits: {text[:80]!r}"
+        )
+    return int(digits[-_KEPT_DIGITS:], 16)

@@ -48,7 +48,8 @@ class Question(About, frozen=True):
 
     block_hashes: Chain | None = None
     """Hashes of a prompt's blocks as the engine computes them, the first one first: whole numbers of 64 bits,
-    signed or not, or digests as 16 or more hexadecimal digits, of which the last eight bytes count."""
+    signed or not, as numbers or all as decimal digits, or digests of 8, 16 or 32 bytes, all as hexadecimal
+    digits, of which the last eight bytes count."""
     seq_hashes: Chain | None = None
     """The same, as the RFC calls it."""
     prompts: list[Chain] | None = None

@@ -6,6 +6,8 @@ from schemas.reasons import QuestionRefusal
 
 _STATUS: dict[QuestionRefusal, int] = {
     "unknown_model": 404,
+    "unknown_adapter": 404,
+    "unknown_replica": 404,
     "too_large": 413,
     "too_many_hashes": 413,
     "answer_too_large": 413,

@@ -116,7 +116,7 @@ BAD: list[tuple[str, int, Any]] = [
     ("bad_question", 400, post(ONE, block_size=-16)),
     ("bad_question", 400, post(ONE, model_name="m" * 300)),
     ("bad_hash", 400, changed(block_hashes=[2**64])),
-    ("bad_hash", 400, post(ONE, ("r-2", ["17"], "a"))),
+    ("bad_hash", 400, post(ONE, ("r-2", ["17", "0x0123456789abcdef"], "a"))),
     ("unknown_model", 404, post(ONE, model_name="nobody's")),
     ("unknown_model", 404, post(ONE, tenant_id="nobody")),
     ("too_many_choices", 413, post(*[("r", [], "a")] * 1001)),

@@ -15,6 +15,7 @@ from connectors.process import listening
 from pipeline.index import server as serving
 from schemas.events import Removed, Stored
 from schemas.reasons import QuestionRefusal
+from schemas.settings import Worker
 from tests.support.inputs.source_walks import pack
 from tests.support.served_index import TYPED, Served
 
@@ -85,8 +86,10 @@ async def test_tiers_and_ranks(served: Served) -> None:
         lambda one: f"0x{one:016X}",
         lambda one: f"{'ab' * 8}{one:016x}",
         lambda one: f"{'ab' * 24}{one:016x}",
+        str,
+        lambda one: str(one - 2**64 if one >= 2**63 else one),
     ],
-    ids=["unsigned", "signed", "hex", "0x", "16 bytes", "32 bytes"],
+    ids=["unsigned", "signed", "hex", "0x", "16 bytes", "32 bytes", "decimal text", "signed text"],
 )
 async def test_hashes_in_any_form(served: Served, form: Any) -> None:
     for name in ("block_hashes", "seq_hashes"):
@@ -124,6 +127,45 @@ async def test_an_adapter_is_asked_for_by_name(served: Served) -> None:
     served.publish("plain", Stored(pack([70, 71]), 16, 32))
     _, answer = await served.ask({"model_name": "m", "block_hashes": [70, 71], "lora_name": "sql"})
     assert {*answer["instances"]} == {"tuned"}
+    status, answer = await served.ask({"model_name": "sql", "block_hashes": [70, 71]})
+    assert (status, answer["error"]) == (404, "unknown_model")
+    assert answer["detail"].endswith("; it is an adapter of 'm': ask for that, with lora_name")
+
+
+async def test_adapters_beyond_those_that_keep_their_names_are_not_unknown(served: Served) -> None:
+    most = Worker().max_loras
+    stores = [Stored(pack([number]), 16, 16, lora=f"a{number}") for number in range(100, 101 + most)]
+    served.publish("many", *stores)
+    _, answer = await served.ask(
+        {"model_name": "m", "block_hashes": [100 + most], "lora_name": f"a{100 + most}"}
+    )
+    assert {*answer["instances"]} == {"many"}
+
+
+async def test_what_is_no_certain_answer_says_so(served: Served) -> None:
+    """A part of a chunk on the CPU of vLLM; chunked local attention, whose lookback nobody announces."""
+    chain = [90, 91, 92, 93]
+    served.publish("chunk", Stored(pack(chain), 16, 64, medium="cpu"))
+    served.publish(
+        "chunked",
+        Stored(pack(chain), 16, 64, spec_kind="full_attention"),
+        Stored(pack(chain[2:]), 16, 32, group_idx=1, spec_kind="chunked_local_attention"),
+    )
+    _, answer = await served.ask({"model_name": "m", "block_hashes": [90, 91, 92, 5]})
+    rank = answer["instances"]["chunk"]["ranks"]["0"]
+    assert (rank["cpu"], rank["upper_bound"], rank["lower_bound"], rank["at_most_tokens"]) == (
+        48,
+        True,
+        False,
+        48,
+    )
+    rank = answer["instances"]["chunked"]["ranks"]["0"]
+    assert (rank["gpu"], rank["upper_bound"], rank["lower_bound"], rank["at_most_tokens"]) == (
+        0,
+        False,
+        True,
+        48,
+    )
 
 
 @pytest.mark.parametrize(("window", "kind", "gone", "usable"), [
@@ -167,11 +209,16 @@ BAD: list[tuple[str, int, Any]] = [
     ("bad_hash", 400, {"model_name": "m", "block_hashes": [2**64]}),
     ("bad_hash", 400, {"model_name": "m", "block_hashes": [-(2**63) - 1]}),
     ("bad_hash", 400, {"model_name": "m", "block_hashes": [10**4000]}),
-    ("bad_hash", 400, {"model_name": "m", "block_hashes": ["17"]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": ["17", "0x0123456789abcdef"]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": ["1234567890123456"]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": ["18446744073709551616"]}),
+    ("bad_hash", 400, {"model_name": "m", "block_hashes": ["0123456789abcdef0123"]}),
     ("bad_hash", 400, {"model_name": "m", "block_hashes": ["0123456789abcdeg"]}),
     ("bad_hash", 400, {"model_name": "m", "block_hashes": ["0123456789abcdef0"]}),
     ("unknown_model", 404, {"model_name": "nobody's", "block_hashes": [1]}),
     ("unknown_model", 404, {"model_name": "m", "block_hashes": [1], "tenant_id": "nobody"}),
+    ("unknown_adapter", 404, {"model_name": "m", "block_hashes": [1], "lora_name": "nobody's"}),
+    ("unknown_replica", 404, {"model_name": "m", "block_hashes": [1], "instance_id": "nobody"}),
     ("too_many_hashes", 413, {"model_name": "m", "block_hashes": [1] * 70_000}),
     ("too_many_hashes", 413, {"model_name": "m", "prompts": [[]] * 70_000}),
     ("too_many_hashes", 413, {"model_name": "m", "prompts": [[1], []] * 33_000}),

@@ -23,7 +23,7 @@ from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord, Stored
 from schemas.settings import Worker
 from schemas.trust import TRUST_ORDER
-from tests.support.holders import LAST_BLOCK, TIERS, Held, held_by_each, told
+from tests.support.holders import LAST_BLOCK, TIERS, UNTOLD, WHOLE, Held, held_by_each, told
 from tests.support.in_parts import as_read, read_in_parts
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.source_walks import Walk
@@ -116,6 +116,18 @@ def shared(walks: Sequence[Walk]) -> None:
         walk.chains = walks[0].chains
 
 
+class UnnamedWalk(OrdinaryWalk):
+    """No group says of what kind it is."""
+
+    def _record(self) -> EventsRecord | None:
+        record = super()._record()
+        for batch in record.batches if record is not None else ():
+            for event in batch.events:
+                if isinstance(event, Stored):
+                    event.spec_kind = event.sliding_window = None
+        return record
+
+
 class WindowedWalk(OrdinaryWalk):
     """Group 1 is of another kind of attention."""
 
@@ -132,7 +144,7 @@ class WindowedWalk(OrdinaryWalk):
                 if isinstance(event, Stored):
                     windowed = event.group_idx == 1
                     event.spec_kind = self.kind if windowed else "full_attention"
-                    event.sliding_window = self.window if windowed and self.kind != "mamba" else None
+                    event.sliding_window = self.window if windowed and self.window > 0 else None
         return record
 
 
@@ -140,17 +152,29 @@ class MambaWalk(WindowedWalk):
     kind, window = "mamba", LAST_BLOCK
 
 
+class FullWalk(WindowedWalk):
+    kind, window = "full_attention", WHOLE
+
+
+class ChunkedWalk(WindowedWalk):
+    """As vLLM announces chunked local attention: by its name, without the size of a chunk."""
+
+    kind, window = "chunked_local_attention", UNTOLD
+
+
 WALKS: dict[str, Any] = {
-    "ordinary": OrdinaryWalk,
+    "unnamed": UnnamedWalk,
     "everything": Walk,
     "hybrid": Walk,
     "sliding": WindowedWalk,
     "mamba": MambaWalk,
+    "chunked": ChunkedWalk,
+    "full": FullWalk,
 }
 
 
 def windows_of(walks: Sequence[Walk]) -> dict[str, dict[int, int]]:
-    return {walk.replica: {1: walk.window} for walk in walks if isinstance(walk, WindowedWalk)}
+    return {walk.replica: {0: WHOLE, 1: walk.window} for walk in walks if isinstance(walk, WindowedWalk)}
 
 
 class Seen:
@@ -166,6 +190,7 @@ class Seen:
         for held in expected.values():
             self.kinds[held.trust] += 1
             self.kinds["upper bound"] += held.upper_bound
+            self.kinds["lower bound"] += held.lower_bound
             self.kinds["on the GPU"] += held.gpu > 0
             self.kinds["further on the CPU"] += held.cpu > held.gpu
             self.kinds["further below"] += held.disk > held.cpu
@@ -205,8 +230,8 @@ def test_every_answer_is_that_of_the_recount(kind: str, seed: int, monkeypatch: 
 def test_a_thousand_moments_of_one_run() -> None:
     """A fleet of hybrid and other engines that restart, drop and clear, and an index that starts anew."""
     rng = random.Random("a thousand moments")
-    of_kinds: list[Any] = [Walk, Walk, WindowedWalk, MambaWalk]
-    walks = [of_kinds[n](rng.getrandbits(30), hybrid=n == 1, replica=f"r{n}") for n in range(SOURCES)]
+    of_kinds: list[Any] = [Walk, Walk, WindowedWalk, MambaWalk, ChunkedWalk]
+    walks = [of(rng.getrandbits(30), hybrid=n == 1, replica=f"r{n}") for n, of in enumerate(of_kinds)]
     for number, walk in enumerate(walks):
         walk.media, walk.groups = ["gpu", "cpu", "storage", "disk"][: 3 + number % 2], [0, 1]
     windows = windows_of(walks)
@@ -227,6 +252,6 @@ def test_a_thousand_moments_of_one_run() -> None:
     assert seen.prompts >= 1_000
     assert seen.matched >= 0.3 * seen.prompts
     assert min(seen.kinds[trust] for trust in TRUST_ORDER) >= 5, seen.kinds
-    tiers = ("on the GPU", "further on the CPU", "further below", "upper bound")
+    tiers = ("on the GPU", "further on the CPU", "further below", "upper bound", "lower bound")
     assert min(seen.kinds[tier] for tier in tiers) >= 100, seen.kinds
     assert installation.restarts > 20
