@@ -302,6 +302,11 @@ STORE_ONLY = frozenset({"storage", "fs", "obj"})
 """Canonical media whose removals no engine announces, whoever stores there."""
 
 
+KEPT_ONCE = STORE_ONLY
+"""Canonical media that hold a file or an object for each block, however often it is handed to them; they
+outlive the engine, so nobody knows from the events alone all that they hold."""
+
+
 def is_store_only(event: Stored) -> bool:
     """Tell whether removals of blocks like these are never announced."""
     return event.store_only or event.medium in STORE_ONLY

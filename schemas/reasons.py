@@ -42,6 +42,7 @@ Remark = Literal[
     "no_identity",  # stores do not say which blocks they are of
     "no_sequence",  # messages have no sequence number, so nobody can see a loss
     "no_salt_key",  # objects under cache salts are left out, as there is no `lmcache.salt_key_file`
+    "contradiction",  # a block left that cannot have been there, as every batch before is known
     "made_up_id",  # a server without an id of its own: after a restart it is another replica
 ]
 """What is odd about a stream, whether or not it costs trust."""

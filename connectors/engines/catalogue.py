@@ -14,12 +14,13 @@ from connectors.engines.media import Media
 from connectors.engines.mooncake import MOONCAKE
 from connectors.engines.sglang import SGLANG
 from connectors.engines.sighting import Kind, Meaning
+from connectors.engines.tokenspeed import TOKENSPEED
 from connectors.engines.trtllm import TRTLLM
 from connectors.engines.vllm import VLLM
 
 _Where = TypeVar("_Where", str, int)
 
-ENGINES = (VLLM, SGLANG, TRTLLM, MOONCAKE, LLMD, LMCACHE, ATOM)
+ENGINES = (VLLM, SGLANG, TRTLLM, TOKENSPEED, MOONCAKE, LLMD, LMCACHE, ATOM)
 """If an event fits several engines, the last one here counts."""
 
 TYPE_KEY = "type"

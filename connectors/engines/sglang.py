@@ -42,16 +42,15 @@ _CLEARED = EventType("AllBlocksCleared", "cleared", (Field("medium", "medium", 1
 
 
 def _recognised(seen: Sighting) -> bool:
-    """Tell SGLang's events by its host tier, its metadata, signed hashes, and removals of whole radix nodes.
+    """Tell SGLang's events by its host tier, its metadata, and signed hashes.
 
-    vLLM's block pool removes one block per event, and its hashes of GPU blocks are unsigned since the medium
-    is announced. So are TensorRT-LLM's, in maps that remove several.
+    vLLM's hashes of GPU blocks are unsigned since the medium is announced.
     """
     if (seen.raw_medium or "").upper() == "CPU_PINNED":
         return True
-    if seen.kind == "removed" and seen.elements is not None:
-        return seen.medium == "gpu" and len(seen.hashes) > 1
     elements = seen.elements
+    if seen.kind == "removed" and elements is not None:
+        return False
     if elements is not None:
         if len(elements) == _METADATA + 1 and is_map(elements[_METADATA]):
             return True
@@ -61,8 +60,10 @@ def _recognised(seen: Sighting) -> bool:
 
 
 def _suspected(seen: Sighting) -> bool:
-    """Take removals of several blocks in maps for SGLang's; TensorRT-LLM's are alike, and rarer."""
-    return seen.kind == "removed" and seen.medium == "gpu" and len(seen.hashes) > 1
+    """Take removals of several blocks in arrays for SGLang's, of a radix node; vLLM's are of one each."""
+    return (
+        seen.elements is not None and seen.kind == "removed" and seen.medium == "gpu" and len(seen.hashes) > 1
+    )
 
 
 _FIRST_RANK = {

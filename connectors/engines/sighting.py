@@ -33,6 +33,8 @@ Meaning = Literal[
 blocks leave that come to `medium`. The last four are hashed where content hashes (CONTENT) or salts
 (SALTED) are wanted, and go no further."""
 
+NIL = Raw(b"\xc0")
+
 CONTENT: frozenset[Meaning] = frozenset({"tokens", "keys", "media_keys", "salt"})
 """Fields that say what blocks hold."""
 SALTED: frozenset[Meaning] = frozenset({"keys", "salt"})

@@ -7,7 +7,7 @@ blocks of the largest attention window. Numbers are taken before batches are que
 from __future__ import annotations
 
 from connectors.engines.description import Engine, EventType, Field
-from connectors.engines.sighting import Sighting
+from connectors.engines.sighting import NIL, Sighting
 
 _MULTIMODAL = "mm_keys"
 """Key of a list for each block, which is there whenever the model takes multimodal input."""
@@ -22,6 +22,7 @@ _STORED = EventType(
         Field("block_size", "block_size", 4, required=True),
         Field("lora_id", "lora_id", 5),
         Field("medium", "medium", 6),
+        Field("lora_name", "lora_name"),  # always nil
         Field("media_keys", _MULTIMODAL),
     ),
     marks=frozenset({_MULTIMODAL}),
@@ -34,20 +35,18 @@ _REMOVED = EventType(
 
 
 def _recognised(seen: Sighting) -> bool:
-    """Tell TensorRT-LLM's maps by multimodal keys, and by unsigned hashes without what vLLM says besides.
+    """Tell TensorRT-LLM's stores by multimodal keys, or by an adapter's name that is there and nil.
 
-    vLLM's maps have a group or the kind of attention in every store of GPU blocks, and one hash in every
-    removal; SGLang's hashes are signed.
+    vLLM's stores with such a name have a group, SGLang's a signed hash now and then. What lacks the name (the
+    maps of llm-d-inference-sim) is nobody's that is known here.
     """
     if _MULTIMODAL in seen.marks:
         return True
-    if seen.elements is not None or seen.medium != "gpu":
+    if seen.kind != "stored" or seen.elements is not None or seen.medium != "gpu":
         return False
-    if not any(isinstance(value, int) and value >= 1 << 63 for value in seen.hashes):
+    if seen.fields.get("lora_name") != NIL or seen.fields.keys() & {"group_idx", "spec_kind"}:
         return False
-    if seen.kind == "removed":
-        return len(seen.hashes) > 1
-    return seen.kind == "stored" and not seen.fields.keys() & {"group_idx", "spec_kind", "sliding_window"}
+    return any(isinstance(value, int) and value >= 1 << 63 for value in seen.hashes)
 
 
 TRTLLM = Engine(

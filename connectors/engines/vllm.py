@@ -8,6 +8,8 @@ from __future__ import annotations
 from connectors.engines.description import Engine, EventType, Field, Medium, Metrics
 from connectors.engines.sighting import Sighting, is_map
 
+_LENGTHS = range(6, 13)
+"""Elements that a store in an array has: 6 in 0.9, 12 in 0.22 and 0.23, the last ones with arrays."""
 _NAMED_SINCE_LENGTH = 8
 """0.14 added the adapter's name as the eighth element. SGLang's arrays have a map there, or end before."""
 
@@ -46,19 +48,25 @@ _INACTIVE = EventType("BlockInactive", "skipped")  # proposed (#50732): no reque
 
 
 def _recognised(seen: Sighting) -> bool:
-    """Tell vLLM's stores by their later fields, and by unsigned or raw hashes of GPU blocks."""
+    """Tell vLLM's stores by their later fields, and by raw, in arrays also unsigned hashes of GPU blocks.
+
+    Its maps have a group in every store of GPU blocks. Arrays of other lengths are others'.
+    """
     if seen.kind != "stored":
         return False
     elements = seen.elements
     if elements is None:
-        later_fields = "group_idx" in seen.fields or "spec_kind" in seen.fields
-    elif len(elements) == _NAMED_SINCE_LENGTH:
-        later_fields = not is_map(elements[-1])
-    else:
-        later_fields = len(elements) > _NAMED_SINCE_LENGTH
-    if later_fields:
+        if "group_idx" in seen.fields or "spec_kind" in seen.fields:
+            return True
+    elif len(elements) not in _LENGTHS:
+        return False
+    elif len(elements) > _NAMED_SINCE_LENGTH or (
+        len(elements) == _NAMED_SINCE_LENGTH and not is_map(elements[-1])
+    ):
         return True
-    return seen.medium == "gpu" and any(isinstance(value, bytes) or value >= 1 << 63 for value in seen.hashes)
+    return seen.medium == "gpu" and any(
+        isinstance(value, bytes) or (value >= 1 << 63 and elements is not None) for value in seen.hashes
+    )
 
 
 VLLM = Engine(

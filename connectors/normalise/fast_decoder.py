@@ -21,6 +21,7 @@ from connectors.normalise.envelope import MILLISECONDS, rank_of
 from connectors.normalise.errors import EventError
 from connectors.normalise.hashes import HashPacker
 from connectors.normalise.links import Linker, Told
+from connectors.normalise.pages import tokens_in_last
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import ABSENT, Hash
@@ -158,6 +159,14 @@ def _stored(event: WireEvent, packer: HashPacker, locate: Locate) -> Stored:
         packed = packer.pack(hashes)
         packed_parent = None if parent is None else packer.pack((parent,))
     block_size = event.block_size
+    if (
+        event.lora_id is None
+        and event.medium is None
+        and hashes
+        and not event.in_map
+        and tokens_in_last(len(hashes), block_size, event.tokens) != block_size
+    ):
+        raise EventError("bad_block_size")  # perhaps no fault, but a page that is not full
     lora = event.lora_name
     if type(lora) is not str:  # none, or a foreign map
         lora = None if event.lora_id is None else str(event.lora_id)

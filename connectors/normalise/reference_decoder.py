@@ -17,7 +17,7 @@ from msgspec.msgpack import Decoder
 
 from connectors.engines.catalogue import CATALOGUE, OTHER_TYPE_KEY, TYPE_KEY, Catalogue, EventForm
 from connectors.engines.recognition import StreamEra
-from connectors.engines.sighting import Meaning, Sighting, is_map
+from connectors.engines.sighting import NIL, Meaning, Sighting, is_map
 from connectors.normalise.bounds import (
     MAX_BATCH_HASHES,
     MAX_ONE_BY_ONE,
@@ -30,6 +30,7 @@ from connectors.normalise.errors import EventError, FrameError, UnknownType
 from connectors.normalise.hashes import pack_hash, pack_hashes
 from connectors.normalise.links import Linker, Told
 from connectors.normalise.objects import object_hash, tenant_group
+from connectors.normalise.pages import UNFILLED_LENGTH, split, tokens_in_last
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
@@ -59,7 +60,6 @@ _HASHES = Decoder(list[int | bytes])
 _PARENT = Decoder(int | bytes | None)
 _LORA_ID = Decoder(int | Text | None)
 
-_NIL = Raw(b"\xc0")
 _NO_HASHES = Raw(b"\x90")
 _BINS = frozenset({0xC4, 0xC5, 0xC6})
 """What bytes begin with."""
@@ -162,7 +162,10 @@ class ReferenceDecoder:
             return (Undecodable(rejected.reason, seq),)
 
     def _understood_as(self, raw: Raw, room: int) -> tuple[Event, ...]:
-        """Return what an event says: nothing of one that changes nothing, two of one that moves blocks."""
+        """Return what an event says: nothing of one that changes nothing, two of one that moves blocks.
+
+        So are the full pages of a store and its last one, where that is not full.
+        """
         first = memoryview(raw)[0]
         if first in _BINS:  # llm-d packs each event by itself
             raw = _unpacked(raw)
@@ -216,9 +219,9 @@ class ReferenceDecoder:
                 return raw
             if meaning in form.required:
                 raise EventError("missing_field")
-            return _NIL
+            return NIL
 
-        if value("tenant") != _NIL:
+        if value("tenant") != NIL:
             return (self._of_object(form, fields),)
         if form.kind == "cleared":
             medium = self._medium_if_any(value("medium"))
@@ -265,9 +268,13 @@ class ReferenceDecoder:
                 told = Told.by(fields, in_map=elements is None)
                 event.links = self._linker.links(told, len(hashes), block_size, event.lora)
             if self._salts is not None and elements is None:
-                adapter = value("lora_name") != _NIL
+                adapter = value("lora_name") != NIL
                 event.salt = salt_name(fields.get("salt"), fields.get("keys"), self._salts, adapter=adapter)
         self._era.saw(seen, form)
+        if isinstance(event, Stored) and hashes and elements is not None and len(elements) == UNFILLED_LENGTH:
+            last = tokens_in_last(len(hashes), event.block_size, fields.get("tokens"))
+            if last != event.block_size:
+                return split(event, last)
         return (event,)
 
     def _of_object(self, form: EventForm, fields: Mapping[Meaning, Raw]) -> Event:
@@ -275,21 +282,21 @@ class ReferenceDecoder:
         group = tenant_group(_decode(_SHORT_TEXT, fields["tenant"], "bad_field_type"))
         if form.kind == "cleared":
             return Cleared("", group)
-        key = fields.get("object_key", _NIL)
+        key = fields.get("object_key", NIL)
         hashes = _hashes(fields.get("hashes", _NO_HASHES))
-        if key != _NIL:
+        if key != NIL:
             packed = object_hash(_decode(_SHORT_TEXT, key, "bad_field_type"))
         elif hashes:
             packed = pack_hashes(hashes)
         else:
             raise EventError("no_identity")
-        spelling = _decode(_OPTIONAL_TEXT, fields.get("medium", _NIL), "bad_medium")
+        spelling = _decode(_OPTIONAL_TEXT, fields.get("medium", NIL), "bad_medium")
         medium, raw_medium, _ = self._locate(spelling)
         self._era.saw(Sighting(form.name, form.kind, None, fields, hashes, medium, raw_medium), form)
         if form.kind == "removed":
             return Removed(packed, medium, raw_medium, group)
-        raw_size = fields.get("block_size", _NIL)
-        size = 0 if raw_size == _NIL else _block_size(raw_size)
+        raw_size = fields.get("block_size", NIL)
+        size = 0 if raw_size == NIL else _block_size(raw_size)
         tokens = size * (len(packed) // HASH_BYTES)
         # What is evicted is announced by nothing, only what somebody removes.
         return Stored(packed, size, tokens, None, medium, raw_medium, group, store_only=True)
@@ -378,7 +385,7 @@ def _hashes(raw: Raw) -> list[int | bytes]:
     try:
         return _HASHES.decode(raw)
     except (DecodeError, RecursionError):
-        if _NIL in _decode(_ARRAY, raw, "bad_block_hashes"):
+        if NIL in _decode(_ARRAY, raw, "bad_block_hashes"):
             raise EventError("nil_hash") from None
         raise EventError("bad_hash_type") from None
 

@@ -83,14 +83,17 @@ def batch_types(
 ) -> tuple[type[WireBatch], type[WireBatch]]:
     """Return the structs of batches whose events are all arrays, and all maps.
 
-    Without `sessions`, `content` and `salts` the fields for these are not looked at.
+    Without `sessions`, `content` and `salts` the fields for these are not looked at, but for how many token
+    ids an array has.
     """
     left_out: frozenset[Meaning] = frozenset() if sessions else frozenset({"session"})
     if not content:
         left_out |= CONTENT - SALTED if salts else CONTENT
     forms = [form for form in catalogue.forms.values() if form.everyday]
     return (
-        _batch([_array(form, left_out) for form in forms if form.required <= form.positions.keys()]),
+        _batch(
+            [_array(form, left_out - {"tokens"}) for form in forms if form.required <= form.positions.keys()]
+        ),
         _batch([_map(form, left_out) for form in forms]),
     )
 

@@ -1,7 +1,8 @@
 """The messages of a replay: what is sent to an engine's ROUTER, and what its answer consists of. No IO.
 
 vLLM and SGLang answer a request with one message a batch, `[b"", seq, payload]`, in later versions with the
-topic before the number, and an end marker; so frames are counted from the end.
+topic before the number, and an end marker; so frames are counted from the end. The payload of ATOM's end
+marker is the first and the last number that it keeps.
 """
 
 from __future__ import annotations
@@ -28,6 +29,6 @@ def parse_answer(frames: Sequence[bytes]) -> tuple[int, bytes] | None:
     if len(frames) < 2 or len(frames[-2]) != SEQUENCE_BYTES:
         return MALFORMED
     number, payload = frames[-2], frames[-1]
-    if number == END_SEQUENCE and not payload:
+    if number == END_SEQUENCE:
         return None
     return int.from_bytes(number, "big"), payload

@@ -58,6 +58,15 @@ _TROUBLES: dict[Remark, _Trouble] = {
         "messages have no sequence number, so losses cannot be seen and trust is never complete",
         "nothing can be done at this end (docs/engines.md)",
     ),
+    "contradiction": _Trouble(
+        "contradiction",
+        "problem",
+        "blocks left that cannot have been there, as every batch before is known: what was counted is wrong",
+        "vLLM's prompt_logprobs and pooling models store second copies of whole prompts: without "
+        "kv_cache_report_mode=full set worker.reannounced to off. Otherwise see docs/exactness.md#trust",
+        "blocks left that cannot have been there; what was counted wrong is cleared, or was on a medium that "
+        "is no more",
+    ),
     "no_salt_key": _Trouble(
         "no-salt-key",
         "problem",

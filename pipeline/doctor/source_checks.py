@@ -17,6 +17,8 @@ FELL_BESIDE_SECONDS = 120.0
 """A restart that the stream shows explains counters that fall within this time of it."""
 SUPERSEDED = 3
 """Sessions in an hour that another replaced before they ended."""
+LOOKED_AT = 32
+"""Batches by which an engine is recognised that can be."""
 DUPLICATES = 100
 """A restart of a connector also repeats some batches."""
 
@@ -60,7 +62,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
                 "does `kvlens connect` run with them, and does Kafka take its records?",
                 _names(mute),
             )
-    for check in (_disconnected, _degraded, _drifting, _undecodable, _late, _noticed):
+    for check in (_disconnected, _degraded, _drifting, _undecodable, _late, _noticed, _unrecognised):
         yield from check(facts, sources)
     yield from _contested(facts, sources)
     yield from _fallen(facts, sources)
@@ -105,13 +107,19 @@ def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             lost = f", {row.lost_batches} batches lost in the last hour" if row and row.lost_batches else ""
             details.append(f"{_name(source)} since {clock(life.trust_since)}{lost}")
         if trust == "degraded":
-            message = "batches or events are missing, figures may be wrong: " + "; ".join(details)
+            message = (
+                "batches or events are missing or contradict each other, figures may be wrong: "
+                + "; ".join(details)
+            )
             remedy = (
                 "find out why they were lost; only clearing the engine's cache or restarting it "
                 "repairs the figures"
             )
         else:
-            message = "kvlens started after the engine, so older blocks are unknown: " + "; ".join(details)
+            message = (
+                "kvlens started after the engine, or a storage holds what came before it, so older blocks are "
+                "unknown: " + "; ".join(details)
+            )
             remedy = ""
         yield Finding(code, "problem" if severity == "problem" else "note", message, remedy, _names(found))
 
@@ -170,6 +178,28 @@ def _noticed(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
                 f"{_name(source)} {row.gap_batches - row.lost_batches}" for source, row in _first(found)
             ),
             "",
+            _names(found),
+        )
+
+
+def _unrecognised(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    found = {
+        source: life
+        for source, life in facts.store.lives.items()
+        if source in sources
+        and life.closed_at is None
+        and life.wire_era
+        and not life.engine
+        and life.last_seq >= LOOKED_AT
+    }
+    if found:
+        yield Finding(
+            "engine-unknown",
+            "note",
+            "nothing that these publish says which engine it is; each store counts as a copy, each removal as "
+            "the end of one: " + "; ".join(f"{_name(source)} {life.wire_era}" for source, life in _first(found)),
+            "nothing for vLLM before 0.10 and SGLang before 0.5.9; of others see what they announce "
+            "(docs/engines.md#publishers-that-nobody-knows)",
             _names(found),
         )
 

@@ -22,8 +22,11 @@ from pipeline.residency.limits import LEFT_AFTER_SHEDDING, MOST_OF_A_BATCH, Left
 from pipeline.residency.objects.objects import Objects
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.row_bytes import copied
+from pipeline.residency.stream import trust
+from pipeline.residency.windows import window_end
 from schemas.checkpoints import FlowState, PoolHead, SourceHead
 from schemas.events import (
+    MOST_REMARKS,
     Accessed,
     Capacity,
     Cleared,
@@ -34,13 +37,16 @@ from schemas.events import (
     is_store_only,
 )
 from schemas.hashes import HASH_BYTES
-from schemas.reasons import LimitReason, WithoutContent
+from schemas.reasons import LimitReason, Remark, WithoutContent
 from schemas.settings import Worker
 
 Codes = npt.NDArray[np.uint16]
+Tell = Callable[[Cleared | Undecodable | LeftOut, float], None]
+"""Called with what an event says besides, and the event time."""
 NewPool = Callable[[PoolHead, Shared], Pool]
 """Makes what counts the blocks of one medium and group."""
 
+_CONTRADICTION: Remark = "contradiction"
 LONGEST_WINDOW = 1 << 31
 """Tokens: whatever says more is no sliding window."""
 SETTLE_AT_BYTES = 32_768 * HASH_BYTES
@@ -61,6 +67,8 @@ class Pools:
             Adapters(source.loras, most=settings.max_loras), EarlyRoom(early), source.spread
         )
         self._shared.one_copy = source.one_copy
+        self._shared.all_known = lambda medium: trust.of(source.trust, medium).trust == "complete"
+        self._shared.unknown_removed = self._contradicted
         self._by_key: dict[tuple[str, int], Pool | GranularPool] = {}
         for head in heads:
             self._by_key[head.medium, head.group_idx] = (
@@ -69,6 +77,8 @@ class Pools:
                 else new_pool(head, self._shared)
             )
         self._granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
+        for granular in self._granular:
+            granular.unknown_removed = self._contradicted
         self.repeatable = False
         """Whether the engine may announce again, with the same beginning of a chain, what is resident."""
         self._unsettled = 0
@@ -113,9 +123,13 @@ class Pools:
         """Adapters are named anew; `loras` is that of the head."""
         self._shared.adapters = Adapters(loras, most=self._settings.max_loras)
 
-    def apply(self, events: list[Event], at: float) -> list[Cleared | Undecodable | LeftOut]:
-        """Apply the events of a batch at event time `at`; return what says more than that."""
-        others: list[Cleared | Undecodable | LeftOut] = []
+    def apply(self, events: list[Event], at: float, tell: Tell) -> None:
+        """Apply the events of a batch at event time `at`; `tell` at once what says more than that."""
+
+        def told(what: Cleared | Undecodable | LeftOut) -> None:
+            tell(what, at)
+            self._settled = False  # it may have looked at what was collected so far
+
         no_stores = self._too_many(events)
         self._settled = False
         elsewhere = [event for event in events if type(event) is Stored and event.medium != "gpu"]
@@ -128,10 +142,10 @@ class Pools:
             # Types are compared because isinstance takes several times as long for msgspec's structs.
             if type(event) is Stored:
                 if len(event.hashes) % HASH_BYTES:
-                    others.append(Undecodable("bad_hash_length"))
+                    told(Undecodable("bad_hash_length"))
                     continue
                 if no_stores is not None:
-                    others.append(LeftOut(no_stores, 1))
+                    told(LeftOut(no_stores, 1))
                     continue
                 # Most events are of the pool that the one before was of.
                 if key is None or event.group_idx != key[1] or event.medium != key[0]:
@@ -142,12 +156,12 @@ class Pools:
                 elif event.medium != "gpu" and event.links:
                     event = replace(event, links=b"")
                 if pool is None:
-                    others.append(LeftOut("too_many_sizes", 1))
+                    told(LeftOut("too_many_sizes", 1))
                 elif not pool.store(event, at, self.repeatable) and isinstance(pool, Pool):
                     announced = self._announced(pool, event, at)
                     pool = announced or pool
                     if announced is None:
-                        others.append(LeftOut("too_many_sizes", 1))
+                        told(LeftOut("too_many_sizes", 1))
                     elif event.size_bytes:
                         self.objects.store(event, at)
                 elif event.size_bytes:
@@ -156,13 +170,13 @@ class Pools:
                 self._links_came |= bool(event.links)
             elif type(event) is Removed:
                 if len(event.hashes) % HASH_BYTES:
-                    others.append(Undecodable("bad_hash_length"))
+                    told(Undecodable("bad_hash_length"))
                     continue
                 if key is None or event.group_idx != key[1] or event.medium != key[0]:
                     key = event.medium, event.group_idx
                     pool = pools.get(key) or self._begin(event)
                 if pool is None:
-                    others.append(LeftOut("too_many_sizes", 1))
+                    told(LeftOut("too_many_sizes", 1))
                 else:
                     pool.remove(event.hashes, at)
                     if self.objects:
@@ -170,18 +184,18 @@ class Pools:
                 collected += len(event.hashes)
             elif type(event) is Cleared:
                 if event.medium and not self._has(event.medium):
-                    others.append(LeftOut("too_many_sizes", 1))
+                    told(LeftOut("too_many_sizes", 1))
                     continue
                 self.clear(at, self.cleared_medium(event), event.group_idx)
-                others.append(event)
+                told(event)
             elif type(event) is Undecodable:
                 if event.medium is None or self._has(event.medium):
-                    others.append(event)
+                    told(event)
                 else:
-                    others.append(LeftOut("too_many_sizes", event.count))
+                    told(LeftOut("too_many_sizes", event.count))
             elif type(event) is Accessed:
                 if len(event.hashes) % HASH_BYTES:
-                    others.append(Undecodable("bad_hash_length"))
+                    told(Undecodable("bad_hash_length"))
                 else:
                     self.objects.access(event, at)
             elif type(event) is Capacity:
@@ -190,10 +204,9 @@ class Pools:
             granular.batch_ended(at)
         self._unsettled += collected
         if self._granular and self._shed(at):
-            others.append(LeftOut("too_many_itemised", 0))
+            told(LeftOut("too_many_itemised", 0))
         if self._unsettled >= SETTLE_AT_BYTES:
             self.settle()
-        return others
 
     @property
     def _content_known(self) -> bool:
@@ -222,6 +235,19 @@ class Pools:
         before = begun_with[event.group_idx, event.hashes]
         now = self._content_of(event)
         return replace(event, links=np.where(now != 0, now, before).astype(">u8").tobytes())
+
+    def _contradicted(self, medium: str) -> None:
+        """Unknown blocks left a medium; where all blocks should be known, what is known of it is wrong.
+
+        It is so from the beginning of the window on: which of its batches showed it, nobody may have to know.
+        """
+        source = self._source
+        if self._shared.all_known(medium) and source.window is not None:
+            begin = window_end(source.window - 1)
+            trust.degraded(source.trust, max(begin, trust.of(source.trust, medium).since), medium)
+            if _CONTRADICTION not in source.remarks:
+                source.remarks = [*source.remarks, _CONTRADICTION][:MOST_REMARKS]
+            self.repeatable = False
 
     def one_copy_each(self, one_copy: bool) -> None:
         """What comes from now on is of an engine that knows at most one copy of each block, or more."""
@@ -401,7 +427,7 @@ class Pools:
             pool.head.sliding_window = event.sliding_window
         pool.announce(event.block_size, several=len(event.hashes) > HASH_BYTES)
         pool.settle()
-        sizes = None if self._shared.one_copy else overlapping_sizes(pool.head, event.block_size)
+        sizes = None if pool.one_copy else overlapping_sizes(pool.head, event.block_size)
         into = self._split(pool, *sizes) if sizes is not None else pool
         into.store(event, at, self.repeatable)
         self._full = limits.sizes(self) >= self._settings.max_pool_sizes
@@ -412,6 +438,7 @@ class Pools:
         granular = GranularPool.adopted(pool, coarse_size, fine_size, age=age)
         pool.given_up()
         # All that it holds is kept one by one from now on; what was collected since is counted by itself.
+        granular.unknown_removed = self._contradicted
         self._itemised += granular.blocks
         self._by_key[pool.head.medium, pool.head.group_idx] = granular
         self._heads[self._heads.index(pool.head)] = granular.head

@@ -131,13 +131,7 @@ class SourceResidency:
                 if not heard.seen_live or heard.disconnected_from is not None:
                     connectivity.live(heard)
                 health.live(head.health, batch.engine_events, batch.received_at - batch.ts)
-            for found in self.pools.apply(batch.events, at):
-                if isinstance(found, Cleared):
-                    self._cleared(found, at)
-                elif isinstance(found, Undecodable):
-                    self._undecodable(found.count, at, found.medium)
-                else:
-                    self._limited(found, at)
+            self.pools.apply(batch.events, at, self._told)
         head.last_seq = last_seq
         if head.first_seq == NEVER and record.first_seq is not None:
             # The log has lost the record that says how this life began.
@@ -196,11 +190,15 @@ class SourceResidency:
             head.clears_all = record.clears_all
         head.one_copy = record.one_copy
         self.pools.one_copy_each(head.one_copy)
-        if record.remarks:
+        if not {*record.remarks} <= {*head.remarks}:
+            self.pools.settle()  # which may add one of its own
             head.remarks = [*dict.fromkeys([*head.remarks, *record.remarks])][:MOST_REMARKS]
         head.health.duplicate_batches += record.duplicates
         self.pools.repeatable = (
-            self.settings.reannounced == "auto" and head.may_reannounce is True and len(self.pools) <= 1
+            self.settings.reannounced == "auto"
+            and head.may_reannounce is True
+            and len(self.pools) <= 1
+            and "contradiction" not in head.remarks
         )
 
     def record_set_aside(self, offset: int) -> None:
@@ -223,7 +221,7 @@ class SourceResidency:
         head.passed_over = 0
         if missing > 0 and head.first_seq != NEVER:
             health.lost(head.health, missing)
-            trust.degraded(head.trust, self._known_until(at))
+            self._degrade(self._known_until(at))
 
     def _known_until(self, at: float) -> float:
         """Return since when something is missing that should have come before event time `at`."""
@@ -257,7 +255,21 @@ class SourceResidency:
     def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
         """Nobody understood events that may have changed what is on `medium` (None: on any)."""
         self.head.health.undecodable_events += count
+        self._degrade(at, medium)
+
+    def _degrade(self, at: float, medium: str | None = None) -> None:
+        """Something is missing. What was known to be wrong before is so since then."""
+        if trust.anything_complete(self.head.trust):
+            self.pools.settle()
         trust.degraded(self.head.trust, at, medium)
+
+    def _told(self, found: Cleared | Undecodable | LeftOut, at: float) -> None:
+        if isinstance(found, Cleared):
+            self._cleared(found, at)
+        elif isinstance(found, Undecodable):
+            self._undecodable(found.count, at, found.medium)
+        else:
+            self._limited(found, at)
 
     def _cleared(self, event: Cleared, at: float) -> None:
         """Something is known to be empty, unless nobody can know what there is."""
@@ -282,7 +294,7 @@ class SourceResidency:
             if event.last > head.last_seq:
                 health.lost(head.health, event.last - max(event.first, head.last_seq + 1) + 1)
                 head.last_seq, head.passed_over = event.last, 0
-                trust.degraded(head.trust, self._known_until(at))
+                self._degrade(self._known_until(at))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
                 head.capacity_blocks = event.capacity_blocks
@@ -399,6 +411,7 @@ class SourceResidency:
 
     def overall_trust(self) -> TrustSince:
         """Return the trust of the source as a whole: that of its worst medium."""
+        self.pools.settle()
         return trust.worst(self.head.trust, media(self.head))
 
     def occupancy(self) -> list[Occupancy]:

@@ -62,6 +62,7 @@ class SourceWindows:
 
     def life_ended(self) -> None:
         """A new incarnation replaces the present one, whose last row is due."""
+        self._pools.settle()
         if self._head.closed_at is None:
             self.ended_unseen("superseded")
         self._due += source_rows(self._head)
@@ -87,6 +88,7 @@ class SourceWindows:
             if head.window is not None:
                 taken += rows(self._view(head.window))
                 self._wrote(head.window)
+            self._pools.settle()
             taken += source_rows(head)
         elif head.window is not None:
             for window in self._idle_windows(head.window, now):

@@ -15,6 +15,8 @@ from connectors.normalise.scanner.forms import (
     F_PARENT,
     F_SESSION,
     F_SIZE,
+    F_TOKENS,
+    F_TYPE,
     F_WINDOW,
 )
 from connectors.normalise.scanner.hashes import put_hash, put_hashes
@@ -47,7 +49,7 @@ from connectors.normalise.scanner.salts import put_salt
 from connectors.normalise.scanner.writing import put_integer, put_text
 from connectors.normalise.wire import MAX_TEXT
 from connectors.process.compiled import inner
-from connectors.process.msgpack import integer_at, text_at
+from connectors.process.msgpack import integer_at, length_at, text_at
 
 
 @inner
@@ -132,6 +134,11 @@ def put_stored(
     o = put(out, o, W_SIZE)
     o = put_integer(block_size, out, o)
     tokens = block_size * (hashes_end - first >> 3)
+    # An array that ends with the size.
+    if fields[F_TYPE] < 0 and fields[F_LORA_ID] < 0 and fields[F_TOKENS] >= 0:
+        ids, _ = length_at(data, fields[F_TOKENS], end, 0x90, 0xDC)
+        if tokens - block_size < ids < tokens:
+            return -1  # its last page is not full
     if tokens > 0:
         entries += 1
         o = put(out, o, W_TOKENS)

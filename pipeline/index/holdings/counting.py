@@ -139,13 +139,15 @@ def count_holders(
     pool: int,
     sizes: I64,
     one_copy: bool,
+    all_known: bool,
     events: Events,
     tally: Tally,
 ) -> int:
     """Apply the events of a pool in order until all are applied, or one operation needs the interpreter.
 
     `sizes` are the tokens per block of each size code; with `one_copy` a store of a resident block repeats
-    it. Of the tally's progress only what events and counts need is kept.
+    it, with `all_known` none seems to once an unknown block left. Of the tally's progress only what events
+    and counts need is kept.
     """
     table, events, tally = borrowed(table), borrowed(events), borrowed(tally)
     rows, heap, used, held = table.rows, table.heap, table.counts, table.held
@@ -168,6 +170,7 @@ def count_holders(
         if (
             operation == start
             and row.may_repeat
+            and not (all_known and reached.unknown_removed > 0)
             and _all_held(rows, heap, spread, hashes, operation, end, pool)
         ):
             reached.reannounced += end - operation

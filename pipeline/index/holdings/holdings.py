@@ -180,13 +180,22 @@ class Holdings:
         self._rows.go_on(len(self._rows.array))
 
     def count(
-        self, pool: int, sizes: Sequence[int], events: Events, tally: Tally, *, one_copy: bool = False
+        self,
+        pool: int,
+        sizes: Sequence[int],
+        events: Events,
+        tally: Tally,
+        *,
+        one_copy: bool = False,
+        all_known: bool = False,
     ) -> int:
         """Apply events to a pool, until FINISHED or NEEDS_SIZES: see `count_holders`."""
         of_codes = np.array(sizes or [0], np.int64)
         while True:
             self._go_on(len(events.hashes))
-            outcome = count_holders(self._table, self._rows.spread, pool, of_codes, one_copy, events, tally)
+            outcome = count_holders(
+                self._table, self._rows.spread, pool, of_codes, one_copy, all_known, events, tally
+            )
             if outcome != NEEDS_ROOM:
                 assert outcome == FINISHED or len(sizes) > 1
                 return outcome

@@ -75,6 +75,7 @@ class IndexedPool(Pool):
         events = self._collected.take()
         head = self.head
         self._births.stored(head, events)
+        how = {"one_copy": self.one_copy, "all_known": self._shared.all_known(head.medium)}
         if len(events.links):
             self._keep_contents()
         if self._contents is not None:
@@ -82,9 +83,7 @@ class IndexedPool(Pool):
         tally = no_tally(max(1, len(head.block_sizes)))
         reached = tally.progress[0]
         reached["stored_tokens"] = head.stored_tokens
-        one_copy = self._shared.one_copy
-        count = self._holdings.count
-        while count(self.number, head.block_sizes, events, tally, one_copy=one_copy) != FINISHED:
+        while self._holdings.count(self.number, head.block_sizes, events, tally, **how) != FINISHED:
             size = int(events.rows["block_size"][reached["event"]])
             self._count_of_several_sizes(int(events.hashes[reached["operation"]]), size, tally)
         head.stored_tokens = int(reached["stored_tokens"])

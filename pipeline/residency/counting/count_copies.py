@@ -150,6 +150,7 @@ def count_copies(
     sizes: npt.NDArray[np.int64],
     chained: bool,
     one_copy: bool,
+    all_known: bool,
     events: Events,
     found: Found,
     tally: Tally,
@@ -162,6 +163,8 @@ def count_copies(
 
     Where `chained`, the blocks of an event follow each other after their parent. The root and depth of blocks
     whose parent is not resident are 0: not known. With `one_copy` a store of a resident block repeats it.
+    With `all_known` every event so far is: if an unknown block leaves, some store that seemed to repeat
+    others did not, and none is taken for a repetition any more.
 
     Changes name a block by its content hash if that was known when it was filled, else by its own hash.
     """
@@ -182,7 +185,12 @@ def count_copies(
         while fetched < min(end + FETCHED_AHEAD, len(hashes)):
             fetch_slots(entries, spread, hashes[fetched])
             fetched += 1
-        if operation == start and row.may_repeat and _all_resident(entries, spread, hashes, operation, end):
+        if (
+            operation == start
+            and row.may_repeat
+            and not (all_known and reached.unknown_removed > 0)
+            and _all_resident(entries, spread, hashes, operation, end)
+        ):
             reached.reannounced += end - operation
             operation = end
         root, before = np.uint64(0), 0

@@ -35,7 +35,7 @@ from pipeline.residency.counting.shared import EARLY_HASHES, EARLY_STORES, Share
 from pipeline.residency.histogram import added, trimmed
 from pipeline.residency.occupancy import Occupancy, counted_occupancy
 from schemas.checkpoints import PoolHead
-from schemas.events import Stored
+from schemas.events import KEPT_ONCE, Stored
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import WithoutContent
 from schemas.residency import CLEARED
@@ -106,6 +106,11 @@ class Pool:
         else:
             self._collect((packed, at, event.block_size, parent))
         return True
+
+    @property
+    def one_copy(self) -> bool:
+        """Whether a store of a resident block repeats it: so the engine, or there is a file a block."""
+        return self._shared.one_copy or self.head.medium in KEPT_ONCE
 
     @property
     def keeps_contents(self) -> bool:
@@ -206,7 +211,8 @@ class Pool:
                 table.room,
                 sizes,
                 self._chained,
-                self._shared.one_copy,
+                self.one_copy,
+                self._shared.all_known(head.medium),
                 events,
                 found,
                 tally,
@@ -257,7 +263,9 @@ class Pool:
 
     def _count(self, tally: Tally) -> None:
         head, flow, reached = self.head, self.head.flow, tally.progress[0]
-        flow.unknown_removed_blocks += int(reached["unknown_removed"])
+        if reached["unknown_removed"]:
+            flow.unknown_removed_blocks += int(reached["unknown_removed"])
+            self._shared.unknown_removed(head.medium)
         flow.reannounced_blocks += int(reached["reannounced"])
         if self.keeps_contents:
             not_told: WithoutContent = "not_told" if self._chained else "other_tier"

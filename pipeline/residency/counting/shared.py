@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from schemas.reasons import WithoutContent
@@ -81,3 +82,7 @@ class Shared:
         self.without_content: Counter[WithoutContent] = Counter()
         """Blocks that were filled where others have content hashes, and have none, since this was looked at
         last."""
+        self.all_known: Callable[[str], bool] = lambda medium: False
+        """Tells whether all that happened on a medium is known, so that no block is unknown that leaves."""
+        self.unknown_removed: Callable[[str], None] = lambda medium: None
+        """Called when unknown blocks left a medium, in the open window."""

@@ -13,6 +13,8 @@ hashes of their own and without ever removing them (vLLM pull request 43258). He
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pipeline.residency.changes import CHANGE, Changes
@@ -74,6 +76,8 @@ class GranularPool:
                 self._fine_of.setdefault(coarse, set()).add(block)
         self._log: list[tuple[int, int, float, int]] = []
         """(hash, kind, time, block size) of the changes since the last `settle`."""
+        self.unknown_removed: Callable[[str], None] = lambda medium: None
+        """As in `Shared`."""
 
     @classmethod
     def adopted(cls, pool: Pool, coarse_size: int, fine_size: int, *, age: float) -> GranularPool:
@@ -234,6 +238,7 @@ class GranularPool:
                     self._covered -= 1
             else:
                 flow.unknown_removed_blocks += 1
+                self.unknown_removed(self.head.medium)
 
     def _evicted(self, block: int, at: float, birth: float, block_size: int) -> None:
         flow = self.head.flow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from schemas.checkpoints import TrustSince, TrustState
+from schemas.events import KEPT_ONCE
 from schemas.trust import TRUST_ORDER
 
 ALL_OTHERS = ""
@@ -12,8 +13,16 @@ ALL_OTHERS = ""
 
 
 def of(trust: TrustState, medium: str) -> TrustSince:
-    """Return the trust of one medium."""
-    return trust.by_medium.get(medium, trust.general)
+    """Return the trust of one medium; one that outlives engines is never complete."""
+    since = trust.by_medium.get(medium, trust.general)
+    if medium in KEPT_ONCE and since.trust == "complete":
+        return TrustSince("partial", since.since)
+    return since
+
+
+def anything_complete(trust: TrustState) -> bool:
+    """Tell whether some medium may be complete."""
+    return any(since.trust == "complete" for since in (trust.general, *trust.by_medium.values()))
 
 
 def worst(trust: TrustState, media: Set[str]) -> TrustSince:

@@ -15,6 +15,7 @@ from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
 from pipeline.verify.replica.trust import SourceTrust
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import (
+    KEPT_ONCE,
     MOST_REMARKS,
     Accessed,
     Batch,
@@ -318,7 +319,11 @@ class SourceRecount:
             where = (event.medium, event.group_idx)
             if where not in self.pools:
                 self.pools[where] = Copies(store_only=False)
-            self.pools[where].remove(unpack_hashes(event.hashes), at)
+            pool = self.pools[where]
+            unknown = pool.flow.unknown_removed_blocks
+            pool.remove(unpack_hashes(event.hashes), at)
+            if pool.flow.unknown_removed_blocks > unknown:
+                self._contradicted(event.medium)
             self.objects.removed(*where, event.hashes)
         elif isinstance(event, Cleared):
             self._cleared(event, at)
@@ -349,6 +354,14 @@ class SourceRecount:
         if event.group_idx is None and not {"no_identity", "no_sequence"} & {*self.remarks}:
             self.trust.cleared(scope, at)
 
+    def _contradicted(self, medium: str) -> None:
+        """Note that a block left which cannot have been there, if all that were there are known."""
+        known = self.trust.of(medium)
+        if known.trust == "complete" and self.window is not None:
+            self.trust.degraded(max(times.end_of(self.window - 1), known.at), medium)
+            if "contradiction" not in self.remarks and len(self.remarks) < MOST_REMARKS:
+                self.remarks.append("contradiction")
+
     def _room_for_medium(self, medium: str) -> bool:
         """Tell whether a medium that an event names is known, or becomes so, by its group 0."""
         if medium not in self.media():
@@ -367,8 +380,9 @@ class SourceRecount:
         if where not in self.pools:
             self.pools[where] = Copies(store_only=is_store_only(event))
         pool = self.pools[where]
+        one_copy = self.one_copy or event.medium in KEPT_ONCE
         if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
-            sizes = None if self.one_copy else pool.overlapping_sizes(event.block_size)
+            sizes = None if one_copy else pool.overlapping_sizes(event.block_size)
             if sizes is not None:
                 pool = self.pools[where] = TwoSizes(pool, *sizes, age=self.worker.fine_block_age_seconds)
         if isinstance(pool, TwoSizes):
@@ -379,11 +393,12 @@ class SourceRecount:
                 and self.worker.reannounced == "auto"
                 and self.may_reannounce is True
                 and len(self.pools) <= POOLS_THAT_MAY_REPEAT
+                and "contradiction" not in self.remarks
             )
             others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
             pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
             contents = self._contents(pool, event, hashes, parent)
-            pool.store(hashes, event.block_size, at, contents, may_repeat=may_repeat, one_copy=self.one_copy)
+            pool.store(hashes, event.block_size, at, contents, may_repeat=may_repeat, one_copy=one_copy)
 
     def _named_on_gpu(self, events: Iterable[Event]) -> dict[tuple[int, int], int]:
         """Return the content hashes that the GPU has of what comes to other media, by group and hash."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from schemas.events import KEPT_ONCE
 from schemas.trust import TRUST_ORDER, Trust
 
 
@@ -38,7 +39,7 @@ class SourceTrust:
 
     def of(self, medium: str) -> Since:
         """Return the trust of a medium now."""
-        return self.special.get(medium, self.general)
+        return _of_medium(medium, self.special.get(medium, self.general))
 
     def of_all(self, media: Iterable[str]) -> Since:
         """Return the worst of the media on which something ever was; the general one without any."""
@@ -47,7 +48,7 @@ class SourceTrust:
     def had(self, medium: str) -> Since:
         """Return the worst that a medium has now or left behind in the open window."""
         left = [
-            one.special.get(medium, one.general)
+            _of_medium(medium, one.special.get(medium, one.general))
             for one in self._left
             if one.media is None or medium in one.media
         ]
@@ -94,6 +95,11 @@ class SourceTrust:
     def _leave(self, medium: str | None) -> None:
         media = None if medium is None else frozenset({medium})
         self._left.append(_Left(media, self.general, dict(self.special)))
+
+
+def _of_medium(medium: str, since: Since) -> Since:
+    """Return the trust of a medium whose events say so: what outlives engines holds what nobody announced."""
+    return since._replace(trust="partial") if medium in KEPT_ONCE and since.trust == "complete" else since
 
 
 def _degraded(since: Since, at: float) -> Since:

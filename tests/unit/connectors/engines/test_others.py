@@ -74,10 +74,16 @@ def test_tensorrt_llm_is_told_by_its_marks() -> None:
     assert engine_of({**small, "mm_keys": [[]]}) == engine_of({**small, "mm_keys": [[key]]}) == "trtllm"
     assert engine_of({**TRT_STORED, "group_idx": 0, "kv_cache_spec_kind": "full_attention"}) == "vllm"
     assert engine_of({**TRT_STORED, "block_hashes": [-5]}) == "sglang"
-    assert engine_of({"type": "BlockRemoved", "block_hashes": [BIG, 7], "medium": "GPU"}) == "trtllm"
-    ambiguous = {"type": "BlockRemoved", "block_hashes": [6, 7], "medium": "GPU"}
-    assert engine_of(TRT_STORED, ambiguous) == engine_of(ambiguous, TRT_STORED) == "trtllm"
-    assert engine_of(ambiguous) == "sglang"  # until something tells better
+    removed = {"type": "BlockRemoved", "block_hashes": [BIG, 7], "medium": "GPU"}
+    assert engine_of(TRT_STORED, removed) == engine_of(removed, TRT_STORED) == "trtllm"
+
+
+def test_a_publisher_is_not_told_by_what_it_leaves_out() -> None:
+    """The maps of llm-d-inference-sim have neither groups nor, without adapters, their names."""
+    simulated = {key: value for key, value in TRT_STORED.items() if not key.startswith("lora")}
+    adapter = {**simulated, "lora_id": 1, "lora_name": "sql"}
+    removed = {"type": "BlockRemoved", "block_hashes": [BIG, 7], "medium": "GPU"}
+    assert engine_of(simulated, adapter, removed) == ""
 
 
 def test_nothing_of_multimodal_keys_is_kept() -> None:

@@ -204,6 +204,13 @@ def test_sessions_are_forwarded_only_on_demand() -> None:
     [
         (["BlockStored", [1], None, [], 16, None], "", "array-6"),
         (["BlockStored", [-1], None, [], 16, None], "", "array-6"),
+        (["BlockStored", [2**63], None, [], 16], "tokenspeed", "tokenspeed-array-5"),
+        ([*STORED[:12], 0], "atom", "array-13"),
+        ([*STORED[:12], None], "atom", "array-13"),
+        ([*STORED[:12], 0, "later"], "", "array-14"),
+        (as_map(medium="GPU", block_hashes=[2**63], token_offset=0), "atom", "map"),
+        (as_map(medium="GPU", block_hashes=[2**63]), "", "map"),
+        (as_map(medium="GPU", block_hashes=[b"1" * 32]), "vllm", "map"),
         (["BlockStored", [2**63], None, [], 16, None, "GPU"], "vllm", "array-7"),
         (["BlockStored", [-1], None, [], 16, None, "GPU"], "sglang", "sglang-array-7"),
         (["BlockStored", [1], None, [], 16, None, "GPU", None], "vllm", "array-8"),
@@ -213,7 +220,8 @@ def test_sessions_are_forwarded_only_on_demand() -> None:
         (as_map(medium="GPU", block_hashes=[-5]), "sglang", "sglang-map"),
         (as_map(medium="CPU_PINNED", block_hashes=[5]), "sglang", "sglang-map"),
         (as_map(medium="GPU", block_hashes=[5], group_idx=0), "vllm", "map"),
-        ({"type": "BlockRemoved", "block_hashes": [1, 2], "medium": "GPU"}, "sglang", "sglang-map"),
+        ({"type": "BlockRemoved", "block_hashes": [1, 2], "medium": "GPU"}, "", "map"),
+        (["BlockRemoved", [1, 2]], "sglang", ""),
         (["BlockRemoved", [1, 2], "CPU"], "", ""),
     ],
 )

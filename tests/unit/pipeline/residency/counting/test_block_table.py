@@ -151,6 +151,7 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
             sizes,
             True,
             False,
+            False,
             columns,
             found,
             tally,

@@ -1,0 +1,239 @@
+"""Blocks that leave although they cannot have been there, by a stream of which every batch is known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from pipeline.residency.partition import PartitionState
+from pipeline.residency.rows import View, rows
+from pipeline.residency.windows import window_of
+from pipeline.verify.replica.source import SourceRecount
+from schemas.events import (
+    Batch,
+    Cleared,
+    Closed,
+    Event,
+    EventsRecord,
+    Gap,
+    Opened,
+    Removed,
+    Stored,
+    Undecodable,
+)
+from schemas.rows import FlowRow, OccupancyRow, SourceRow, StreamHealthRow
+from schemas.settings import Worker
+
+NOW = 1_800_000_000.0
+
+
+def packed(*hashes: int) -> bytes:
+    return b"".join(block.to_bytes(8, "big") for block in hashes)
+
+
+def batch(number: int, events: Sequence[Event]) -> Batch:
+    at = NOW + number
+    return Batch(number, at, at, list(events), len(events))
+
+
+def notice(number: int, event: Event) -> Batch:
+    at = NOW + number
+    return Batch(None, at, at, [event])
+
+
+def record(*batches: Batch, incarnation: int = 1, may_reannounce: bool | None = None) -> EventsRecord:
+    seqs = [batch.seq for batch in batches if batch.seq is not None]
+    first, last = (seqs[0], seqs[-1]) if seqs else (None, None)
+    return EventsRecord("r", "m", "d", 0, incarnation, [*batches], first, last, may_reannounce=may_reannounce)
+
+
+def applied(*records: EventsRecord, settings: Worker | None = None) -> PartitionState:
+    state = PartitionState(0, settings or Worker(), shards=1)
+    for offset, one in enumerate(records):
+        state.apply(offset, one)
+    return state
+
+
+def source_row(state: PartitionState) -> SourceRow:
+    rows = [row for row in state.cut(NOW).rows if isinstance(row, SourceRow)]
+    return rows[-1]
+
+
+OPENED = notice(0, Opened(0, complete=True))
+
+
+def test_the_removal_of_a_block_that_is_not_there_degrades_its_medium_from_its_window_on() -> None:
+    state = applied(
+        record(
+            OPENED,
+            batch(0, [Stored(packed(1, 2), 16, 32), Stored(packed(8), 16, 16, medium="cpu")]),
+            batch(1, [Removed(packed(2))]),
+            batch(2, [Removed(packed(2))]),
+        )
+    )
+    rows = state.cut(NOW).rows
+    [gpu, cpu] = [row for row in rows if isinstance(row, OccupancyRow)]
+    assert (gpu.medium, gpu.trust, gpu.trust_since.timestamp()) == ("gpu", "degraded", NOW)
+    assert (cpu.medium, cpu.trust) == ("cpu", "complete")
+    [source] = [row for row in rows if isinstance(row, SourceRow)]
+    assert (source.trust, source.remarks) == ("degraded", ["contradiction"])
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        [notice(0, Opened(0, complete=False))],
+        [OPENED, batch(0, []), notice(1, Gap(1, 1, "replay_holes"))],
+        [OPENED, batch(0, [Undecodable("bad_group", 0)])],
+    ],
+    ids=["partial", "gap", "undecodable"],
+)
+def test_where_something_may_be_missing_it_contradicts_nothing(begin: list[Batch]) -> None:
+    state = applied(record(*begin, batch(2, [Removed(packed(7))])))
+    assert source_row(state).remarks == []
+
+
+def test_a_clear_makes_the_medium_complete_again_and_the_remark_stays() -> None:
+    state = applied(record(OPENED, batch(0, [Removed(packed(7))]), batch(1, [Cleared()])))
+    rows = state.cut(NOW).rows
+    assert [row.trust for row in rows if isinstance(row, OccupancyRow | SourceRow)] == ["complete"]
+    assert [row.trust for row in rows if isinstance(row, StreamHealthRow)] == ["degraded"]
+    assert source_row(applied(record(OPENED, batch(0, [Removed(packed(7))]), batch(1, [Cleared()])))).remarks
+
+
+def test_copies_taken_for_repetitions_are_counted_once_a_block_leaves_twice() -> None:
+    """Requests that do not read the prefix cache store second copies (vLLM, `prompt_logprobs`)."""
+    store = Stored(packed(3, 4, 5), 16, 48)
+    removed = Removed(packed(5))
+    state = applied(
+        record(
+            OPENED,
+            *(batch(number, [store]) for number in range(2)),
+            batch(2, [removed]),
+            batch(3, [removed, Stored(packed(3, 4), 16, 32)]),
+            may_reannounce=True,
+        )
+    )
+    [row] = state.sources["r", 0].occupancy()
+    assert (row.entries, row.blocks) == (4, 2)
+    assert state.sources["r", 0].overall_trust().trust == "degraded"
+    flow = state.sources["r", 0].pools.flow_since_start()["gpu", 0]
+    assert (flow.reannounced_blocks, flow.unknown_removed_blocks) == (3, 1)
+
+
+class Walk:
+    """Random events, of few blocks, so that unknown ones leave now and then; times may stand still."""
+
+    MEDIA = ("gpu", "gpu", "gpu", "cpu", "storage")
+    GROUPS = (0, 0, 1)
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.media = self.MEDIA if self.rng.random() < 0.5 else ("gpu",)
+        self.incarnation = self.seq = 0
+        self.at = NOW
+
+    def record(self) -> EventsRecord:
+        rng = self.rng
+        batches: list[Batch] = []
+        if not self.incarnation or rng.random() < 0.03:
+            if self.incarnation and rng.random() < 0.5:
+                batches.append(self._notice(Closed("restarted")))
+                return self._record(batches)
+            self.incarnation, self.seq = self.incarnation + 1, 0
+            batches.append(self._notice(Opened(0, complete=rng.random() < 0.9)))
+        for _ in range(rng.randrange(1, 5)):
+            self.at += rng.choice((0, 0.5, 3))
+            if rng.random() < 0.02:
+                batches.append(self._notice(Gap(self.seq, self.seq, "replay_holes")))
+                self.seq += 1
+            events = [self._event() for _ in range(rng.randrange(1, 5))]
+            at = self.at - rng.choice((0, 0, 2))
+            batches.append(Batch(self.seq, at, at, events, len(events)))
+            self.seq += 1
+        return self._record(batches)
+
+    def _record(self, batches: list[Batch]) -> EventsRecord:
+        seqs = [one.seq for one in batches if one.seq is not None]
+        return EventsRecord(
+            "r",
+            "m",
+            "d",
+            0,
+            self.incarnation,
+            batches,
+            min(seqs, default=None),
+            max(seqs, default=None),
+            may_reannounce=True,
+            remarks=["other_rank:3"] if self.rng.random() < 0.1 else [],
+        )
+
+    def _notice(self, event: Event) -> Batch:
+        return Batch(None, self.at, self.at, [event])
+
+    def _event(self) -> Event:
+        rng = self.rng
+        medium, choice = rng.choice(self.media), rng.random()
+        group = rng.choice(self.GROUPS) if len(self.media) > 1 else 0
+        hashes = rng.sample(range(1, 12), rng.randrange(1, 4))
+        if choice < 0.03:
+            return Cleared(rng.choice((None, medium)))
+        if choice < 0.05:
+            return Undecodable("unknown_type", self.seq, 1, "X", rng.choice((None, medium)))
+        if choice < 0.4:
+            return Removed(packed(*hashes[:1]), medium, None, group)
+        parent = packed(rng.randrange(1, 12)) if choice < 0.6 else None
+        return Stored(packed(*hashes), 16, 16 * len(hashes), parent, medium, None, group)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_recount_finds_the_same_whenever_the_worker_looks(seed: int) -> None:
+    walk = Walk(seed)
+    settings = Worker(max_clock_behind_seconds=3600.0)
+    state, recount = PartitionState(0, settings, shards=1), SourceRecount("r", 0, settings)
+    latest: dict[bytes, bytes] = {}
+    for offset in range(60):
+        said = walk.record()
+        state.apply(offset, said)
+        recount.apply(offset, said)
+        if walk.rng.random() < 0.2:
+            for key, value in state.cut(walk.at).checkpoints:
+                if value is None:
+                    latest.pop(key, None)
+                else:
+                    latest[key] = value
+            if walk.rng.random() < 0.5:
+                state = PartitionState.restore(0, settings, shards=1, latest=latest)
+        if walk.rng.random() < 0.3:
+            source = state.sources["r", 0]
+            held = {
+                (row.medium, row.group_idx, row.block_size): (row.entries, row.blocks)
+                for row in source.occupancy()
+            }
+            assert held == {
+                (medium, group, part.block_size): (part.entries, part.blocks)
+                for medium, group, part in recount.held(walk.at)
+            }
+            assert source.head.remarks == recount.remarks
+            for medium in {*walk.media}:
+                since = recount.trust.of(medium)
+                found = [row for row in _rows(state, walk.at) if row.medium == medium]
+                assert {(row.trust, row.trust_since.timestamp()) for row in found} <= {
+                    (since.trust, since.at)
+                }
+
+
+def _rows(state: PartitionState, at: float) -> list[OccupancyRow]:
+    source = state.sources["r", 0]
+    found = rows(View(source.head, window_of(at), source.occupancy()))
+    return [row for row in found if isinstance(row, OccupancyRow)]
+
+
+def test_flow_rows_have_the_worst_trust_of_their_window() -> None:
+    state = applied(
+        record(OPENED, batch(0, [Removed(packed(7))]), batch(1, [Cleared(), Stored(packed(1), 16, 16)]))
+    )
+    [row] = [row for row in state.cut(NOW).rows if isinstance(row, FlowRow)]
+    assert (row.trust, row.trust_since.timestamp()) == ("degraded", NOW)
