@@ -95,6 +95,7 @@ FigureRefusal = Literal[
     "not_a_number",  # no finite number, or no whole one where only these make sense
     "negative",
     "too_large",  # beyond what the records' field holds
+    "ambiguous",  # several samples that are not one figure: of several engines, or that contradict each other
     "bad_rank",  # of a data-parallel rank that is no number, or beyond all ranks
 ]
 

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
-from connectors.engines.description import Metrics
+from connectors.engines.description import Metrics, Sum
 from connectors.scrape.figures import BOUNDS, RANKS, FigureRefused
+from connectors.scrape.samples import (
+    TOGETHER,
+    Sample,
+    Together,
+    label_alike,
+    of_one_engine,
+    smallest,
+)
 from schemas.events import EngineCounters
 from schemas.reasons import FigureRefusal, ScrapeFailure
 
@@ -72,7 +80,7 @@ def parse_engine_metrics(text: str, catalogue: Catalogue = CATALOGUE) -> Page:
     except ValueError as error:
         raise PageUnreadable("not_prometheus", "a line that is not in Prometheus' text format") from error
     samples = [
-        (sample.name.removesuffix("_total"), sample.labels, sample.value)
+        Sample(sample.name.removesuffix("_total"), sample.labels, sample.value)
         for family in families
         for sample in family.samples
     ]
@@ -84,56 +92,51 @@ def parse_engine_metrics(text: str, catalogue: Catalogue = CATALOGUE) -> Page:
     return Page(dict(sorted(page.ranks.items())), page.refused)
 
 
-_Sample = tuple[str, Mapping[str, str], float]
-"""Name without `_total`, labels, value."""
+_Samples = Mapping[str, Sequence[Sample]]
+"""Of one rank, by metric."""
+_TOKENS, _CPU_BLOCKS = "tokens", "cpu_blocks"
+"""What is no figure yet, but makes one with the block size."""
 
 
 def _of_engine(
-    metrics: Metrics, samples: Sequence[_Sample], refused: Counter[FigureRefusal]
+    metrics: Metrics, samples: Sequence[Sample], refused: Counter[FigureRefusal]
 ) -> dict[int, EngineCounters]:
-    """Return an engine's counters by rank; ranks without any are left out."""
+    """Return an engine's counters by rank; ranks without any are left out.
+
+    Where some samples of a metric say their rank, those that say none are of all together.
+    """
     ours = _names(metrics)
-    values: dict[int, dict[str, float]] = {}
-    sums: dict[int, dict[str, float]] = {}
-    labels: dict[int, dict[tuple[str, str], str]] = {}
-    for name, of_sample, value in samples:
-        if name not in ours or not _counts(metrics, name, of_sample):
+    known = [one for one in samples if one.name in ours and _counts(metrics, one.name, one.labels)]
+    ranked = {one.name for one in known if metrics.rank_label in one.labels}
+    by_rank: dict[int, dict[str, list[Sample]]] = {}
+    for one in known:
+        if one.name in ranked and metrics.rank_label not in one.labels:
             continue
         try:
-            rank = RANKS.of_label(of_sample.get(metrics.rank_label, "0"))
+            rank = RANKS.of_label(one.labels.get(metrics.rank_label, "0"))
         except FigureRefused:
             refused["bad_rank"] += 1
             continue
-        labels.setdefault(rank, {}).update({(name, label): text for label, text in of_sample.items()})
-        values.setdefault(rank, {})[name] = value
-        of_rank = sums.setdefault(rank, {})
-        for figure, parts in metrics.sums.items():
-            if parts.metric == name:
-                of_rank[figure] = of_rank.get(figure, 0.0) + (value if parts.counts(of_sample) else 0.0)
-    counters = {rank: _counters(metrics, values[rank], sums[rank], labels[rank], refused) for rank in labels}
+        by_rank.setdefault(rank, {}).setdefault(one.name, []).append(one)
+    counters = {rank: _counters(metrics, by_name, refused) for rank, by_name in by_rank.items()}
     return {rank: one for rank, one in counters.items() if one != EngineCounters()}
 
 
-def _counters(
-    metrics: Metrics,
-    values: Mapping[str, float],
-    sums: Mapping[str, float],
-    labels: Mapping[tuple[str, str], str],
-    refused: Counter[FigureRefusal],
-) -> EngineCounters:
-    found: dict[str, float | str] = {**sums}
-    for name, where in metrics.labels.items():
-        if (text := labels.get(where, "")) not in _ABSENT:
-            found[name] = text
-    for name, names in metrics.samples.items():
-        # Under its newest name: in between, engines export both.
-        found.update([(name, values[known]) for known in names if known in values][:1])
+def _counters(metrics: Metrics, samples: _Samples, refused: Counter[FigureRefusal]) -> EngineCounters:
+    found: dict[str, float | str] = {}
+    for name, together, several in _readings(metrics, samples):
+        try:
+            figure = together(several)
+        except FigureRefused as error:
+            refused[error.reason] += 1
+            continue
+        if figure not in _ABSENT:
+            found[name] = figure
     size = _whole(found.get("block_size"))
-    tokens = values.get(metrics.capacity_tokens)
-    if tokens is not None and size:
+    tokens, of_cpu = found.pop(_TOKENS, None), found.pop(_CPU_BLOCKS, None)
+    if isinstance(tokens, float) and size:
         found["capacity_blocks"] = tokens // size
-    of_cpu = labels.get(metrics.cpu_capacity_blocks, "")
-    if of_cpu not in _ABSENT and size:
+    if isinstance(of_cpu, str) and size:
         try:
             usable = BOUNDS["capacity_blocks"].of_label(of_cpu) - metrics.unused_cpu_blocks
             found["cpu_capacity_tokens"] = float(max(0, usable) * size)
@@ -149,6 +152,30 @@ def _counters(
     if "capacity_blocks" in fields:
         fields["unused_blocks"] = metrics.unused_blocks
     return EngineCounters(**fields)
+
+
+def _readings(metrics: Metrics, samples: _Samples) -> Iterator[tuple[str, Together, Sequence[Sample]]]:
+    """Yield how each figure of a rank comes out of which samples, as far as the page has any."""
+    for name, parts in metrics.sums.items():
+        if parts.metric in samples:
+            yield name, partial(_part, parts), samples[parts.metric]
+    for name, (metric, label) in metrics.labels.items():
+        if metric in samples:
+            yield name, partial(label_alike, label), samples[metric]
+    for name, names in metrics.samples.items():
+        # Under its newest name: in between, engines export both.
+        for known in [known for known in names if known in samples][:1]:
+            yield name, TOGETHER[name], samples[known]
+    if metrics.capacity_tokens in samples:
+        yield _TOKENS, smallest, samples[metrics.capacity_tokens]
+    metric, label = metrics.cpu_capacity_blocks
+    if metric in samples:
+        yield _CPU_BLOCKS, partial(label_alike, label), samples[metric]
+
+
+def _part(parts: Sum, samples: Sequence[Sample]) -> float:
+    """Return the sum of those of one engine's samples that count."""
+    return sum(sample.value for sample in of_one_engine(samples) if parts.counts(sample.labels))
 
 
 def _whole(figure: float | str | None) -> int:

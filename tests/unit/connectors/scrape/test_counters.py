@@ -228,6 +228,58 @@ vllm:cache_config_info{engine="0",num_gpu_blocks="None",block_size="16"} 1
     assert parse_engine_metrics(page) == Page({0: EngineCounters(prefix_cache_hits=5, block_size=16)})
 
 
+SEVERAL = """\
+vllm:prefix_cache_queries_total{%(one)s} 100.0
+vllm:prefix_cache_queries_total{%(other)s} 7.0
+vllm:kv_cache_usage_perc{%(one)s} 0.5
+vllm:kv_cache_usage_perc{%(other)s} 0.25
+vllm:cache_config_info{block_size="16",num_gpu_blocks="1000",%(one)s} 1.0
+vllm:cache_config_info{block_size="16",num_gpu_blocks="%(blocks)s",%(other)s} 1.0
+"""
+
+
+def _of(queries: int, capacity: int | None) -> EngineCounters:
+    return EngineCounters(queries, capacity_blocks=capacity, block_size=16, kv_cache_usage=0.5)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("one", "other", "blocks", "expected", "refused"),
+    [
+        # processes of one engine
+        ('engine="0",pid="7"', 'engine="0",pid="8"', 1000, _of(107, 1000), 0),
+        ('engine="0",pid="7"', 'engine="0",pid="8"', 900, _of(107, None), 1),
+        # those of all ranks together, beside those of one
+        ('engine="0"', 'pid="8"', 900, _of(100, 1000), 0),
+        # two engines
+        ('engine="0",model_name="a"', 'engine="0",model_name="b"', 1000, None, 4),
+        # the same twice
+        ('engine="0"', 'engine="0"', 1000, EngineCounters(capacity_blocks=1000, block_size=16), 2),
+    ],
+)  # fmt: skip
+def test_several_samples_are_one_figure_by_what_it_means(
+    one: str, other: str, blocks: int, expected: EngineCounters | None, refused: int, turned: bool
+) -> None:
+    lines = (SEVERAL % {"one": one, "other": other, "blocks": blocks}).splitlines()
+    page = parse_engine_metrics("\n".join(reversed(lines) if turned else lines) + "\n")
+    assert page.ranks == ({} if expected is None else {0: expected})
+    assert page.refused == ({"ambiguous": refused} if refused else {})
+
+
+def test_ranks_that_work_in_step_have_the_capacity_of_the_smallest() -> None:
+    page = parse_engine_metrics("""\
+sglang:max_total_num_tokens{dp_rank="0",tp_rank="0"} 6400.0
+sglang:max_total_num_tokens{dp_rank="0",tp_rank="1"} 6336.0
+sglang:page_size{dp_rank="0",tp_rank="0"} 64.0
+sglang:page_size{dp_rank="0",tp_rank="1"} 64.0
+sglang:token_usage{dp_rank="0",tp_rank="0"} 0.25
+sglang:token_usage{dp_rank="0",tp_rank="1"} 0.375
+""")
+    assert page == Page(
+        {0: EngineCounters(capacity_blocks=99, block_size=64, kv_cache_usage=0.375, unused_blocks=0)}
+    )
+
+
 def test_every_figure_has_a_bound() -> None:
     assert tuple(BOUNDS) == EngineCounters.__struct_fields__
 
