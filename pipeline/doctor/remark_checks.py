@@ -62,8 +62,9 @@ _TROUBLES: dict[Remark, _Trouble] = {
         "contradiction",
         "problem",
         "blocks left that cannot have been there, as every batch before is known: what was counted is wrong",
-        "vLLM's prompt_logprobs and pooling models store second copies of whole prompts: without "
-        "kv_cache_report_mode=full set worker.reannounced to off. Otherwise see docs/exactness.md#trust",
+        "with worker.reannounced = auto, second copies of whole prompts (prompt_logprobs, pooling) look like "
+        "repetitions: set it to off if no request asks for kv_cache_report_mode=full. Otherwise see "
+        "docs/exactness.md#trust",
         "blocks left that cannot have been there; what was counted wrong is cleared, or was on a medium that "
         "is no more",
     ),

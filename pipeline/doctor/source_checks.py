@@ -117,8 +117,8 @@ def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             )
         else:
             message = (
-                "kvlens started after the engine, or a storage holds what came before it, so older blocks are "
-                "unknown: " + "; ".join(details)
+                "kvlens started after the engine, or a storage holds what came before it, so older blocks "
+                "are unknown: " + "; ".join(details)
             )
             remedy = ""
         yield Finding(code, "problem" if severity == "problem" else "note", message, remedy, _names(found))
@@ -135,8 +135,9 @@ def _drifting(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
                 f"{_name(source)} {row.drift_blocks} too many since {clock(row.drift_since)}"
                 for source, row in _first(found)
             ),
-            "the engine lost removals before it numbered them, or announces blocks again "
-            "(worker.reannounced); do not trust their occupancy until a clear or a restart",
+            "the engine lost removals before it numbered them, or requests ask it to announce blocks again "
+            "(kv_cache_report_mode=full: set worker.reannounced to auto); do not trust their occupancy until "
+            "a clear or a restart",
             _names(found),
         )
 
@@ -196,8 +197,9 @@ def _unrecognised(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         yield Finding(
             "engine-unknown",
             "note",
-            "nothing that these publish says which engine it is; each store counts as a copy, each removal as "
-            "the end of one: " + "; ".join(f"{_name(source)} {life.wire_era}" for source, life in _first(found)),
+            "nothing that these publish says which engine it is; each store counts as a copy, each removal "
+            "as the end of one: "
+            + "; ".join(f"{_name(source)} {life.wire_era}" for source, life in _first(found)),
             "nothing for vLLM before 0.10 and SGLang before 0.5.9; of others see what they announce "
             "(docs/engines.md#publishers-that-nobody-knows)",
             _names(found),

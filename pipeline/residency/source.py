@@ -15,7 +15,7 @@ from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.pools import NewPool, Pools
 from pipeline.residency.rows import media
 from pipeline.residency.source_windows import SourceWindows
-from pipeline.residency.stream import connectivity, drift, health, trust
+from pipeline.residency.stream import capacity, connectivity, drift, health, trust
 from schemas.checkpoints import (
     ConnectivityState,
     DriftState,
@@ -297,7 +297,8 @@ class SourceResidency:
                 self._degrade(self._known_until(at))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
-                head.capacity_blocks = event.capacity_blocks
+                on_gpu = [part for part in self.occupancy() if part.medium == "gpu"]
+                head.capacity_blocks = capacity.told(event, on_gpu) or head.capacity_blocks
             if event.cpu_capacity_tokens is not None:
                 head.cpu_capacity_tokens = event.cpu_capacity_tokens
             drift.counted(head.drift, event)

@@ -33,7 +33,7 @@ WITH
             ) AS first,
             argMax(
                 tuple(prefix_cache_queries, prefix_cache_hits, external_queries, external_hits,
-                      capacity_blocks, kv_cache_usage),
+                      capacity_blocks, kv_cache_usage, block_size),
                 time
             ) AS last
         FROM {database}.engine_counters FINAL INNER JOIN lives USING (replica, dp_rank)
@@ -42,7 +42,9 @@ WITH
     ),
     held AS
     (
-        SELECT replica, dp_rank, window AS read, sum(entries) AS entries
+        SELECT
+            replica, dp_rank, window AS read, sum(entries) AS entries,
+            any(block_size) AS size, any(capacity_blocks) AS room
         FROM {database}.occupancy_10s FINAL
         WHERE medium = 'gpu' AND window >= since AND toStartOfHour(window) >= toStartOfHour(since)
         GROUP BY replica, dp_rank, window
@@ -56,7 +58,9 @@ WITH
         GROUP BY replica, dp_rank
     )
 SELECT
-    replica, dp_rank, said.trust, said.first, said.last, held.entries, stored.tokens, held.replica != ''
+    replica, dp_rank, said.trust, said.first, said.last, held.entries, stored.tokens, held.replica != '',
+    -- Where the page tells of other blocks than events do, the row has its capacity in those of the events.
+    held.replica != '' AND coalesce(held.size != tupleElement(said.last, 7), false) AS other_blocks, held.room
 FROM said LEFT JOIN held USING (replica, dp_rank, read) LEFT JOIN stored USING (replica, dp_rank)
 """
 
@@ -65,8 +69,10 @@ def ask_engines(client: Client, store: ClickHouse) -> Mapping[SourceId, EngineFa
     """Return what is known of every engine with a metrics page."""
     rows = client.query(_ENGINES.format(database=store.database)).result_rows
     facts = {
-        (replica, rank): _facts(trust, first, last, entries if there else None, stored)
-        for replica, rank, trust, first, last, entries, stored, there in rows
+        (replica, rank): _facts(
+            trust, first, last, entries if there else None, stored, room if other_blocks else last[4]
+        )
+        for replica, rank, trust, first, last, entries, stored, there, other_blocks, room in rows
     }
     of_replica: dict[str, list[EngineFacts]] = {}
     for (replica, _), engine in facts.items():
@@ -85,9 +91,11 @@ def _counting_for_all(engine: EngineFacts, ranks: Sequence[EngineFacts]) -> Engi
     )
 
 
-def _facts(trust: Trust, first: Any, last: Any, entries: int | None, stored: int) -> EngineFacts:
-    """`first` and `last` are (queries, hits, external queries, external hits, capacity, usage)."""
-    queries, hits, external_queries, external_hits, capacity, usage = last
+def _facts(
+    trust: Trust, first: Any, last: Any, entries: int | None, stored: int, capacity: int | None
+) -> EngineFacts:
+    """`first` and `last` are (queries, hits, external queries, external hits, capacity, usage, ...)."""
+    queries, hits, external_queries, external_hits, _, usage, _ = last
     counters = {}
     if queries is not None and hits is not None:
         counters["prefix cache"] = (hits, queries)

@@ -438,6 +438,30 @@ class SourceRecount:
 
     # Notices
 
+    def _room_told(self, said: EngineCounters) -> int:
+        """Return how many blocks the GPU has room for in the size that events announce; 0: not known.
+
+        Tokens of pages that are smaller than these blocks are those of one rank, if more is held than they
+        would be blocks, or of all, if else requests used far more than is held.
+        """
+        held = [
+            (one.block_size, group, one.entries)
+            for (medium, group), pool in self.pools.items()
+            if medium == "gpu"
+            for one in pool.held(0.0)
+        ]
+        largest = max((size for size, _, _ in held), default=0)
+        pages, page = said.capacity_blocks or 0, said.block_size or 0
+        if said.unused_blocks != 0 or page == 0 or largest <= page:
+            return pages
+        if largest % page != 0 or any(group != held[0][1] for _, group, _ in held):
+            return 0
+        resident = sum(entries for size, _, entries in held if size == largest)
+        if resident > pages * page // largest:
+            return pages
+        too_many = said.kv_cache_usage is not None and said.kv_cache_usage * pages > resident + pages / 4
+        return pages * page // largest if too_many else 0
+
     def _notice(self, event: Event, batch: Batch) -> None:
         if isinstance(event, Opened):
             if self.first_seq is None:
@@ -456,7 +480,7 @@ class SourceRecount:
         elif isinstance(event, EngineCounters):
             says = self.engine_says
             if event.capacity_blocks is not None:
-                self.capacity_blocks = event.capacity_blocks
+                self.capacity_blocks = self._room_told(event) or self.capacity_blocks
                 says.capacity_blocks = max(says.capacity_blocks, event.capacity_blocks)
             if event.block_size is not None:
                 says.block_size = event.block_size

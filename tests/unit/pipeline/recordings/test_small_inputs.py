@@ -5,8 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from connectors.scrape.counters import parse_engine_metrics
 from pipeline.recordings.analysis import Analysis
 from pipeline.recordings.events import RecordedEvents
+from pipeline.residency.partition import PartitionState
+from pipeline.verify.replica.source import SourceRecount
+from schemas.events import Batch, Removed, Stored
+from schemas.rows import OccupancyRow
+from schemas.settings import Worker
 from tests.support.checkout import CAPTURES
 
 SMALL = CAPTURES / "small"
@@ -53,3 +61,60 @@ def test_pages_that_are_not_full_hold_the_tokens_that_they_have() -> None:
     assert analysed(path) == [
         {"medium": "gpu", "physical": 2, "distinct": 2, "tokens": 20, "trust": "complete"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "blocks", "tokens"),
+    [("g1-smallest", 5, 3, 48), ("g1-prompt-logprobs", 198, 107, 3424)],
+)
+def test_prompts_that_are_computed_again_are_second_copies(
+    name: str, entries: int, blocks: int, tokens: int
+) -> None:
+    """vLLM with `prompt_logprobs`; the larger one is a live engine's, with what its block pool held."""
+    [row] = analysed(SMALL / f"{name}.kvrec")
+    assert (row["physical"], row["distinct"], row["tokens"]) == (entries, blocks, tokens)
+    assert row["trust"] == "complete"
+
+
+def test_a_partial_tail_counts_by_itself_as_often_as_it_is_announced() -> None:
+    """It is announced with the size of a hash unit, and again when its block is full already: bounds."""
+    held = [
+        line["media"]["gpu"] for line in Analysis(SMALL / "e4-partial-again.frames.msgpack.gz").every_batch()
+    ]
+    assert [figures["distinct"] for figures in held] == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "usage", "removed", "capacity"),
+    [
+        (12_800, 0.9, 0, 100),  # of all ranks: else more were in use than are held
+        (6_400, 0.9, 0, 100),  # of one rank: more are held than these tokens
+        (12_800, 0.1, 60, 0),  # either: left out
+    ],
+)
+def test_a_capacity_in_pages_of_another_size_than_the_blocks(
+    tokens: int, usage: float, removed: int, capacity: int
+) -> None:
+    """SGLang with two ranks of context parallelism: pages of 64 tokens, blocks of 128."""
+    page = (SMALL / "e5b-sglang-dcp2-logical.prom").read_text()
+    page = page.replace("12800.0", f"{tokens}.0").replace(" 0.9", f" {usage}")
+    counters = parse_engine_metrics(page).ranks[0]
+    state = PartitionState(0, Worker(), shards=1)
+    records = list(RecordedEvents(SMALL / "e5-sglang-dcp2.frames.msgpack.gz"))
+    last = records[-1].batches[-1]
+    [stored] = last.events
+    assert isinstance(stored, Stored)
+    assert last.seq is not None
+    gone = [Removed(stored.hashes[: 8 * removed])] if removed else []
+    records[-1].batches += [
+        Batch(last.seq + 1, last.ts, last.received_at, [*gone], len(gone)),
+        Batch(None, last.ts, last.ts, [counters]),
+    ]
+    records[-1].last_seq = last.seq + 1
+    recount = SourceRecount(records[0].replica, 0, Worker())
+    for offset, record in enumerate(records):
+        state.apply(offset, record)
+        recount.apply(offset, record)
+    [row] = [row for row in state.cut(last.ts).rows if isinstance(row, OccupancyRow)]
+    assert (row.entries, row.block_size, row.capacity_blocks) == (100 - removed, 128, capacity)
+    assert recount.capacity_blocks == capacity

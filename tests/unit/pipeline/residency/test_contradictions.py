@@ -114,7 +114,8 @@ def test_copies_taken_for_repetitions_are_counted_once_a_block_leaves_twice() ->
             batch(2, [removed]),
             batch(3, [removed, Stored(packed(3, 4), 16, 32)]),
             may_reannounce=True,
-        )
+        ),
+        settings=Worker(reannounced="auto"),
     )
     [row] = state.sources["r", 0].occupancy()
     assert (row.entries, row.blocks) == (4, 2)
@@ -191,7 +192,7 @@ class Walk:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_recount_finds_the_same_whenever_the_worker_looks(seed: int) -> None:
     walk = Walk(seed)
-    settings = Worker(max_clock_behind_seconds=3600.0)
+    settings = Worker(max_clock_behind_seconds=3600.0, reannounced="auto")
     state, recount = PartitionState(0, settings, shards=1), SourceRecount("r", 0, settings)
     latest: dict[bytes, bytes] = {}
     for offset in range(60):
