@@ -130,6 +130,10 @@ class Connector:
         "kvlens_connector_failed_additions_total",
         "Times that sources could not be added; it is tried again.",
     )
+    doubted_absences = Counter(
+        "kvlens_connector_doubted_absences_total",
+        "Times that most replicas of an origin were gone at once, which is believed only if it stays so.",
+    )
     settings_failures = Counter(
         "kvlens_connector_settings_failures_total",
         "Settings files that were gone or wrong when read again.",

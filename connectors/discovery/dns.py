@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
+from connectors.discovery.presence import AbsenceTelemetry, Presence
 from connectors.discovery.static import list_sources
 from connectors.sources import Source
 from schemas.settings import Discovery, DnsName, Replica
@@ -15,7 +17,7 @@ MIN_RESOLVE_SECONDS = 0.1
 _FAMILIES = {"ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
 
 
-class DnsTelemetry(Protocol):
+class DnsTelemetry(AbsenceTelemetry, Protocol):
     """Where resolutions are counted."""
 
     def name_unresolved(self, name: str, reason: str) -> None: ...
@@ -106,6 +108,7 @@ class NameWatch:
         self._telemetry = telemetry
         self._resolve = resolve
         self._asked: asyncio.Future[Sequence[str]] | None = None
+        self._presence = Presence(self.name, telemetry)
 
     async def resolve(self) -> list[Source] | None:
         """Return the sources as of a new answer; None if there is none."""
@@ -126,7 +129,7 @@ class NameWatch:
 
     async def begin(self) -> None:
         """Resolve once; without an answer there are no sources yet."""
-        self.sources = await self.resolve() or []
+        self.sources = self._presence.begin(await self.resolve() or [])
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Resolve every `discovery.dns_seconds`, for ever."""
@@ -134,8 +137,10 @@ class NameWatch:
             while True:
                 sources = await self.resolve()
                 if sources is not None:
-                    self.sources = sources
+                    self.sources = self._presence.answered(sources, time.monotonic())
                     changed()
+                else:
+                    self._presence.unanswered()
                 await asyncio.sleep(max(self._settings.dns_seconds, MIN_RESOLVE_SECONDS))
         finally:
             if self._asked is not None:

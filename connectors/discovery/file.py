@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
+from connectors.discovery.presence import AbsenceTelemetry, Presence
 from connectors.discovery.static import ReplicaInvalid, list_sources
 from connectors.sources import Source
 from schemas.settings import Settings
@@ -19,7 +21,7 @@ class SettingsUnreadable(Exception):
     """The settings cannot be read, or are wrong; the text says what and where."""
 
 
-class FileTelemetry(Protocol):
+class FileTelemetry(AbsenceTelemetry, Protocol):
     """Where the watch tells what happens."""
 
     def settings_unreadable(self, path: Path, reason: str) -> None: ...
@@ -45,8 +47,8 @@ class FileWatch:
     """The replicas of a settings file, as an origin: read anew each time that its content has changed.
 
     A content counts when two polls in a row find it, so that half a file, as an editor may leave for
-    a moment, does not remove the replicas of the other half. A missing or wrong file is reported once and
-    changes nothing.
+    a moment, does not remove the replicas of the other half. One that lacks most of the replicas has to stay
+    so for longer (`Presence`). A missing or wrong file is reported once and changes nothing.
     """
 
     name = "replicas"
@@ -61,6 +63,7 @@ class FileWatch:
         self._taken: bytes | None = None
         self._seen: bytes | None = None
         self._complaint = ""
+        self._presence = Presence(self.name, telemetry)
 
     def poll(self) -> list[Source] | None:
         """Return the sources if they are to be taken over now; blocks while it reads the file."""
@@ -90,16 +93,25 @@ class FileWatch:
 
     async def begin(self) -> None:
         """Take the replicas of the settings that the connector runs with. Raises ReplicaInvalid."""
-        self.sources = list_sources(self._settings.replicas)
+        self.sources = self._presence.begin(list_sources(self._settings.replicas))
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Poll every `discovery.file_seconds`, for ever."""
         while True:
-            sources = await asyncio.to_thread(self.poll)
-            if sources is not None:
-                self.sources = sources
-                changed()
+            polled = await asyncio.to_thread(self.poll)
+            self.take(polled, time.monotonic(), changed)
             await asyncio.sleep(max(self._settings.discovery.file_seconds, MIN_POLL_SECONDS))
+
+    def take(self, polled: list[Source] | None, now: float, changed: Callable[[], None]) -> None:
+        """Take what a poll returned, and call `changed` if other sources may count by that."""
+        if polled is not None:
+            self.sources = self._presence.answered(polled, now)
+            changed()
+        elif self._complaint:
+            self._presence.unanswered()
+        elif (confirmed := self._presence.again(now)) is not None:
+            self.sources = confirmed
+            changed()
 
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:

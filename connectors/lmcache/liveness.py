@@ -7,10 +7,11 @@ is this connector. Of others only silence can be told.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from connectors.lmcache.decoder import Place
+from connectors.process.absence import Absence
 from schemas.reasons import ClosedReason
 
 HEARTBEAT_SECONDS = 60.0
@@ -37,14 +38,23 @@ class _Server:
     """Whether the present process sends heartbeats."""
     left: bool = False
     """Whether it said that it leaves."""
+    judged: bool = False
+    """Whether its silence was believed."""
 
 
 class Liveness:
     """What was heard of servers. Times are seconds since the epoch, of the connector's clock."""
 
-    def __init__(self, silent_seconds: float) -> None:
-        """`silent_seconds` is how long a server may be silent that sends no heartbeats."""
+    def __init__(
+        self, silent_seconds: float, doubted: Callable[[int, int], None] = lambda known, found: None
+    ) -> None:
+        """`silent_seconds` is how long a server may be silent that sends no heartbeats.
+
+        `doubted` is told when most servers fell silent together: how many were heard, and how many still are.
+        """
         self._silent_seconds = silent_seconds
+        self._absence = Absence(doubted)
+        self._doubted: set[str] = set()
         self._servers: dict[str, _Server] = {}
 
     def __len__(self) -> int:
@@ -73,6 +83,22 @@ class Liveness:
         known = self._servers.get(server)
         return known is not None and known.beats and not known.left
 
+    def look(self, until: float) -> None:
+        """See who sends heartbeats no more: most of several at once may only be cut off from us."""
+        beating = {
+            server: known
+            for server, known in self._servers.items()
+            if known.beats and not known.left and not known.judged
+        }
+        silent = {s for s, known in beating.items() if until - known.heard_at >= HEARTBEAT_SECONDS}
+        heard = len(beating) - len(silent)
+        if self._absence.believed(len(beating) if len(beating) > 1 else heard, heard, until):
+            self._doubted = set()
+            for server in silent:
+                beating[server].judged = True
+        else:
+            self._doubted = silent
+
     def gone(self, place: Place, until: float) -> ClosedReason | None:
         """Tell why what is at a place ends, if all that was said before `until` has been heard.
 
@@ -88,7 +114,7 @@ class Liveness:
         if not place.backend or made_up(place.instance):
             if known.left and silent >= LEAVING_SECONDS:
                 return "removed"
-            if known.beats and silent >= HEARTBEAT_SECONDS:
+            if known.beats and silent >= HEARTBEAT_SECONDS and place.instance not in self._doubted:
                 return "silent"
         longest = MADE_UP_SECONDS if made_up(place.instance) else self._silent_seconds
         return "silent" if silent >= min(longest, self._silent_seconds) else None
@@ -103,5 +129,6 @@ class Liveness:
 
     def _heard(self, server: str, at: float) -> _Server:
         known = self._servers.setdefault(server, _Server(at))
-        known.heard_at = max(known.heard_at, at)
+        if at > known.heard_at:
+            known.heard_at, known.judged = at, False
         return known

@@ -43,6 +43,7 @@ class ServersTelemetry(Protocol):
     def stream_event(self, source: Source, event: Event) -> None: ...
     def reports_refused(self, refused: Mapping[ReportRefusal, int]) -> None: ...
     def sources_not_added(self, reason: str) -> None: ...
+    def absence_doubted(self, origin: str, known: int, found: int) -> None: ...
 
 
 class Servers:
@@ -72,7 +73,9 @@ class Servers:
         """By server, those that know it."""
         self._open_runs = OpenRuns()
         self._taking = asyncio.Lock()
-        self._liveness = Liveness(settings.lmcache.silent_seconds)
+        self._liveness = Liveness(
+            settings.lmcache.silent_seconds, partial(telemetry.absence_doubted, "lmcache")
+        )
         self.reached = False
         """Whether reports would come if there were any."""
         self.read_to = ALL
@@ -281,6 +284,7 @@ class Servers:
     def look(self, reports: IdleReports, now: float) -> None:
         """Do so at `now`."""
         until = min(now, self.read_to)
+        self._liveness.look(until)
         for key, place in [*self._places.items()]:
             reason = self._liveness.gone(place, until)
             if reason is not None:

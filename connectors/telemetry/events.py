@@ -108,6 +108,11 @@ class Telemetry:
         self._count(Connector.settings_failures)
         self._log.error("settings_unreadable", message=f"{reason}; the replicas stay as they were")
 
+    def absence_doubted(self, origin: str, known: int, found: int) -> None:
+        self._count(Connector.doubted_absences)
+        message = f"{found} of {known} replicas are left; the others stay until that was so for a while"
+        self._warn("absence_doubted", origin, origin=origin, message=message)
+
     def restart_needed(self, path: Path) -> None:
         message = f"{path}: other settings than [[replicas]] have changed; restart to use them"
         self._log.warning("restart_needed", message=message)

@@ -15,6 +15,10 @@ class Told:
         self.refused: list[tuple[str, str]] = []
         self.unanswered: list[tuple[str, str]] = []
         self.texts: list[str] = []
+        self.doubts: list[tuple[str, int, int]] = []
+
+    def absence_doubted(self, origin: str, known: int, found: int) -> None:
+        self.doubts.append((origin, known, found))
 
     def pods_listed(self, origin: str, namespace: str, pods: int) -> None:
         self.lists += 1

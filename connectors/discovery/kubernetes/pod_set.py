@@ -23,9 +23,9 @@ class PodSet:
     def pods(self) -> list[Pod]:
         return list(self._pods.values())
 
-    def listed(self, documents: Iterable[Document]) -> None:
-        """Take a whole list: what is not in it has gone."""
-        known, self._pods = self._pods, {}
+    def listed(self, documents: Iterable[Document], *, whole: bool = True) -> None:
+        """Take a list: what is not in it has gone, if it is `whole`."""
+        known, self._pods = self._pods, {} if whole else {**self._pods}
         for document in documents:
             self._put(document, known)
 

@@ -11,6 +11,8 @@ from connectors.discovery.kubernetes.api import Api, connected
 from connectors.discovery.kubernetes.documents import DocumentMalformed, Pod, decoded_pod
 from connectors.discovery.kubernetes.failures import ApiFailure
 from connectors.discovery.kubernetes.pod_set import PodSet
+from connectors.discovery.presence import AbsenceTelemetry
+from connectors.process.absence import Absence
 from connectors.process.backoff import Backoff
 from schemas.reasons import KubernetesFailure
 from schemas.settings import Kubernetes
@@ -21,7 +23,7 @@ LEAST_SECONDS = 1.0
 _OF_PODS = ("ADDED", "MODIFIED", "DELETED")
 
 
-class PodWatchTelemetry(Protocol):
+class PodWatchTelemetry(AbsenceTelemetry, Protocol):
     """Where lists and their failures are counted."""
 
     def pods_listed(self, origin: str, namespace: str, pods: int) -> None: ...
@@ -38,6 +40,9 @@ class PodWatch:
         self._entry = entry
         self._telemetry = telemetry
         self._set = PodSet()
+        self._absence = Absence(
+            lambda known, found: telemetry.absence_doubted(f"{origin} {namespace}".strip(), known, found)
+        )
         self._version: str | None = None
         self._failures = 0
 
@@ -63,8 +68,10 @@ class PodWatch:
                     if self._version is None:
                         await self._list(api)
                         changed()
-                    await self._watch(api, changed)
+                    if not self._absence.pending:
+                        await self._watch(api, changed)
             except ApiFailure as failure:
+                self._absence.unanswered()
                 self._failures += 1
                 self._tell(failure)
             pause = max(AGAIN.pause(self._failures), began + LEAST_SECONDS - loop.time())
@@ -72,8 +79,12 @@ class PodWatch:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0) if self._failures else max(pause, 0.0))
 
     async def _list(self, api: Api) -> None:
-        documents, self._version = await api.pods(self._namespace)
-        self._set.listed(documents)
+        documents, version = await api.pods(self._namespace)
+        now = asyncio.get_running_loop().time()
+        believed = self._absence.believed(len(self._set.pods), len(documents), now)
+        self._set.listed(documents, whole=believed)
+        # What is doubted is listed again, and not watched.
+        self._version = version if believed else None
         self._telemetry.pods_listed(self._origin, self._namespace, len(documents))
 
     async def _watch(self, api: Api, changed: Callable[[], None]) -> None:

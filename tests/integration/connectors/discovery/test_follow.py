@@ -119,6 +119,26 @@ def running(tmp_path: Path, broker: EmbeddedBroker, free_port: Callable[[], int]
     return Running(tmp_path / "kvlens.toml", base, port)
 
 
+async def test_a_file_that_is_empty_for_a_while_ends_nothing(running: Running, context: Context) -> None:
+    one, other = PubSocket(context), PubSocket(context)
+    document = _block("one", one) + _block("other", other)
+    async with running.connector(document):
+        for engine in (one, other):
+            await engine.subscribed()
+            engine.publish(10)
+        await running.until(lambda: len(running.numbers("one")) == len(running.numbers("other")) == 10)
+        running.write("")
+        await running.until_metric("kvlens_connector_doubted_absences_total", 1)
+        one.publish(10)
+        await running.until(lambda: len(running.numbers("one")) == 20)
+        running.write(document)
+        other.publish(10)
+        await running.until(lambda: len(running.numbers("other")) == 20)
+        assert await running.metric("kvlens_connector_sources_removed_total") == 0
+    for replica in ("one", "other"):
+        assert len({record.incarnation for record in running.of(replica)}) == 1
+
+
 async def test_replicas_of_the_file_come_and_go(running: Running, context: Context) -> None:
     staying, going, coming = PubSocket(context), PubSocket(context), PubSocket(context)
     async with running.connector(_block("staying", staying) + _block("going", going)):

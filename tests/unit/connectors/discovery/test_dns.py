@@ -1,18 +1,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import pytest
 
 from connectors.discovery.dns import Addresses, NameUnresolved, NameWatch, named_sources, resolve
+from connectors.process import absence
 from connectors.sources import Source
 from schemas.settings import Discovery, DnsName
+from tests.support.patience import PATIENCE
 
 
 class Told:
     def __init__(self) -> None:
         self.failures: list[tuple[str, str]] = []
+        self.doubts: list[tuple[str, int, int]] = []
+
+    def absence_doubted(self, origin: str, known: int, found: int) -> None:
+        self.doubts.append((origin, known, found))
 
     def name_unresolved(self, name: str, reason: str) -> None:
         self.failures.append((name, reason))
@@ -120,3 +127,30 @@ async def test_a_slow_resolver_is_not_asked_again_before_it_answered() -> None:
     assert answers[3] == ["10.0.0.1:5557", "10.0.0.9:5557"]
     assert resolver.asked == 2
     assert told.failures == [("engines", "no answer in 0.1 s")] * 2
+
+
+async def test_a_name_that_answers_with_nothing_is_believed_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = Told()
+    watch = _watch(Resolver(*[["10.0.0.1", "10.0.0.2"]] * 2, *[[]] * 1000), told)
+    monkeypatch.setattr(watch, "_settings", Discovery(dns_misses=1, dns_seconds=0.1))
+    watch._addresses = Addresses(1)
+    await watch.begin()
+    here = ["10.0.0.1:5557", "10.0.0.2:5557"]
+    for confirm_seconds, expected in ((3600.0, here), (0.3, [])):
+        monkeypatch.setattr(absence, "CONFIRM_SECONDS", confirm_seconds)
+        changes = 0
+
+        def changed() -> None:
+            nonlocal changes
+            changes += 1
+
+        following = asyncio.create_task(watch.follow(changed))
+        deadline = time.monotonic() + PATIENCE
+        while changes < 5 or _ids(watch.sources) != expected:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+        following.cancel()
+        assert await asyncio.gather(following, return_exceptions=True)
+    assert told.doubts == [("discovery.dns[0]", 2, 0)]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from connectors.discovery.file import FileWatch, SettingsFile, SettingsUnreadable
 from connectors.discovery.static import list_sources
+from connectors.process.absence import CONFIRM_SECONDS
 from pipeline.settings.loading import ConfigurationError, load
 from schemas.settings import Settings
 
@@ -28,6 +30,10 @@ class Told:
     def __init__(self) -> None:
         self.complaints: list[str] = []
         self.restarts = 0
+        self.doubts: list[tuple[str, int, int]] = []
+
+    def absence_doubted(self, origin: str, known: int, found: int) -> None:
+        self.doubts.append((origin, known, found))
 
     def settings_unreadable(self, path: Path, reason: str) -> None:
         self.complaints.append(reason)
@@ -52,6 +58,14 @@ class Watched:
     def polls(self, times: int) -> list[list[str] | None]:
         found = [self.watch.poll() for _ in range(times)]
         return [None if sources is None else [source.replica for source in sources] for sources in found]
+
+    async def follows(self, moments: Sequence[float]) -> list[list[str]]:
+        """Return the replicas that count after a poll at each of these moments."""
+        found = []
+        for now in moments:
+            self.watch.take(self.watch.poll(), now, lambda: None)
+            found.append(sorted({source.replica for source in self.watch.sources}))
+        return found
 
 
 @pytest.fixture
@@ -135,3 +149,42 @@ def test_sources_are_those_of_a_start_with_that_file(watched: Watched) -> None:
     watched.write(_document("p", "q"))
     watched.watch.poll()
     assert watched.watch.poll() == list_sources(_settings(_document("p", "q")).replicas)
+
+
+async def test_a_file_that_is_empty_for_some_seconds_removes_nothing(watched: Watched) -> None:
+    await watched.watch.begin()
+    watched.write(_document("a", "b", "c"))
+    assert (await watched.follows([0.0, 2.0]))[-1] == ["a", "b", "c"]
+    watched.write("")
+    assert await watched.follows([4.0, 6.0, 8.0, 12.0]) == [["a", "b", "c"]] * 4
+    assert watched.told.doubts == [("replicas", 3, 0)]
+    watched.write(_document("a", "b", "c"))
+    assert (await watched.follows([14.0, 16.0, 100.0, 102.0])) == [["a", "b", "c"]] * 4
+
+
+async def test_replicas_that_the_file_lacks_for_a_while_are_gone(watched: Watched) -> None:
+    await watched.watch.begin()
+    watched.write(_document("a", "b", "c"))
+    await watched.follows([0.0, 2.0])
+    watched.write(_document("a", "d"))  # more than half are left: at once
+    assert (await watched.follows([4.0, 6.0]))[-1] == ["a", "d"]
+    watched.write("")
+    first = 10.0
+    assert (await watched.follows([8.0, first, first + CONFIRM_SECONDS - 1.0]))[-1] == ["a", "d"]
+    os.remove(watched.path)  # and nobody says anything
+    assert (await watched.follows([first + CONFIRM_SECONDS, first + 100.0]))[-1] == ["a", "d"]
+    watched.write("")
+    again = first + 200.0
+    assert (await watched.follows([again, again + 1.0, again + CONFIRM_SECONDS - 1.0]))[-1] == ["a", "d"]
+    assert (await watched.follows([again + CONFIRM_SECONDS + 1.0]))[-1] == []
+
+
+async def test_one_replica_is_removed_at_once_and_another_name_for_an_engine_too(watched: Watched) -> None:
+    await watched.watch.begin()
+    watched.write(_document("a", "b"))
+    await watched.follows([0.0, 2.0])
+    watched.write(_document("b"))
+    assert (await watched.follows([4.0, 6.0]))[-1] == ["b"]
+    watched.write(_document("b").replace('id = "b"', 'id = "x"'))
+    assert (await watched.follows([8.0, 10.0]))[-1] == ["x"]
+    assert watched.told.doubts == []

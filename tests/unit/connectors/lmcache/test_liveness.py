@@ -14,6 +14,7 @@ from connectors.lmcache.liveness import (
     Liveness,
     made_up,
 )
+from connectors.process.absence import CONFIRM_SECONDS
 
 NOW = 1_800_000_000.0
 SILENT = 3600.0
@@ -105,3 +106,28 @@ def test_servers_that_nothing_is_known_of_any_more_are_forgotten() -> None:
         liveness.beat(server, NOW + (HEARTBEAT_SECONDS if server == "lately" else 0.0))
     liveness.keep({"kept"}, NOW + HEARTBEAT_SECONDS)
     assert [server for server in ("kept", "lately", "gone") if liveness.beats(server)] == ["kept", "lately"]
+
+
+def test_most_servers_silent_at_once_may_be_cut_off_from_us() -> None:
+    doubts: list[tuple[int, int]] = []
+    liveness = Liveness(SILENT, lambda known, found: doubts.append((known, found)))
+    servers = ["a", "b", "c"]
+    for server in servers:
+        liveness.beat(server, NOW)
+
+    def gone(now: float) -> list[str]:
+        liveness.look(now)
+        return [server for server in servers if liveness.gone(of(server, MEMORY), now) is not None]
+
+    silent = NOW + HEARTBEAT_SECONDS
+    assert gone(silent - 1.0) == gone(silent) == gone(silent + CONFIRM_SECONDS - 1.0) == []
+    assert doubts == [(3, 0)]
+    assert gone(silent + CONFIRM_SECONDS) == gone(silent + CONFIRM_SECONDS + 1.0) == servers
+    for server in servers:
+        liveness.beat(server, silent + 100.0)
+    assert gone(silent + 100.0) == []
+    for server in ("a", "b"):
+        liveness.beat(server, silent + 150.0)
+    # One of three, while the others are heard.
+    assert gone(silent + 100.0 + HEARTBEAT_SECONDS) == ["c"]
+    assert doubts == [(3, 0)]

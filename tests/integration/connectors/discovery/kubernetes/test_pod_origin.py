@@ -15,6 +15,7 @@ import pytest
 from connectors.discovery.kubernetes import api, pod_watch
 from connectors.discovery.kubernetes.origin import PodOrigin
 from connectors.discovery.shards import Shard
+from connectors.process import absence
 from schemas.settings import Kubernetes
 from tests.support.kube_api import KubeApi
 from tests.support.pods import Told, pod_document
@@ -284,3 +285,30 @@ async def test_each_shard_reads_its_own(kube: KubeApi) -> None:
     assert not shares[0] & shares[1]
     assert shares[0]
     assert shares[1]
+
+
+async def test_a_list_that_is_empty_once_removes_no_pod(
+    kube: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        kube.put(pod_document(name, labels=LABELS))
+    lives = dict.fromkeys("abc", "u1")
+    async with Following(kube).running() as following:
+        await following.until(lambda: kube.watching == 1)
+        for name in "abc":
+            kube.delete("ml", name, unseen=True)
+        kube.end_watches()
+        await following.until(lambda: following.told.lists >= 4)
+        assert following.lives == lives
+        assert following.told.doubts == [("discovery.kubernetes[0] ml", 3, 0)]
+        for name in "abc":
+            kube.put(pod_document(name, labels=LABELS))
+        kube.put(pod_document("d", labels=LABELS))
+        await following.until(lambda: kube.watching == 1)
+        await following.until(lambda: following.lives == {**lives, "d": "u1"})
+        monkeypatch.setattr(absence, "CONFIRM_SECONDS", 0.5)
+        for name in "abcd":
+            kube.delete("ml", name, unseen=True)
+        kube.end_watches()
+        await following.until(lambda: following.lives == {})
+        await following.until(lambda: kube.watching == 1)

@@ -1,0 +1,59 @@
+"""Which sources of an origin count, while its answers are in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from connectors.process.absence import Absence
+from connectors.sources import Source
+
+
+class AbsenceTelemetry(Protocol):
+    """Where it is told what is not believed."""
+
+    def absence_doubted(self, origin: str, known: int, found: int) -> None: ...
+
+
+class Presence:
+    """The sources of one origin, by its answers: see `Absence` for when missing ones are gone."""
+
+    def __init__(self, origin: str, telemetry: AbsenceTelemetry) -> None:
+        self._absence = Absence(lambda known, found: telemetry.absence_doubted(origin, known, found))
+        self._counted: list[Source] = []
+        self._said: list[Source] = []
+
+    def begin(self, sources: Sequence[Source]) -> list[Source]:
+        """Take what counts from the start."""
+        self._counted, self._said = [*sources], [*sources]
+        return [*sources]
+
+    def answered(self, sources: Sequence[Source], now: float) -> list[Source]:
+        """Take a proper answer; return the sources that count by it.
+
+        `now` is seconds of a clock that goes forward.
+        """
+        self._said = [*sources]
+        known = {source.replica for source in self._counted}
+        found = {source.replica for source in sources}
+        if self._absence.believed(len(known), len(found), now):
+            self._counted = [*sources]
+            return [*sources]
+        endpoints = {source.endpoint for source in sources}
+        missing = [
+            source
+            for source in self._counted
+            if source.replica not in found and source.endpoint not in endpoints
+        ]
+        return [*sources, *missing]
+
+    def again(self, now: float) -> list[Source] | None:
+        """Take the same answer as before; return the sources that count if they are others by that."""
+        if not self._absence.pending:
+            return None
+        sources = self.answered(self._said, now)
+        return None if self._absence.pending else sources
+
+    def unanswered(self) -> None:
+        """There was no proper answer."""
+        self._absence.unanswered()
