@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from connectors.process.addresses import shown
 from connectors.process.errors import OperatorError
 
 _WHY_CHARACTERS = 200
 _KEY_BYTES = 64
+StoreLimit = Literal["time", "memory", "turns", "answer"]
+"""What a busy store has too little of; `answer`: it says nothing, so it may as well hang."""
 
 
 class PipelineError(OperatorError):
@@ -56,6 +59,22 @@ class StoreUnavailable(PipelineError):
 
     def __str__(self) -> str:
         return f"ClickHouse at {shown(self.url)} cannot be used: {self.reason}; {self.advice}"
+
+
+class StoreBusy(StoreUnavailable):
+    """ClickHouse did not finish this one statement, though it took the connection."""
+
+    def __init__(
+        self, url: str, reason: str, *, lacks: StoreLimit, advice: str, seconds: float | None = None
+    ) -> None:
+        super().__init__(url, reason, advice=advice)
+        self.lacks = lacks
+        self.seconds = seconds
+        """What the statement was allowed, where time was lacking and that is known."""
+
+    def __str__(self) -> str:
+        state = "is busy, or hangs" if self.lacks == "answer" else "is busy"
+        return f"ClickHouse at {shown(self.url)} {state}: {self.reason}; {self.advice}"
 
 
 class CertificateUnusable(PipelineError):

@@ -7,6 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 _GAP = "  "
 
 
+def counted(number: int, noun: str) -> str:
+    """Return such as `1 worker` or `1,200 workers`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def text_table(
     rows: Sequence[Sequence[str]],
     *,

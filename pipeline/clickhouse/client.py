@@ -19,7 +19,7 @@ from connectors.process.leaving import awaited_aside
 from pipeline.clickhouse.certificates import tls_arguments
 from pipeline.clickhouse.layout import SETTINGS
 from pipeline.clickhouse.login import RenewedHeaders, password_of
-from pipeline.errors import StoreUnavailable
+from pipeline.errors import StoreBusy, StoreLimit, StoreUnavailable
 from schemas.settings import ClickHouse
 
 _CONNECT_SECONDS = 5
@@ -38,7 +38,26 @@ _UNKNOWN_FUNCTION = 46
 """A view with parameters that is not there is called a table function."""
 _NO_LOGIN = (192, 193, 194, 516)  # unknown user, wrong or required password
 _NO_RIGHT = (497,)
-_STOPPED = (159, 160)  # it took, or would take, longer than it may
+_LACKS: dict[int, StoreLimit] = {
+    159: "time",  # it took longer than it may
+    160: "time",  # it would take longer
+    241: "memory",  # of the statement, the user or the server
+    173: "memory",  # the system gives none
+    202: "turns",  # as many statements run as may
+    439: "turns",  # no thread
+    203: "turns",  # no connection to another server
+}
+"""Codes of a store that works, and has too much to do."""
+_BUSY_ADVICE: dict[StoreLimit, str] = {
+    "time": "ask for a shorter range, or raise page.panel_seconds or the user's max_execution_time",
+    "memory": "ask for a shorter range, or raise the user's or the server's limit of memory",
+    "turns": "ask again later, or raise max_concurrent_queries",
+    "answer": "check that it runs, and how much it has to do",
+}
+_WHILE = re.compile(r":? [Ww]hile executing .*")
+"""Where in a statement it was: of no use to who reads a line."""
+_ALLOWED = re.compile(r"(?:maximum:|within) ([\d.]+) (ms|s)")
+_NO_ANSWER = re.compile(r"Read timed out. \(read timeout=([\d.]+)\)")
 _NO_SHARD = (209, 210, 279)  # timeout, network error, no connection to any replica
 
 
@@ -81,7 +100,7 @@ def without_pandas() -> None:
 
 @contextmanager
 def store_unavailable(store: ClickHouse) -> Iterator[None]:
-    """Translate what clickhouse-connect raises into StoreUnavailable."""
+    """Translate what clickhouse-connect raises into StoreUnavailable, of which StoreBusy is one."""
     try:
         yield
     except (ClickHouseError, OSError) as error:
@@ -91,8 +110,8 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
             advice = "run `kvlens migrate`"
         elif code in _NO_LOGIN or code in _NO_RIGHT:
             advice = "check clickhouse.username, its password and its rights"
-        elif code in _STOPPED:
-            advice = "ask for a shorter range, or raise page.panel_seconds or the user's max_execution_time"
+        elif busy := _busy(store, error):
+            raise busy from error
         elif store.cluster and code in _NO_SHARD:
             advice = f"a shard of cluster {store.cluster} does not answer: check its servers"
         elif store.url.startswith("https") and not store.ssl_certfile and _BROKEN_OFF.search(str(error)):
@@ -100,6 +119,19 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
         # Name and password are read once: only a start anew brings other ones. A file may change.
         heals = code not in _NO_LOGIN or bool(store.password_file)
         raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=heals) from error
+
+
+def _busy(store: ClickHouse, error: BaseException) -> StoreBusy | None:
+    """Return what is said of a store that has too much to do; None of any other error."""
+    lacks = _LACKS.get(getattr(error, "code", None) or 0)
+    if lacks is None and _NO_ANSWER.search(str(error)):
+        lacks = "answer"
+    if lacks is None:
+        return None
+    reason = _WHILE.sub("", first_line(error))
+    allowed = _ALLOWED.search(reason)
+    seconds = float(allowed[1]) / (1000 if allowed[2] == "ms" else 1) if allowed else None
+    return StoreBusy(store.url, reason, lacks=lacks, advice=_BUSY_ADVICE[lacks], seconds=seconds)
 
 
 def first_line(error: BaseException) -> str:
@@ -113,5 +145,7 @@ def first_line(error: BaseException) -> str:
         return f"no TLS connection ({handshake[2]}{plain})"
     if "EOF occurred in violation of protocol" in lines[0]:
         return "no TLS connection (the server broke it off)"
+    if late := _NO_ANSWER.search(lines[0]):
+        return f"no answer within {float(late[1]):g} s"
     told = _AROUND.fullmatch(lines[0])
     return without_secrets(told[1] if told else lines[0])[:400]

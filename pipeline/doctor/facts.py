@@ -203,6 +203,8 @@ class StoreFacts:
     """Why nothing could be asked."""
     unanswered: Mapping[str, str] = field(default_factory=dict)
     """What could not be looked at, and why."""
+    late: tuple[str, ...] = ()
+    """What it had no time, memory or turn to answer."""
     migrations_missing: tuple[str, ...] = ()
     migrations_changed: tuple[str, ...] = ()
     written_at: float | None = None
@@ -215,6 +217,11 @@ class StoreFacts:
     """When one of the engine's own counters was lower than before, within the last hour."""
     engines: Mapping[SourceId, EngineFacts] = field(default_factory=dict)
     """Of sources with a metrics page."""
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether everything was answered: only then is what it does not know not there."""
+        return self.unavailable is None and not self.unanswered and not self.late
 
 
 @dataclass(frozen=True)

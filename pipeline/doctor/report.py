@@ -12,7 +12,7 @@ import msgspec
 from pipeline.doctor.facts import Facts, SourceId
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
 from pipeline.doctor.source_checks import clock
-from pipeline.text_table import text_table
+from pipeline.text_table import counted, text_table
 
 VERDICTS = {HEALTHY: "healthy", PROBLEMS: "problems", CANNOT_TELL: "cannot tell"}
 SHOWN_SUBJECTS = 5
@@ -52,8 +52,8 @@ def as_json(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
 
 def as_text(facts: Facts, findings: Sequence[Finding], width: int | None = None) -> Iterator[str]:
     """Yield lines: the verdict, the findings, the sources, the agents; texts and table fit into `width`."""
-    counted = Counter(finding.severity for finding in findings)
-    more = [f"{number} {severity}{'s' * (number > 1)}" for severity, number in counted.items()]
+    severities = Counter(finding.severity for finding in findings)
+    more = [counted(number, severity) for severity, number in severities.items()]
     yield f"verdict: {VERDICTS[exit_code(findings)]}" + (f" ({', '.join(more)})" if more else "")
     for finding in findings:
         yield ""
@@ -74,7 +74,9 @@ def as_text(facts: Facts, findings: Sequence[Finding], width: int | None = None)
         checkpoint = (
             "no checkpoint" if saved is None else f"checkpoint {max(0.0, facts.at - saved):.0f} s ago"
         )
-        yield f"{group.name}: {group.members} workers, {group.waiting_in_words()} records wait, {checkpoint}"
+        waiting = group.waiting_in_words()
+        records = "record waits" if waiting == "1" else "records wait"
+        yield f"{group.name}: {counted(group.members, 'worker')}, {waiting} {records}, {checkpoint}"
     if facts.store.written_at is not None:
         yield f"tables: last written {max(0.0, facts.at - facts.store.written_at):.0f} s ago"
 

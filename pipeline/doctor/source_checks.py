@@ -27,7 +27,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
     """Yield what is wrong with sources; those with the same trouble in one finding."""
     sources = facts.sources()
     health, lives = facts.store.health, facts.store.lives
-    if facts.store.unavailable is None and facts.kafka.unavailable is None and not sources:
+    if facts.store.whole and facts.kafka.unavailable is None and not sources:
         yield Finding(
             "no-source",
             "unknown",
@@ -37,8 +37,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
     log = facts.kafka.log
     log_known = facts.kafka.unavailable is None and facts.kafka.log_seconds >= SILENT_SECONDS
     never = [source for source in sources if not {source} & (log.keys() | health.keys() | lives.keys())]
-    tables_known = facts.store.unavailable is None and not facts.store.unanswered
-    if never and log_known and tables_known:
+    if never and log_known and facts.store.whole:
         yield Finding(
             "source-unknown",
             "problem",

@@ -46,6 +46,13 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
                 f"cannot look at {what}: {reason}",
                 "check the rights of clickhouse.username",
             )
+    if store.late:
+        yield Finding(
+            "store-busy",
+            "unknown",
+            f"ClickHouse at {store.address} has too much to do; not looked at: {', '.join(store.late)}",
+            "look again later; if it stays, give it more CPU or memory, or ask for shorter ranges",
+        )
     newest = facts.kafka.newest_record_at
     if newest is not None and store.written_at is not None and newest - store.written_at > STALE_SECONDS:
         yield Finding(
@@ -64,7 +71,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
         )
         if seen.settled is not None and shown < seen.settled:
             behind.append(f"{source[0]}/{source[1]}")
-    if behind and not store.unanswered:
+    if behind and store.whole:
         yield Finding(
             "rows-behind-log",
             "problem",

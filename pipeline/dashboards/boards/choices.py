@@ -9,6 +9,7 @@ from pipeline.dashboards.queries import CHOSEN, MAIN_GROUPS, SERIES
 EMPTY = "No router posts its choices to an index here (`index.choices`, docs/index-service.md)."
 _STALE = "#d1495b"
 _WORSE = "#d9a514"
+_LOST = "#c74b7a"
 
 SHARES = Panel(
     id="model-choices",
@@ -52,7 +53,7 @@ LEFT JOIN
 ORDER BY time""",
     colours={
         "not the best match": _WORSE,
-        "tokens lost": CAUSE_COLOURS["capacity"],
+        "tokens lost": _LOST,
         "index stale": _STALE,
         "routing": CAUSE_COLOURS["routing"],
     },
@@ -86,5 +87,5 @@ LEFT JOIN
     GROUP BY time
 ) AS fills USING (time)
 ORDER BY time""",
-    colours={"lost by choices": CAUSE_COLOURS["capacity"], "routing": CAUSE_COLOURS["routing"]},
+    colours={"lost by choices": _LOST, "routing": CAUSE_COLOURS["routing"]},
 )

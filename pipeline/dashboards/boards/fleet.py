@@ -19,7 +19,7 @@ from pipeline.dashboards.queries import (
 )
 
 TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b"}
-MEDIUM_COLOURS = {"gpu": "#3f7fdb", "cpu": "#8f6bd6", "disk": "#7a8794", "capacity": "#9aa5b1"}
+MEDIUM_COLOURS = {"gpu": "#27a5b5", "cpu": "#5468c9", "disk": "#8a8f2e"}
 OWNER_COLOURS = {
     "1": "#b7d0f0",
     "2": "#7fabe3",
@@ -61,8 +61,8 @@ GPU_FULL = Panel(
     "100 %. Exact where streams are complete.",
     unit="share",
     kind="stat",
-    width=6,
-    height=4,
+    width=12,
+    height=3,
     sql=f"""
 SELECT sum(entries) / nullIf(sum(capacity), 0) AS full
 FROM
@@ -80,8 +80,8 @@ EVICTED_NOW = Panel(
     "where streams are complete.",
     unit="tokens/s",
     kind="stat",
-    width=6,
-    height=4,
+    width=12,
+    height=3,
     sql=f"""
 SELECT sum(evicted_tokens) / 60 AS evicted
 FROM flow(from = {{to:DateTime}} - INTERVAL 79 SECOND, to = {{to:DateTime}} - INTERVAL 20 SECOND)
@@ -155,7 +155,7 @@ ORDER BY time, trust""",
 )
 
 HIT_COLOURS = {
-    "actual": "#2f9e6e",
+    "actual": "#6c7fa8",
     "more cache": CAUSE_COLOURS["capacity"],
     "and better routing": CAUSE_COLOURS["routing"],
 }
@@ -227,8 +227,9 @@ REPLICAS = Panel(
     id="fleet-replicas",
     title="Replicas",
     description="Every replica in the range, those with most avoidable prefill tokens first, and what would "
-    "have avoided them, as shares of the tokens filled: routing alone, capacity alone, or either of them. A "
-    "replica without figures filled nothing in the range.",
+    "have avoided them, as shares of the tokens filled: routing alone, capacity alone, or either of them. "
+    "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. A replica without figures "
+    "filled nothing in the range.",
     unit="tokens",
     kind="table",
     width=24,
@@ -240,7 +241,7 @@ SELECT
     filled_tokens AS filled,
     avoidable_tokens AS avoidable,
     round(100 * (routing_share - routing_and_capacity_share), 1) AS `routing %`,
-    round(100 * routing_and_capacity_share, 1) AS `either %`,
+    round(100 * routing_and_capacity_share, 1) AS `routing or capacity %`,
     round(100 * (capacity_share - routing_and_capacity_share), 1) AS `capacity %`,
     round(100 * warm_up_share, 1) AS `warm-up %`,
     round(100 * cold_share, 1) AS `cold %`,
@@ -267,7 +268,8 @@ HOT_PREFIXES = Panel(
     f"beyond the first at any time, and the {TOP} with most tokens filled again although some replica has or "
     "had them. % of refills: of all tokens that were filled again in the hash domain. Names come from "
     "`[[prefixes]]` in the settings. Route duplicated prefixes to fewer replicas. Keep refilled ones cached, "
-    "or send their requests to where they are. Deepest: blocks up to the last one shared or filled again. "
+    "or send their requests to where they are. Most replicas: that held it at a time. Blocks deep: up to the "
+    "last block shared or filled again. "
     "Lower bounds; for a long range or a large fleet the panel reads minutes or hours, which keep the 100 "
     "with most of each.",
     unit="tokens",
@@ -284,8 +286,8 @@ SELECT
     shared_tokens AS shared,
     refilled_tokens AS refilled,
     round(100 * refilled_tokens / nullIf(avoidable_tokens, 0), 1) AS `% of refills`,
-    owners AS `most owners`,
-    depth_blocks AS `deepest`,
+    owners AS `most replicas`,
+    depth_blocks AS `blocks deep`,
     toString(trust) AS trust
 FROM
 (
@@ -315,10 +317,9 @@ BOARD = Board(
     choices=("model",),
     sections=(
         Section("Answer", (ANSWER, FINDINGS)),
-        Section("Now", (SOURCES_NOW, GPU_FULL, EVICTED_NOW, FRESHNESS)),
         Section("Hit potential", (FILLS, HIT_RATES, REPLICAS)),
         Section("Cost", (GPUS_LOST, COSTS)),
-        Section("Cache", (OCCUPANCY, REDUNDANCY, HOT_PREFIXES, EVICTION, TRUST)),
+        Section("Cache", (GPU_FULL, EVICTED_NOW, OCCUPANCY, REDUNDANCY, HOT_PREFIXES, EVICTION, TRUST)),
     ),
     annotations=(restarts("fleet-restarts", MODELS),),
 )

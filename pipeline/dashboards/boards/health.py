@@ -113,7 +113,7 @@ SELECT
     sum(restarts) AS restarts,
     argMax(connected, window) AS connected,
     argMax(drift_blocks, window) AS drift,
-    argMax(last_seq, window) AS newest_seq,
+    if(argMax(last_seq, window) < 0, 'never heard', toString(argMax(last_seq, window))) AS `newest batch`,
     max(window) AS last_window
 FROM stream_health_series({SERIES})
 WHERE {CHOSEN}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.dashboards.boards.causes import CAUSE_COLOURS
 from pipeline.dashboards.boards.fleet import MEDIUM_COLOURS
 from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section
@@ -23,15 +24,16 @@ OCCUPANCY = Panel(
 GPU_BLOCKS = Panel(
     id="replica-gpu-blocks",
     title="GPU blocks against capacity",
-    description="Physical blocks on the GPU that hold a cached prefix, distinct blocks among them, and the "
-    "capacity that the engine reports. More entries than capacity means that removals are missing (drift).",
+    description="Physical blocks on the GPU that hold a cached prefix (in use), how many of them hold "
+    "something else than the others (distinct), and the capacity that the engine reports. More in use than "
+    "the capacity means that removals are missing (drift).",
     unit="blocks",
     kind="timeseries",
     width=12,
     sql=f"""
 SELECT
     time,
-    sum(entries) / uniqExact(window) AS entries,
+    sum(entries) / uniqExact(window) AS `in use`,
     sum(blocks) / uniqExact(window) AS distinct,
     sum(capacity) / uniqExact(window) AS capacity
 FROM
@@ -43,9 +45,10 @@ ORDER BY time""",
 
 GROUPS = Panel(
     id="replica-groups",
-    title="Entries by group and block size",
-    description="Physical entries per KV-cache group and granularity. A hybrid engine announces the same "
-    "tokens at more than one granularity; panels in tokens count them once.",
+    title="Blocks in use by group and size",
+    description="Physical blocks by medium, KV-cache group (layers that share their blocks) and tokens of a "
+    "block. A hybrid engine announces the same tokens in more than one group or size; panels in tokens count "
+    "them once.",
     unit="blocks",
     kind="timeseries",
     width=12,
@@ -53,8 +56,8 @@ GROUPS = Panel(
     sql=f"""
 SELECT
     time,
-    concat(medium, ' group ', toString(group_idx), ' x ', toString(block_size)) AS series,
-    sum(entries) / uniqExact(window) AS entries
+    concat(medium, ', group ', toString(group_idx), ', ', toString(block_size), ' tokens a block') AS series,
+    sum(entries) / uniqExact(window) AS blocks
 FROM occupancy_series({SERIES})
 WHERE {CHOSEN}
 GROUP BY time, series
@@ -80,6 +83,11 @@ FROM flow_series({SERIES})
 WHERE {CHOSEN}
 GROUP BY time
 ORDER BY time""",
+    colours={
+        "stored": "#6c7fa8",
+        "evicted": CAUSE_COLOURS["capacity"],
+        "cleared": CAUSE_COLOURS["warm-up"],
+    },
 )
 
 NO_OBJECTS = "No LMCache server reports to a connector here (`[lmcache]`, docs/engines.md)."
@@ -127,14 +135,17 @@ ORDER BY time""",
 LIVES = Panel(
     id="replica-lives",
     title="Engine sessions",
-    description="Every session of an engine process that kvlens saw, newest first, and how it ended.",
+    description="Every session of an engine process that kvlens saw, newest first, and how it ended. "
+    "Events as: how the engine writes its events (docs/engines.md). First and last batch: by the engine's "
+    "own numbers.",
     unit="sources",
     kind="table",
     width=24,
     sql=f"""
 SELECT
     replica, dp_rank AS rank, opened_at AS opened, closed_at AS closed, closed_reason AS ended_by,
-    engine, wire_era AS encoding, first_seq, last_seq, toString(trust) AS trust
+    engine, wire_era AS `events as`, first_seq AS `first batch`, last_seq AS `last batch`,
+    toString(trust) AS trust
 FROM sources FINAL
 WHERE {CHOSEN}
     AND opened_at <= {{to:DateTime}}

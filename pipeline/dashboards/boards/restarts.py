@@ -6,16 +6,10 @@ from pipeline.dashboards.panel import Annotation
 from pipeline.dashboards.queries import SERIES
 
 NAMED = """concat(
-        arrayStringConcat(
-            arraySlice(arraySort(groupUniqArray(concat(replica, '/', toString(dp_rank)))), 1, 3), ', '
-        ),
-        if(
-            uniqExact(replica, dp_rank) > 3,
-            concat(' and ', toString(uniqExact(replica, dp_rank) - 3), ' more'),
-            ''
-        )
+        arrayStringConcat(arraySlice(arraySort(groupUniqArray(replica)), 1, 3), ', '),
+        if(uniqExact(replica) > 3, concat(' and ', toString(uniqExact(replica) - 3), ' more'), '')
     )"""
-"""The streams of a point of time, the first three by name."""
+"""The replicas of a point of time, the first three by name: the board Replica has their ranks."""
 
 
 def restarts(id: str, chosen: str) -> Annotation:

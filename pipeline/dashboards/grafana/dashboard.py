@@ -23,6 +23,8 @@ from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, 
 
 SCHEMA_VERSION = 41
 SMALLEST_STEP = "10s"
+DEAR_REFRESH = "1m"
+"""Of a board with a statement that several panels share because it is dear; Grafana knows no panel's own."""
 TAG = "kvlens"
 HERE = DataSource(DATA_SOURCE_TYPE, "${datasource}")
 
@@ -152,7 +154,7 @@ class Dashboard(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     links: tuple[Link, ...] = (Link(),)
     tags: tuple[str, ...] = (TAG,)
     time: TimeRange = TimeRange()
-    refresh: str = "10s"
+    refresh: str = SMALLEST_STEP
     timezone: str = "browser"
     editable: bool = False
     graph_tooltip: int = 1
@@ -204,6 +206,7 @@ def compiled(board: Board) -> Dashboard:
         panels=panels,
         templating=Templating([_data_source_variable(), *map(_variable, board.choices)]),
         annotations=Annotations([_annotation(annotation) for annotation in board.annotations]),
+        refresh=DEAR_REFRESH if asking else SMALLEST_STEP,
     )
 
 

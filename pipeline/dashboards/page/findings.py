@@ -1,4 +1,7 @@
-"""What the doctor finds, for everybody who asks: it looks at most once in a while."""
+"""What the doctor finds, for everybody who asks: it looks at most once in a while.
+
+A store that is busy, or does not answer, hides what the doctor found before: that is shown on, with its time.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+HIDING = {"store-busy", "store-unavailable"}
+"""Findings with which others may be missing."""
+SHOWN_ON_SECONDS = 600.0
 FRESH_SECONDS = 20.0
 """A look asks broker and store for seconds; its findings serve everybody for so long."""
 
@@ -16,6 +22,8 @@ class Findings:
 
     def __init__(self, look: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         self._look = look
+        self._whole: dict[str, Any] = {"at": 0.0, "findings": []}
+        """The last look at which the store answered everything."""
         self._begun = 0.0
         self._task: asyncio.Task[dict[str, Any]] | None = None
 
@@ -25,5 +33,20 @@ class Findings:
         failed = self._task is not None and self._task.done() and self._task.exception() is not None
         if self._task is None or failed or now - self._begun > FRESH_SECONDS:
             self._begun = now
-            self._task = asyncio.ensure_future(self._look())
+            self._task = asyncio.ensure_future(self._looked())
         return await asyncio.shield(self._task)
+
+    async def _looked(self) -> dict[str, Any]:
+        found = await self._look()
+        codes = {finding["code"] for finding in found["findings"]}
+        if not codes & HIDING:
+            self._whole = found
+            return found
+        if found["at"] - self._whole["at"] > SHOWN_ON_SECONDS:
+            return found
+        earlier = [
+            {**finding, "as_of": self._whole["at"]}
+            for finding in self._whole["findings"]
+            if finding["code"] not in codes
+        ]
+        return {**found, "findings": [*found["findings"], *earlier]}

@@ -24,7 +24,7 @@ from pipeline.dashboards.page.findings import Findings
 from pipeline.dashboards.page.question import BadQuestion, Question, parse
 from pipeline.dashboards.page.written_out import as_csv, with_values
 from pipeline.dashboards.panel import Board, Panel, used_parameters
-from pipeline.errors import PipelineError, StoreUnavailable
+from pipeline.errors import PipelineError, StoreBusy, StoreUnavailable
 
 _log = structlog.get_logger(__name__)
 _limiter = LogLimiter()
@@ -218,6 +218,8 @@ async def _with_headers(request: web.Request, handler: Handler) -> web.StreamRes
         response = await handler(request)
     except BadQuestion as error:
         response = _problem(400, str(error))
+    except StoreBusy as error:
+        response = _problem(503, _too_much(error), busy=True)
     except StoreUnavailable as error:
         response = _problem(503, str(error))
     except ForeignPage as refused:
@@ -271,10 +273,24 @@ def _login_page(problem: str = "", status: int = 200) -> web.Response:
     )
 
 
-def _problem(status: int, text: str) -> web.Response:
-    response = _json({"problem": text})
+def _problem(status: int, text: str, *, busy: bool = False) -> web.Response:
+    """Return an error in the page's form; `busy` concerns the one question, and no other."""
+    response = _json({"problem": text, "busy": busy})
     response.set_status(status)
     return response
+
+
+def _too_much(error: StoreBusy) -> str:
+    """Return what a panel says in place of its figures."""
+    if error.lacks == "memory":
+        return "This panel needs more memory than the store has left: the store is busy."
+    if error.lacks == "turns":
+        return "The store runs as many statements as it may: the store is busy."
+    if error.lacks == "answer":
+        within = "in time" if error.seconds is None else f"within {error.seconds:g} s"
+        return f"The store gave no answer {within}: it is busy, or hangs."
+    longer = "it may" if error.seconds is None else f"{error.seconds:g} s"
+    return f"This panel took longer than {longer}: the store is busy."
 
 
 def _board(board: Board) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from clickhouse_connect.driver.client import Client
@@ -16,10 +16,8 @@ from pipeline.clickhouse.migrations import migrations, unreleased
 from pipeline.clickhouse.rights import LOCAL
 from pipeline.doctor.asking.engines import ask_engines
 from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts
-from pipeline.errors import StoreUnavailable
+from pipeline.errors import StoreBusy, StoreUnavailable
 from schemas.settings import ClickHouse
-
-Answer = TypeVar("Answer")
 
 _NONE: tuple[str, ...] = ()
 
@@ -92,54 +90,68 @@ async def ask_store(store: ClickHouse, seconds: float) -> StoreFacts:
     """Return what the tables answer within so many seconds; never raises for what ClickHouse does."""
     bounded = msgspec.structs.replace(store, timeout_seconds=min(store.timeout_seconds, seconds))
     loop = asyncio.get_running_loop()
-    answered: asyncio.Future[StoreFacts] = loop.create_future()
-
-    def deliver(facts: StoreFacts) -> None:
-        if not answered.done():
-            answered.set_result(facts)
+    ended = asyncio.Event()
+    answers = _Answers(shown(store.url))
 
     def ask() -> None:
-        facts = _ask(bounded)
+        _ask(bounded, answers)
         if not loop.is_closed():
-            loop.call_soon_threadsafe(deliver, facts)
+            loop.call_soon_threadsafe(ended.set)
 
     # A daemon: a server that answers nothing must not keep the process from ending.
     threading.Thread(target=ask, name="ask-store", daemon=True).start()
     try:
-        return await asyncio.wait_for(answered, seconds)
+        await asyncio.wait_for(ended.wait(), seconds)
     except asyncio.TimeoutError:
-        return StoreFacts(shown(store.url), f"no answer within {seconds:g} s")
+        return answers.facts(f"no answer within {seconds:g} s")
+    return answers.facts()
 
 
-def _ask(store: ClickHouse) -> StoreFacts:
-    unanswered: dict[str, str] = {}
+class _Answers:
+    """What ClickHouse answered so far."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.unavailable: str | None = None
+        self.connected = False
+        self.given: dict[str, Any] = {}
+        """By the key of the question."""
+        self.unanswered: dict[str, str] = {}
+
+    def facts(self, out_of_time: str = "") -> StoreFacts:
+        """Return what is there; `out_of_time` says why nothing was, if not even a connection is."""
+        if self.unavailable or (out_of_time and not self.connected):
+            return StoreFacts(self._address, self.unavailable or out_of_time)
+        given, unanswered = dict(self.given), dict(self.unanswered)
+        left = [what for key, (what, _) in _QUESTIONS.items() if key not in given and what not in unanswered]
+        missing, changed = given.pop(_MIGRATIONS, (_NONE, _NONE))
+        return StoreFacts(
+            address=self._address,
+            unanswered=unanswered,
+            late=tuple(dict.fromkeys(left)),
+            migrations_missing=missing,
+            migrations_changed=changed,
+            **given,
+        )
+
+
+def _ask(store: ClickHouse, answers: _Answers) -> None:
     try:
         client = connect(store)
     except StoreUnavailable as error:
-        return StoreFacts(shown(store.url), error.reason)
+        answers.connected = isinstance(error, StoreBusy) and error.lacks != "answer"
+        answers.unavailable = None if answers.connected else error.reason
+        return
+    answers.connected = True
     try:
-
-        def tried(what: str, question: Callable[[Client, ClickHouse], Answer], otherwise: Answer) -> Answer:
+        for key, (what, question) in _QUESTIONS.items():
             try:
                 with store_unavailable(store):
-                    return question(client, store)
+                    answers.given[key] = question(client, store)
+            except StoreBusy:
+                continue
             except StoreUnavailable as error:
-                unanswered[what] = error.reason
-                return otherwise
-
-        unapplied, changed = tried("migrations", _migrations, (_NONE, _NONE))
-        return StoreFacts(
-            address=shown(store.url),
-            unanswered=unanswered,
-            migrations_missing=unapplied,
-            migrations_changed=changed,
-            written_at=tried("the time of the last row", _written, None),
-            health=tried("stream_health_10s", _health, {}),
-            lives=tried("sources", _lives, {}),
-            hashes=tried("source_hashes", _hashes, {}),
-            counters_fell=tried("engine_counters", _fallen, {}),
-            engines=tried("engine_counters", ask_engines, {}),
-        )
+                answers.unanswered[what] = error.reason
     finally:
         client.close()
 
@@ -229,3 +241,16 @@ def _fallen(client: Client, store: ClickHouse) -> Mapping[SourceId, tuple[float,
 
 def _seconds_of(at: Any) -> float | None:
     return None if at is None else at / 1000
+
+
+_MIGRATIONS = "migrations"
+_QUESTIONS: dict[str, tuple[str, Callable[[Client, ClickHouse], Any]]] = {
+    _MIGRATIONS: ("migrations", _migrations),
+    "written_at": ("the time of the last row", _written),
+    "health": ("stream_health_10s", _health),
+    "lives": ("sources", _lives),
+    "hashes": ("source_hashes", _hashes),
+    "counters_fell": ("engine_counters", _fallen),
+    "engines": ("engine_counters", ask_engines),
+}
+"""{field of StoreFacts: (what is asked about, the question)}, what matters most first."""

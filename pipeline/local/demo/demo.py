@@ -24,8 +24,8 @@ from pipeline.local.demo.figures import count_events, count_rows, read_health, r
 from pipeline.local.demo.fleet import start_fleet
 from pipeline.local.demo.freshness import FreshnessMeter, PublicationProbe
 from pipeline.local.demo.question import IndexQuestion
-from pipeline.local.demo.story import ON_PURPOSE, Narrator
-from pipeline.local.demo.terminal import RANGE_SECONDS, plain, screen, story_page
+from pipeline.local.demo.story import ON_PURPOSE, STORY_SECONDS, Narrator
+from pipeline.local.demo.terminal import plain, screen, story_page
 from pipeline.local.directory import DataDirectory
 from pipeline.local.processes.supervisor import Supervisor
 from pipeline.local.stack import Stack
@@ -85,7 +85,7 @@ class Demo:
         stack.start()
         self._client = connect(stack.settings.clickhouse)
         self._question = IndexQuestion(self._directory.path, stack.urls["index"], stack.settings.index.token)
-        self._advice = AdviceWatch(stack.settings.clickhouse, RANGE_SECONDS, _ADVICE_SECONDS)
+        self._advice = AdviceWatch(stack.settings.clickhouse, STORY_SECONDS, _ADVICE_SECONDS)
         # After the connector: engines publish once anybody subscribed, and it is to see their first batch.
         self._probe = PublicationProbe(endpoints, self._meter)
 

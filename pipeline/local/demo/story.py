@@ -65,6 +65,9 @@ STORY = (
 )
 """The replicas that the numbers mean, and their sizes, are in `fleet.py`."""
 
+STORY_SECONDS = 300
+"""From the beginning until the last chapter shows on the boards: the page's range that holds the story."""
+
 ON_PURPOSE = {
     "vllm-0.14-cpu/0": "the demo loses batches of it for good at 2:30, and restarts it at 4:00, "
     "which repairs it"

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pipeline.advice.reading import Advice
 from pipeline.advice.text import answer_lines, finding_line
 from pipeline.local.demo.figures import PoolFigures
-from pipeline.text_table import text_table
+from pipeline.local.demo.story import STORY_SECONDS
+from pipeline.text_table import counted, text_table
 
 _HEADS = (
     "replica/rank",
@@ -28,8 +29,6 @@ _RIGHT = {2, 3, 5, 6, 7, 8, 9}
 _EXPENDABLE = (5, 6, 4, 9)
 """Columns that a narrow terminal does without, the first of them first."""
 _BAR = 12
-RANGE_SECONDS = 900
-"""A range that holds the whole story of the demo."""
 
 
 def table(pools: Sequence[PoolFigures], width: int | None = None) -> list[str]:
@@ -57,7 +56,7 @@ def screen(
     figures = table(pools, size.columns) if pools else ["waiting for the first rows"]
     figures.append(freshness_line(freshness))
     others = ["", *(f"{name}: {url}" for name, url in urls.items() if name != "page")]
-    told = ["", *(textwrap.shorten(note, size.columns, placeholder=" …") for note in notes)]
+    told = ["", *(line for note in notes for line in textwrap.wrap(note, size.columns))]
     last = [
         *(textwrap.shorten(line, size.columns, placeholder=" …") for line in question),
         "Ctrl-C stops it; the data stay",
@@ -72,15 +71,19 @@ def screen(
 
 def story_page(urls: Mapping[str, str]) -> str:
     """Return the address of the boards that shows the whole story."""
-    return f"{urls['page']}?range={RANGE_SECONDS}"
+    return f"{urls['page']}?range={STORY_SECONDS}"
 
 
 def _answer(advice: Advice | None, columns: int) -> list[str]:
     """Return the answer and the finding that is worth most, above all else."""
     if advice is None or not advice.answer:
         return []
-    first = [textwrap.shorten(finding_line(each), columns, placeholder=" …") for each in advice.findings[:1]]
-    return [*answer_lines(advice.answer, columns), *first, ""]
+    first = "".join(finding_line(each) for each in advice.findings[:1])
+    return [
+        *answer_lines(advice.answer, columns),
+        *textwrap.wrap(first, columns, subsequent_indent="   "),
+        "",
+    ]
 
 
 def _height(lines: Sequence[str], columns: int) -> int:
@@ -97,8 +100,9 @@ def plain(
     resident = sum(pool.blocks for pool in pools)
     stored = sum(pool.stored_per_second for pool in pools)
     evicted = sum(pool.evicted_per_second for pool in pools)
+    sources = counted(len({(pool.replica, pool.dp_rank) for pool in pools}), "source")
     return (
-        f"{len({(pool.replica, pool.dp_rank) for pool in pools})} sources, {resident:,} blocks resident, "
+        f"{sources}, {resident:,} blocks resident, "
         f"{stored:.1f} stored/s, {evicted:.1f} evicted/s, {freshness_line(freshness)}"
         + "".join(f"; {line.title.lower()}: {line.figure}" for line in (advice.answer if advice else ()))
     )

@@ -76,11 +76,22 @@ def test_many_restarts_are_marked_in_bundles_and_few_by_name(crowded: Served, vi
     assert int(plot.get_attribute("data-marks") or 0) == 5
     told = tab.page.locator("#fleet-eviction .marked").text_content() or ""
     assert [int(number) for number in re.findall(r"(\d+) events", told)] == [6, 6, 6, 6]
-    assert told.endswith("replica-000/0 restarted")
+    assert told.endswith("replica-000 restarted")
     tab.open(f"board=fleet&from={crowd.START}&to={crowd.START + 39}&refresh=0")
     assert int(plot.get_attribute("data-marks") or 0) == 4
     told = tab.page.locator("#fleet-eviction .marked").text_content() or ""
-    assert told.count("replica-000/0 restarted") == 4
+    assert told.count("replica-000 restarted") == 4
+
+
+def test_marks_are_numbered_on_the_charts_and_listed_once(crowded: Served, visit: Open) -> None:
+    tab = visit(crowded.origin)
+    tab.open(f"board=fleet&from={crowd.START}&to={crowd.START + 39}&refresh=0")
+    listed = tab.page.locator("#marks")
+    assert listed.locator("b").all_text_contents() == ["1 ", "2 ", "3 ", "4 "]
+    assert (listed.text_content() or "").count("replica-000 restarted") == 4
+    assert "/" not in (listed.text_content() or "")
+    tab.open(f"board=fleet&from={crowd.END - 60}&to={crowd.END}&refresh=0")
+    assert (listed.text_content() or "") == ""
 
 
 def test_a_mark_that_is_pointed_at_says_what_happened(crowded: Served, visit: Open) -> None:
@@ -97,13 +108,13 @@ def test_a_mark_that_is_pointed_at_says_what_happened(crowded: Served, visit: Op
     # Each mark by itself, and nothing between two of them.
     tab.open(f"board=fleet&from={crowd.START}&to={crowd.START + 39}&refresh=0")
     point_at(20, 39)
-    expect(happened).to_have_text(["replica-000/0 restarted"])
+    expect(happened).to_have_text(["replica-000 restarted"])
     point_at(25, 39)
     expect(happened).to_have_count(0)
     # Of a bundle of six the first four, and how many more there are.
     tab.open(f"board=fleet&{crowd.RANGE}")
     point_at(30, crowd.SECONDS - 1)
-    expect(happened).to_have_text(["replica-000/0 restarted"] * 4 + ["and 2 more"])
+    expect(happened).to_have_text(["replica-000 restarted"] * 4 + ["and 2 more"])
     point_at(500, crowd.SECONDS - 1)
     expect(tab.page.locator("#fleet-eviction .tip")).to_be_visible()
     expect(happened).to_have_count(0)

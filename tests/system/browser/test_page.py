@@ -48,7 +48,8 @@ CUT_OFF = """[...document.querySelectorAll('.name')].filter((each) => {
         const edges = (element) => element.getBoundingClientRect();
         const amount = each.closest('.legend') && each.nextSibling;
         const room = amount ? edges(amount).left : edges(each.parentElement).right;
-        return edges(each.lastChild).right > room + 1;
+        const cut = each.scrollWidth > each.clientWidth;
+        return edges(each).right > room + 1 || cut !== each.classList.contains('cut');
     }).map((each) => each.textContent)"""
 NAMELESS = """[...document.querySelectorAll(
     'a, button, select, input, summary, nav, form, [tabindex="0"], [role=img]')]
@@ -85,7 +86,6 @@ def test_figures_on_the_page_are_those_of_the_rows(served: Served, visit: Open) 
     tab = visit(served.origin)
     tab.open(f"board=fleet&{RANGE}")
 
-    assert [tab.value("fleet-sources", trust) for trust in ("complete", "partial", "degraded")] == [1, 0, 1]
     assert tab.value("fleet-gpu-full", "full") == 0.5
     assert tab.value("fleet-evicted-now", "evicted") == 32
     assert tab.page.locator("#fleet-occupancy .sr").text_content() == (
@@ -93,6 +93,8 @@ def test_figures_on_the_page_are_those_of_the_rows(served: Served, visit: Open) 
     )
     cells = tab.page.locator("#fleet-replicas tbody tr").first.locator("td").all_text_contents()
     assert cells == ["m", "a", "36,000", "32,400", "60", "0", "20", "10", "10", "0", "90", "complete"]
+    tab.open(f"board=health&{RANGE}")
+    assert [tab.value("fleet-sources", trust) for trust in ("complete", "partial", "degraded")] == [1, 0, 1]
 
 
 def test_choices_narrow_the_figures_and_the_address_keeps_them(served: Served, visit: Open) -> None:
@@ -197,6 +199,93 @@ def test_the_browser_waits_for_as_long_as_the_store_may_take(served: Served, vis
     assert banner.is_hidden()
     tab.page.evaluate("waits.forEach((each) => each.end())")
     expect(banner).to_have_text(f"the page's server did not answer within {shortest // 1000} s")
+
+
+def test_a_panel_that_is_late_says_so_itself_and_no_other_does(served: Served, visit: Open) -> None:
+    tab = visit(served.origin, quiet=False)
+    tab.open(f"board=fleet&{RANGE}")
+    told = "This panel took longer than 20 s: the store is busy."
+    busy = {"problem": told, "busy": True}
+    late = "**/api/panels/fleet-answer?*"
+    tab.page.route(late, lambda route: route.fulfill(status=503, json=busy))
+    tab.again()
+    panel = tab.page.locator("#fleet-answer")
+    # Its figures stay, with the reason above them; nothing stands above the board.
+    expect(panel.locator(".late")).to_have_text(f"{told} Trying again.")
+    assert panel.locator(".stale .card").count() > 0
+    assert tab.page.locator("#banner").is_hidden()
+    assert tab.page.locator(".late, .note.problem").count() == 1
+    tab.page.goto(f"{tab.origin}/?board=fleet&{RANGE}")
+    expect(panel.locator(".note")).to_have_text(f"{told} Trying again.")
+    assert "error above" not in (tab.page.locator("#board").text_content() or "")
+    tab.page.unroute(late)
+    expect(panel.locator(".card").first).to_be_visible(timeout=60_000)
+    assert tab.page.locator(".late, .note.problem").count() == 0
+
+
+def test_what_concerns_all_panels_stands_above_as_soon_as_one_of_them_refers_to_it(
+    served: Served, visit: Open
+) -> None:
+    tab = visit(served.origin, quiet=False)
+    problem = "ClickHouse at http://x cannot be used: no connection"
+    tab.page.route(
+        "**/api/panels/fleet-costs?*", lambda route: route.fulfill(status=503, json={"problem": problem})
+    )
+    tab.page.route("**/api/panels/fleet-fills?*", lambda _route: None)
+    tab.page.goto(f"{tab.origin}/?board=fleet&{RANGE}")
+    expect(tab.page.locator("#fleet-costs .note")).to_contain_text("See the error above.")
+    expect(tab.page.locator("#banner")).to_have_text(problem)
+
+
+def test_a_section_that_has_nothing_is_one_line(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    early = START - 40 * 86400
+    tab.open(f"board=replica&from={early}&to={early + 3600}&refresh=0")
+    folded = tab.page.locator(".grid.folded")
+    assert folded.count() == 1
+    assert (folded.text_content() or "").count("No LMCache server reports to a connector here") == 3
+    expect(folded.locator(".panel").first).to_be_hidden()
+    assert folded.locator(":scope > .note").count() == 1
+    assert (folded.bounding_box() or {})["height"] < 30
+    tab.open(f"board=replica&{RANGE}")
+    assert folded.count() == 0
+
+
+def test_an_axis_on_a_phone_names_more_than_one_time(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    tab.page.set_viewport_size({"width": 390, "height": 900})
+    for seconds in (300, 900, 3600):
+        tab.open(f"board=fleet&from={START}&to={START + seconds - 1}&refresh=0")
+        assert int(tab.page.locator("#fleet-fills .plot").get_attribute("data-times") or 0) > 1, seconds
+
+
+def test_names_are_found_and_copied_in_one_piece(served: Served, visit: Open) -> None:
+    name = "inference-cluster-europe-west4/deployment-of-a-large-model/replica-007"
+    start = START - 5 * 86400
+    rows = [
+        msgspec.structs.replace(row, model="long", replica=name, window=row.window - 5 * DAY)
+        for window in range(6)
+        for row in window_rows(window, "a")
+    ]
+    write_rows(served.settings, rows)
+    tab = visit(served.origin)
+    copied = """(element) => {
+        const range = document.createRange();
+        range.selectNode(element);
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        return getSelection().toString();
+    }"""
+    for board, place in (("fleet", "#fleet-replicas tbody tr"), ("model", "#model-fullness .legend .name")):
+        tab.open(f"board={board}&from={start}&to={start + 59}&refresh=0&model=long")
+        shown = tab.page.locator(f"{place}").first
+        cut = tab.page.locator(f"{place} .name.cut, {place}.name.cut").first
+        # Shortened for the eye, with its end to be seen.
+        expect(cut).to_have_count(1)
+        after = cut.evaluate("(each) => getComputedStyle(each, '::after').content")
+        assert after == f'"\N{HORIZONTAL ELLIPSIS}{name[-14:]}"'
+        assert tab.page.evaluate(f"(getSelection().removeAllRanges(), window.find('{name}'))")
+        assert name in shown.evaluate(copied).replace("\t", " ").split()
 
 
 @pytest.fixture

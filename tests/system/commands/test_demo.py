@@ -42,7 +42,7 @@ def demo(directory: Path, seconds: int) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     told = done.stderr.splitlines()
     ready = next(line for line in told if line.startswith("ready after"))
-    assert re.fullmatch(r"ready after .* s: open http://127.0.0.1:\d+/\?range=900; Ctrl-C stops it", ready)
+    assert re.fullmatch(r"ready after .* s: open http://127.0.0.1:\d+/\?range=300; Ctrl-C stops it", ready)
     assert told[-1] == f"stopped; the next demo continues with the data in {directory}"
     summary: dict[str, Any] = json.loads(done.stdout)
     return summary

@@ -14,14 +14,17 @@ export async function fetched(path, fields = "", left = new AbortController().si
   }
   // The login has run out: the same address asks for it.
   if (answer.status === 401) location.reload();
-  if (!answer.ok) throw new Error(await problem(answer));
+  if (!answer.ok) throw await problem(answer);
   return answer;
 }
+
+// `busy`: the store had not enough time, memory or turns for this one question.
 
 // What stands before the server, such as a proxy, may answer in a form of its own.
 async function problem(answer) {
   const said = await answer.json().catch(() => ({}));
-  return said.problem ?? `${answer.status} ${answer.statusText}`.trim();
+  const error = new Error(said.problem ?? `${answer.status} ${answer.statusText}`.trim());
+  return Object.assign(error, { busy: Boolean(said.busy) });
 }
 
 export const json = async (path, fields, left) => (await fetched(path, fields, left)).json();

@@ -1,10 +1,9 @@
 // Colours of series: as many as a chart names series, so that none stands for two of them. The first ones are
-// told apart most easily, and are taken first.
+// told apart most easily, and are taken first. Those of causes and of trust are not among them.
 
 const PALETTE = [
-  "#3f7fdb", "#d9822b", "#2f9e6e", "#8f6bd6", "#c74b7a", "#27a5b5", "#b59a2c", "#a6553a", "#5fae3c", "#d662c4",
-  "#e0574f", "#5468c9", "#8a8f2e", "#39b08f", "#b07adf", "#9c6b2f", "#6fa8e8", "#e394a8", "#4a8a5c", "#a14fa0",
-  "#c9a56a", "#6c7fa8", "#97c45a", "#d97a5f",
+  "#27a5b5", "#c74b7a", "#7fae3c", "#5468c9", "#b59a2c", "#d662c4", "#a6553a", "#4a8a5c", "#e394a8", "#6c7fa8",
+  "#8a8f2e", "#a14fa0", "#c9a56a", "#39708f", "#9c6b2f", "#5fc2c9", "#7a4a6b", "#b8c46a", "#3f6b3a", "#c98fd0",
 ];
 const PLAIN = 10;
 const OTHERS = "#8b95a1";

@@ -1,14 +1,26 @@
-// Names: shortened in the middle, and leading to the board of what they name.
+// Names: one text each, shortened in the middle for the eye alone, and leading to the board of what they name.
 
 import { make } from "./dom.js";
 import { current, write } from "./state.js";
 
 const TAIL = 14;
 
-// A long name gives way in the middle, as its end is what tells replicas apart; all of it shows when pointed at.
+// Where a name finds too little room, its end is drawn over the part that is cut off: it is what tells replicas apart.
+const room = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (!target.isConnected) room.unobserve(target);
+    else target.classList.toggle("cut", target.scrollWidth > target.clientWidth);
+  }
+});
+
+// All of the name is one text, which a search of the browser finds and a copy has; it shows when pointed at.
 export function shortened(name, tag = "span") {
-  return make(tag, { className: "name", title: name },
-    make("span", { textContent: name.slice(0, -TAIL) }), make("span", { textContent: name.slice(-TAIL) }));
+  const element = make(tag, { className: "name", title: name, textContent: name });
+  if (name.length > TAIL) {
+    element.dataset.tail = `…${name.slice(-TAIL)}`;
+    room.observe(element);
+  }
+  return element;
 }
 
 // A name of a model, of a replica, or of a source (`replica/rank`), with range and filters kept.

@@ -10,6 +10,7 @@ import { doctor } from "./panels/doctor.js";
 import { frame, showFull } from "./panels/frame.js";
 import { drawHeat } from "./panels/heat.js";
 import { drawSeries } from "./panels/lines.js";
+import { bundled, listed } from "./panels/marks.js";
 import { drawStat } from "./panels/stat.js";
 import { drawStrips } from "./panels/strips.js";
 import { drawTable } from "./panels/table.js";
@@ -19,6 +20,8 @@ import { moment, useUtc, zoneName } from "./time.js";
 const DRAW = { stat: drawStat, timeseries: drawSeries, stacked: drawSeries, heatmap: drawHeat, bar: drawBars, table: drawTable, state_timeline: drawStrips, curve: drawCurve, answer: drawAnswer, findings: drawFindings };
 const EMPTY = "No data for this range and these filters. Rows come about two seconds after an engine publishes: choose a longer range, fewer filters, or run “kvlens doctor”.";
 const RETRY_MILLISECONDS = 5_000;
+// A store that has too much to do is asked less often.
+const BUSY_RETRY_MILLISECONDS = 15_000;
 
 let boards = [];
 let undo = new Map();
@@ -47,7 +50,7 @@ function build() {
   document.title = `${board().title} · kvlens`;
   const diagnosis = board().findings ? doctor() : null;
   if (diagnosis) undo.set("doctor", diagnosis.end);
-  byId("board").replaceChildren(make("p", { className: "about", textContent: board().description }), ...(diagnosis ? [diagnosis.element] : []), ...board().sections.flatMap((section) => [
+  byId("board").replaceChildren(make("p", { className: "about", textContent: board().description }), make("div", { id: "marks" }), ...(diagnosis ? [diagnosis.element] : []), ...board().sections.flatMap((section) => [
     make("h2", { textContent: section.title }),
     make("div", { className: "grid" }, ...section.panels.map((panel) => frame(panel, asked))),
   ]));
@@ -69,30 +72,41 @@ async function refresh() {
     answer: (id) => (answers.get(id)?.view === view ? answers.get(id).answer : null),
   };
   const problems = new Set();
-  marks = await annotations(fields, problems, left);
+  let busy = false;
+  // What concerns all figures stands above them, as soon as it is known; what concerns one panel, in that panel.
+  const noted = (error) => {
+    if (mine !== round) return;
+    if (error.busy) busy = true;
+    else tell([...problems.add(error.message)].join(" · "));
+  };
+  marks = await annotations(fields, noted, left);
   if (mine !== round) return;
+  const bundles = bundled(marks, view.from, view.to);
+  byId("marks").replaceChildren(...(bundles.length ? [listed(bundles)] : []));
   await Promise.all(board().sections.flatMap((section) => section.panels).map(async (panel) => {
     const body = byId(panel.id)?.querySelector(".body");
     try {
       const answer = await json(`api/panels/${panel.id}`, fields, left);
       if (mine !== round) return;
       body.classList.remove("stale", "loading");
+      late(body, null);
       draw(panel, body, answer, view);
       // Not what is still asked, or could not be read: it stays dimmed.
       for (const each of answers.values()) if (each.view === view && each.panel.trend?.panel === panel.id) redraw(each.panel.id);
     } catch (error) {
-      problems.add(error.message);
-      if (mine === round) failed(panel, body);
+      noted(error);
+      if (mine === round) failed(panel, body, error);
     }
   }));
   if (mine !== round) return;
   tell([...problems].join(" · "));
-  byId("status").textContent = problems.size ? "Some figures could not be read; trying again." : `As of ${moment(Date.now() / 1000, true)}`;
-  document.body.dataset.ready = String(problems.size === 0);
+  const behind = problems.size > 0 || busy;
+  byId("status").textContent = behind ? "Some figures could not be read; trying again." : `As of ${moment(Date.now() / 1000, true)}`;
+  document.body.dataset.ready = String(!behind);
   document.body.dataset.round = mine;
   const state = current();
   if (state.refresh && state.from === null) timer = setTimeout(again, state.refresh * 1000);
-  else if (problems.size) timer = setTimeout(again, RETRY_MILLISECONDS);
+  else if (behind) timer = setTimeout(again, problems.size ? RETRY_MILLISECONDS : BUSY_RETRY_MILLISECONDS);
 }
 
 function tell(problem) {
@@ -106,14 +120,14 @@ function again() {
   else refresh();
 }
 
-async function annotations(fields, problems, left) {
+async function annotations(fields, noted, left) {
   const found = [];
   for (const annotation of board().annotations) {
     try {
       const answer = await json(`api/annotations/${annotation.id}`, fields, left);
       if (answer.columns.length) answer.columns[0].forEach((time, row) => found.push({ time, text: answer.columns[1][row] }));
     } catch (error) {
-      problems.add(error.message);
+      noted(error);
     }
   }
   return found;
@@ -131,7 +145,19 @@ function draw(panel, body, answer, view) {
   const end = nothing ? null : DRAW[panel.kind](body, panel, answer, view);
   if (end) undo.set(panel.id, end);
   else body.append(note(panel.empty || EMPTY));
+  fold(body.closest(".grid"));
   reading();
+}
+
+// A section in which every panel has only to say why it has nothing says it once.
+function fold(grid) {
+  const panels = [...grid.querySelectorAll(".panel")];
+  for (const each of grid.querySelectorAll(":scope > .note")) each.remove();
+  const folded = panels.every((each) => each.classList.contains("quiet") && !each.classList.contains("full"));
+  grid.classList.toggle("folded", folded);
+  if (!folded) return;
+  const said = new Map(panels.map((each) => each.querySelector(".note")).map((each) => [each.textContent, each]));
+  grid.append(...[...said.values()].map((each) => each.cloneNode(true)));
 }
 
 // Draw one panel, or all, once more from the answers that are there; what is dimmed stays so.
@@ -154,10 +180,19 @@ function reader(body) {
 }
 
 // Figures that were there stay, dimmed: old ones say more than none.
-function failed(panel, body) {
+function failed(panel, body, error) {
+  const told = error.busy ? `${error.message} Trying again.` : "Not answered; trying again. See the error above.";
+  const old = undo.has(panel.id);
   body.classList.remove("loading");
-  if (undo.has(panel.id)) body.classList.add("stale");
-  else body.replaceChildren(note("ClickHouse did not answer; trying again. See the error above.", true));
+  if (old) body.classList.add("stale");
+  else body.replaceChildren(note(told, !error.busy));
+  late(body, old && error.busy ? told : null);
+}
+
+// Say above the old figures of a panel why they are old, or nothing any more.
+function late(body, text) {
+  body.parentElement.querySelector(".late")?.remove();
+  if (text) body.before(make("p", { className: "late", textContent: text }));
 }
 
 function changed(before) {

@@ -14,7 +14,7 @@ import pytest
 from pipeline.dashboards.boards.advice import ANSWER, FINDINGS
 from pipeline.dashboards.page.answers import AT_ONCE, Answers
 from pipeline.dashboards.page.question import Question
-from pipeline.errors import StoreUnavailable
+from pipeline.errors import StoreBusy, StoreUnavailable
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS, hour_of_rows, migrated, write_rows
@@ -133,6 +133,34 @@ async def test_the_store_stops_what_takes_longer_than_it_may(settings: Settings)
     with pytest.raises(StoreUnavailable, match=r"shorter range, or raise page\.panel_seconds"):
         await answers.of("slow", slow, WHOLE)
     answers.close()
+
+
+async def test_a_store_that_has_too_much_to_do_says_of_what(settings: Settings) -> None:
+    """The engine's own codes: of time, of memory, of turns."""
+    answers = Answers(settings.clickhouse, PANEL_SECONDS)
+    large = "SELECT groupArray(number) FROM numbers(10000000) SETTINGS max_memory_usage = 1000"
+    with pytest.raises(StoreBusy) as refused:
+        await answers.of("large", large, WHOLE)
+    assert refused.value.lacks == "memory"
+    assert "hile executing" not in str(refused.value)
+    other = asyncio.ensure_future(answers.of("slow", "SELECT sleep(3)", WHOLE))
+    alone = "SELECT 1 SETTINGS max_concurrent_queries_for_all_users = 1"
+    refused_at = ""
+    while not refused_at and not other.done():
+        try:
+            await answers.of(f"alone {time.monotonic()}", alone, WHOLE)
+        except StoreBusy as error:
+            refused_at = error.lacks
+    assert refused_at == "turns"
+    await other
+    answers.close()
+    hasty = Answers(settings.clickhouse, 0.2)
+    slow = "SELECT sleepEachRow(0.1) FROM numbers(100) SETTINGS max_block_size = 1"
+    with pytest.raises(StoreBusy) as late:
+        await hasty.of("slow", slow, WHOLE)
+    assert (late.value.lacks, late.value.seconds) == ("time", 0.2)
+    assert late.value.heals
+    hasty.close()
 
 
 async def test_a_panel_may_take_longer_than_other_statements(settings: Settings) -> None:

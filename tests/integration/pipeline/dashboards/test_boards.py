@@ -156,7 +156,7 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("health-hashes") == [("m", "b", 0, "d", 2, 0, 1)]
     assert rows("health-hashes", replica=["a"]) == []
     lost = filled("restarts", ANNOTATIONS["restarts"].sql).result_rows
-    assert sorted(text for _, text in lost) == ["a/0, b/0 lost 60 blocks", "a/0, b/0 restarted"]
+    assert sorted(text for _, text in lost) == ["a, b lost 60 blocks", "a, b restarted"]
 
 
 def test_what_has_no_place_of_its_own_is_in_others(filled: RunSql) -> None:
@@ -339,7 +339,7 @@ def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore) ->
     del shares["hit rate %"]
     assert shares == {
         "routing %": 20,
-        "either %": 30,
+        "routing or capacity %": 30,
         "capacity %": 15,
         "warm-up %": 5,
         "cold %": 15,

@@ -135,6 +135,49 @@ async def test_a_store_that_is_not_there_is_said_so(free_port: object) -> None:
         await page.stop()
 
 
+async def test_a_panel_for_which_there_was_no_time_says_so_and_no_more(
+    store: EmbeddedStore, free_port: object
+) -> None:
+    answers = Answers(migrated(store).clickhouse, 0.001)
+    page = Page(answers, "127.0.0.1", free_port(), findings=Findings(nothing))  # type: ignore[operator]
+    await page.start()
+    try:
+        path = f"api/panels/fleet-answer?from={START}&to={START + 60}"
+        async with aiohttp.ClientSession() as client, client.get(page.url + path) as answer:
+            assert answer.status == 503
+            assert await answer.json() == {
+                "problem": "This panel took longer than 0.001 s: the store is busy.",
+                "busy": True,
+            }
+    finally:
+        await page.stop()
+
+
+async def test_a_busy_store_hides_no_finding_of_the_look_before() -> None:
+    def finding(code: str) -> dict[str, Any]:
+        return {"code": code, "severity": "problem", "message": code, "remedy": "", "subjects": []}
+
+    looks = [
+        {"verdict": "problems", "at": 100.0, "findings": [finding("source-disconnected"), finding("drift")]},
+        {"verdict": "cannot tell", "at": 130.0, "findings": [finding("store-busy"), finding("drift")]},
+        {"verdict": "cannot tell", "at": 900.0, "findings": [finding("store-busy")]},
+    ]
+
+    async def look() -> dict[str, Any]:
+        return looks.pop(0)
+
+    findings = Findings(look)
+    shown = []
+    for _ in range(3):
+        shown.append([(each["code"], each.get("as_of")) for each in (await findings.newest())["findings"]])
+        findings._begun = -1e9
+    assert shown == [
+        [("source-disconnected", None), ("drift", None)],
+        [("store-busy", None), ("drift", None), ("source-disconnected", 100.0)],
+        [("store-busy", None)],
+    ]
+
+
 async def test_a_look_that_fails_is_told_in_the_form_of_the_page(free_port: object) -> None:
     """And in the log, with where it failed."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +21,7 @@ from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.topics import topic_name
 from pipeline.clickhouse import migrations
 from pipeline.clickhouse.writer import Tables
+from pipeline.doctor.asking import store as asking
 from pipeline.doctor.diagnosis import diagnose
 from pipeline.doctor.examine import examine
 from pipeline.doctor.facts import Facts, HashFacts, LogFacts, PositionFacts
@@ -279,4 +282,43 @@ async def test_tables_that_may_not_be_read_leave_the_verdict_open(
     store_client.command(f"DROP TABLE {settings.clickhouse.database}.engine_counters SYNC")
     facts = await examine(settings, SECONDS)
     assert set(facts.store.unanswered) == {"engine_counters"}
+    assert facts.store.late == ()
     assert "store-unanswered" in codes(facts)
+
+
+async def test_a_busy_store_leaves_the_findings_that_it_answered(
+    settings: Settings, store_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One view takes longer than there is; what was asked before it, and after a refusal, still counts."""
+    migrations.apply(settings)
+    name = settings.clickhouse.database
+    store_client.command(
+        f"INSERT INTO {name}.sources (model, replica, opened_at, trust, trust_since, version) "
+        "SELECT 'm', 'a', now64(3), 'degraded', now64(3), 1"
+    )
+    store_client.command(
+        f"INSERT INTO {name}.stream_health_10s (window, model, replica, connected, trust, trust_since) "
+        "SELECT now(), 'm', 'a', 0, 'degraded', now64(3)"
+    )
+    whole = await examine(settings, SECONDS)
+    assert whole.store.late == ()
+    wanted = {"source-disconnected", "trust-degraded"}
+    assert wanted <= codes(whole)
+    released = threading.Event()
+    monkeypatch.setitem(asking._QUESTIONS, "hashes", ("source_hashes", lambda *_: released.wait(60)))
+    try:
+        facts = await examine(settings, 8.0)
+    finally:
+        released.set()
+    assert facts.store.late == ("source_hashes", "engine_counters")
+    assert wanted | {"store-busy"} <= codes(facts)
+    assert not {"store-unavailable", "source-unknown"} & codes(facts)
+
+    def too_large(client: Client, _: object) -> Any:
+        large = "SELECT groupArray(number) FROM numbers(10000000)"
+        return client.query(large, settings={"max_memory_usage": 1000})
+
+    monkeypatch.setitem(asking._QUESTIONS, "hashes", ("source_hashes", too_large))
+    facts = await examine(settings, SECONDS)
+    assert facts.store.late == ("source_hashes",)
+    assert wanted | {"store-busy"} <= codes(facts)

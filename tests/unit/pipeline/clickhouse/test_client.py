@@ -6,9 +6,10 @@ import socket
 import threading
 
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
-from pipeline.clickhouse.client import connect, first_line
-from pipeline.errors import StoreUnavailable
+from pipeline.clickhouse.client import connect, first_line, store_unavailable
+from pipeline.errors import StoreBusy, StoreUnavailable
 from schemas.settings import ClickHouse
 
 POOL = "Error HTTPConnectionPool(host='a', port=1): Max retries exceeded with url: /?query_id=a (Caused by "
@@ -42,12 +43,45 @@ POOL = "Error HTTPConnectionPool(host='a', port=1): Max retries exceeded with ur
             "Authentication failed (AUTHENTICATION_FAILED) (for url http://127.0.0.1:8123)",
             "Code: 516. DB::Exception: default: Authentication failed (AUTHENTICATION_FAILED)",
         ),
+        (
+            "Error HTTPConnectionPool(host='127.0.0.1', port=8123): Read timed out. (read timeout=30) "
+            "executing HTTP request attempt 1 (http://127.0.0.1:8123)",
+            "no answer within 30 s",
+        ),
         ("Code: 516. DB::Exception: wrong password\nand more", "Code: 516. DB::Exception: wrong password"),
         ("", "RuntimeError"),
     ],
 )
 def test_the_reason_is_one_line_without_the_request(text: str, line: str) -> None:
     assert first_line(RuntimeError(text)) == line
+
+
+LONG = (
+    "Code: 159. DB::Exception: Timeout exceeded: elapsed 28010.257 ms, maximum: 20000 ms: while executing "
+    "function replaceOne on arguments formatReadableSize(__table7.bytes) String. (TIMEOUT_EXCEEDED)"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "lacks", "seconds"),
+    [
+        (159, LONG, "time", 20.0),
+        (160, "Code: 160. DB::Exception: Estimated query execution time is too long", "time", None),
+        (241, "Code: 241. DB::Exception: (total) memory limit exceeded: would use 7 GiB", "memory", None),
+        (202, "Code: 202. DB::Exception: Too many simultaneous queries. Maximum: 100", "turns", None),
+        (None, "Error HTTPConnectionPool(): Read timed out. (read timeout=30) executing", "answer", 30.0),
+    ],
+)
+def test_a_busy_store_is_told_apart_from_one_that_cannot_be_used(
+    code: int | None, text: str, lacks: str, seconds: float | None
+) -> None:
+    error = DatabaseError(text)
+    error.code = code
+    with pytest.raises(StoreBusy) as raised, store_unavailable(ClickHouse(url="http://store")):
+        raise error
+    assert (raised.value.lacks, raised.value.seconds, raised.value.heals) == (lacks, seconds, True)
+    assert str(raised.value).startswith("ClickHouse at http://store is busy")
+    assert "replaceOne" not in str(raised.value)
 
 
 @pytest.mark.parametrize("url", ["http://localhost:9?colour=red", "http://localhost:99999"])

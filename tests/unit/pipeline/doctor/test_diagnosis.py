@@ -192,6 +192,7 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ),
     ("store-unavailable", "problem", replace(HEALTHY_FACTS, store=StoreFacts("c", "refused")), ()),
     ("store-unanswered", "unknown", store(unanswered={"engine_counters": "denied"}), ()),
+    ("store-busy", "unknown", store(late=("source_hashes",)), ()),
     ("migration-missing", "problem", store(migrations_missing=("0009_x.sql",)), ("0009_x.sql",)),
     ("migration-changed", "problem", store(migrations_changed=("0001_x.sql",)), ("0001_x.sql",)),
     ("tables-stale", "problem", store(written_at=NOW - 300), ()),

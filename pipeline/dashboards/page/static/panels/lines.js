@@ -13,6 +13,9 @@ const SHOWN_IN_TIP = 14;
 const MARKS_IN_TIP = 4;
 const HEAD_PIXELS = 72;
 const LABEL_PIXELS = 20;
+// Between two points of time that an axis names: on a phone it names more than one, too.
+const APART_PIXELS = { wide: 90, narrow: 62 };
+const NARROW_PIXELS = 420;
 
 export function drawSeries(body, panel, answer, view) {
   const { axis, names, values } = pivot(answer, view.from, view.to);
@@ -38,7 +41,10 @@ export function drawSeries(body, panel, answer, view) {
     cursor: { sync: { key: "board" }, drag: { setScale: false, x: true, y: false }, points: { show: false } },
     legend: { show: false },
     scales: { x: { time: true, min: view.from, max: view.to }, y: { range: (_, least) => [Math.min(0, least ?? 0), top] } },
-    axes: axes((_, splits, __, ___, apart) => splits.map((at) => tick(at, apart)), panel.unit),
+    axes: axes((_, splits, __, ___, apart) => {
+      plot.dataset.times = splits.length;
+      return splits.map((at) => tick(at, apart));
+    }, panel.unit),
     series: [{}, ...order.map((index) => ({
       label: drawn.names[index], spanGaps: false, points: { show: false },
       // Opaque, because each layer is painted over the higher ones: what is seen is what the legend says.
@@ -69,7 +75,7 @@ function scaleOf(panel, most) {
 export function axes(labels, unit) {
   const line = { stroke: style("--soft"), grid: { stroke: style("--grid"), width: 1 }, ticks: { show: false } };
   return [
-    { ...line, space: 90, size: 30, values: labels },
+    { ...line, space: (_, __, ___, ____, length) => (length / devicePixelRatio < NARROW_PIXELS ? APART_PIXELS.narrow : APART_PIXELS.wide), size: 30, values: labels },
     { ...line, size: 62, values: (_, splits) => splits.map((value) => figure(value, unit)) },
   ];
 }
@@ -114,5 +120,5 @@ function sentence(names, values, panel) {
 
 function markedSentence(marks) {
   if (!marks.length) return "";
-  return make("p", { className: "marked", textContent: marks.map((mark) => `${moment(mark.from, true)}: ${labelOf(mark)}`).join("; ") });
+  return make("p", { className: "marked", textContent: marks.map((mark, index) => `${index + 1}, ${moment(mark.from, true)}: ${labelOf(mark)}`).join("; ") });
 }

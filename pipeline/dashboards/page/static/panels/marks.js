@@ -1,7 +1,10 @@
-// What happened at points of time, such as restarts, marked on charts: each by name, or many together by number.
+// What happened at points of time, such as restarts: numbered on charts, named there where there is room, and listed
+// once above them.
+
+import { make } from "../dom.js";
+import { moment } from "../time.js";
 
 const MOST = 10;
-const ROOM_PIXELS = 34;
 const NEAR_PIXELS = 8;
 
 // Above MOST marks, those of a MOST-th of the range are one: {from, to, texts}.
@@ -20,9 +23,15 @@ export function bundled(marks, from, to) {
 }
 
 export const labelOf = ({ from, to, texts }) => (to > from ? `${texts.length} events` : texts.join("; "));
-const shortOf = ({ from, to, texts }) => (to > from ? String(texts.length) : texts.join("; "));
 
-// A dashed line where it begins, a bar above the chart as long as it lasts, and as much of its label as fits there.
+// The list of the numbers: when, and what.
+export function listed(bundles) {
+  const items = bundles.flatMap((each, index) => [
+    make("b", { textContent: `${index + 1} ` }), `${moment(each.from, true)} ${labelOf(each)}${index + 1 < bundles.length ? " · " : ""}`]);
+  return make("p", { className: "marks" }, "Marked on the charts: ", ...items);
+}
+
+// A dashed line where it begins, a bar above the chart as long as it lasts, its number, and its label if all of it fits.
 export function drawMarks(self, bundles, colour) {
   const { ctx, bbox } = self;
   const pixels = devicePixelRatio;
@@ -40,19 +49,10 @@ export function drawMarks(self, bundles, colour) {
     ctx.stroke();
     ctx.fillRect(left, bbox.top - 2 * pixels, right - left, 2 * pixels);
     const room = (index + 1 < edges.length ? edges[index + 1][0] : bbox.left + bbox.width) - left - 6 * pixels;
-    if (room > ROOM_PIXELS * pixels) ctx.fillText(fitted(ctx, [labelOf, shortOf].map((each) => each(bundles[index])), room), left, bbox.top - 3 * pixels);
+    const number = String(index + 1), whole = `${number} ${labelOf(bundles[index])}`;
+    ctx.fillText(ctx.measureText(whole).width <= room ? whole : number, left, bbox.top - 3 * pixels);
   });
   ctx.restore();
-}
-
-// The first of the texts that fits, or what fits of the last.
-function fitted(ctx, texts, room) {
-  const whole = texts.find((each) => ctx.measureText(each).width <= room);
-  if (whole !== undefined) return whole;
-  const text = texts.at(-1);
-  let length = text.length - 1;
-  while (length > 1 && ctx.measureText(text.slice(0, length) + "…").width > room) length -= 1;
-  return text.slice(0, length) + "…";
 }
 
 // The texts at so many pixels from the left.

@@ -25,18 +25,19 @@ export function drawTable(body, panel, answer, view) {
   const found = sorted(matching(answer, chosen.words), answer, chosen);
   const scroll = make("div", { className: "scroll", tabIndex: 0, role: "group", ariaLabel: panel.title });
   const table = make("table");
-  const numeric = answer.columns.map((column, index) => !answer.times.includes(answer.names[index]) && (PERCENT.test(answer.names[index]) || column.some((value) => typeof value === "number")));
-  heads(table, answer.names, numeric, chosen, again);
-  const rows = table.createTBody();
   const trust = trustOfAll(answer);
+  // What all rows have in common is said once, below them.
+  const places = answer.names.map((_, index) => index).filter((index) => !(trust && answer.names[index] === "trust"));
+  const numeric = answer.columns.map((column, index) => !answer.times.includes(answer.names[index]) && (PERCENT.test(answer.names[index]) || column.some((value) => typeof value === "number")));
+  heads(table, answer.names, places, numeric, chosen, again);
+  const rows = table.createTBody();
   for (const row of found.slice(0, chosen.rows)) {
     const line = rows.insertRow();
-    answer.columns.forEach((column, index) => fill(line.insertCell(), column[row], answer.names[index], numeric[index], answer.times));
+    for (const index of places) fill(line.insertCell(), answer.columns[index][row], answer.names[index], numeric[index], answer.times);
   }
   scroll.append(table);
-  scroll.classList.toggle("alike", trust !== null);
   body.append(scroll);
-  if (trust) body.append(make("p", { className: "extent", textContent: `All of these figures are ${trust}: ` }, healthLink()));
+  if (trust) body.append(make("p", { className: "extent", textContent: `Each of these figures rests on all streams that can hold it, and one or more of them is ${trust}: ` }, healthLink()));
   if (found.length > chosen.rows || found.length < count) body.append(extent(chosen, found.length, count, again));
   return () => {};
 }
@@ -75,9 +76,10 @@ function sorted(rows, answer, { column, down }) {
   });
 }
 
-function heads(table, names, numeric, chosen, again) {
+function heads(table, names, places, numeric, chosen, again) {
   const head = table.createTHead().insertRow();
-  names.forEach((name, index) => {
+  places.forEach((index) => {
+    const name = names[index];
     const button = make("button", { type: "button", textContent: name.replaceAll("_", " ") });
     button.addEventListener("click", () => {
       // Figures begin with the largest, names with the first.

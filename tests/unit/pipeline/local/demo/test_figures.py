@@ -56,7 +56,7 @@ def test_the_table_shows_bounds_and_what_is_not_known():
         ]
     )
     assert lines[2].split() == ["a/1", "cpu", "<=7", "?", "?", "1.0", "-", "-", "partial"]
-    assert "1 sources, 247 blocks resident, 13.5 stored/s, 2.2 evicted/s, " in plain([GPU, CPU], (None, None))
+    assert "1 source, 247 blocks resident, 13.5 stored/s, 2.2 evicted/s, " in plain([GPU, CPU], (None, None))
     assert freshness_line((None, None)) == "event to queryable row: not known yet"
     assert freshness_line((0.94, 1.86)) == "event to queryable row: 0.9 s (p50), 1.9 s (p99)"
 
@@ -64,7 +64,7 @@ def test_the_table_shows_bounds_and_what_is_not_known():
 def test_the_screen_leads_to_the_page_and_says_what_happened():
     urls = {"page": "http://127.0.0.1:8080/"}
     shown = screen([GPU], (0.9, 1.9), urls, ["minute 2: a restarts"], os.terminal_size((80, 24)))
-    assert "http://127.0.0.1:8080/?range=900" in shown.splitlines()[1]
+    assert "http://127.0.0.1:8080/?range=300" in shown.splitlines()[1]
     assert "minute 2: a restarts" in shown.splitlines()
 
 
