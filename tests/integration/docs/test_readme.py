@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any, cast
@@ -126,9 +128,9 @@ def row(trace: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", row)
 
 
-def top() -> str:
-    """Return what stands above the first heading, as one line."""
-    return " ".join(README.partition("## ")[0].split())
+def found() -> str:
+    """Return what the page says of the trace, as one line."""
+    return " ".join(README.partition("## What it finds in a public trace\n")[2].partition("## ")[0].split())
 
 
 def test_whatif_counts_what_the_trace_does(row: dict[str, Any], hour: Hour) -> None:
@@ -141,16 +143,16 @@ def test_the_first_figures_are_those_of_the_trace(row: dict[str, Any], hour: Hou
     both, elsewhere = fills["peer_and_evicted"], fills["evicted_elsewhere"]
     routing, cache = fills["peer"] + both, fills["evicted"] + both
     avoidable = routing + fills["evicted"] + elsewhere
-    assert f"**{100 * avoidable / filled:.0f} % of your prefill" in top()
-    assert f"{millions(avoidable):.1f} of {millions(filled):.0f} million tokens of prefill" in top()
+    assert f"**{100 * avoidable / filled:.0f} % of the prefill" in found()
+    assert f"{millions(avoidable):.1f} of {millions(filled):.0f} million tokens of prefill" in found()
     # More cache alone: endless caches under the same router hit no more.
     own_ideal = row["own_ideal_hit_rate"] * row["queried_blocks"] - row["hit_blocks"]
     assert cache == round(own_ideal)
-    assert f"for {100 * routing / filled:.0f} % of it another replica held the blocks" in top()
-    assert f"by prefix, worth {millions(routing):.1f} million tokens" in top()
-    assert f"More cache alone saves at most {100 * cache / filled:.1f} %" in top()
-    assert f"of which routing would also save {100 * both / filled:.1f} points" in top()
-    assert f"{100 * elsewhere / filled:.1f} % need both" in top()
+    assert f"for {100 * routing / filled:.0f} % of the prefill another replica held the blocks" in found()
+    assert f"by prefix, worth {millions(routing):.1f} million tokens" in found()
+    assert f"More cache alone saves at most {100 * cache / filled:.1f} %" in found()
+    assert f"of which routing would also save {100 * both / filled:.1f} points" in found()
+    assert f"{100 * elsewhere / filled:.1f} % need both" in found()
     reading = " ".join(READING.split())
     assert f"For {100 * routing / filled:.0f} % another replica held the block" in reading
     assert f"saves at most {100 * cache / filled:.1f} %: `evicted` and `peer_and_evicted`" in reading
@@ -164,12 +166,12 @@ def test_the_first_figures_are_those_of_the_trace(row: dict[str, Any], hour: Hou
 
 def test_what_is_cached_where_is_that_of_the_trace(hour: Hour) -> None:
     copies, distinct = sum(map(len, hour.held)), len(set().union(*hour.held))
-    assert f"{millions(copies):.1f} million tokens at the end" in top()
+    assert f"{millions(copies):.1f} million tokens at the end" in found()
     assert (
         f"{100 * (copies - distinct) / copies:.0f} % of them copies of what another replica also holds"
-        in top()
+        in found()
     )
-    assert f"had lived no longer than {median(hour.lives) / 60:.1f} minutes" in top()
+    assert f"had lived no longer than {median(hour.lives) / 60:.1f} minutes" in found()
 
 
 def test_the_recount_and_the_readme_have_the_same_tokens(row: dict[str, Any], hour: Hour) -> None:
@@ -179,10 +181,26 @@ def test_the_recount_and_the_readme_have_the_same_tokens(row: dict[str, Any], ho
     routing = hour.fills["peer"] + hour.fills["peer_and_evicted"]
     recorded = " ".join((ROOT / "docs" / "advice.md").read_text("utf-8").split())
     assert row["fills"]["unknown"] == 0
-    assert "no token has an unknown cause" in top()
-    assert f"the same {filled * BLOCK:,} tokens" in top()
+    assert "no token has an unknown cause" in found()
+    assert f"the same {filled * BLOCK:,} tokens" in found()
     assert f"Of {filled * BLOCK:,} tokens of prefill, {avoidable * BLOCK:,} are avoidable" in recorded
     assert f"routing promises {routing * BLOCK:,}" in recorded
+
+
+def test_with_sticky_routing_less_is_avoidable(trace: Path) -> None:
+    arguments = ["whatif", str(trace), "--replicas", str(REPLICAS), "--capacity", str(CAPACITY), "--json"]
+    result = CliRunner().invoke(kvlens, [*arguments, "--routing", "sticky"], catch_exceptions=False)
+    [row] = json.loads(result.stdout)["rows"]
+    filled = sum(row["fills"].values())
+    assert f"With sticky routing it is {100 * (filled - row['fills']['cold']) / filled:.0f} %" in found()
+
+
+def test_versions_and_state_are_those_of_engines_and_package() -> None:
+    engines = (ROOT / "docs" / "engines.md").read_text("utf-8")
+    for name in ("vLLM", "SGLang"):
+        [versions] = re.findall(rf"\| {name} ([\d.]+ to [\d.]+)|, {name} ([\d.]+ to [\d.]+)", README)
+        assert f"| {name} | releases {''.join(versions)}" in engines
+    assert f"alpha, {version('kvlens')}." in README
 
 
 def test_both_pages_show_the_same_answer_to_what_would_help() -> None:
