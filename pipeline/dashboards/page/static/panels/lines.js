@@ -16,6 +16,10 @@ const LABEL_PIXELS = 20;
 // Between two points of time that an axis names: on a phone it names more than one, too.
 const APART_PIXELS = { wide: 90, narrow: 62 };
 const NARROW_PIXELS = 420;
+// Seconds between them: two minutes, which uPlot does not know, are what five minutes on a phone need.
+const HOUR = 3600, DAY = 86400, MONTH = 30 * DAY, YEAR = 365 * DAY;
+const TIMES = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, ...[1, 2, 3, 4, 6, 8, 12].map((each) => each * HOUR),
+  ...[1, 2, 3, 5, 10, 15].map((each) => each * DAY), ...[1, 2, 3, 4, 6].map((each) => each * MONTH), YEAR];
 
 export function drawSeries(body, panel, answer, view) {
   const { axis, names, values } = pivot(answer, view.from, view.to);
@@ -44,7 +48,7 @@ export function drawSeries(body, panel, answer, view) {
     axes: axes((_, splits, __, ___, apart) => {
       plot.dataset.times = splits.length;
       return splits.map((at) => tick(at, apart));
-    }, panel.unit),
+    }, panel.unit, { incrs: TIMES }),
     series: [{}, ...order.map((index) => ({
       label: drawn.names[index], spanGaps: false, points: { show: false },
       // Opaque, because each layer is painted over the higher ones: what is seen is what the legend says.
@@ -72,10 +76,10 @@ function scaleOf(panel, most) {
   return panel.unit === "share" ? Math.max(1, most) : (most || 1) * 1.05;
 }
 
-export function axes(labels, unit) {
+export function axes(labels, unit, more = {}) {
   const line = { stroke: style("--soft"), grid: { stroke: style("--grid"), width: 1 }, ticks: { show: false } };
   return [
-    { ...line, space: (_, __, ___, ____, length) => (length / devicePixelRatio < NARROW_PIXELS ? APART_PIXELS.narrow : APART_PIXELS.wide), size: 30, values: labels },
+    { ...line, space: (_, __, ___, ____, length) => (length < NARROW_PIXELS ? APART_PIXELS.narrow : APART_PIXELS.wide), size: 30, values: labels, ...more },
     { ...line, size: 62, values: (_, splits) => splits.map((value) => figure(value, unit)) },
   ];
 }
