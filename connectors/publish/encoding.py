@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import msgspec
 
 from connectors.kafka.content_types import CONTENT_TYPES
@@ -33,11 +35,13 @@ def record_headers(record: EventsRecord, content_type: bytes) -> Headers:
     """Return the CloudEvents headers (Kafka protocol binding, binary mode).
 
     `ce_id` identifies the record: replica/rank/incarnation/first sequence number, or for a record that has
-    only notices `n` and the microsecond of the first one.
+    only notices `n` and the microsecond of the first one. `ce_time` is when the first
+    batch came, in RFC 3339.
     """
     source = f"{record.replica}/{record.dp_rank}"
+    came = record.batches[0].received_at
     if record.first_seq is None:
-        first = f"n{int(record.batches[0].received_at * 1e6)}"
+        first = f"n{int(came * 1e6)}"
     else:
         first = str(record.first_seq)
     return [
@@ -46,4 +50,10 @@ def record_headers(record: EventsRecord, content_type: bytes) -> Headers:
         ("ce_type", _ENCODED_TYPE),
         ("ce_source", source.encode()),
         ("ce_id", f"{source}/{record.incarnation}/{first}".encode()),
+        ("ce_time", _rfc3339(came)),
     ]
+
+
+def _rfc3339(seconds: float) -> bytes:
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z").encode()

@@ -1,10 +1,14 @@
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["aiokafka==0.14.0", "cramjam==2.14.0", "msgspec==0.22.0"]
+# ///
 """Rebuild what each replica's GPU holds from the events topic alone. An example to copy and change.
 
     python replica_cache.py 127.0.0.1:9092 kvlens.events.v1
 
-It reads the topic from its beginning to its end and prints how many blocks each replica holds. It needs
-aiokafka and msgspec. What it leaves out, docs/exactness.md has: repeated announcements, clears of one group,
-two granularities, trust.
+It reads the topic from its beginning to its end and prints how many blocks each replica holds. It needs what
+stands above, where `uv run` and `pipx run` find it: cramjam is what aiokafka reads zstd with. What it leaves
+out, docs/exactness.md has: repeated announcements, clears of one group, two granularities, trust.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Any
 
 import msgspec
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import UnsupportedCodecError
 
 Caches = dict[tuple[str, int], Counter[tuple[int, bytes]]]
 """Copies of each block (group, hash), by replica and rank."""
@@ -72,5 +77,11 @@ async def read(servers: str, topic: str) -> Caches:
 
 
 if __name__ == "__main__":
-    for (replica, rank), blocks in sorted(asyncio.run(read(*sys.argv[1:])).items()):
+    try:
+        found = asyncio.run(read(*sys.argv[1:]))
+    except UnsupportedCodecError:
+        sys.exit(
+            "the topic is compressed with zstd, for which aiokafka needs cramjam: pip install cramjam==2.14.0"
+        )
+    for (replica, rank), blocks in sorted(found.items()):
         sys.stdout.write(f"{replica}/{rank}: {len(blocks):,} blocks\n")

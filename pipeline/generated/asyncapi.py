@@ -42,6 +42,10 @@ EVENTS_HEADERS: dict[str, tuple[dict[str, Any], str]] = {
         "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. A record without "
         "batches of the engine has `n` and a time in microseconds instead of first_seq.",
     ),
+    "ce_time": (
+        {"format": "date-time"},
+        "When the connector received the first batch, by its clock, in RFC 3339 and UTC.",
+    ),
 }
 """CloudEvents in Kafka's binary mode."""
 

@@ -44,14 +44,18 @@ class IndexLog:
             for number in range(PARTITIONS)
         }
 
-    def produce(self, records: Iterable[EventsRecord], *, applied: bool = False) -> None:
+    def produce(
+        self, records: Iterable[EventsRecord], *, applied: bool = False, compression: str | None = None
+    ) -> None:
         """Append records in order; where `applied`, the replica agent has them, too."""
-        asyncio.run(self._produce([*records], applied))
+        asyncio.run(self._produce([*records], applied, compression))
 
-    async def _produce(self, records: Sequence[EventsRecord], applied: bool) -> None:
+    async def _produce(self, records: Sequence[EventsRecord], applied: bool, compression: str | None) -> None:
         topic = topic_name(self.settings.kafka, "events")
         async with AIOKafkaProducer(
-            bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_idempotence=True
+            bootstrap_servers=self.settings.kafka.bootstrap_servers,
+            enable_idempotence=True,
+            compression_type=compression,
         ) as producer:
             for record in records:
                 partition = client_partition(record.replica, PARTITIONS)

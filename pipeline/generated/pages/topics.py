@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +18,10 @@ from pipeline.generated.records import RECORDS_OF_TOPIC
 from pipeline.generated.source_docs import constant_docs, reason_docs
 from pipeline.generated.topics_file import Topic, load_topics
 
+READING = Path(__file__).with_name("reading_topics.md")
+DOWNSTREAM = "downstream services"
+"""As `topics.toml` calls readers of others."""
+
 INTRODUCTION = """\
 Names carry the prefix `kafka.topic_prefix` (`kvlens` unless configured). `kvlens topics apply` creates what
 is missing, `kvlens topics list` shows what is there. **State is bound to partition numbers: the number of
@@ -29,7 +34,7 @@ The structs are in `schemas/`, JSON Schema and an AsyncAPI document in
 and base64 in JSON.
 
 **Compatibility.** Old records decode with new code: a field is only ever added, and with a default. Readers
-ignore fields they do not know. Fields that hold their default are left out.
+ignore fields they do not know ([arrays](#reading-the-topics)). Fields that hold their default are left out.
 
 **Metadata only.** No field can hold a token id, a prompt, a cache salt or a multimodal key. Session ids and
 salts are keyed hashes, if they are there."""
@@ -57,7 +62,26 @@ EXAMPLE_SHOWN = {
 def topics_page() -> bytes:
     """Return the page."""
     topics = load_topics()
-    overview = table(
+    internal = {name: topic for name, topic in topics.items() if DOWNSTREAM not in topic.consumers}
+    public = {name: topic for name, topic in topics.items() if name not in internal}
+    blocks = [
+        INTRODUCTION,
+        READING.read_text("utf-8").strip(),
+        *_key_and_partition(topics),
+        "## Topics for readers",
+        _overview(public),
+        "## Topics of kvlens itself",
+        "Listed so that you know what lies in your cluster. Nothing is promised to other readers of them.",
+        _overview(internal),
+    ]
+    for name, topic in topics.items():
+        blocks += [f"## {topic.name}", *_topic(name, topic, topics)]
+    blocks += ["## Reasons", "Every loss, skip and end has exactly one of these names.", *_reasons()]
+    return page("Topics", "`schemas/topics.toml` and the structs in `schemas/`", *blocks)
+
+
+def _overview(topics: dict[str, Topic]) -> str:
+    return table(
         ("Topic", "Written by", "Read by", "Partitions", "Cleanup"),
         (
             (
@@ -70,11 +94,6 @@ def topics_page() -> bytes:
             for topic in topics.values()
         ),
     )
-    blocks = [INTRODUCTION, overview, *_key_and_partition(topics)]
-    for name, topic in topics.items():
-        blocks += [f"## {topic.name}", *_topic(name, topic, topics)]
-    blocks += ["## Reasons", "Every loss, skip and end has exactly one of these names.", *_reasons()]
-    return page("Topics", "`schemas/topics.toml` and the structs in `schemas/`", *blocks)
 
 
 def _key_and_partition(topics: dict[str, Topic]) -> list[str]:
@@ -111,7 +130,12 @@ def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
             blocks += _struct(part)
     if name == "residency":
         kinds = constant_docs(schemas.residency)
-        rows = ((str(getattr(schemas.residency, kind)), kind, meaning) for kind, meaning in kinds.items())
+        values = ((getattr(schemas.residency, kind), kind, meaning) for kind, meaning in kinds.items())
+        rows = (
+            (str(value), kind, meaning)
+            for value, kind, meaning in values
+            if value in list(schemas.residency.KINDS)
+        )
         blocks += ["Kinds of change:", table(("Value", "Name", "Meaning"), rows)]
     example = EXAMPLES[name][EXAMPLE_SHOWN[name]]
     blocks += ["Example, as JSON:", fenced("json", _compact(example))]

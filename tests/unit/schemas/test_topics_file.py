@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from connectors.publish.encoding import record_headers
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.records import RECORDS, RECORDS_OF_TOPIC
 from pipeline.generated.topics_file import load_topics
-from schemas.events import EventsRecord
+from schemas.events import Batch, EventsRecord
 from schemas.settings import Kafka
 from tests.support.checkout import ROOT
 
@@ -39,6 +40,10 @@ KNOWN_CONFIG = {
     "segment.ms": re.compile(r"\d+"),
 }
 """Topic configuration of Apache Kafka as far as it can make sense here."""
+
+
+BATCH_FIELDS = ["seq", "ts", "received_at", "events", "engine_events", "replayed"]
+"""Of `kvlens.events.v1`, for as long as it is called v1."""
 
 
 def resolved(reference: str) -> Any:
@@ -170,8 +175,22 @@ def test_the_connector_sends_the_headers_that_the_document_promises(name: str) -
         jsonschema.Draft202012Validator(schema).validate(headers)
         assert list(headers) == schema["required"]
     assert headers["ce_id"].startswith(f"vllm-0/0/{record.incarnation}/")
+    at = datetime.strptime(headers["ce_time"], "%Y-%m-%dT%H:%M:%S.%f%z")
+    assert at.timestamp() == pytest.approx(record.batches[0].received_at, abs=1e-6)
     if record.first_seq is not None:
         assert headers["ce_id"].endswith(f"/{record.first_seq}")
+
+
+def test_batches_keep_their_number_of_fields() -> None:
+    """They are arrays: readers in Go, Rust and ClickHouse refuse one that is longer than they know."""
+    batch = Batch(1, 2.0, 3.0, [], 4, replayed=True)
+    assert len(msgspec.to_builtins(batch)) == len(BATCH_FIELDS)
+    schema = json.loads((ROOT / "schemas" / "generated" / "EventsRecord.schema.json").read_bytes())
+    assert [item["title"] for item in schema["$defs"]["Batch"]["prefixItems"]] == BATCH_FIELDS
+    for example in EXAMPLES["events"].values():
+        assert isinstance(example, EventsRecord)
+        for one in msgspec.msgpack.decode(msgspec.msgpack.encode(example))["batches"]:
+            assert len(one) == len(BATCH_FIELDS)
 
 
 def test_every_field_of_every_record_is_explained() -> None:

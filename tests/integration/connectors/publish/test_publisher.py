@@ -201,8 +201,10 @@ async def test_record_is_keyed_and_described(broker: EmbeddedBroker) -> None:
         "ce_type": b"kvlens.events.v1",
         "ce_source": "räplica-0/3".encode(),
         "ce_id": "räplica-0/3/77/41".encode(),
+        "ce_time": b"1970-01-01T00:00:02.000000Z",
     }
     assert dict(second.headers)["ce_id"] == "räplica-0/3/77/n1500000".encode()
+    assert dict(second.headers)["ce_time"] == b"1970-01-01T00:00:01.500000Z"
 
 
 def test_partition_of_a_replica_never_changes() -> None:

@@ -23,9 +23,11 @@ from schemas.reasons import SetAsideReason
 from schemas.rows import Row
 from schemas.set_aside import KEPT_BYTES, SetAsideRecord
 from schemas.settings import Settings
+from tests.support.client_partition import client_partition
 
 START = 1_800_000_000.0
-PARTITION = 1
+PARTITION = client_partition("honest", 2)
+"""Where `bad` belongs as well, and `stranger` does not."""
 """Of two: that of all replicas here but `other`."""
 encode = msgspec.msgpack.encode
 
@@ -160,8 +162,10 @@ def test_a_key_names_every_rank_of_its_replica() -> None:
 
 def test_a_record_in_a_partition_of_others_is_of_nobody_there() -> None:
     partition = two_sources()
-    partition.offer(encode(run("other", 0)))
-    assert [(letter.reason, letter.replica) for letter in partition.cut()] == [("wrong_partition", "other")]
+    partition.offer(encode(run("stranger", 0)))
+    assert [(letter.reason, letter.replica) for letter in partition.cut()] == [
+        ("wrong_partition", "stranger")
+    ]
     assert {replica for replica, _ in partition.trusts()} == {"honest", "bad"}
 
 
