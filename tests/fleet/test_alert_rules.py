@@ -83,6 +83,10 @@ CASES: dict[str, tuple[Series, Series]] = {
         {"kvlens_connector_unacknowledged_bytes": "17000000x60"},
         {"kvlens_connector_unacknowledged_bytes": "1000x60"},
     ),
+    "KvlensKafkaStands": (
+        {"kvlens_connector_unacknowledged_bytes": "1000x60", "kvlens_connector_records_total": STANDS},
+        {"kvlens_connector_unacknowledged_bytes": "1000x60", "kvlens_connector_records_total": GROWS},
+    ),
     "KvlensRecordsAbandoned": grows("connector_abandoned_records_total"),
     "KvlensSourcesContested": grows("connector_contested_sources_total"),
     "KvlensPositionsUnwritten": grows("connector_position_write_failures_total"),

@@ -64,6 +64,14 @@ PROCESS_ALERTS = (
         severity="critical",
     ),
     ProcessAlert(
+        id="kafka-stands",
+        title="Kafka takes no records of a connector",
+        expression="kvlens_connector_unacknowledged_bytes > 0 "
+        "and increase(kvlens_connector_records_total[2m]) == 0",
+        for_minutes=1,
+        severity="critical",
+    ),
+    ProcessAlert(
         id="records-abandoned",
         title="A connector's stop ran out of time",
         expression="increase(kvlens_connector_abandoned_records_total[1h]) > 0",

@@ -208,7 +208,7 @@ def test_what_no_check_foresaw_names_the_record(monkeypatch: pytest.MonkeyPatch)
     for source in partition.owned.state.sources.values():
         monkeypatch.setattr(source, "apply", fail)
         monkeypatch.setattr(source, "apply_run", fail)
-    with pytest.raises(RecordFatal, match=r"offset 2 of kvlens\.events\.v1\[1\]") as raised:
+    with pytest.raises(RecordFatal, match=rf"offset 2 of kvlens\.events\.v1\[{PARTITION}\]") as raised:
         partition.offer(encode(run("bad", 1)))
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
     assert exit_code(raised.value) == ExitCode.INTERNAL
