@@ -67,13 +67,13 @@ def in_seconds(
 
 def _unit(numbers: Sequence[float], asked: str | None, said: str | None, by: str) -> tuple[str, str]:
     if asked:
-        return asked, " (as --time-unit says)"
-    if said:
-        return said, f" ({by})"
+        return asked, " (as given)"
     least, greatest = min(numbers), max(numbers)
     for unit, since_1970 in _BY_SIZE:
         if since_1970 <= least and greatest < 4 * since_1970:
             return unit, " since 1970 (by their size)"
+    if said:
+        return said, f" ({by})"
     if all(each.is_integer() for each in numbers):
         return "ms", ", assumed: they are whole numbers (--time-unit)"
     return "s", ", assumed: they have fractions (--time-unit)"

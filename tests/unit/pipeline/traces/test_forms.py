@@ -46,6 +46,17 @@ def test_bailians_chats_are_chains_of_parents(tmp_path: Path) -> None:
     assert "allows 12 to 16" not in trace.block_size_from  # 33 tokens in three: 11 to 16
 
 
+def test_times_since_1970_are_not_taken_for_the_forms_own(tmp_path: Path) -> None:
+    """As exporters write them into Qwen-Bailian's form, whose times are seconds from the beginning."""
+    rows = [
+        {"chat_id": n, "parent_chat_id": -1, "timestamp": 1_764_000_000_000 + 500 * n, "input_length": 16,
+         "hash_ids": [n]}
+        for n in range(3)
+    ]  # fmt: skip
+    trace = read_trace(written(tmp_path / "epoch", *rows))
+    assert trace.requests[-1].seconds - trace.requests[0].seconds == 1.0
+
+
 def test_chats_in_a_circle_come_to_an_end(tmp_path: Path) -> None:
     def turn(chat: int, parent: int) -> dict[str, Any]:
         return {
@@ -157,7 +168,7 @@ def test_dynamos_request_trace(tmp_path: Path) -> None:
         (((1 << 64) - 1, 2), "b"),
     ]
     assert trace.requests[1].seconds - trace.requests[0].seconds == 1.5
-    assert (trace.block_size, trace.times) == (64, "in milliseconds (as Dynamo's request trace has)")
+    assert (trace.block_size, trace.times) == (64, "in milliseconds since 1970 (by their size)")
     assert trace.remarks[0].startswith("2 objects of the file are no requests")
 
 

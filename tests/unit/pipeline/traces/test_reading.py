@@ -166,7 +166,7 @@ def test_units_of_time(times: list[object], seconds: float, said: str, tmp_path:
     assert last.seconds - first.seconds == pytest.approx(seconds, abs=1e-5)
     assert trace.times == said
     if said != "dates":
-        assert read_trace(path, 512, "s").times == "in seconds (as --time-unit says)"
+        assert read_trace(path, 512, "s").times == "in seconds (as given)"
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ import zmq
 from click.testing import CliRunner
 
 from pipeline.cli.commands.simulate import simulate
-from tests.support.checkout import TRACES
+from tests.support.checkout import ROOT, TRACES
 
 SLICE = TRACES / "mooncake_conversation_1500.jsonl.gz"
+NO_TIMES = ROOT / "tests" / "data" / "traces" / "no_times.jsonl"
 COMMAND = [sys.executable, "-c", "from pipeline.cli.commands.simulate import simulate; simulate()"]
 
 
@@ -61,6 +62,8 @@ def test_a_trace_prints_its_hit_rates_and_ends(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     ready = json.loads(process.stdout.splitlines()[0].removeprefix("ready "))
     assert process.stderr == (
+        "trace: blocks of 512 tokens (from input_length ÷ ids), "
+        "times in milliseconds, assumed: they are whole numbers (--time-unit)\n"
         f"`kvlens record engine.kvrec --endpoint {ready[0]}` records one of them; "
         "with --write-config FILE, `kvlens up --config FILE` reads all\n"
     )
@@ -76,7 +79,12 @@ def test_a_trace_prints_its_hit_rates_and_ends(tmp_path: Path) -> None:
     [
         (["--base-port", "0", "--dp-ranks", "2"], "consecutive ports"),
         (["--base-port", "0", "--metrics-port", "-1", "--wait-subscribers", "0.05"], "had a subscriber"),
-        (["--trace", str(SLICE), "--budget", "5", "--base-port", "0"], "blocks wanted, 5 free"),
+        (
+            ["--trace", str(SLICE), "--budget", "5", "--base-port", "0", "--metrics-port", "-1"],
+            "blocks wanted, 5",
+        ),
+        (["--trace", str(SLICE), "--trace-block-size", "16"], "line 1: 6,758 tokens in 14 blocks is not"),
+        (["--trace", str(NO_TIMES), "--speed", "2"], "the trace has no times, so --speed cannot be kept"),
         (
             ["--host", "elsewhere", "--metrics-port", "-1"],
             "cannot listen on tcp://elsewhere:5557: no address of this machine",
