@@ -13,6 +13,9 @@ _WHY_CHARACTERS = 200
 _KEY_BYTES = 64
 StoreLimit = Literal["time", "memory", "turns", "answer"]
 """What a busy store has too little of; `answer`: it says nothing, so it may as well hang."""
+COMPUTE_AGAIN = (
+    "stop all workers and run `kvlens state rebuild` to compute everything from what the log holds now"
+)
 
 
 class PipelineError(OperatorError):
@@ -296,7 +299,7 @@ class RowsRefused(PipelineError):
 
 
 class CheckpointAhead(PipelineError):
-    """The checkpoint knows records that the topic does not have: somebody made the topic again."""
+    """The checkpoint knows records that the topic does not have any more."""
 
     def __init__(self, topic: str, partition: int, saved: int, end: int) -> None:
         super().__init__(topic, partition, saved, end)
@@ -308,8 +311,26 @@ class CheckpointAhead(PipelineError):
     def __str__(self) -> str:
         return (
             f"{self.topic}[{self.partition}] ends at {self.end}, but the checkpoint has {self.saved} of its "
-            "records: somebody made the topic again; delete the checkpoint topic too, or set another "
-            "kafka.group"
+            "records: Kafka lost records that it had acknowledged, or somebody made the topic again; "
+            f"{COMPUTE_AGAIN}"
+        )
+
+
+class RecordsRemoved(PipelineError):
+    """Retention removed records before they were applied."""
+
+    def __init__(self, topic: str, partition: int, expected: int, beginning: int) -> None:
+        super().__init__(topic, partition, expected, beginning)
+        self.topic = topic
+        self.partition = partition
+        self.expected = expected
+        self.beginning = beginning
+
+    def __str__(self) -> str:
+        return (
+            f"records {self.expected}..{self.beginning - 1} of {self.topic}[{self.partition}] were removed "
+            "before they were read; this worker ends; a restart goes on behind them, with trust degraded: "
+            "raise retention.ms of the topic, or run more workers"
         )
 
 

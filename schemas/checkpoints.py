@@ -70,6 +70,10 @@ def slot_key(replica: str, dp_rank: int, slot: str | int) -> bytes:
     return msgspec.msgpack.encode((replica, dp_rank, slot))
 
 
+TOPICS_KEY = slot_key("@topics", 0, 0)
+"""Key of the `StateTopics`: a slot that no source has, so versions that do not know it leave it alone."""
+
+
 def base_slot(number: int) -> str:
     """Return the slot of base `number`, from 0."""
     return f"{BASE}.{number}" if number else BASE
@@ -78,6 +82,16 @@ def base_slot(number: int) -> str:
 def head_piece_slot(piece: int) -> str:
     """Return the slot of a piece, from 1 on, of a head that was cut: some of its encoded bytes."""
     return f"{HEAD}-{piece}"
+
+
+class StateTopics(msgspec.Struct, gc=False):
+    """The topics that the state of a partition is of: read up to its offset, or told what follows from it.
+
+    Offsets say nothing in another topic, also one of the same name that is made after the first was deleted.
+    """
+
+    ids: dict[str, str]
+    """By name: the id that Kafka gave the topic when it was made (KIP-516), as its own tools print it."""
 
 
 class CheckpointFormat(msgspec.Struct):

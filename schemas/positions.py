@@ -50,3 +50,6 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     place: tuple[str, str, str] | None = None
     """Of which server, storage and model, if servers of LMCache report it; without a server several share
     the storage, without a storage it is the server's memory."""
+    topic_id: str = ""
+    """Id of the events topic that `offset` is in, as Kafka's own tools print it: a topic that is made again
+    has another one. Empty where brokers tell none."""

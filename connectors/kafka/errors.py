@@ -77,6 +77,26 @@ class TopicMissing(OperatorError):
         return f"topic {self.topic} does not exist; run `kvlens topics apply`"
 
 
+class TopicMadeAgain(OperatorError):
+    """A topic was deleted and made again: what is known of the old one is no use in the new one."""
+
+    heals = True
+
+    def __init__(self, topic: str, before: str, now: str, what_follows: str) -> None:
+        """`before` and `now` are ids of topics (KIP-516)."""
+        super().__init__(topic, before, now, what_follows)
+        self.topic = topic
+        self.before = before
+        self.now = now
+        self.what_follows = what_follows
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic} was deleted and made again (id {self.before}, now {self.now}): "
+            f"{self.what_follows}"
+        )
+
+
 class TopicHidden(OperatorError):
     """This user may not see a topic, so nobody tells it whether the topic exists."""
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from connectors.kafka.consumer import STOP_SECONDS
-from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, TopicMadeAgain, failure_reason
 from connectors.kafka.topics import partition_of, partition_of_key, topic_name
 from connectors.order.records import Mention
 from connectors.positions.ledger import Ledger
@@ -38,6 +38,11 @@ END_SECONDS = 5.0
 """A source that comes back waits so long until its end is acknowledged; then it is tried again."""
 END_LOOK_SECONDS = 0.01
 WRITE_TIMEOUT_SECONDS = 30.0
+FOLLOWS = (
+    "this connector ends; the next start begins new sessions, with all that engines still have; "
+    "workers and indexes say what to do about theirs"
+)
+"""Where the events topic was made again."""
 
 
 class PositionsUnwritable(SourcesNotAdded):
@@ -91,6 +96,8 @@ class Positions:
         self._telemetry = telemetry
         self._ledger = Ledger(secrets.token_hex(4))
         self._partitions = 0
+        self._topic_id = ""
+        """Of the events topic."""
         self._reader: PositionReader | None = None
         self._reading = asyncio.Lock()
         self._writing = asyncio.Lock()
@@ -110,6 +117,11 @@ class Positions:
             telemetry=self._telemetry,
         )
         await reader.start()
+        try:
+            self._topic_id = await reader.topic_id()
+        except BaseException:
+            await reader.stop()
+            raise
         self._reader = reader
         self.task = asyncio.create_task(self._keep(reader), name="positions")
 
@@ -141,6 +153,7 @@ class Positions:
                 position = found[source.key].position
                 position.partition = partition
             position.offset = ends[partition] - 1
+            position.topic_id = self._topic_id
             position.place = source.place
             positions[source.key] = position
         self._ledger.begin(
@@ -196,7 +209,7 @@ class Positions:
             await self._reader.stop(seconds)
 
     async def _keep(self, reader: PositionReader) -> None:
-        """Write positions, for ever."""
+        """Write positions, for ever. Raises TopicMadeAgain when they are of an events topic that is gone."""
         round_number = 0
         looked_to: dict[int, int] = {}
         while True:
@@ -207,6 +220,7 @@ class Positions:
                 continue
             try:
                 async with self._reading:
+                    self._require_same(await reader.topic_id())
                     await self._account(reader)
                     looking = round_number // REFRESH_EVERY % OWNERS_EVERY == 0
                     others, looked_to = await reader.written_since(looked_to if looking else {})
@@ -215,6 +229,10 @@ class Positions:
             else:
                 self._notice_others(others)
             await self._write(self._ledger.take(everything=True))
+
+    def _require_same(self, topic_id: str) -> None:
+        if topic_id and self._topic_id and topic_id != self._topic_id:
+            raise TopicMadeAgain(self._log.topic, self._topic_id, topic_id, FOLLOWS)
 
     async def _account(self, reader: PositionReader) -> None:
         """Move the offsets of idle partitions to their ends: what is there now is not ours.
@@ -236,6 +254,8 @@ class Positions:
         It was lost, or nothing was ever published. The first connector to start does so for the others, too.
         """
         positions = await reader.by_the_log(ends)
+        for position in positions:
+            position.topic_id = self._topic_id
         if positions:
             await self._send_surely(positions)
             self._telemetry.positions_recovered(len(positions))
@@ -251,15 +271,17 @@ class Positions:
                 self._telemetry.source_contested(*source, position.connector)
 
     def _usable(self, position: PositionRecord, ends: dict[int, int]) -> bool:
-        """Tell whether a position can be one of the log as it is: a topic made anew has other offsets.
+        """Tell whether a position can be one of the log as it is: a topic made again has other offsets.
 
         If not, what follows is a new incarnation.
         """
         partition = partition_of(position.replica, self._log.partitions)
-        if position.partition == partition and position.offset < ends[partition]:
+        same = not self._topic_id or position.topic_id in ("", self._topic_id)
+        if same and position.partition == partition and position.offset < ends[partition]:
             return True
         position.closed = True
-        self._telemetry.position_unusable(f"{position.replica}/{position.dp_rank}", "ahead_of_log")
+        reason = "ahead_of_log" if same else "topic_made_again"
+        self._telemetry.position_unusable(f"{position.replica}/{position.dp_rank}", reason)
         return False
 
     async def _write(self, positions: Sequence[PositionRecord]) -> None:

@@ -16,6 +16,7 @@ from connectors.kafka.consumer import STOP_SECONDS, stop_consumer
 from connectors.kafka.content_types import JSON, UNDECODABLE
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
+from connectors.kafka.topic_metadata import topic_metadata
 from connectors.order.records import Mention
 from connectors.positions.backwards import Backwards
 from connectors.positions.ledger import advance, progress
@@ -132,6 +133,12 @@ class PositionReader:
             for stored in found.values()
             if stored is not None
         }
+
+    async def topic_id(self) -> str:
+        """Return the id of the events topic, empty where brokers tell none. Raises PositionsUnreadable."""
+        name = self._events.name
+        found = await _answered(name, topic_metadata(self._connected()._client, [name]))
+        return found[name].id
 
     async def ends(self) -> dict[int, int]:
         """Return the next offset of each partition of the events topic. Raises PositionsUnreadable."""

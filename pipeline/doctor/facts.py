@@ -29,6 +29,8 @@ class TopicFacts:
     """Copies of each partition, the fewest."""
     in_sync: int = 1
     """Of these, how many have all acknowledged records, the fewest."""
+    id: str = ""
+    """What Kafka tells it from every other topic by; empty where it does not say."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,12 @@ class PositionFacts:
 
     incarnation: int
     seq: int | None
+    partition: int = 0
+    """Of the events topic."""
+    told_at: float = 0.0
+    """When that was written."""
+    settled: tuple[int, int] | None = None
+    """(incarnation, sequence number) of the newest position that the tables must show by now."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,8 @@ class KafkaFacts:
     newest_record_at: float | None = None
     """When the newest record of the events topic was written, within `log_seconds`."""
     positions: Mapping[SourceId, PositionFacts] = field(default_factory=dict)
+    saved_topics: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics that checkpoints are of, by name."""
     set_aside: tuple[SetAsideFacts, ...] = ()
     """Oldest first; the newest thousands of them, if there are so many."""
     reports: ReportsFacts | None = None

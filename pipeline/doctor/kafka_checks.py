@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pipeline.doctor.facts import Facts, GroupFacts, KafkaFacts, ReportsFacts, TopicFacts
 from pipeline.doctor.finding import Finding
 from pipeline.doctor.replication_checks import replication_findings
+from pipeline.errors import COMPUTE_AGAIN
 
 WAITING_RECORDS = 1000
 """More of them in one partition than a worker takes within a second or two."""
@@ -38,6 +39,7 @@ def kafka_findings(facts: Facts) -> Iterator[Finding]:
             "check the rights of this user, or ask again with a longer --timeout",
         )
     yield from _topics(kafka)
+    yield from _made_again(kafka)
     yield from replication_findings(kafka)
     for group in kafka.groups:
         yield from _group(group, facts.at)
@@ -104,6 +106,24 @@ def _topics(kafka: KafkaFacts) -> Iterator[Finding]:
                 (topic.name,),
             )
         yield from _config(topic)
+
+
+def _made_again(kafka: KafkaFacts) -> Iterator[Finding]:
+    saved = kafka.saved_topics
+    found = tuple(
+        topic.name
+        for topic in kafka.topics
+        if topic.id and saved.get(topic.name) and saved[topic.name] != topic.id
+    )
+    if found:
+        yield Finding(
+            "topic-made-again",
+            "problem",
+            "topics were deleted and made again, and the checkpoints are of the old ones: workers and "
+            "indexes do not go on",
+            COMPUTE_AGAIN,
+            found,
+        )
 
 
 def _config(topic: TopicFacts) -> Iterator[Finding]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.doctor.facts import Facts
+from pipeline.doctor.facts import Facts, SourceId
 from pipeline.doctor.finding import Finding
 
 STALE_SECONDS = 60.0
 """Rows follow their events within a few seconds."""
+POSITION_SECONDS = 60.0
+"""A connector writes all its positions every ten seconds: what is older is of one that ended."""
+NAMED = 3
+"""Sources whose figures a message spells out; `subjects` has all."""
 
 
 def table_findings(facts: Facts) -> Iterator[Finding]:
@@ -63,13 +67,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
         )
     behind = []
     for source, seen in sorted(facts.kafka.log.items()):
-        row = store.health.get(source)
-        life = store.lives.get(source)
-        shown = max(
-            (row.incarnation, row.last_seq) if row else (0, -1),
-            (life.incarnation, life.last_seq) if life else (0, -1),
-        )
-        if seen.settled is not None and shown < seen.settled:
+        if seen.settled is not None and _shown(facts, source) < seen.settled:
             behind.append(f"{source[0]}/{source[1]}")
     if behind and store.whole:
         yield Finding(
@@ -78,4 +76,46 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
             "the tables lack records that the log had some seconds ago",
             "see consumer-lag and no-worker; if nothing waits, rows were lost: `kvlens verify` compares",
             tuple(behind),
+        )
+    yield from _lost(facts)
+
+
+def _shown(facts: Facts, source: SourceId) -> tuple[int, int]:
+    """Return incarnation and sequence number of the newest batch that the tables show of a source."""
+    row, life = facts.store.health.get(source), facts.store.lives.get(source)
+    return max(
+        (row.incarnation, row.last_seq) if row else (0, -1),
+        (life.incarnation, life.last_seq) if life else (0, -1),
+    )
+
+
+def _lost(facts: Facts) -> Iterator[Finding]:
+    """What connectors have published, the tables do not show, and no record is left that could say it."""
+    kafka, store = facts.kafka, facts.store
+    waiting = {
+        number: count
+        for group in kafka.groups
+        if not group.rare_checkpoints
+        for number, count in group.waiting.items()
+    }
+    lost = {
+        source: position.settled
+        for source, position in sorted(kafka.positions.items())
+        if position.settled is not None
+        and facts.at - position.told_at <= POSITION_SECONDS
+        and waiting.get(position.partition) == 0
+        and _shown(facts, source) < position.settled
+    }
+    if lost and not store.unanswered and not store.migrations_missing:
+        said = "; ".join(
+            f"{source[0]}/{source[1]} published to {settled[1]}, tables to {_shown(facts, source)[1]}"
+            for source, settled in [*lost.items()][:NAMED]
+        )
+        yield Finding(
+            "records-lost",
+            "problem",
+            f"batches were published, no record waits, and the tables do not have them: {said}",
+            "retention removed records before a worker read them: raise retention.ms of the events topic, or "
+            "run more workers; only clearing the engine's cache or restarting it repairs the figures",
+            tuple(f"{source[0]}/{source[1]}" for source in lost),
         )

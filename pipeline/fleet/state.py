@@ -27,7 +27,7 @@ from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency import windows
 from pipeline.residency.steps import Steps, at_once
-from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, TableName
+from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, FleetSource, TableName
 from schemas.reasons import SetAsideReason
 from schemas.residency import ResidencyRecord
 from schemas.rows import Row
@@ -144,8 +144,17 @@ class FleetState:
         """Leave out the record at `offset`: what its sources lost before may not be known any more."""
         for name, source in self.names.sources.by_name.items():
             if refused.names(*name):
-                source.unsure_until = max(source.unsure_until, source.seen + self._settings.horizon_seconds)
+                self._unsure(source)
         self.next_offset = offset + 1
+
+    def skip_removed(self, beginning: int) -> None:
+        """Go on at `beginning`: the records before it that were not applied are gone, whosever they were."""
+        for source in self.names.sources.by_name.values():
+            self._unsure(source)
+        self.next_offset = beginning
+
+    def _unsure(self, source: FleetSource) -> None:
+        source.unsure_until = max(source.unsure_until, source.seen + self._settings.horizon_seconds)
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from pipeline.index.answers import IndexState
 
@@ -16,6 +17,8 @@ class Freshness:
         self._stale_seconds = stale_seconds
         self._current_at: dict[int, float] = {}
         self._lag: dict[int, int] = {}
+        self.waiting_for: Callable[[], str | None] = lambda: None
+        """Why nothing can be read yet, None where it can."""
         self.ready = False
         """Whether all partitions were read to their ends once."""
 
@@ -55,6 +58,8 @@ class Freshness:
         """Return why the index is not ready, None if it is."""
         if not self.ready and self.at is not None:
             return "reading the log from its beginning up to the moment"
+        if not self.ready and (cause := self.waiting_for()):
+            return cause
         if not self.ready:
             missing = sum(at == -math.inf for at in self._current_at.values())
             return f"catching up: {self.lag:,} records to read in {missing} partitions"

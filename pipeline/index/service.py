@@ -77,7 +77,8 @@ async def _follow(settings: Settings, sources: Sources, freshness: Freshness, me
     await aside(warm_up)
     waiting = Waiting(lambda line: _log.warning("waiting", cause=line))
     follower = Follower(settings, sources, freshness, metrics)
-    await waiting.until(follower.reach)
+    freshness.waiting_for = lambda: waiting.cause
+    await waiting.until(follower.load)
     await follower.run()
 
 

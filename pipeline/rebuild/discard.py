@@ -27,7 +27,7 @@ from pipeline.kafka.membership import group_name, may_join
 from pipeline.kafka.rights import AGENTS, REBUILD
 from pipeline.kafka.transactions import may_write, writers
 from pipeline.worker.checkpoint.log import CheckpointLog, Record, load
-from schemas.checkpoints import META_KEY
+from schemas.checkpoints import META_KEY, TOPICS_KEY
 from schemas.fleet_checkpoints import HEAD_KEY
 from schemas.settings import Settings
 
@@ -131,6 +131,7 @@ class Rebuild:
         ):
             # What tells the format goes first: a worker that meets what is left of a checkpoint refuses it.
             keys = sorted(loaded.latest, key=lambda key: key not in (META_KEY, HEAD_KEY))
+            keys += [TOPICS_KEY] * bool(loaded.topics)
             for start in range(0, max(1, len(keys)), _TOMBSTONES_AT_ONCE):
                 some = keys[start : start + _TOMBSTONES_AT_ONCE]
                 records = [Record(checkpoints, number, key, None) for key in some]

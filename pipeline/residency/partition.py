@@ -187,6 +187,16 @@ class PartitionState:
                 source.record_set_aside(offset)
         self._advance(offset)
 
+    def skip_removed(self, beginning: int) -> None:
+        """Go on at `beginning`: the records before it that were not applied are gone.
+
+        Whose they were nobody knows, and no batch may ever come that shows a gap. So every source may lack
+        something from here on.
+        """
+        for source in self.sources.values():
+            source.records_removed(beginning - 1)
+        self._advance(beginning - 1)
+
     def troubles(self) -> dict[str, int]:
         """Return how many sources are partial, degraded, disconnected, drifting or limited.
 

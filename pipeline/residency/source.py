@@ -207,6 +207,12 @@ class SourceResidency:
         self.windows.change(offset)
         self._undecodable(1, self._known_until(self.head.opened_at))
 
+    def records_removed(self, offset: int) -> None:
+        """The log lost records up to `offset` before they were applied, perhaps some of this source."""
+        self.unsaved = True
+        self.windows.change(offset)
+        trust.degraded(self.head.trust, self._known_until(self.head.opened_at))
+
     def forgotten(self, offset: int) -> None:
         """Nothing of the source is kept behind the record at `offset`; a life that goes on ends unseen."""
         if self.head.closed_at is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -46,6 +47,7 @@ from pipeline.verify.topic_log import Extent, TopicLog, opened_topic
 from schemas.choices import ChoiceRecord
 from schemas.events import EventsRecord
 from schemas.residency import ResidencyRecord
+from schemas.rows import SourceRow
 from schemas.settings import Settings
 
 KEPT_FOR = timedelta(days=6, hours=20)
@@ -128,6 +130,8 @@ class _Comparison:
         extent = await events.extent(partition)
         found = await aside(lambda: _rows_by_source(self.tables, partition, events.partitions))
         end, committed = self._bounds(await events.end(partition), extent)
+        self.findings.removed += max(0, extent.begin - extent.committed) if extent.committed else 0
+        self.findings.degraded += sum(map(_is_degraded, found.values()))
         check = PartitionCheck(
             self.settings.worker,
             found,
@@ -266,6 +270,13 @@ class _Comparison:
         self.findings.records += 1
         if isinstance(record, RecordRefused):
             self.findings.set_aside[record.reason] += 1
+
+
+def _is_degraded(rows: Iterable[ReplicaRow]) -> bool:
+    """Return whether the newest life of a source goes on and its trust is degraded."""
+    lives = [row for row in rows if isinstance(row, SourceRow)]
+    newest = max(lives, key=lambda life: life.incarnation, default=None)
+    return newest is not None and not newest.closed_reason and newest.trust == "degraded"
 
 
 def _rows_by_source(

@@ -30,6 +30,13 @@ def as_text(findings: Findings) -> Iterator[str]:
         yield f"not compared: {rows:,} ({reason})"
     for (table, reason), rows in sorted(findings.late.items()):
         yield f"late: {rows:,} of {table} ({reason})"
+    if findings.removed:
+        yield f"lost: {findings.removed:,} records were removed from the log before a worker read them"
+    if findings.degraded:
+        yield (
+            f"degraded: {findings.degraded:,} sources lack batches or records that were lost; where their "
+            "rows are equal they say what the log has, not what the engines hold"
+        )
     for difference in findings.kept:
         yield from _difference(difference)
     left_out = sum(findings.differing.values()) - len(findings.kept)
@@ -53,6 +60,8 @@ def as_json(findings: Findings) -> dict[str, Any]:
             }
             for table in _tables(findings)
         },
+        "removed_records": findings.removed,
+        "degraded_sources": findings.degraded,
         "not_compared": dict(findings.left_out),
         "compared_from": {table: _plain(since) for table, since in sorted(findings.compared_from.items())},
         "late": [

@@ -17,7 +17,8 @@ from faust.sensors.monitor import Monitor
 from faust.types import TP
 from yarl import URL
 
-from pipeline.errors import CheckpointAhead, CheckpointFailed
+from pipeline.errors import CheckpointAhead, CheckpointFailed, RecordsRemoved
+from pipeline.kafka.identity import require_same
 from pipeline.kafka.membership import group_name
 from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_before, load
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
@@ -75,12 +76,14 @@ class Agent:
         rounds: CheckpointRounds,
         metrics: WorkerMetrics,
         *,
+        topics: Mapping[str, str],
         fatal: Callable[[BaseException], None],
         joined: Callable[[str, str], None],
     ) -> None:
-        """`fatal` ends the process: the state in memory may no longer match the log.
+        """`topics`: ids of topics by name, of those that the role needs at least.
 
-        `joined` gets group and member id at each assignment.
+        `fatal` ends the process: the state in memory may no longer match the log. `joined` gets group and
+        member id at each assignment.
         """
         self.role = role
         self.owned: dict[int, OwnedPartition] = {}
@@ -88,6 +91,7 @@ class Agent:
         self._lag = Lag()
         self.group = group_name(settings.kafka, role.name)
         self._kafka = settings.kafka
+        self._topics = {name: topics[name] for name in sorted(role.saved_topics & topics.keys())}
         self._rounds = rounds
         self._metrics = metrics
         self._fatal = fatal
@@ -302,6 +306,7 @@ class Agent:
             found = load(self._kafka, topic=role.topic, checkpoints=role.checkpoints, partitions=numbers)
             async with aclosing(found):
                 async for number, loaded in found:
+                    require_same(loaded.topics, self._topics)
                     # Seconds for a large state, in which the group must hear of this worker. It ends
                     # in its thread also when the load is abandoned.
                     state = await asyncio.to_thread(role.restored, number, loaded.latest)
@@ -314,7 +319,16 @@ class Agent:
                     self._skip_removed(state, number, loaded)
                     # In a topic of transactions the end may be a marker, which no state gets to.
                     heard = loaded.end if role.contiguous else before
-                    owned.append(OwnedPartition(role, by_number[number], state, self._metrics, heard=heard))
+                    owned.append(
+                        OwnedPartition(
+                            role,
+                            by_number[number],
+                            state,
+                            self._metrics,
+                            heard=heard,
+                            topics=self._topics,
+                        )
+                    )
             return owned
         except BaseException:
             await asyncio.gather(*(log.close() for log in logs))
@@ -325,18 +339,40 @@ class Agent:
         missing = loaded.beginning - state.next_offset
         if missing <= 0:
             return
-        if loaded.latest:
-            self._metrics.lost.labels(self.role.name).inc(missing)
-            _log.error(
-                "retention removed records before they were read: figures of their sources are incomplete "
-                "from here on; raise retention.ms of the topic, or run more workers",
-                topic=self.role.topic,
-                partition=number,
-                first=state.next_offset,
-                last=loaded.beginning - 1,
-                records=missing,
-            )
-        state.next_offset = loaded.beginning
+        if not loaded.latest or missing <= self._markers:
+            state.next_offset = loaded.beginning
+            return
+        self._metrics.lost.labels(self.role.name).inc(missing)
+        _log.error(
+            "retention removed records before they were read: sources of the partition are degraded from "
+            "here on; raise retention.ms of the topic, or run more workers",
+            topic=self.role.topic,
+            partition=number,
+            first=state.next_offset,
+            last=loaded.beginning - 1,
+            records=missing,
+        )
+        state.skip_removed(loaded.beginning)
+
+    @property
+    def _markers(self) -> int:
+        """How many offsets behind the last record applied are certainly none of a record."""
+        return 0 if self.role.contiguous else 1
+
+    def require_not_removed(self, beginnings: Mapping[int, int]) -> None:
+        """Raise RecordsRemoved when a partition begins behind what was applied, and what is on its way.
+
+        A consumer goes on at the beginning then, and where nothing comes any more no gap shows it.
+        """
+        fetched = self.app.consumer.last_fetched
+        for number, beginning in beginnings.items():
+            owned = self.owned.get(number)
+            if owned is None:
+                continue
+            next_offset = owned.state.next_offset
+            known = max(next_offset, fetched.get(TP(self.role.topic, number), -1) + 1)
+            if beginning > known + self._markers:
+                raise RecordsRemoved(self.role.topic, number, next_offset, beginning)
 
     def _faust_app(self, settings: Settings) -> Any:
         app = faust_app(settings, self.group)

@@ -7,9 +7,11 @@ from typing import NoReturn
 
 import structlog
 
+from connectors.kafka.errors import TopicMadeAgain
 from connectors.process.errors import OperatorError
 from connectors.process.leaving import leave
-from pipeline.errors import CheckpointFailed, OffsetGap, RecordFatal, Stalled
+from pipeline.errors import CheckpointFailed, OffsetGap, RecordFatal, RecordsRemoved, Stalled
+from pipeline.kafka.identity import OF_MEMORY
 
 _log = structlog.get_logger(__name__)
 
@@ -22,12 +24,15 @@ class ExitCode(enum.IntEnum):
     UNAVAILABLE = 69
     """Kafka cannot be reached or lacks a topic."""
     RESTART = 75
-    """The state in memory is void: fenced, a failed transaction, a gap, a stall. The next start continues."""
+    """The state in memory is void: fenced, a failed transaction, a gap, lost records, a stall. The next start
+    continues."""
 
 
 def exit_code(error: BaseException) -> ExitCode:
     """Return how the process ends because of `error`."""
-    if isinstance(error, (CheckpointFailed, OffsetGap, Stalled)):
+    if isinstance(error, (CheckpointFailed, OffsetGap, RecordsRemoved, Stalled)):
+        return ExitCode.RESTART
+    if isinstance(error, TopicMadeAgain) and error.what_follows == OF_MEMORY:
         return ExitCode.RESTART
     # Of a bug, the log needs the way to it.
     if isinstance(error, OperatorError) and not isinstance(error, RecordFatal):

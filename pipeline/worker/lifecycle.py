@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NoReturn
 
@@ -27,8 +27,10 @@ from connectors.process.waiting import Waiting
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import KafkaUnavailable
+from pipeline.kafka.identity import TopicWatch
 from pipeline.kafka.membership import group_name
 from pipeline.kafka.rights import AGENTS, CHOICES
+from pipeline.kafka.topics import Found
 from pipeline.worker.agent import Agent, state_directory
 from pipeline.worker.checkpoint.log import without_expected_warnings
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
@@ -36,6 +38,7 @@ from pipeline.worker.choices.agent import ChoicesAgent
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.exits import ExitCode, fatal
 from pipeline.worker.model_settings import write_models
+from pipeline.worker.partition import Role
 from pipeline.worker.prefix_names import write_prefix_names
 from pipeline.worker.preparation import prepare
 from pipeline.worker.roles import fleet_agent, replica_agent
@@ -94,15 +97,8 @@ async def _run(settings: Settings) -> None:
     found = preparing.result()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    agents += [
-        Agent(
-            settings,
-            role,
-            _rounds(settings.worker, tables, rollups, metrics),
-            metrics,
-            fatal=fatal,
-            joined=memberships.note,
-        )
+    roles = [
+        role
         for role in (
             replica_agent(
                 settings, shards=found["residency"].partitions, partitions=found["events"].partitions
@@ -110,6 +106,19 @@ async def _run(settings: Settings) -> None:
             fleet_agent(settings),
         )
         if settings.worker.agents in ("both", role.name)
+    ]
+    watch = _watch(settings, roles, found)
+    agents += [
+        Agent(
+            settings,
+            role,
+            _rounds(settings.worker, tables, rollups, metrics, watch),
+            metrics,
+            topics=watch.ids,
+            fatal=fatal,
+            joined=memberships.note,
+        )
+        for role in roles
     ]
     for agent in agents:
         shared = next(topic for topic in found.values() if topic.name == agent.role.topic)
@@ -125,6 +134,7 @@ async def _run(settings: Settings) -> None:
         for number, agent in enumerate(agents)
     ]
     tasks = [
+        _watched(watch.run()),
         _watched(write_models(settings, tables, datetime.now(timezone.utc))),
         _watched(write_prefix_names(settings, tables)),
         _watched(
@@ -132,7 +142,10 @@ async def _run(settings: Settings) -> None:
         ),
     ]
     if settings.worker.agents != "replica":
-        choices = ChoicesAgent(settings, tables, metrics, every=every, joined=memberships.note)
+        topic_id = found[CHOICES].id
+        choices = ChoicesAgent(
+            settings, tables, metrics, topic_id=topic_id, every=every, joined=memberships.note
+        )
         tasks.append(_watched(choices.run()))
     limiter = LogLimiter()
     for agent in agents:
@@ -181,9 +194,20 @@ def _groups(settings: Settings) -> list[str]:
     return [group_name(settings.kafka, name) for name in (*agents, *([CHOICES] if "fleet" in agents else []))]
 
 
-def _rounds(worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> CheckpointRounds:
+def _watch(settings: Settings, roles: Sequence[Role], found: Mapping[str, Found]) -> TopicWatch:
+    """Return what looks at all topics that the roles, and choices, read or resume at an offset of."""
+    saved = frozenset[str]().union(*(role.saved_topics for role in roles))
+    used = {*saved, *(role.checkpoints for role in roles)}
+    if settings.worker.agents != "replica":
+        used.add(found[CHOICES].name)
+    return TopicWatch(settings.kafka, (topic for topic in found.values() if topic.name in used), saved=saved)
+
+
+def _rounds(
+    worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics, watch: TopicWatch
+) -> CheckpointRounds:
     hold_seconds = max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
-    return CheckpointRounds(tables, rollups, metrics, hold_seconds=hold_seconds)
+    return CheckpointRounds(tables, rollups, metrics, hold_seconds=hold_seconds, same_topics=watch.look)
 
 
 def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -230,11 +254,14 @@ async def _watch_progress(
             partitions = [TopicPartition(role.topic, number) for number in agent.owned]
             try:
                 ends = await asyncio.wait_for(client.end_offsets(partitions), _WATCH_SECONDS)
+                begins = await asyncio.wait_for(client.beginning_offsets(partitions), _WATCH_SECONDS)
             except KAFKA_FAILURES as error:
-                ends = {}
+                ends, begins = {}, {}
                 if (suppressed := limiter.admit("unanswered")) is not None:
                     reason = failure_reason(error)
                     _log.warning("Kafka does not answer", address=servers, reason=reason, **suppressed)
+            if not agent.rebalancing:
+                agent.require_not_removed({place.partition: begin for place, begin in begins.items()})
             standings = {
                 partition.partition: Standing(await agent.reached(partition.partition), end)
                 for partition, end in ends.items()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol
 
+import msgspec
+
 from pipeline.errors import (
     CheckpointCorrupt,
     CheckpointDamaged,
@@ -24,6 +26,7 @@ from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.set_aside import Offered, SetAside
 from pipeline.worker.telemetry import WorkerMetrics
+from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.reasons import LimitReason, SetAsideReason, WithoutContent
 from schemas.rows import Row
 
@@ -54,6 +57,9 @@ class State(Protocol):
 
     def apply_all(self, records: Sequence[tuple[int, Any]]) -> None: ...
     def set_aside(self, offset: int, refused: RecordRefused) -> None: ...
+    def skip_removed(self, beginning: int) -> None:
+        """Go on at `beginning`: the records before it that were not applied are gone."""
+
     def cutting(self, now: float, heard_to: float) -> Steps[Any]:
         """Cut at wall clock `now`; what says nothing is known to be as it is up to `heard_to`."""
 
@@ -99,6 +105,8 @@ class Role:
     """(value, headers, key) to a record. Raises RecordRefused."""
     sources_of: Callable[[Any], tuple[SourceName, ...]]
     """The sources that a decoded record names."""
+    saved_topics: frozenset[str]
+    """Topics that a state is of: the one read, and those that were told what follows from it."""
     restore: Callable[[int, Mapping[bytes, bytes]], State]
     """(partition, last value of each checkpoint key) to a state."""
     outputs: Callable[[Any], Sequence[Record]]
@@ -140,10 +148,18 @@ class OwnedPartition:
     """Offers records to the state, in offset order, exactly once each."""
 
     def __init__(
-        self, role: Role, log: CheckpointLog, state: State, metrics: WorkerMetrics, *, heard: int = 0
+        self,
+        role: Role,
+        log: CheckpointLog,
+        state: State,
+        metrics: WorkerMetrics,
+        *,
+        heard: int = 0,
+        topics: Mapping[str, str] | None = None,
     ) -> None:
         """`heard`: before this offset there were records, or a former owner had written what follows from
-        them, when the state was loaded."""
+        them, when the state was loaded. `topics`: ids of the state's topics by name.
+        """
         self.role = role
         self.log = log
         self.state = state
@@ -154,6 +170,7 @@ class OwnedPartition:
         """Bytes of the values offered since the last cut."""
         self._in_cut = False
         self._heard = heard
+        self._topics = msgspec.msgpack.encode(StateTopics(dict(topics))) if topics else b""
         self._read_to = 0.0
         """Time in the log of the newest record offered."""
         self._metrics = metrics
@@ -283,4 +300,7 @@ class OwnedPartition:
         records = [
             Record(self.role.checkpoints, self.partition, key, value) for key, value in cut.checkpoints
         ]
+        if self._topics:
+            # Each time, and last: whoever reads only the end of the checkpoints finds it there.
+            records.append(Record(self.role.checkpoints, self.partition, TOPICS_KEY, self._topics))
         return cut, [*self.role.outputs(cut), *self._set_aside.take(), *records]

@@ -53,9 +53,11 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
     def outputs(cut: Cut) -> list[Record]:
         return [Record(residency, shard, key, value, compressed=True) for shard, key, value in cut.residency]
 
+    events = topic_name(settings.kafka, "events")
     return Role(
         name="replica",
-        topic=topic_name(settings.kafka, "events"),
+        topic=events,
+        saved_topics=frozenset({events, residency}),
         checkpoints=topic_name(settings.kafka, "checkpoints_replica"),
         contiguous=True,
         committed=False,
@@ -87,9 +89,11 @@ def fleet_agent(settings: Settings) -> Role:
             latest=latest,
         )
 
+    residency = topic_name(settings.kafka, "residency")
     return Role(
         name="fleet",
-        topic=topic_name(settings.kafka, "residency"),
+        topic=residency,
+        saved_topics=frozenset({residency}),
         checkpoints=topic_name(settings.kafka, "checkpoints_fleet"),
         # The markers of the replica agent's transactions take offsets.
         contiguous=False,

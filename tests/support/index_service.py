@@ -18,6 +18,7 @@ from connectors.kafka.topics import topic_name
 from pipeline.kafka import topics
 from pipeline.residency.partition import PartitionState
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
+from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.events import EventsRecord
 from schemas.settings import Settings, Worker
 from tests.support.checkout import ROOT
@@ -77,14 +78,15 @@ class IndexLog:
     async def _checkpoint(self) -> None:
         events = topic_name(self.settings.kafka, "events")
         into = topic_name(self.settings.kafka, "checkpoints_replica")
+        found = await topics.describe(self.settings)
+        of = msgspec.msgpack.encode(StateTopics({one.name: one.id for one in found if one.key == "events"}))
         for number, state in self.states.items():
             cut = state.cut(0.0)
             if cut.dirty:
                 log = CheckpointLog(self.settings.kafka, group=f"{into}.test", topic=events, partition=number)
                 await log.open()
-                await log.commit(
-                    cut.next_offset, [Record(into, number, key, value) for key, value in cut.checkpoints]
-                )
+                saved = [*cut.checkpoints, (TOPICS_KEY, of)]
+                await log.commit(cut.next_offset, [Record(into, number, *each) for each in saved])
                 await log.close()
 
 

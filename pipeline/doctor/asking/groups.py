@@ -41,7 +41,8 @@ async def ask_group(
     ends = await consumer.end_offsets(places)
     starts = await consumer.beginning_offsets(places)
     for place in places:
-        if place in committed:
+        # Beyond the end it is that of a topic of the same name that was deleted.
+        if place in committed and committed[place].offset <= ends[place]:
             starts[place] = max(starts[place], committed[place].offset)
     waiting, left = await _counted(consumer, starts, ends)
     return GroupFacts(

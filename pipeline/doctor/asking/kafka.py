@@ -117,6 +117,7 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         log_seconds=reached,
         newest_record_at=reader.newest_record_at,
         positions=reader.positions,
+        saved_topics=reader.saved_topics,
         set_aside=tuple(reader.set_aside.values()),
         reports=reports,
     )
@@ -150,6 +151,7 @@ def _without_config(found: list[Found], replication_factor: int) -> list[TopicFa
             wanted_replication_factor=replication_factor,
             replication_factor=topic.replication_factor,
             in_sync=topic.in_sync,
+            id=topic.id,
         )
         for topic in found
     ]
@@ -205,11 +207,11 @@ async def _tail(
     async for partition, record in _records(consumer, starts, ends, deadline):
         at = record.timestamp / 1000
         if partition.topic == positions:
-            reader.position(record.value)
+            reader.position(record.value, at)
         elif partition.topic == set_aside:
             reader.left_out(record.value)
         elif partition.topic in checkpoints:
-            reader.checkpoint(partition.topic, partition.partition, at)
+            reader.checkpoint(partition.topic, partition.partition, at, record.key, record.value)
         else:
             if record.offset == starts[partition] and recent[partition].offset < record.offset:
                 reached = min(reached, now - at)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 import msgspec
 
 from connectors.kafka.content_types import JSON, UNDECODABLE
 from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts, SourceId
+from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.positions import PositionRecord
 from schemas.set_aside import SetAsideRecord
 
@@ -27,6 +29,7 @@ class _Head(msgspec.Struct):
 _from_msgpack = msgspec.msgpack.Decoder(_Head).decode
 _from_json = msgspec.json.Decoder(_Head).decode
 _set_aside = msgspec.msgpack.Decoder(SetAsideRecord).decode
+_topics = msgspec.msgpack.Decoder(StateTopics).decode
 _position = msgspec.msgpack.Decoder(PositionRecord).decode
 
 
@@ -41,6 +44,8 @@ class LogReader:
         """By place: a fleet agent that starts again may write the same one twice."""
         self.saved_at: dict[str, dict[int, float]] = {}
         """When the newest record of a checkpoint topic was written, by partition."""
+        self.saved_topics: dict[str, str] = {}
+        """Ids of the topics that checkpoints are of, by name."""
         self.newest_record_at: float | None = None
         """Of the events topic."""
 
@@ -63,13 +68,18 @@ class LogReader:
             settled = (head.incarnation, last_seq)
         self.log[source] = LogFacts(head.incarnation, last_seq, at, settled)
 
-    def position(self, value: bytes | None) -> None:
+    def position(self, value: bytes | None, at: float) -> None:
         """Take a record of the positions topic."""
         try:
             record = _position(value or b"")
         except UNDECODABLE:
             return
-        self.positions[record.replica, record.dp_rank] = PositionFacts(record.incarnation, record.seq)
+        source = (record.replica, record.dp_rank)
+        before = self.positions.get(source)
+        settled = before.settled if before else None
+        if at <= self._settled_before and record.seq is not None:
+            settled = (record.incarnation, record.seq)
+        self.positions[source] = PositionFacts(record.incarnation, record.seq, record.partition, at, settled)
 
     def left_out(self, value: bytes | None) -> None:
         """Take a record of the topic of records set aside."""
@@ -82,7 +92,12 @@ class LogReader:
         place = f"{record.topic}[{record.partition}] offset {record.offset}"
         self.set_aside[place] = SetAsideFacts(place, record.reason, source)
 
-    def checkpoint(self, topic: str, partition: int, at: float) -> None:
+    def checkpoint(
+        self, topic: str, partition: int, at: float, key: bytes | None = None, value: bytes | None = None
+    ) -> None:
         """Take a record of a checkpoint topic."""
         saved = self.saved_at.setdefault(topic, {})
         saved[partition] = max(at, saved.get(partition, 0.0))
+        if key == TOPICS_KEY and value is not None:
+            with contextlib.suppress(*UNDECODABLE):
+                self.saved_topics |= _topics(value).ids

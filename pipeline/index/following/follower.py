@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
@@ -17,7 +19,9 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from connectors.process.collector import GC_THRESHOLD
 from connectors.process.leaving import aside
+from connectors.process.stopping import ended
 from pipeline.errors import (
+    CheckpointAhead,
     CheckpointCorrupt,
     CheckpointDamaged,
     CheckpointFormatUnknown,
@@ -29,8 +33,9 @@ from pipeline.index.following.sources import Sources
 from pipeline.index.freshness import Freshness
 from pipeline.index.offered import Applying, from_log, portions
 from pipeline.index.telemetry import IndexMetrics
+from pipeline.kafka.identity import TopicWatch, require_same
 from pipeline.kafka.rights import INDEX
-from pipeline.kafka.topics import describe, require_rights
+from pipeline.kafka.topics import check, describe, require_rights
 from pipeline.worker.checkpoint.log import Loaded, load
 from pipeline.worker.roles import replica_agent
 from schemas.settings import Settings, shard_numbers
@@ -56,40 +61,66 @@ class Follower:
         self._freshness = freshness
         self._metrics = metrics
         self._states: dict[int, IndexedPartition] = {}
+        self._watch: TopicWatch | None = None
+        self._began = time.monotonic()
         self._topic = topic_name(settings.kafka, "events")
         self._checkpoints = topic_name(settings.kafka, "checkpoints_replica")
 
-    async def reach(self) -> None:
-        """Return when there is something to follow, and the right to.
+    async def load(self) -> None:
+        """Bring what the checkpoints hold into the table, if there is something to follow, and the right to.
 
-        Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, LoginRefused, CertificateUnreadable.
+        Whatever was loaded before is gone. Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing,
+        TopicMismatch, TopicMadeAgain, LoginRefused, CertificateUnreadable, CheckpointUnreadable,
+        CheckpointAhead.
         """
-        require_rights(await describe(self._settings), self._settings.kafka, [INDEX])
+        self._began = time.monotonic()
+        self._clear()
+        described = await describe(self._settings)
+        require_rights(described, self._settings.kafka, [INDEX])
+        found = [topic for topic in described if topic.name in (self._topic, self._checkpoints)]
+        check(found)
+        self._watch = TopicWatch(self._settings.kafka, found, saved={self._topic})
+        partitions = next(topic.partitions for topic in found if topic.name == self._topic)
+        number, indexes = shard_numbers(self._settings.index.share)
+        share = [partition for partition in range(partitions) if partition % indexes == number]
+        self._freshness.follow(share)
+        await self._load(share, partitions, self._watch.ids)
+
+    def _clear(self) -> None:
+        self._states.clear()
+        for source in [*self._sources.by_number.values()]:
+            self._sources.forget(source)
+        while self._sources.holdings.sweep():
+            pass
 
     async def run(self) -> None:
-        """Load the checkpoints and follow the log until cancelled.
+        """Follow the log from what was loaded, until cancelled.
 
-        Raises KafkaUnavailable, TopicMissing, CheckpointUnreadable, OffsetGap, RecordFatal. What is in the
-        table is void then: whoever starts again begins with the checkpoints.
+        Raises KafkaUnavailable, TopicMadeAgain, TopicMismatch, CheckpointAhead, OffsetGap, RecordFatal. What
+        is in the table is void then: whoever starts again begins with the checkpoints.
         """
-        began = time.monotonic()
+        assert self._watch is not None, "nothing is loaded"
+        tasks = [asyncio.create_task(self._watch.run()), asyncio.create_task(self._read(self._watch))]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await ended(*tasks)
+            await self._watch.close()
+
+    async def _read(self, watch: TopicWatch) -> None:
+        # What was loaded stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD)
+        share = [*self._states]
+        partitions = watch.partitions(self._topic)
         async with self._consumer() as consumer:
-            there = {found.name: found.partitions for found in await describe(self._settings)}
-            partitions = there[self._topic]
-            number, indexes = shard_numbers(self._settings.index.share)
-            share = [partition for partition in range(partitions) if partition % indexes == number]
-            self._freshness.follow(share)
-            await self._load(share, partitions)
-            # What was loaded stays: the collector need not look at it again and again.
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(GC_THRESHOLD)
             places = {TopicPartition(self._topic, partition): partition for partition in share}
             consumer.assign([*places])
             for place, partition in places.items():
                 consumer.seek(place, self._states[partition].next_offset)
             applying = Applying(replica_agent(self._settings, shards=1, partitions=partitions), self._metrics)
-            await self._follow(consumer, places, applying, began)
+            await self._follow(consumer, places, applying, watch)
 
     @asynccontextmanager
     async def _consumer(self) -> AsyncIterator[AIOKafkaConsumer]:
@@ -106,10 +137,12 @@ class Follower:
         except KAFKA_FAILURES as error:
             raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
 
-    async def _load(self, share: Sequence[int], partitions: int) -> None:
+    async def _load(self, share: Sequence[int], partitions: int, ids: Mapping[str, str]) -> None:
         kafka = self._settings.kafka
         found = load(kafka, topic=self._topic, checkpoints=self._checkpoints, partitions=share)
         async for partition, loaded in found:
+            # It writes to no topic, so only the one that it reads matters.
+            require_same(loaded.topics, {self._topic: ids.get(self._topic, "")})
             state = IndexedPartition(partition, self._settings.worker, self._sources, partitions=partitions)
             await self._take_over(state, loaded)
             self._states[partition] = state
@@ -119,17 +152,11 @@ class Follower:
             await aside(lambda: state.load(loaded.latest))
         except (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown) as error:
             raise CheckpointUnreadable(self._checkpoints, state.partition, str(error)) from error
-        missing = loaded.beginning - state.next_offset
-        if missing > 0:
-            if state.next_offset:
-                self._metrics.lost.inc(missing)
-                _log.error(
-                    "records of the log are gone that no checkpoint has",
-                    topic=self._topic,
-                    partition=state.partition,
-                    first=state.next_offset,
-                    last=loaded.beginning - 1,
-                )
+        if state.next_offset > loaded.end:
+            raise CheckpointAhead(self._topic, state.partition, state.next_offset, loaded.end)
+        if loaded.latest:
+            self._skip_removed(state, loaded.beginning)
+        else:
             state.next_offset = loaded.beginning
         _log.info(
             "checkpoint loaded",
@@ -139,16 +166,57 @@ class Follower:
             behind=loaded.end - state.next_offset,
         )
 
+    def _skip_removed(self, state: IndexedPartition, beginning: int) -> None:
+        """Go on at the oldest record there is; say what retention removed before it was applied."""
+        missing = beginning - state.next_offset
+        if missing <= 0:
+            return
+        self._metrics.lost.inc(missing)
+        _log.error(
+            "retention removed records that no checkpoint has: sources of the partition are degraded from "
+            "here on; raise retention.ms of the topic",
+            topic=self._topic,
+            partition=state.partition,
+            first=state.next_offset,
+            last=beginning - 1,
+            records=missing,
+        )
+        state.skip_removed(beginning)
+
+    async def _fetched(
+        self, consumer: AIOKafkaConsumer, places: Mapping[TopicPartition, int], watch: TopicWatch
+    ) -> Mapping[TopicPartition, Sequence[Any]]:
+        """Return records that came; where retention was faster, go on at the oldest one."""
+        try:
+            records: Mapping[TopicPartition, Sequence[Any]] = await consumer.getmany(
+                timeout_ms=_WAIT_MS, max_records=_AT_ONCE_RECORDS
+            )
+            return records
+        except OffsetOutOfRangeError as error:
+            await watch.look()
+            out_of_range = [place for place in error.args[0] if place in places]
+            begins = await consumer.beginning_offsets(out_of_range)
+            ends = await consumer.end_offsets(out_of_range)
+            for place in out_of_range:
+                state = self._states[places[place]]
+                if state.next_offset > ends[place]:
+                    raise CheckpointAhead(
+                        self._topic, state.partition, state.next_offset, ends[place]
+                    ) from error
+                self._skip_removed(state, begins[place])
+                consumer.seek(place, state.next_offset)
+            return {}
+
     async def _follow(
         self,
         consumer: AIOKafkaConsumer,
         places: dict[TopicPartition, int],
         applying: Applying,
-        began: float,
+        watch: TopicWatch,
     ) -> None:
         tidied, ready = 0.0, False
         while True:
-            fetched = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_AT_ONCE_RECORDS)
+            fetched = await self._fetched(consumer, places, watch)
             for place, records in fetched.items():
                 state = self._states[places[place]]
                 for portion in portions([from_log(record) for record in records]):
@@ -164,7 +232,7 @@ class Follower:
                         at=time.monotonic() - max(0.0, time.time() - looked / 1000),
                     )
             if self._freshness.ready and not ready:
-                ready, seconds = True, time.monotonic() - began
+                ready, seconds = True, time.monotonic() - self._began
                 self._metrics.ready_seconds.set(seconds)
                 _log.info("caught up with the log", seconds=round(seconds, 1))
             self._sources.holdings.sweep()

@@ -92,3 +92,9 @@ class IndexedPartition(PartitionState):
         for key, source in self._indexed.items():
             if refused.names(*key):
                 source.told = None
+
+    def skip_removed(self, beginning: int) -> None:
+        """Go on at `beginning`: the records before it that were not applied are gone."""
+        super().skip_removed(beginning)
+        for source in self._indexed.values():
+            source.told = None

@@ -11,9 +11,10 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -32,9 +33,16 @@ from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
-from pipeline.errors import CheckpointFailed, KafkaUnavailable
+from pipeline.errors import (
+    CheckpointDamaged,
+    CheckpointFailed,
+    CheckpointUnreadable,
+    KafkaUnavailable,
+    damaged_if_it_fails,
+)
 from pipeline.kafka.portions import in_portions
 from pipeline.kafka.transactions import transactional_id
+from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.settings import Kafka
 
 TRANSACTION_TIMEOUT_MS = 12_000
@@ -67,12 +75,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Committed:
-    """What the last transaction of a partition committed; the same as before if no other came since."""
+    """The offset of a group in a partition; the same as before if nobody else committed since."""
 
     offset: int = 0
     """0 if there was none."""
-    writer: str = ""
-    """Whose transaction it was."""
+    note: str = ""
+    """What was committed with it; of transactions here, who wrote them."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ class Loaded:
     """Oldest offset that the input partition still has."""
     end: int
     """Offset after its newest record."""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics that the state is of, by name; those that are not known are missing."""
 
 
 class CheckpointLog:
@@ -223,7 +233,7 @@ async def load(
 
     Call it when the partitions' logs are open.
 
-    Raises KafkaUnavailable, TopicMissing, TopicHidden, CertificateUnreadable.
+    Raises KafkaUnavailable, TopicMissing, TopicHidden, CertificateUnreadable, CheckpointUnreadable.
     """
     consumer = AIOKafkaConsumer(
         isolation_level="read_committed",
@@ -245,19 +255,30 @@ async def load(
         for topic_partition in saved:
             number = topic_partition.partition
             latest = await _read(consumer, topic_partition, begins[topic_partition], ends[topic_partition])
-            yield number, Loaded(latest, begins[inputs[number]], ends[inputs[number]])
+            topics = _topics(checkpoints, number, latest.pop(TOPICS_KEY, None))
+            yield number, Loaded(latest, begins[inputs[number]], ends[inputs[number]], topics)
     except (KafkaError, OSError) as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
         await stop_consumer(consumer)
 
 
+def _topics(checkpoints: str, partition: int, value: bytes | None) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    try:
+        with damaged_if_it_fails(TOPICS_KEY):
+            return msgspec.msgpack.decode(value, type=StateTopics).ids
+    except CheckpointDamaged as error:
+        raise CheckpointUnreadable(checkpoints, partition, str(error)) from error
+
+
 async def committed_before(
     kafka: Kafka, group: str, topic: str, partitions: Sequence[int]
 ) -> dict[int, Committed]:
-    """Return what the last transaction of each partition committed.
+    """Return what was committed last of each partition.
 
-    It outlives the checkpoints of that transaction, and goes with the topic. Raises KafkaUnavailable.
+    It outlives the checkpoints of its transaction, and goes with the topic. Raises KafkaUnavailable.
     """
     places = [TopicPartition(topic, number) for number in partitions]
     admin = AIOKafkaAdminClient(request_timeout_ms=_REQUEST_TIMEOUT_MS, **client_options(kafka))

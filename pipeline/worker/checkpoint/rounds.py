@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -46,13 +46,16 @@ class CheckpointRounds:
         metrics: WorkerMetrics,
         *,
         hold_seconds: float,
+        same_topics: Callable[[], Awaitable[None]],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`hold_seconds`: for so long applying goes on beside a round."""
+        """`hold_seconds`: for so long applying goes on beside a round. `same_topics` raises if what was
+        applied may be of another topic than what was applied before."""
         self._tables = tables
         self._rollups = rollups
         self._metrics = metrics
         self._hold_seconds = hold_seconds
+        self._same_topics = same_topics
         self._clock = clock
         self._round = asyncio.Lock()
         self._transactions = asyncio.Semaphore(_TRANSACTIONS)
@@ -81,7 +84,7 @@ class CheckpointRounds:
 
     async def save(self, owned: Iterable[OwnedPartition]) -> float:
         """Save the partitions; returns when everything is committed, and how many seconds of the processor
-        it took to cut them. Raises CheckpointFailed.
+        it took to cut them. Raises CheckpointFailed, TopicMadeAgain, TopicMismatch.
 
         While ClickHouse fails this keeps trying: cancelling it loses the cuts, so the process must end then.
         """
@@ -108,6 +111,9 @@ class CheckpointRounds:
             if cut.dirty:
                 commits.append((partition, cut.next_offset, records))
             await asyncio.sleep(0)
+        # After the cuts: all that is in them was fetched before, so it is of these topics.
+        if rows or commits:
+            await self._same_topics()
         if rows:
             await self._write(rows)
         results = await asyncio.gather(*(self._commit(*commit) for commit in commits), return_exceptions=True)

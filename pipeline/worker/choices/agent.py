@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError
+from aiokafka.structs import OffsetAndMetadata
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
@@ -28,6 +29,7 @@ from pipeline.kafka.membership import group_name
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.kafka.rights import CHOICES
 from pipeline.worker.agent import REBALANCE_SECONDS, SESSION_SECONDS
+from pipeline.worker.checkpoint.log import committed_before
 from pipeline.worker.choices.rows import row_of
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import ChoiceRow
@@ -58,13 +60,16 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         tables: Tables,
         metrics: WorkerMetrics,
         *,
+        topic_id: str,
         every: float,
         joined: Callable[[str, str], None],
     ) -> None:
-        """`every`: seconds between two inserts. `joined` gets group and member id at each assignment."""
+        """`topic_id`: as Kafka tells it, empty where it does not. `every`: seconds between two inserts.
+        `joined` gets group and member id at each assignment."""
         self._settings = settings
         self._tables = tables
         self._metrics = metrics
+        self._topic_id = topic_id
         self._every = every
         self._joined = joined
         self._topic = topic_name(settings.kafka, CHOICES)
@@ -112,13 +117,27 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
             self._metrics.given_up(CHOICES, place.partition)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Say what retention removed before it was read; aiokafka begins at the oldest record then."""
+        """Say what retention removed before it was read; aiokafka begins at the oldest record then.
+
+        So does it where the group's offset is of a topic that was deleted since.
+        """
         consumer, places = self._consumer, [*assigned]
         assert consumer is not None
         if places:
             begins = await consumer.beginning_offsets(places)
+            numbers = [place.partition for place in places]
+            committed = await committed_before(self._settings.kafka, self._group, self._topic, numbers)
             for place in places:
-                missing = begins[place] - (await consumer.committed(place) or begins[place])
+                last = committed[place.partition]
+                if last.note and self._topic_id and last.note != self._topic_id:
+                    consumer.seek(place, begins[place])
+                    _log.warning(
+                        "the topic of choices was made again since its last records were read",
+                        topic=place.topic,
+                        partition=place.partition,
+                    )
+                    continue
+                missing = begins[place] - (last.offset or begins[place])
                 if missing > 0:
                     self._metrics.lost.labels(CHOICES).inc(missing)
                     _log.error(
@@ -169,17 +188,21 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _commit(self, consumer: AIOKafkaConsumer, fetched: Fetched) -> None:
         owned = consumer.assignment()
-        done = {place: records[-1].offset + 1 for place, records in fetched.items() if place in owned}
+        done = {
+            place: OffsetAndMetadata(records[-1].offset + 1, self._topic_id)
+            for place, records in fetched.items()
+            if place in owned
+        }
         try:
             if done:
                 await consumer.commit(done)
         except CommitFailedError:
             _log.info("choices changed hands: whoever has them now writes the same rows", topic=self._topic)
             return
-        for place, next_offset in done.items():
+        for place, committed in done.items():
             labels = (CHOICES, str(place.partition))
             self._metrics.records.labels(*labels).inc(len(fetched[place]))
-            self._metrics.next_offset.labels(*labels).set(next_offset)
+            self._metrics.next_offset.labels(*labels).set(committed.offset)
             end = consumer.highwater(place) if place in consumer.assignment() else None
             if end is not None:
-                self._metrics.lag.labels(*labels).set(max(0, end - next_offset))
+                self._metrics.lag.labels(*labels).set(max(0, end - committed.offset))

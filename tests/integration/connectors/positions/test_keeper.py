@@ -355,7 +355,29 @@ async def test_events_topic_made_anew(kafka: Kafka, broker: EmbeddedBroker) -> N
     async with running(kafka) as parts:
         found = await parts.positions.resume([source("a")])
         assert place(found["a", 0]) == (7, 9, fingerprint_for(7, 9), True)
-        assert parts.told.unusable == [("a/0", "ahead_of_log")]
+        assert parts.told.unusable == [("a/0", "topic_made_again")]
+
+
+async def test_events_topic_made_anew_and_longer_than_before(kafka: Kafka, broker: EmbeddedBroker) -> None:
+    """A connector that runs ends; its successor does not take an offset of the old topic for one of it."""
+    async with running(kafka, killed=False) as parts:
+        await parts.positions.resume([source("a")])
+        await parts.publish(run("a", 7, 0, 9))
+        await make_anew(broker, topic_name(kafka, "events"), PARTITIONS)
+        for seq in range(10, 15):
+            await parts.publish(run("a", 7, seq, seq))
+        assert parts.positions.task is not None
+        [ended], _ = await asyncio.wait([parts.positions.task], timeout=60)
+        assert "events.v1 was deleted and made again" in str(ended.exception())
+    async with running(kafka) as parts:
+        found = await parts.positions.resume([source("a")])
+        incarnation, _, _, closed = place(found["a", 0])
+        assert (incarnation, closed) == (7, True)
+        assert parts.told.unusable == [("a/0", "topic_made_again")]
+    async with running(kafka) as parts:
+        # What it began is of the new topic.
+        await parts.positions.resume([source("a")])
+        assert parts.told.unusable == []
 
 
 @pytest.mark.usefixtures("seldom")

@@ -146,8 +146,36 @@ def test_copies_that_survive_a_broker_or_cannot_are_no_finding(facts: Facts) -> 
     assert diagnose(facts) == []
 
 
+def position(**changes: Any) -> Facts:
+    told = replace(PositionFacts(LIFE, 44, 0, NOW - 5, (LIFE, 42)), **changes)
+    return kafka(positions={A: told, B: PositionFacts(LIFE, 41, 0, NOW - 5, (LIFE, 41))})
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        position(settled=(LIFE, 41)),
+        position(settled=None),
+        position(partition=1),  # records of that one wait
+        position(told_at=NOW - 600),  # nobody reads it any more
+    ],
+)
+def test_what_may_still_come_is_not_lost(facts: Facts) -> None:
+    assert diagnose(facts) == []
+
+
 PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("kafka-unavailable", "problem", replace(HEALTHY_FACTS, kafka=KafkaFacts("k:9092", "refused")), ()),
+    ("records-lost", "problem", position(), ("a/0",)),
+    ("records-lost", "problem", position(settled=(LIFE + 1, 0)), ("a/0",)),
+    (
+        "topic-made-again",
+        "problem",
+        replace(
+            topic(id="new"), kafka=replace(topic(id="new").kafka, saved_topics={"kvlens.events.v1": "old"})
+        ),
+        ("kvlens.events.v1",),
+    ),
     ("kafka-unanswered", "unknown", kafka(unanswered={"group g": "denied"}), ()),
     ("topic-missing", "problem", topic(partitions=0, config={}), ("kvlens.events.v1",)),
     ("topic-hidden", "unknown", topic(partitions=0, config={}, hidden=True), ("kvlens.events.v1",)),

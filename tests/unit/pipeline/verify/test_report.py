@@ -49,3 +49,13 @@ def test_nothing_to_say_is_equal() -> None:
     findings.compared["flow_1m"] += 1
     assert list(as_text(findings))[-1] == "the tables are what the log says"
     assert (as_json(findings)["verdict"], as_json(findings)["equal"]) == ("equal", True)
+
+
+def test_what_was_lost_is_said_beside_equal_tables() -> None:
+    findings = Findings(removed=42, degraded=2)
+    lost, degraded, verdict = [*as_text(findings)][-3:]
+    assert lost == "lost: 42 records were removed from the log before a worker read them"
+    assert degraded.startswith("degraded: 2 sources lack batches or records that were lost")
+    assert verdict == "the tables are what the log says"
+    told = as_json(findings)
+    assert (told["removed_records"], told["degraded_sources"]) == (42, 2)

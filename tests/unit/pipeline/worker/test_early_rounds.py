@@ -48,6 +48,7 @@ async def test_a_round_is_made_at_once_when_as_much_waits_as_may() -> None:
         role,
         cast(CheckpointRounds, rounds),
         WorkerMetrics(),
+        topics={},
         fatal=lambda error: None,
         joined=lambda group, member: None,
     )

@@ -36,6 +36,8 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
         for number in partitions:
             yield number, Loaded({}, 0, 0)
 
+    async def same() -> None: ...
+
     async def nothing_committed(*_: Any) -> dict[int, Committed]:
         return {1: Committed(), 3: Committed()}
 
@@ -47,11 +49,21 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
     async def handed_over() -> None:
         settings, metrics = Settings(), WorkerMetrics()
         rounds = CheckpointRounds(
-            Tables(settings.clickhouse), Rollups(settings.clickhouse, metrics), metrics, hold_seconds=3600.0
+            Tables(settings.clickhouse),
+            Rollups(settings.clickhouse, metrics),
+            metrics,
+            hold_seconds=3600.0,
+            same_topics=same,
         )
         role = replica_agent(settings, shards=8)
         agent = Agent(
-            settings, role, rounds, metrics, fatal=failures.append, joined=lambda group, member: None
+            settings,
+            role,
+            rounds,
+            metrics,
+            topics={},
+            fatal=failures.append,
+            joined=lambda group, member: None,
         )
         assigned = {TP(role.topic, 1), TP(role.topic, 3)}
         app = SimpleNamespace(

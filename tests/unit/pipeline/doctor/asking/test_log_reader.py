@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from pipeline.doctor.asking.log_reader import LogReader
+from pipeline.doctor.asking.log_reader import SETTLE_SECONDS, LogReader
 from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts
+from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.events import Batch, EventsRecord, SourceStatus
 from schemas.positions import PositionRecord
 from schemas.set_aside import SetAsideRecord
@@ -61,18 +62,23 @@ def test_what_cannot_be_decoded_says_nothing_of_a_source() -> None:
     reader = LogReader(NOW)
     reader.event(b"\xc1", [], NOW - 1)
     reader.event(None, [], NOW - 1)
-    reader.position(b"\xc1")
+    reader.position(b"\xc1", NOW - 1)
+    reader.checkpoint("t", 3, NOW - 1, TOPICS_KEY, b"\xc1")
     assert (reader.log, reader.positions, reader.newest_record_at) == ({}, {}, NOW - 1)
 
 
 def test_the_newest_record_of_positions_and_checkpoints_counts() -> None:
     reader = LogReader(NOW)
-    for seq in (3, 9):
-        reader.position(msgspec.msgpack.encode(PositionRecord("a", 1, 0, 5, incarnation=2, seq=seq)))
-    assert reader.positions == {("a", 1): PositionFacts(2, 9)}
+    for seq, at in ((3, NOW - 60), (6, NOW - SETTLE_SECONDS), (9, NOW - 5)):
+        reader.position(msgspec.msgpack.encode(PositionRecord("a", 1, 7, 5, incarnation=2, seq=seq)), at)
+    assert reader.positions == {("a", 1): PositionFacts(2, 9, 7, NOW - 5, (2, 6))}
     for at in (5.0, 9.0, 7.0):
         reader.checkpoint("t", 3, at)
     assert reader.saved_at == {"t": {3: 9.0}}
+    for ids in ({"e": "1", "r": "2"}, {"r": "3"}):
+        reader.checkpoint("t", 3, 9.0, TOPICS_KEY, msgspec.msgpack.encode(StateTopics(ids)))
+    reader.checkpoint("t", 3, 9.0, TOPICS_KEY, None)
+    assert reader.saved_topics == {"e": "1", "r": "3"}
 
 
 def test_records_set_aside_are_named_once_each() -> None:

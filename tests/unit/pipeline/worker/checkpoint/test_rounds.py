@@ -22,6 +22,10 @@ NOW = datetime.now(timezone.utc).replace(second=0, microsecond=0)
 ROW = FlowRow(NOW, "m", "r", 0, "gpu", 0, *[0] * 10, [], "complete", NOW, 0)
 
 
+async def same() -> None:
+    """The topics are those that they were."""
+
+
 @dataclass
 class Store:
     """The note of one minute, and what another worker makes of it."""
@@ -105,7 +109,9 @@ class Partition:
 async def test_rows_that_wait_for_long_are_noted_when_they_are_written() -> None:
     store = Store()
     tables = LateTables(store)
-    rounds = CheckpointRounds(tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0)
+    rounds = CheckpointRounds(
+        tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0, same_topics=same
+    )
     await rounds.save([Partition()])  # type: ignore[list-item]
     tables.close()
     assert store.attempts == 2
@@ -120,7 +126,9 @@ class StoringTables(Tables):
 
 async def test_others_have_their_turn_while_a_large_partition_is_cut_and_nothing_is_applied() -> None:
     store, tables = Store(), StoringTables(ClickHouse())
-    rounds = CheckpointRounds(tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0)
+    rounds = CheckpointRounds(
+        tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0, same_topics=same
+    )
     saving = asyncio.create_task(rounds.save([Partition(steps=40, seconds=0.005), Partition()]))  # type: ignore[list-item]
     turns = 0
     while not saving.done():
@@ -135,7 +143,9 @@ async def test_others_have_their_turn_while_a_large_partition_is_cut_and_nothing
 
 async def test_nothing_is_applied_in_a_cut_that_follows_an_errand_at_once() -> None:
     store, tables = Store(), StoringTables(ClickHouse())
-    rounds = CheckpointRounds(tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0)
+    rounds = CheckpointRounds(
+        tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0, same_topics=same
+    )
     partitions = [Partition(steps=10, seconds=0.005, has_errand=True) for _ in range(3)]
     saving = asyncio.create_task(rounds.save(partitions))  # type: ignore[arg-type]
     applied = 0
@@ -162,7 +172,9 @@ class SlowTables(Tables):
 
 async def test_applying_waits_for_the_end_of_a_round_beside_which_much_was_applied() -> None:
     store, tables = Store(), SlowTables()
-    rounds = CheckpointRounds(tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0)
+    rounds = CheckpointRounds(
+        tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0, same_topics=same
+    )
     rounds.hold_to_the_end()
     assert not rounds.holding, "there is none"
     saving = asyncio.create_task(rounds.save([Partition(), Partition()]))  # type: ignore[list-item]
