@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from connectors.process.printable import printable
+
 _GAP = "  "
 
 
@@ -23,8 +25,9 @@ def text_table(
 
     Where the lines would be longer than `width` characters, columns of `expendable` are left out: those
     without a value first, then the first of them first. A last line names those with values. None stands
-    for any width.
+    for any width. Cells are shown `printable`.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     shown = list(range(len(widths)))
     dropped: list[int] = []

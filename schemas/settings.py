@@ -59,7 +59,7 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the tables are."""
 
     url: Annotated[str, Meta(pattern="^https?://")] = "http://127.0.0.1:8123"
-    """HTTP interface of the server."""
+    """HTTP interface of the server, without a login; the port is 8123 unless it has one, with https 8443."""
     database: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] = "kvlens"
     """Database of all kvlens tables; `kvlens migrate` creates it."""
     username: str = "default"

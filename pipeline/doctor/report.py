@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from connectors.process.printable import printable
 from pipeline.doctor.facts import Facts, SourceId
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
 from pipeline.doctor.source_checks import clock
@@ -83,6 +84,7 @@ def as_text(facts: Facts, findings: Sequence[Finding], width: int | None = None)
 
 def _wrapped(line: str, width: int | None) -> list[str]:
     """Return the line in lines of at most `width`, those that follow the first one indented."""
+    line = printable(line)
     if width is None:
         return [line]
     return textwrap.wrap(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -35,6 +37,18 @@ class DirectoryInUse(PipelineError):
         return f"directory {self.path} is in use by {owner}; stop it or choose another --data-dir"
 
 
+class DirectoryUnusable(PipelineError):
+    """The directory cannot be made, or not be written."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot write to directory {self.path}: {self.reason}; mend that or choose another --data-dir"
+
+
 class DirectoryLock:
     """One owner of one directory.
 
@@ -54,7 +68,11 @@ class DirectoryLock:
         return self._descriptor
 
     def acquire(self, patience: float = 0.0) -> None:
-        """Create the directory and own it; raises DirectoryInUse after `patience` seconds."""
+        """Create the directory and own it; raises DirectoryUnusable, or DirectoryInUse after `patience` s."""
+        with usable(self.path):
+            self._acquire(patience)
+
+    def _acquire(self, patience: float) -> None:
         self.path.mkdir(DIRECTORY_RIGHTS, parents=True, exist_ok=True)
         lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_RIGHTS)
         deadline = time.monotonic() + patience
@@ -83,7 +101,8 @@ class DataDirectory:
     """One directory for broker data, store data and logs, with one owning process at a time."""
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path).expanduser().resolve()
+        with usable(Path(path)):
+            self.path = Path(path).expanduser().resolve()
         self._lock = DirectoryLock(self.path)
 
     @property
@@ -99,11 +118,15 @@ class DataDirectory:
         return self.path / "logs"
 
     def acquire(self) -> None:
-        """Create the directory with what belongs into it, and own it; raises DirectoryInUse."""
+        """Create the directory with what belongs into it, and own it.
+
+        Raises DirectoryInUse, DirectoryUnusable.
+        """
         self._lock.acquire()
-        for inner in (self.broker, self.store, self.logs):
-            inner.mkdir(exist_ok=True)
-            inner.chmod(DIRECTORY_RIGHTS)  # made for everybody's eyes by earlier versions
+        with usable(self.path):
+            for inner in (self.broker, self.store, self.logs):
+                inner.mkdir(exist_ok=True)
+                inner.chmod(DIRECTORY_RIGHTS)  # made for everybody's eyes by earlier versions
 
     def release(self) -> None:
         self._lock.release()
@@ -116,6 +139,16 @@ class DataDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """Raise DirectoryUnusable for what the file system refuses."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # the latter of links in a circle, and of no home directory
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise DirectoryUnusable(path, reason) from error
 
 
 def _owner(lock: int) -> int | None:

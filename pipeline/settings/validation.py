@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterator
-from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from pipeline.settings.problem import SettingsProblem
+from pipeline.settings.unprintable import unprintable
 from schemas.settings import Discovery, Prefix, Replica, Settings, rank_endpoint, shard_numbers
 
 MAX_PORT = 65535
@@ -16,17 +18,10 @@ _SERVER = re.compile(r"(?:\[[\w:.%]+\]|[\w.-]+)(?::(\d{1,5}))?|[0-9A-Fa-f]*:[0-9
 """host, host:port, [address]:port; without brackets an IPv6 address has no port."""
 
 
-@dataclass(frozen=True)
-class SettingsProblem:
-    """`text` names the path inside the document."""
-
-    path: tuple[str, ...]
-    """("replicas",) or (section, key), to look up where it came from."""
-    text: str
-
-
 def settings_problem(settings: Settings) -> SettingsProblem | None:
     """Return the first problem; None when there is none."""
+    if (problem := unprintable(settings)) is not None:
+        return problem
     try:
         shard_numbers(settings.connector.shard)
     except ValueError as error:
@@ -53,6 +48,8 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
     if settings.clickhouse.engines != "plain" and not settings.clickhouse.cluster:
         text = f"{settings.clickhouse.engines!r} needs clickhouse.cluster - at `$.clickhouse.engines`"
         return SettingsProblem(("clickhouse", "engines"), text)
+    if (text := _store_problem(settings.clickhouse.url)) is not None:
+        return SettingsProblem(("clickhouse", "url"), f"{text} - at `$.clickhouse.url`")
     if (problem := _lmcache_problem(settings)) is not None:
         return problem
     if (text := next(_prefix_problems(settings.prefixes), None)) is not None:
@@ -101,6 +98,25 @@ def _bootstrap_problem(servers: str) -> str | None:
         found = _SERVER.fullmatch(server.strip())
         if found is None or (found[1] is not None and not 1 <= int(found[1]) <= MAX_PORT):
             return f"expected host:port, or several with commas, ports from 1 to {MAX_PORT}, got {servers!r}"
+    return None
+
+
+def _store_problem(url: str) -> str | None:
+    """Return what of an address would not be used, without what may be secret in it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # of brackets, or a port that is no number or too large
+        return f"expected http://host:port or https://host:port, with a port from 1 to {MAX_PORT}"
+    if "@" in parts.netloc:
+        return "an address has no login: name it in clickhouse.username and clickhouse.password_file"
+    if parts.query or parts.fragment:
+        return (
+            "an address has neither ? nor #: a login goes into clickhouse.username and "
+            "clickhouse.password_file, the database into clickhouse.database"
+        )
+    if not parts.hostname or port == 0:
+        return f"expected http://host:port or https://host:port, with a port from 1 to {MAX_PORT}"
     return None
 
 

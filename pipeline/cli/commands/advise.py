@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
 import click
 import msgspec
 
+from connectors.process.printable import printable
 from pipeline.cli.examples import examples
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST = 366 * 86400
+_NUMBER = re.compile(r"[0-9]{1,12}")
 
 
 class _Range(click.ParamType):
@@ -26,7 +29,7 @@ class _Range(click.ParamType):
             return value
         text = str(value)
         number, unit = text[:-1], text[-1:]
-        if not number.isascii() or not number.isdigit() or unit not in _UNITS:
+        if not _NUMBER.fullmatch(number) or unit not in _UNITS:
             self.fail(f"{text!r} is not a number with a unit, such as 15m, 6h or 7d", param, ctx)
         seconds = int(number) * _UNITS[unit]
         if not _UNITS["m"] <= seconds <= _LONGEST:
@@ -76,4 +79,4 @@ def advise(
         click.echo(msgspec.json.encode(advice).decode())
         return
     for line in as_text(advice, width()):
-        click.echo(line)
+        click.echo(printable(line))

@@ -12,6 +12,7 @@ import click
 
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.numbers import Amount
 from pipeline.cli.options import data_directory_option, load_settings
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.cli.terminal import redraws
@@ -37,9 +38,7 @@ _ITS_OWN = {
     )
 )
 @data_directory_option(".kvlens/demo")
-@click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), help="Stop this many seconds after start-up."
-)
+@click.option("--seconds", type=Amount(0, min_open=True), help="Stop this many seconds after start-up.")
 @click.option(
     "--json", "as_json", is_flag=True, help="With --seconds: print one JSON summary on stdout only."
 )

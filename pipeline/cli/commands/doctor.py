@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from pipeline.cli.examples import examples
+from pipeline.cli.numbers import Amount
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width
 
@@ -27,7 +28,7 @@ _MIN_SECONDS = 1.0
 @click.option(
     "--timeout",
     "seconds",
-    type=click.FloatRange(_MIN_SECONDS),
+    type=Amount(_MIN_SECONDS),
     default=10.0,
     show_default=True,
     metavar="SECONDS",

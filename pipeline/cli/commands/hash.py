@@ -11,6 +11,7 @@ import msgspec
 
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.numbers import Whole
 from schemas.hashing.content import SCHEME, Content
 from schemas.hashing.errors import NotComputable
 from schemas.hashing.sglang import Sglang
@@ -44,7 +45,7 @@ class _Prompt(msgspec.Struct, forbid_unknown_fields=True):
 @click.option("--sglang", "sglang", metavar="VERSION", help="Hash like this version of SGLang.")
 @click.option(
     "--block-size",
-    type=click.IntRange(1),
+    type=Whole(1),
     help="Tokens per block. By default 16; for SGLang 1, its page size.",
 )
 @click.option(
@@ -62,7 +63,7 @@ class _Prompt(msgspec.Struct, forbid_unknown_fields=True):
 @click.option("--seed", help="PYTHONHASHSEED of the vLLM engine.")
 @click.option(
     "--lookahead",
-    type=click.IntRange(0),
+    type=Whole(0),
     help="vLLM 0.33 with speculative decoding: tokens behind a block that its hash covers.",
 )
 @click.option("--pairs", is_flag=True, help="SGLang with EAGLE: it caches pairs of tokens.")

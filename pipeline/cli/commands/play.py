@@ -11,6 +11,7 @@ import click
 
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.numbers import Amount, Whole
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.recordings.format import Frame, Recording
 from schemas.settings import rank_endpoint
@@ -45,15 +46,15 @@ _TCP = re.compile(r"tcp://.+:(\d+)")
 )
 @click.option(
     "--wait-subscribers",
-    type=click.IntRange(0),
+    type=Whole(0),
     default=1,
     show_default=True,
     help="Subscribers to wait for before the first batch.",
 )
-@click.option("--source", type=click.IntRange(0), help="Play only this source of the recording, from 0.")
+@click.option("--source", type=Whole(0), help="Play only this source of the recording, from 0.")
 @click.option(
     "--linger",
-    type=click.FloatRange(0),
+    type=Amount(0),
     default=0.0,
     show_default=True,
     help="Seconds to keep answering replay requests after the last batch.",

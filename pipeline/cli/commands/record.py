@@ -9,6 +9,7 @@ import click
 
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.numbers import Amount, Whole
 from pipeline.cli.options import config_option, load_settings
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.recordings.format import Frame, RecordedSource, RecordingWriter
@@ -26,8 +27,8 @@ _ENDPOINT = re.compile(r"tcp://.+:\d+|ipc://.+")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--endpoint", "endpoints", multiple=True, metavar="tcp://HOST:PORT", help="Engine; repeatable.")
 @click.option("--topic", default="", help="With --endpoint: ZMQ subscription prefix; all topics by default.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after this long.")
-@click.option("--batches", type=click.IntRange(1), help="Stop after this many batches.")
+@click.option("--seconds", type=Amount(0, min_open=True), help="Stop after this long.")
+@click.option("--batches", type=Whole(1), help="Stop after this many batches.")
 @config_option
 def record(
     file: Path,

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from pipeline.cli.examples import examples
+from pipeline.cli.numbers import Amount, Whole
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.config_file import replicas_toml
 from pipeline.simulator.engine.block_pool import PoolExhaustedError
@@ -25,6 +26,7 @@ from pipeline.simulator.wire.hashing import HASH_FORMS
 from pipeline.traces.reading import read_trace
 from pipeline.traces.times import UNITS
 from pipeline.traces.trace import TraceError
+from schemas.events import LATEST
 
 
 @click.command(
@@ -35,8 +37,8 @@ from pipeline.traces.trace import TraceError
         "kvlens simulate --trace conversation.jsonl.gz --speed 10",
     ),
 )
-@click.option("--replicas", type=click.IntRange(1), default=4, help="Engine replicas.")
-@click.option("--dp-ranks", type=click.IntRange(1), default=1, help="DP ranks of each replica.")
+@click.option("--replicas", type=Whole(1), default=4, help="Engine replicas.")
+@click.option("--dp-ranks", type=Whole(1), default=1, help="DP ranks of each replica.")
 @click.option(
     "--era",
     "eras",
@@ -51,44 +53,40 @@ from pipeline.traces.trace import TraceError
 )
 @click.option("--model", default="simulated", help="Model name.")
 @click.option("--seed", default=0, help="Equal seeds give equal traffic and equal events.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), default=4.0, help="Requests/s of the fleet.")
+@click.option("--rate", type=Amount(0, min_open=True), default=4.0, help="Requests/s of the fleet.")
 @click.option(
     "--routing", type=click.Choice(ROUTINGS), default="round-robin", help="How requests are routed."
 )
 @click.option(
     "--blocks",
-    type=click.IntRange(2),
+    type=Whole(2),
     multiple=True,
     default=(1200,),
     help="GPU blocks per rank; repeat it for different sizes; replicas take them in turn.",
 )
-@click.option("--block-size", type=click.IntRange(1), default=16, help="Tokens per block.")
-@click.option("--cpu-blocks", type=click.IntRange(0), default=0, help="Blocks of the CPU tier; 0 for none.")
+@click.option("--block-size", type=Whole(1), default=16, help="Tokens per block.")
+@click.option("--cpu-blocks", type=Whole(0), default=0, help="Blocks of the CPU tier; 0 for none.")
 @click.option(
     "--lora-share",
-    type=click.FloatRange(0, 1),
+    type=Amount(0, 1),
     default=0.0,
     help="Share of conversations with a LoRA adapter.",
 )
 @click.option(
     "--hybrid",
-    type=click.IntRange(0),
+    type=Whole(0),
     default=0,
     help="How many replicas are hybrid Mamba and attention engines, which announce two granularities.",
 )
-@click.option(
-    "--hybrid-blocks", type=click.IntRange(2), default=64, help="Blocks of 2176 tokens in a hybrid."
-)
+@click.option("--hybrid-blocks", type=Whole(2), default=64, help="Blocks of 2176 tokens in a hybrid.")
 @click.option(
     "--random-hash-seeds", is_flag=True, help="Each rank uses its own random hash seed (no PYTHONHASHSEED)."
 )
-@click.option("--system-prompt-tokens", type=click.IntRange(1), default=512)
-@click.option("--user-tokens", type=click.IntRange(1), default=120, help="Mean new tokens per turn.")
-@click.option("--output-tokens", type=click.IntRange(1), default=80, help="Mean generated tokens per turn.")
-@click.option("--max-prompt-tokens", type=click.IntRange(1), default=6000, help="Conversations end here.")
-@click.option(
-    "--steps-per-second", type=click.FloatRange(0, min_open=True), default=20.0, help="Engine steps."
-)
+@click.option("--system-prompt-tokens", type=Whole(1), default=512)
+@click.option("--user-tokens", type=Whole(1), default=120, help="Mean new tokens per turn.")
+@click.option("--output-tokens", type=Whole(1), default=80, help="Mean generated tokens per turn.")
+@click.option("--max-prompt-tokens", type=Whole(1), default=6000, help="Conversations end here.")
+@click.option("--steps-per-second", type=Amount(0, min_open=True), default=20.0, help="Engine steps.")
 @click.option(
     "--at",
     "changes",
@@ -98,18 +96,20 @@ from pipeline.traces.trace import TraceError
     "restart=REPLICA, drop=REPLICA,BATCHES (lost on the way, replay has them), lose=REPLICA,BATCHES (nobody "
     "has them); REPLICA counts from 0.",
 )
-@click.option(
-    "--duration", type=click.FloatRange(0, min_open=True), help="Seconds; by default until interrupted."
-)
+@click.option("--duration", type=Amount(0, min_open=True), help="Seconds; by default until interrupted.")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option("--base-port", type=int, default=5557, help="First PUB port; 0 picks free ones.")
+@click.option("--base-port", type=Whole(0, 65535), default=5557, help="First PUB port; 0 picks free ones.")
 @click.option(
-    "--replay-base-port", type=int, help="First replay port; by default 100 or more above --base-port."
+    "--replay-base-port",
+    type=Whole(0, 65535),
+    help="First replay port; by default 100 or more above --base-port.",
 )
-@click.option("--metrics-port", type=int, default=8000, help="Port of /<replica>/metrics; -1 for none.")
+@click.option(
+    "--metrics-port", type=Whole(-1, 65535), default=8000, help="Port of /<replica>/metrics; -1 for none."
+)
 @click.option("--topic", default="", help="ZMQ topic.")
 @click.option(
-    "--wait-subscribers", type=float, metavar="SECONDS", help="Wait this long for subscribers first."
+    "--wait-subscribers", type=Amount(0), metavar="SECONDS", help="Wait this long for subscribers first."
 )
 @click.option(
     "--truth-dir",
@@ -128,11 +128,11 @@ from pipeline.traces.trace import TraceError
     help="Play a request trace, in a form that `kvlens whatif` reads, instead of generated traffic.",
 )
 @click.option(
-    "--budget", type=click.IntRange(1), help="Trace: blocks (one hash id each) a replica; by default endless."
+    "--budget", type=Whole(1), help="Trace: blocks (one hash id each) a replica; by default endless."
 )
 @click.option(
     "--trace-block-size",
-    type=click.IntRange(1),
+    type=Whole(1),
     help="Trace: tokens of one hash id, if the file does not tell.",
 )
 @click.option(
@@ -140,10 +140,12 @@ from pipeline.traces.trace import TraceError
     type=click.Choice(tuple(UNITS)),
     help="Trace: unit of its times, if the file does not tell.",
 )
-@click.option("--trace-base", type=float, help="Trace: epoch seconds of its time 0; by default it ends now.")
+@click.option(
+    "--trace-base", type=Amount(0, LATEST), help="Trace: epoch seconds of its time 0; by default it ends now."
+)
 @click.option(
     "--speed",
-    type=click.FloatRange(0, min_open=True),
+    type=Amount(0, min_open=True),
     help="Trace: multiple of real time; by default no pauses.",
 )
 @click.option("--stay", is_flag=True, help="Trace: keep answering replays after its end, until interrupted.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from connectors.process.printable import printable
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import stopped_by_signals
 from pipeline.cli.options import (
@@ -84,7 +85,8 @@ def up(config: Path | None, data_dir: Path) -> None:
                     advice = watch.latest
                     if advice is not None and advice.answer and time.monotonic() - told >= _TOLD_SECONDS:
                         told = time.monotonic()
-                        click.echo("\n".join(["", *as_text(advice, width(), stack.urls["page"])]))
+                        lines = as_text(advice, width(), stack.urls["page"])
+                        click.echo("\n".join(["", *map(printable, lines)]))
             watch.close()
         finally:
             with progress:

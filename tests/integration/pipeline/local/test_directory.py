@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local.directory import DataDirectory, DirectoryInUse
+from pipeline.local.directory import DataDirectory, DirectoryInUse, DirectoryUnusable
 from pipeline.local.run_file import write_run_file
 
 _OWNER = """
@@ -75,3 +76,29 @@ def test_no_lock_outlives_an_owner_killed_with_9(tmp_path: Path) -> None:
         owner.stdout.close()
     with DataDirectory(tmp_path):
         assert (tmp_path / "owner.lock").read_text() == f"{os.getpid()}\n"
+
+
+def unusable(path: Path) -> str:
+    with pytest.raises(DirectoryUnusable) as refused:
+        DataDirectory(path).acquire()
+    assert "\n" not in str(refused.value)
+    assert "--data-dir" in str(refused.value)
+    return refused.value.reason
+
+
+def test_a_directory_that_cannot_be_has_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    assert unusable(file) == "File exists"
+    assert unusable(file / "below") == "Not a directory"
+    assert unusable(tmp_path / ("x" * 300)) == "File name too long"
+    assert unusable(Path("/proc/kvlens/x")) == "No such file or directory"
+    assert "circle" in unusable(circle / "x") or "symbolic" in unusable(circle / "x")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    assert unusable(tmp_path / "full") == "No space left on device"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pipeline.advice.reading import Answer
-from pipeline.advice.text import answer_lines
+import msgspec
+
+from pipeline.advice.reading import Advice, Answer
+from pipeline.advice.text import NO_FINDING, answer_lines, as_text
 
 COMPARED = Answer(
     1, "Hit rate", "47 %", "up to 76 % possible", "▲ 2 points against the range before", 0.47, 0.45
@@ -32,3 +34,19 @@ def test_what_does_not_fit_goes_on_below_its_column() -> None:
         "                points against the range",
         "                before)",
     ]
+
+
+def advised(*answer: Answer) -> list[str]:
+    return list(as_text(Advice(0, 1, list(answer), [])))
+
+
+def test_complete_data_are_named_only_where_they_are() -> None:
+    filled = msgspec.structs.replace(COMPARED, place=1, title="Prefill you could avoid")
+    in_part = msgspec.structs.replace(ALONE, figure="3 of 7 complete", value=3 / 7)
+    nothing = msgspec.structs.replace(ALONE, figure="0 of 15 complete", value=0.0)
+    assert advised(filled, ALONE)[-1] == NO_FINDING
+    for data in (in_part, nothing):
+        assert "not all data are complete" in advised(filled, data)[-1]
+    # Before any engine has said anything there is no prefill to save.
+    for answer in ([nothing], [in_part], [ALONE]):
+        assert advised(*answer)[-1].startswith("no finding: no engine has filled anything in this range")

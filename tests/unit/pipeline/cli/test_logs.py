@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from pipeline.cli.logs import configure_logs
 
@@ -57,3 +58,16 @@ def test_the_level_counts_and_libraries_log_only_what_is_wrong(
 def test_a_terminal_gets_colours_unless_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[" in logged(monkeypatch, "info")
     assert "\x1b[" not in logged(monkeypatch, "info", no_color="1")
+
+
+def test_names_of_others_write_nothing_else_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Terminal()
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setenv("NO_COLOR", "1")
+    configure_logs("info")
+    structlog.get_logger("kvlens.here").warning("heard", replica="x\x1b[31m\nverdict: healthy\x07\u202e\x9b")
+    logging.getLogger("kvlens.here").warning("a\x1b[31mb\nc")
+    text = out.getvalue()
+    assert len(text.splitlines()) == 2
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "a\\x1b[31mb\\nc" in text
