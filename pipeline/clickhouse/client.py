@@ -19,7 +19,9 @@ from connectors.process.leaving import awaited_aside
 from pipeline.clickhouse.certificates import tls_arguments
 from pipeline.clickhouse.layout import SETTINGS
 from pipeline.clickhouse.login import RenewedHeaders, password_of
+from pipeline.clickhouse.remedies import NO_LOGIN, remedy
 from pipeline.errors import StoreBusy, StoreLimit, StoreUnavailable
+from pipeline.settings.validation import store_address_problem
 from schemas.settings import ClickHouse
 
 _CONNECT_SECONDS = 5
@@ -33,11 +35,6 @@ _AROUND = re.compile(
     r"Received ClickHouse exception, code: \d+, server response: (.+?)( \(for url [^()]*\))?"
 )
 """What clickhouse-connect writes around the server's own words."""
-_UNKNOWN_TABLE = (60, 81)  # UNKNOWN_TABLE, UNKNOWN_DATABASE
-_UNKNOWN_FUNCTION = 46
-"""A view with parameters that is not there is called a table function."""
-_NO_LOGIN = (192, 193, 194, 516)  # unknown user, wrong or required password
-_NO_RIGHT = (497,)
 _LACKS: dict[int, StoreLimit] = {
     159: "time",  # it took longer than it may
     160: "time",  # it would take longer
@@ -58,12 +55,13 @@ _WHILE = re.compile(r":? [Ww]hile executing .*")
 """Where in a statement it was: of no use to who reads a line."""
 _ALLOWED = re.compile(r"(?:maximum:|within) ([\d.]+) (ms|s)")
 _NO_ANSWER = re.compile(r"Read timed out. \(read timeout=([\d.]+)\)")
-_NO_SHARD = (209, 210, 279)  # timeout, network error, no connection to any replica
 
 
 def connect(store: ClickHouse) -> Client:
     """Return a client that several threads may use. Raises StoreUnavailable, CertificateUnusable."""
     without_pandas()
+    if (problem := store_address_problem(store.url)) is not None:
+        raise StoreUnavailable(store.url, problem, advice="correct clickhouse.url", heals=False)
     password = password_of(store)
     address = urlsplit(store.url)
     with store_unavailable(store):
@@ -107,20 +105,15 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
     try:
         yield
     except (ClickHouseError, OSError) as error:
-        advice = "check clickhouse.url and that it runs"
         code = getattr(error, "code", None)
-        if code in _UNKNOWN_TABLE or (code == _UNKNOWN_FUNCTION and "table function" in str(error)):
-            advice = "run `kvlens migrate`"
-        elif code in _NO_LOGIN or code in _NO_RIGHT:
-            advice = "check clickhouse.username, its password and its rights"
-        elif busy := _busy(store, error):
+        if busy := _busy(store, error):
             raise busy from error
-        elif store.cluster and code in _NO_SHARD:
-            advice = f"a shard of cluster {store.cluster} does not answer: check its servers"
-        elif store.url.startswith("https") and not store.ssl_certfile and _BROKEN_OFF.search(str(error)):
+        advice = remedy(code, str(error), store)
+        wants = store.url.startswith("https") and not store.ssl_certfile and _BROKEN_OFF.search(str(error))
+        if code is None and wants:
             advice += "; if it wants a certificate of its clients, name one in clickhouse.ssl_certfile"
         # Name and password are read once: only a start anew brings other ones. A file may change.
-        heals = code not in _NO_LOGIN or bool(store.password_file)
+        heals = code not in NO_LOGIN or bool(store.password_file)
         raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=heals) from error
 
 

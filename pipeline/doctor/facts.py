@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from schemas.trust import Trust
 
@@ -204,6 +205,13 @@ class EngineFacts:
     trust: Trust
 
 
+class Unanswered(NamedTuple):
+    """Why something could not be looked at, and what to do about that."""
+
+    reason: str
+    advice: str
+
+
 @dataclass(frozen=True)
 class StoreFacts:
     """What the tables say."""
@@ -211,8 +219,10 @@ class StoreFacts:
     address: str
     unavailable: str | None = None
     """Why nothing could be asked."""
-    unanswered: Mapping[str, str] = field(default_factory=dict)
-    """What could not be looked at, and why."""
+    advice: str = "check clickhouse.url and that it runs"
+    """What to do about that."""
+    unanswered: Mapping[str, Unanswered] = field(default_factory=dict)
+    """What could not be looked at."""
     late: tuple[str, ...] = ()
     """What it had no time, memory or turn to answer."""
     migrations_missing: tuple[str, ...] = ()

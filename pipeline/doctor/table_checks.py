@@ -23,7 +23,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
             "store-unavailable",
             "problem",
             f"ClickHouse at {store.address} cannot be used: {store.unavailable}",
-            "check clickhouse.url, the credentials, and that it runs; rows wait in Kafka meanwhile",
+            f"{store.advice}; rows wait in Kafka meanwhile",
         )
         return
     if store.migrations_missing:
@@ -42,13 +42,13 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
             "use the version of kvlens that made the tables, or another database",
             store.migrations_changed,
         )
-    for what, reason in store.unanswered.items():
+    for what, answer in store.unanswered.items():
         if not store.migrations_missing:
             yield Finding(
                 "store-unanswered",
                 "unknown",
-                f"cannot look at {what}: {reason}",
-                "check the rights of clickhouse.username",
+                f"cannot look at {what}: {answer.reason}",
+                answer.advice,
             )
     if store.late:
         yield Finding(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_BROKER_PORT = 9092
 DEFAULT_STORE_PORT = 8123
 _START_SECONDS = 180.0
-"""A busy machine compiles for a minute or two."""
+"""Without work. A busy machine compiles for minutes."""
 _DRAIN_SECONDS = 0.5
 """A connector takes up to 0.9 s more to end, and the supervisor kills what has not ended after 1.5 s. One
 that is killed can neither count nor log what Kafka did not take."""

@@ -48,7 +48,7 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
     if settings.clickhouse.engines != "plain" and not settings.clickhouse.cluster:
         text = f"{settings.clickhouse.engines!r} needs clickhouse.cluster - at `$.clickhouse.engines`"
         return SettingsProblem(("clickhouse", "engines"), text)
-    if (text := _store_problem(settings.clickhouse.url)) is not None:
+    if (text := store_address_problem(settings.clickhouse.url)) is not None:
         return SettingsProblem(("clickhouse", "url"), f"{text} - at `$.clickhouse.url`")
     if (problem := _lmcache_problem(settings)) is not None:
         return problem
@@ -101,7 +101,7 @@ def _bootstrap_problem(servers: str) -> str | None:
     return None
 
 
-def _store_problem(url: str) -> str | None:
+def store_address_problem(url: str) -> str | None:
     """Return what of an address would not be used, without what may be secret in it."""
     try:
         parts = urlsplit(url)

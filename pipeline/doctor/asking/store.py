@@ -15,7 +15,7 @@ from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.migrations import migrations, unreleased
 from pipeline.clickhouse.rights import LOCAL
 from pipeline.doctor.asking.engines import ask_engines
-from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts
+from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts, Unanswered
 from pipeline.errors import StoreBusy, StoreUnavailable
 from schemas.settings import ClickHouse
 
@@ -113,15 +113,17 @@ class _Answers:
     def __init__(self, address: str) -> None:
         self._address = address
         self.unavailable: str | None = None
+        self.advice = ""
         self.connected = False
         self.given: dict[str, Any] = {}
         """By the key of the question."""
-        self.unanswered: dict[str, str] = {}
+        self.unanswered: dict[str, Unanswered] = {}
 
     def facts(self, out_of_time: str = "") -> StoreFacts:
         """Return what is there; `out_of_time` says why nothing was, if not even a connection is."""
         if self.unavailable or (out_of_time and not self.connected):
-            return StoreFacts(self._address, self.unavailable or out_of_time)
+            advice = self.advice or "check clickhouse.url and that it runs"
+            return StoreFacts(self._address, self.unavailable or out_of_time, advice)
         given, unanswered = dict(self.given), dict(self.unanswered)
         left = [what for key, (what, _) in _QUESTIONS.items() if key not in given and what not in unanswered]
         missing, changed = given.pop(_MIGRATIONS, (_NONE, _NONE))
@@ -141,6 +143,7 @@ def _ask(store: ClickHouse, answers: _Answers) -> None:
     except StoreUnavailable as error:
         answers.connected = isinstance(error, StoreBusy) and error.lacks != "answer"
         answers.unavailable = None if answers.connected else error.reason
+        answers.advice = error.advice
         return
     answers.connected = True
     try:
@@ -151,7 +154,7 @@ def _ask(store: ClickHouse, answers: _Answers) -> None:
             except StoreBusy:
                 continue
             except StoreUnavailable as error:
-                answers.unanswered[what] = error.reason
+                answers.unanswered[what] = Unanswered(error.reason, error.advice)
     finally:
         client.close()
 

@@ -41,11 +41,24 @@ def accounts_from(environment: os._Environ[str]) -> list[Account]:
     return accounts
 
 
-async def serve(engine: Engine, host: str, port: int) -> None:
-    """Answer until SIGTERM or SIGINT; requests under way get a few seconds to end."""
+async def serve(engine: Engine, path: Path, host: str, port: int) -> int:
+    """Answer until SIGTERM or SIGINT; requests under way get a few seconds to end.
+
+    Returns the exit code: 75 where a part of a table cannot be read, which a start anew may mend.
+    """
+    from pipeline.local.clickhouse.broken_parts import BrokenParts
     from pipeline.local.clickhouse.http.front import Front
 
-    front = Front(engine, accounts_from(os.environ))
+    ended = asyncio.Event()
+    code = 0
+
+    def end(part: str) -> None:
+        nonlocal code
+        code = os.EX_TEMPFAIL
+        click.echo(f"a part of a table cannot be read, so the store starts again: {part}", err=True)
+        ended.set()
+
+    front = Front(engine, accounts_from(os.environ), BrokenParts(path, end).look)
     runner = await listening(
         front.application(),
         host,
@@ -60,12 +73,12 @@ async def serve(engine: Engine, host: str, port: int) -> None:
         max_field_size=_LONGEST_LINE,
         shutdown_timeout=_SHUTDOWN_SECONDS,
     )
-    ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await ended.wait()
     await runner.cleanup()
     front.close()
+    return code
 
 
 @click.command()
@@ -89,11 +102,12 @@ def main(path: Path, port: int, host: str) -> None:
     except Exception as error:  # the engine raises its own and plain ones; the reason is in their text
         sys.exit(f"cannot open the store at {path}: {error}")
     try:
-        asyncio.run(serve(engine, host, port))
+        code = asyncio.run(serve(engine, path, host, port))
     except PortUnavailable as error:
         sys.exit(str(error))
     finally:
         engine.close()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

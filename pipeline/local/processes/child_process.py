@@ -14,10 +14,13 @@ from pathlib import Path
 
 from pipeline.errors import PipelineError
 from pipeline.local.directory import DIRECTORY_RIGHTS, FILE_RIGHTS, DirectoryLock
+from pipeline.local.processes.progress import Progress, processor_seconds
 
 _LOG_ROTATE_BYTES = 16 << 20
 _LOG_TAIL_LINES = 15
 _POLL_SECONDS = 0.05
+_LOOK_SECONDS = 5.0
+"""Between two looks at the processor time of a process that starts."""
 _GONE_SECONDS = 5.0
 _CLAIM_SECONDS = 2.0
 _UMASK = 0o777 & ~DIRECTORY_RIGHTS
@@ -104,17 +107,28 @@ class ChildProcess:
         os.close(held)
 
     def wait_ready(self, ready: Callable[[], bool], seconds: float, advice: str) -> None:
-        """Poll `ready` until it holds; raises ProcessFailed when the process ends first or time is up."""
-        deadline = time.monotonic() + seconds
+        """Poll `ready` until it holds; raises ProcessFailed when the process ends before.
+
+        So it does when the process has done no work for so many `seconds`: what compiles on a busy machine is
+        waited for.
+        """
+        began = looked = time.monotonic()
+        progress = Progress(seconds, began)
         while not ready() or not self.running:
             code = self.exit_code
             if code is not None:
                 self.kill()
                 raise ProcessFailed(self.name, f"ended with code {code} while starting", advice, self.log)
-            if time.monotonic() > deadline:
-                self.kill()
-                raise ProcessFailed(self.name, f"not ready after {seconds:.0f} s", advice, self.log)
+            if (now := time.monotonic()) - looked >= min(_LOOK_SECONDS, seconds / 4):
+                looked = now
+                if progress.over(now, self._worked()):
+                    self.kill()
+                    reason = f"not ready after {now - began:.0f} s, and idle for the last {seconds:.0f} s"
+                    raise ProcessFailed(self.name, reason, advice, self.log)
             time.sleep(_POLL_SECONDS)
+
+    def _worked(self) -> float | None:
+        return None if self._process is None else processor_seconds(self._process.pid)
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group (SIGSTOP and SIGCONT in tests)."""

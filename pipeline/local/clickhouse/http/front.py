@@ -35,8 +35,12 @@ _T = TypeVar("_T")
 class Front:
     """Handlers for `/` and `/ping`; engine calls block, so each runs in a thread, the loop serves others."""
 
-    def __init__(self, engine: Engine, accounts: Sequence[Account]) -> None:
+    def __init__(
+        self, engine: Engine, accounts: Sequence[Account], failed: Callable[[StoreError], None]
+    ) -> None:
+        """`failed` gets every error that is answered."""
         self._engine = engine
+        self._failed = failed
         self._accounts = accounts
         self._threads = ThreadPoolExecutor(_ENGINE_THREADS, thread_name_prefix="engine")
 
@@ -74,6 +78,7 @@ class Front:
             finally:
                 await self._run(connection.close)
         except StoreError as error:
+            self._failed(error)
             return failed(error)
 
     async def _in_session(
@@ -169,7 +174,11 @@ class Front:
         block = first
         while block is not None:
             yield block
-            block = await self._run(next, blocks, None)
+            try:
+                block = await self._run(next, blocks, None)
+            except StoreError as error:
+                self._failed(error)
+                raise
 
     async def _run(self, call: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)

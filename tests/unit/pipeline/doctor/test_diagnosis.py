@@ -23,6 +23,7 @@ from pipeline.doctor.facts import (
     SetAsideFacts,
     StoreFacts,
     TopicFacts,
+    Unanswered,
 )
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
 from pipeline.doctor.hash_checks import hash_findings
@@ -219,7 +220,7 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
         ("a/0",),
     ),
     ("store-unavailable", "problem", replace(HEALTHY_FACTS, store=StoreFacts("c", "refused")), ()),
-    ("store-unanswered", "unknown", store(unanswered={"engine_counters": "denied"}), ()),
+    ("store-unanswered", "unknown", store(unanswered={"engine_counters": Unanswered("denied", "ask")}), ()),
     ("store-busy", "unknown", store(late=("source_hashes",)), ()),
     ("migration-missing", "problem", store(migrations_missing=("0009_x.sql",)), ("0009_x.sql",)),
     ("migration-changed", "problem", store(migrations_changed=("0001_x.sql",)), ("0001_x.sql",)),

@@ -138,3 +138,18 @@ def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
     with pytest.raises(DirectoryInUse):
         ChildProcess("second", tmp_path, tmp_path / "log2").claim()
     first.kill()
+
+
+def test_a_process_that_works_is_waited_for_and_one_that_does_not_is_given_up(tmp_path: Path) -> None:
+    """Patience of 2 s; the first is ready after it has used twice as much, however long that takes."""
+    work = "import time\nwhile time.process_time() < 4: pass\nprint('up', flush=True)\ntime.sleep(600)"
+    child = ChildProcess("busy", tmp_path / "busy", tmp_path / "busy" / "log")
+    child.claim()
+    child.spawn([sys.executable, "-c", work])
+    child.wait_ready(lambda: "up" in child.log.read_text(), 2, "nothing to do")
+    child.kill()
+    child = ChildProcess("idle", tmp_path / "idle", tmp_path / "idle" / "log")
+    child.claim()
+    child.spawn(_SLEEPER)
+    with pytest.raises(ProcessFailed, match="idle for the last 2 s"):
+        child.wait_ready(lambda: False, 2, "nothing to do")
