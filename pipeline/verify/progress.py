@@ -29,6 +29,7 @@ class Progress:
         self._next = self._measured_from = clock()
         self._step = ""
         self._topic = ""
+        self._reading = False
         self._expected: dict[str, int] = {}
         """Records of topics that are not read to their end."""
         self._seconds: dict[str, float] = {}
@@ -65,10 +66,12 @@ class Progress:
             self._expected.pop(self._topic, None)
             self._topic, self._records_of_topic, self._measured_from = topic, 0, self._clock()
         self.step(f"reading {topic}, partition {number + 1} of {partitions}")
+        self._reading = True
 
     def step(self, step: str) -> None:
         """Say what begins now."""
         self._step = step
+        self._reading = False
         self._show()
 
     def record(self) -> None:
@@ -87,6 +90,9 @@ class Progress:
         self._next = now + _EVERY_SECONDS
         measured = now - self._measured_from
         rate = self._records_of_topic / max(measured, _EVERY_SECONDS)
+        if not self._reading or not self._records_of_topic:  # a speed of what is not under way is none
+            self._write(f"{_ERASE}{self._step} ({self._records:,} records)")
+            return
         left = ""
         seconds = self._seconds_left(rate) if measured >= _MEASURED_SECONDS else 0.0
         if seconds:

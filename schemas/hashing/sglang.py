@@ -20,6 +20,8 @@ from schemas.hashing.versions import release
 SALTED = (0, 5, 18)
 """Before, hashes do not know of salts."""
 DYNAMO = (0, 5, 22)
+NEWEST = (0, 5, 23)
+"""The last release whose hashes were compared; later ones are taken to be like it."""
 NAMESPACED = (0, 5, 23)
 """Before, hashes do not know of adapters; and token ids have 32 bits."""
 

@@ -36,6 +36,8 @@ ALGORITHMS: dict[Algorithm, tuple[Version, Version | None]] = {
 FIXED_SEED = (0, 29, 0)
 """Since then sha256 and sha256_cbor need no PYTHONHASHSEED."""
 LOOKAHEAD = (0, 33, 0)
+NEWEST: Version = (0, 33, 0)
+"""The last release whose hashes were compared; later ones are taken to be like it."""
 
 _DEFAULT_SEED = "vllm-none-hash"
 _WORD = (1 << 64) - 1

@@ -45,7 +45,9 @@ _ITS_OWN = {
 def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
     """Run kvlens with five simulated engines on this machine, and show what they hold.
 
-    It brings its own Kafka and ClickHouse, and the boards as a page. Everything listens on 127.0.0.1 only.
+    It brings its own Kafka and ClickHouse, and the boards as a page. Everything listens on 127.0.0.1 only,
+    on ports 9092 (Kafka), 8123 (ClickHouse), 8080 (page) and 8095 (index) where they are free, and on others
+    where not; KVLENS_PAGE__PORT and KVLENS_INDEX__PORT choose those of page and index.
     The data stay in the data directory, and the next demo continues with them.
     """
     if as_json and seconds is None:

@@ -12,9 +12,12 @@ import msgspec
 from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
 from pipeline.cli.numbers import Whole
+from schemas.hashing import sglang as sglang_hashing
+from schemas.hashing import vllm as vllm_hashing
 from schemas.hashing.content import SCHEME, Content
 from schemas.hashing.errors import NotComputable
 from schemas.hashing.sglang import Sglang
+from schemas.hashing.versions import release
 from schemas.hashing.vllm import ALGORITHMS, Algorithm, Vllm
 from schemas.hashing.vllm_keys import Item, Lora, Request
 
@@ -91,7 +94,9 @@ def hash(
     if algorithm == SCHEME:
         if vllm or sglang or seed is not None or lookahead is not None or pairs or dynamo:
             raise click.UsageError("content hashes are of no engine: only --block-size and --key-file count")
-        _show(_content(_read(file), block_size or 16, key_file), model)
+        prompt = _read(file)
+        fewer = f"{len(prompt.token_ids)} tokens fill no block of {block_size or 16}"
+        _show(_content(prompt, block_size or 16, key_file), model, fewer)
         return
     if key_file is not None:
         raise click.UsageError("--key-file is for --algorithm content")
@@ -111,10 +116,36 @@ def hash(
             words = pages.words(prompt.token_ids, salt=prompt.cache_salt, extra_key=prompt.extra_key)
     except NotComputable as error:
         raise Failure(str(error)) from error
-    _show(words, model)
+    if (said := _beyond(vllm, sglang)) is not None:
+        _tell(said)
+    if sglang is None:
+        _show(words, model, f"{len(prompt.token_ids)} tokens fill no block of {block_size or 16}")
+    else:
+        _show(words, model, f"{len(prompt.token_ids)} tokens fill no page of {block_size or 1}")
 
 
-def _show(words: list[int], model: str | None) -> None:
+def _beyond(vllm: str | None, sglang: str | None) -> str | None:
+    """Return what is not known of a version that nobody has looked at."""
+    for engine, version, newest in (
+        ("vLLM", vllm, vllm_hashing.NEWEST),
+        ("SGLang", sglang, sglang_hashing.NEWEST),
+    ):
+        if version is not None and release(version) > newest:
+            looked_at = ".".join(map(str, newest))
+            return (
+                f"{engine} {version} is newer than {looked_at}, the last that was looked at; "
+                "taken to hash like that"
+            )
+    return None
+
+
+def _tell(line: str) -> None:
+    click.echo(f"kvlens: {line}", err=True)
+
+
+def _show(words: list[int], model: str | None, otherwise: str) -> None:
+    if not words:
+        _tell(f"{otherwise}, so there is no hash")
     if model is not None:
         click.echo(json.dumps({"model_name": model, "block_hashes": words}))
     else:

@@ -35,7 +35,7 @@ def run(out: io.StringIO, *, expected: bool = False) -> str:
 
 def test_a_terminal_shows_partition_and_speed_in_one_line() -> None:
     shown = run(Terminal()).split("\r\x1b[K")
-    assert shown[1] == "reading events, partition 3 of 8 (0 records, 0 records/s)"
+    assert shown[1] == "reading events, partition 3 of 8 (0 records)"
     assert shown[15].startswith("reading events, partition 3 of 8 (2,")
     assert shown[15].endswith(" records, 1,000 records/s)")
     assert shown[-2].startswith("reading residency, partition 1 of 8 (3,")
@@ -63,3 +63,15 @@ def test_the_time_left_follows_what_each_topic_needs() -> None:
 
 def test_elsewhere_nothing_is_written() -> None:
     assert run(io.StringIO(), expected=True) == ""
+
+
+def test_no_speed_is_shown_of_what_does_not_read() -> None:
+    out = Terminal()
+    clock = iter(float(second) for second in range(100))
+    progress = Progress(out, lambda: next(clock))
+    progress.partition("events", 0, 1)
+    assert "records/s" not in out.getvalue()
+    progress.record()
+    assert "records/s" in out.getvalue()
+    progress.step("comparing flow_10s")
+    assert out.getvalue().endswith("comparing flow_10s (1 records)")

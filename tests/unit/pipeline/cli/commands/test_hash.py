@@ -102,3 +102,23 @@ def test_what_is_refused_says_why_and_repeats_no_token(
     assert text in result.output
     assert "4711" not in result.output
     assert "Traceback" not in result.output
+
+
+def test_fewer_tokens_than_a_block_are_told() -> None:
+    for options, told in (
+        (("--vllm", "0.31.0"), "3 tokens fill no block of 16, so there is no hash"),
+        (("--vllm", "0.31.0", "--model", "m"), "3 tokens fill no block of 16, so there is no hash"),
+        (("--sglang", "0.5.23", "--block-size", "4"), "3 tokens fill no page of 4, so there is no hash"),
+        (("--algorithm", "content"), "3 tokens fill no block of 16, so there is no hash"),
+    ):
+        result = run([1, 2, 3], *options)
+        assert result.exit_code == 0
+        assert told in result.stderr
+    assert run(TOKENS, "--vllm", "0.31.0").stderr == ""
+
+
+def test_a_version_that_nobody_looked_at_is_told() -> None:
+    for option, version, known in (("--vllm", "0.99", "0.33.0"), ("--sglang", "0.6.0", "0.5.23")):
+        result = run(TOKENS, option, version)
+        assert result.exit_code == 0
+        assert f"{version} is newer than {known}" in result.stderr
