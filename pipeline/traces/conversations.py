@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.traces.forms import Form
+from pipeline.traces.forms import BLOCK_SIZE, Form
 from pipeline.traces.rows import Row
 
 _ALL = "global"
-_FROM_THE_CONVERSATION = ("block_size", "hash_id_block_size", "trace_block_size")
 
 
 def flattened(row: Row, form: Form) -> Iterator[Row]:
@@ -23,7 +22,7 @@ def flattened(row: Row, form: Form) -> Iterator[Row]:
         return
     conversation = str(row.fields.get("id") or row.where)
     scope = "" if row.fields.get("hash_id_scope") == _ALL else conversation
-    common = {name: row.fields[name] for name in _FROM_THE_CONVERSATION if name in row.fields}
+    common = {name: row.fields[name] for name in BLOCK_SIZE if name in row.fields}
     common["conversation"] = conversation
     for number, request in enumerate(_requests(row.fields, form.within, 0.0), 1):
         yield Row(f"{row.where}, request {number}", common | request, scope=scope)

@@ -50,7 +50,7 @@ class Form:
 
 
 _SESSION = ("session_id", "conversation_id", "chat_id")
-_BLOCK_SIZE = ("block_size", "hash_id_block_size", "trace_block_size")
+BLOCK_SIZE = ("block_size", "hash_id_block_size", "trace_block_size")
 
 FORMS = (
     Form(
@@ -71,7 +71,7 @@ FORMS = (
         within="requests",
         input_length=("in", "input_length"),
         hash_ids=("hash_ids",),
-        block_size=_BLOCK_SIZE,
+        block_size=BLOCK_SIZE,
         documented_block_size=64,
         time=("t",),
         time_unit="s",
@@ -83,7 +83,7 @@ FORMS = (
         has=(("chat_id", "parent_chat_id", "hash_ids", "input_length"),),
         input_length=("input_length",),
         hash_ids=("hash_ids",),
-        block_size=_BLOCK_SIZE,
+        block_size=BLOCK_SIZE,
         documented_block_size=16,
         time=("timestamp",),
         time_unit="s",
@@ -99,9 +99,9 @@ FORMS = (
             for list_ in (".hash_ids", ".hashes", ".block_hashes", ".ids", "")
         ),
         block_size=(
-            *(f"metadata.prefix_block_hashes.{name}" for name in _BLOCK_SIZE),
-            *(f"prefix_block_hashes.{name}" for name in _BLOCK_SIZE),
-            *_BLOCK_SIZE,
+            *(f"metadata.prefix_block_hashes.{name}" for name in BLOCK_SIZE),
+            *(f"prefix_block_hashes.{name}" for name in BLOCK_SIZE),
+            *BLOCK_SIZE,
         ),
         time=("startTime", "start_time", "timestamp"),
         session=("session_id", "metadata.session_id"),
@@ -111,7 +111,7 @@ FORMS = (
         has=(("hash_ids", "input_length"),),
         input_length=("input_length",),
         hash_ids=("hash_ids",),
-        block_size=_BLOCK_SIZE,
+        block_size=BLOCK_SIZE,
         time=("timestamp",),
         delay=("delay_ms", "delay"),
         session=_SESSION,

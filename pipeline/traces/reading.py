@@ -21,9 +21,10 @@ def read_trace(path: Path, block_size: int | None = None, time_unit: str | None 
     Raises TraceError for a form that cannot be read, a bad line, and lines that contradict each other or what
     is given; OSError for a bad file.
     """
-    form, read, left_out = read_requests(path)
+    found = read_requests(path)
+    form, read = found.form, found.read
     size, size_from = _block_size(path, form, read, block_size)
-    numbers, times = _times(path, form, read, time_unit)
+    numbers, times = _times(path, form, read, time_unit or found.time_unit)
     placed = [
         Placed(each.where, seconds, each.delay, each.session, each.chat, each.continues)
         for each, seconds in zip(read, numbers, strict=True)
@@ -38,7 +39,7 @@ def read_trace(path: Path, block_size: int | None = None, time_unit: str | None 
         for at, each, session in zip(seconds, read, sessions, strict=True)
     ]
     requests.sort(key=attrgetter("seconds"))
-    remarks = tuple(_remarks(form, read, placed, left_out, times))
+    remarks = tuple(_remarks(form, read, placed, found.left_out, times))
     return Trace(requests, size, size_from, times, form.name, remarks, sessions_from)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pipeline.traces.conversations import flattened
 from pipeline.traces.fields import first_of, hash_ids, look_up, tokens
 from pipeline.traces.forms import Form, form_of, read_forms
+from pipeline.traces.header import common_to, is_header, time_unit, unwrapped
 from pipeline.traces.rows import Row, rows
 from pipeline.traces.times import moment
 from pipeline.traces.trace import BadField, HashId, TraceError
@@ -30,15 +31,31 @@ class Read:
     continues: str
 
 
-def read_requests(path: Path) -> tuple[Form, list[Read], int]:
-    """Return the form, the requests in the order of the file, and how many objects are none."""
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What a file holds, in its order."""
+
+    form: Form
+    read: list[Read]
+    left_out: int
+    """Objects that are no requests."""
+    time_unit: str | None
+    """That of the file's header."""
+
+
+def read_requests(path: Path) -> Requests:
+    """Return the requests, with what the file's header says of all of them. Raises TraceError and OSError."""
     form: Form | None = None
+    header: dict[str, Any] = {}
     read: list[Read] = []
     left_out = 0
-    for row in rows(path):
+    for row in (each for outer in rows(path) for each in unwrapped(outer)):
         if form is None:
+            if is_header(row.fields):
+                header |= row.fields
+                continue
             form = _known(path, row)
-        for request in flattened(row, form):
+        for request in flattened(Row(row.where, common_to(header) | row.fields, row.of_csv), form):
             if form.only and look_up(request.fields, form.only[0]) != form.only[1]:
                 left_out += 1
                 continue
@@ -48,7 +65,10 @@ def read_requests(path: Path) -> tuple[Form, list[Read], int]:
                 raise TraceError(path, request.where, f"not a trace request: {error}") from error
     if form is None or not any(each.ids for each in read):
         raise TraceError(path, "", "no request of the trace looks up a block")
-    return form, read, left_out
+    try:
+        return Requests(form, read, left_out, time_unit(header))
+    except BadField as error:
+        raise TraceError(path, "", f"its header: {error}") from error
 
 
 def _known(path: Path, row: Row) -> Form:

@@ -244,3 +244,23 @@ def test_all_of_the_recorded_traces_lines_fit_their_block_size() -> None:
     trace = read_trace(ROOT / "tests/data/traces/bailian_16_seconds.jsonl")
     for request in trace.requests:
         assert len(request.hash_ids) == request.input_length // 16 + 1
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_units_of_a_header(around: bool, tmp_path: Path) -> None:
+    """Before the requests, or around them."""
+    path = tmp_path / "trace"
+    header = {"block_size": 48, "time_unit": "seconds", "model": "m"}
+    requests = [json.loads(line(at, 96, [1, 2])) for at in (0, 3)]
+    if around:
+        path.write_text(json.dumps(header | {"requests": requests}, indent=1))
+    else:
+        path.write_text("".join(json.dumps(each) + "\n" for each in (header, *requests)))
+    trace = read_trace(path)
+    assert (trace.block_size, trace.times) == (48, "in seconds (as given)")
+    assert [request.seconds for request in trace.requests] == [0.0, 3.0]
+    with pytest.raises(TraceError, match="blocks of 48 tokens, not 512 as --block-size"):
+        read_trace(path, 512)
+    path.write_text(path.read_text().replace("seconds", "fortnights"))
+    with pytest.raises(TraceError, match="its header: time_unit is none of s, ms, us, ns"):
+        read_trace(path)
