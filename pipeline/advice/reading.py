@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
@@ -15,7 +14,7 @@ _LATE_SECONDS = 3
 
 _BRIEFING = """
 SELECT *
-FROM {database}.briefing(from = {{from:DateTime}}, to = {{to:DateTime}}, models = {{model:Array(String)}})
+FROM {database}.briefing(from = {{from:UInt32}}, to = {{to:UInt32}}, models = {{model:Array(String)}})
 WHERE place <= 7
 ORDER BY part, place
 """
@@ -81,8 +80,8 @@ def latest_range(now: float, seconds: int) -> tuple[int, int]:
 def read_advice(client: Client, database: str, start: int, end: int, models: Sequence[str] = ()) -> Advice:
     """Ask for both; `models` empty for all."""
     parameters: dict[str, Any] = {
-        "from": datetime.fromtimestamp(start, timezone.utc),
-        "to": datetime.fromtimestamp(end, timezone.utc),
+        "from": start,
+        "to": end,
         "model": list(models),
     }
     rows = list(client.query(_BRIEFING.format(database=database), parameters=parameters).named_results())

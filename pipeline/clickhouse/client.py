@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -92,6 +93,11 @@ def connect(store: ClickHouse) -> Client:
         over_http = cast(HttpClient, client)
         over_http.headers = RenewedHeaders(over_http.headers, store, password)
     return client
+
+
+def moment(at: datetime) -> float:
+    """Return a time of a row in seconds since the epoch: tables are in UTC, and it comes without a zone."""
+    return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def without_pandas() -> None:

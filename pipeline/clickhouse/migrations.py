@@ -15,6 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 import schemas
 from pipeline.clickhouse.client import connect, first_line, store_unavailable
 from pipeline.clickhouse.layout import databases, placed
+from pipeline.clickhouse.views import for_readers
 from pipeline.errors import MigrationChanged, MigrationRefused, MigrationUnreleased, StoreUnavailable
 from schemas.settings import ClickHouse, Settings
 
@@ -79,8 +80,8 @@ def unreleased(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str,
 
 
 def statements(text: str, database: str) -> list[str]:
-    """Split as in `split`; fill in the database and the table engines of one server."""
-    return [filled_in for piece in split(text) for filled_in in placed(piece, ClickHouse(database=database))]
+    """Split as in `split`; return what is sent to one server."""
+    return [sent for piece in split(text) for sent in _sent(piece, ClickHouse(database=database))]
 
 
 def split(text: str) -> list[str]:
@@ -92,6 +93,10 @@ def split(text: str) -> list[str]:
             start = token.end()
     pieces.append(text[start:])
     return [piece for piece in pieces if _says_something(piece)]
+
+
+def _sent(piece: str, store: ClickHouse) -> list[str]:
+    return [statement for each in for_readers(piece) for statement in placed(each, store)]
 
 
 def _says_something(piece: str) -> bool:
@@ -177,7 +182,7 @@ def _run(client: Client, store: ClickHouse, migration: Migration, shards: int) -
     with store_unavailable(store):
         for number, piece in enumerate(split(migration.text), 1):
             try:
-                for statement in placed(piece, store):
+                for statement in _sent(piece, store):
                     client.command(statement, settings=_patience(store))
             except ClickHouseError as error:
                 if getattr(error, "code", None) is None:

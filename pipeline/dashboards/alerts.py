@@ -86,8 +86,8 @@ STALE = Alert(
     description="The newest window of any source is more than a minute old: the worker, Kafka or "
     "ClickHouse is not keeping up.",
     sql=f"""
-WITH greatest(max(window) + INTERVAL 10 SECOND, {{from:DateTime}}) AS newest
-SELECT toFloat64(dateDiff('second', newest, {{to:DateTime}})) AS value
+WITH greatest(max(window) + INTERVAL 10 SECOND, {{from:DateTime('UTC')}}) AS newest
+SELECT toFloat64(dateDiff('second', newest, {{to:DateTime('UTC')}})) AS value
 FROM stream_health({RANGE})""",
     above=60,
     for_minutes=2,

@@ -56,15 +56,15 @@ Severity = Literal["warning", "critical"]
 COLUMNS = 24
 """Width of a board."""
 PARAMETERS = {
-    "from": "DateTime",
-    "to": "DateTime",
+    "from": "DateTime('UTC')",
+    "to": "DateTime('UTC')",
     "step": "UInt32",
     "model": "Array(String)",
     "replica": "Array(String)",
 }
 """Everything that a panel's SQL may ask for. `step` is the width of a point of time, in seconds."""
 
-_PARAMETER = re.compile(r"\{(\w+):([\w()]+)\}")
+_PARAMETER = re.compile(r"\{(\w+):([\w()']+)\}")
 
 
 class Threshold(msgspec.Struct, frozen=True):
@@ -198,6 +198,7 @@ def used_parameters(owner: str, sql: str) -> dict[str, str]:
     """Return name → type of the parameters in `sql` of panel or alert `owner`; raises UnknownParameter."""
     used: dict[str, str] = dict(_PARAMETER.findall(sql))
     for name, kind in used.items():
-        if PARAMETERS.get(name) != kind:
+        # Without a zone, a time is of the clock of whoever gives it.
+        if PARAMETERS.get(name) not in (kind, f"{kind}('UTC')"):
             raise UnknownParameter(owner, f"{{{name}:{kind}}}")
     return used

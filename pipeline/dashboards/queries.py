@@ -6,10 +6,11 @@ MODELS = "(empty({model:Array(String)}) OR has({model:Array(String)}, model))"
 REPLICAS = "(empty({replica:Array(String)}) OR has({replica:Array(String)}, replica))"
 CHOSEN = f"{MODELS} AND {REPLICAS}"
 
-RANGE = "from = {from:DateTime}, to = {to:DateTime}"
+RANGE = "from = toUnixTimestamp({from:DateTime('UTC')}), to = toUnixTimestamp({to:DateTime('UTC')})"
+"""Arguments of views: seconds, which are one moment in every session, as a clock is not."""
 SERIES = f"{RANGE}, step = {{step:UInt32}}"
 """Arguments of the views `*_series`: columns `time` and `width` come with them (0006_series_views.sql)."""
-LATEST = "from = {to:DateTime} - INTERVAL 60 SECOND, to = {to:DateTime}"
+LATEST = "from = toUnixTimestamp({to:DateTime('UTC')}) - 60, to = toUnixTimestamp({to:DateTime('UTC')})"
 """Arguments of the views of ten-second tables for what is the case at the end of the range."""
 
 MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN

@@ -229,6 +229,10 @@ class StoreFacts:
     migrations_changed: tuple[str, ...] = ()
     written_at: float | None = None
     """When `stream_health_10s` was last written."""
+    clock: float | None = None
+    """What its clock shows, less what ours showed at that moment; seconds."""
+    newest_window: float | None = None
+    """Of `stream_health_10s`, whenever that is."""
     health: Mapping[SourceId, HealthFacts] = field(default_factory=dict)
     """Of the last hour."""
     lives: Mapping[SourceId, LifeFacts] = field(default_factory=dict)

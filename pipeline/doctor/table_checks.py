@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 
 from pipeline.doctor.facts import Facts, SourceId
 from pipeline.doctor.finding import Finding
@@ -13,6 +14,9 @@ POSITION_SECONDS = 60.0
 """A connector writes all its positions every ten seconds: what is older is of one that ended."""
 NAMED = 3
 """Sources whose figures a message spells out; `subjects` has all."""
+APART_SECONDS = 30.0
+"""Of clocks: readers of the last minutes would miss that much."""
+LOOKED_BACK_SECONDS = 3600.0
 
 
 def table_findings(facts: Facts) -> Iterator[Finding]:
@@ -65,6 +69,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
             f"events arrive, but nobody has written a row for {facts.at - store.written_at:.0f} s",
             "does `kvlens work` run, and does its log complain about ClickHouse?",
         )
+    yield from _time_findings(facts)
     behind = []
     for source, seen in sorted(facts.kafka.log.items()):
         if seen.settled is not None and _shown(facts, source) < seen.settled:
@@ -118,4 +123,35 @@ def _lost(facts: Facts) -> Iterator[Finding]:
             "retention removed records before a worker read them: raise retention.ms of the events topic, or "
             "run more workers; only clearing the engine's cache or restarting it repairs the figures",
             tuple(f"{source[0]}/{source[1]}" for source in lost),
+        )
+
+
+def _time_findings(facts: Facts) -> Iterator[Finding]:
+    """Yield why rows that are there are not in the ranges that readers ask for, which end now."""
+    store = facts.store
+    if store.clock is not None and abs(store.clock) > APART_SECONDS:
+        way = "ahead of" if store.clock > 0 else "behind"
+        yield Finding(
+            "clocks-differ",
+            "problem",
+            f"the clock of ClickHouse is {abs(store.clock):.0f} s {way} the one here: `now` is not the same",
+            "keep the clocks of all machines together (NTP)",
+        )
+    if store.newest_window is None or store.written_at is None:
+        return
+    now = facts.at + (store.clock or 0.0)
+    newest = datetime.fromtimestamp(store.newest_window, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    if store.newest_window - now > APART_SECONDS:
+        yield Finding(
+            "rows-in-future",
+            "problem",
+            f"the newest row is of {newest} UTC, {store.newest_window - now:.0f} s ahead of ClickHouse",
+            "keep the clocks of engines, connectors and ClickHouse together (NTP)",
+        )
+    elif now - store.written_at <= STALE_SECONDS and now - store.newest_window > LOOKED_BACK_SECONDS:
+        yield Finding(
+            "rows-old",
+            "problem",
+            f"rows are written, but the newest one is of {newest} UTC: readers of the last hour see nothing",
+            "does a worker catch up (consumer-lag)? Else the clock of engines or connectors is behind (NTP)",
         )

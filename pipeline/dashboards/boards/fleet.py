@@ -84,7 +84,9 @@ EVICTED_NOW = Panel(
     height=3,
     sql=f"""
 SELECT sum(evicted_tokens) / 60 AS evicted
-FROM flow(from = {{to:DateTime}} - INTERVAL 79 SECOND, to = {{to:DateTime}} - INTERVAL 20 SECOND)
+FROM flow(
+    from = toUnixTimestamp({{to:DateTime('UTC')}}) - 79, to = toUnixTimestamp({{to:DateTime('UTC')}}) - 20
+)
 WHERE medium = 'gpu' AND {MODELS}""",
 )
 
@@ -101,7 +103,7 @@ FRESHNESS = Panel(
     thresholds=(Threshold(0, "green"), Threshold(30, "yellow"), Threshold(120, "red")),
     sql=f"""
 SELECT
-    if(count() = 0, NULL, greatest(0, dateDiff('second', max((exact, end)).2, {{to:DateTime}}))) AS age
+    if(count() = 0, NULL, greatest(0, dateDiff('second', max((exact, end)).2, {{to:DateTime('UTC')}}))) AS age
 FROM latest_streams({RANGE}, seconds = (SELECT seconds FROM finest({RANGE})))
 WHERE {MODELS}""",
 )
@@ -252,7 +254,7 @@ FROM
 (
     SELECT model, replica, toString(max(sources.trust)) AS known_trust
     FROM sources FINAL
-    WHERE opened_at <= {{to:DateTime}} AND (closed_at IS NULL OR closed_at >= {{from:DateTime}})
+    WHERE opened_at <= {{to:DateTime('UTC')}} AND (closed_at IS NULL OR closed_at >= {{from:DateTime('UTC')}})
     GROUP BY model, replica
 ) AS known
 FULL OUTER JOIN hit_potential_series({RANGE}) AS potential USING (model, replica)

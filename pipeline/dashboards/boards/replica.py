@@ -148,8 +148,8 @@ SELECT
     toString(trust) AS trust
 FROM sources FINAL
 WHERE {CHOSEN}
-    AND opened_at <= {{to:DateTime}}
-    AND (closed_at IS NULL OR closed_at >= {{from:DateTime}})
+    AND opened_at <= {{to:DateTime('UTC')}}
+    AND (closed_at IS NULL OR closed_at >= {{from:DateTime('UTC')}})
 ORDER BY opened DESC
 LIMIT 100""",
 )

@@ -25,9 +25,9 @@ NEWEST = Family(
     """
 SELECT model, toUnixTimestamp(max(window)) AS newest
 FROM stream_health_10s
-WHERE window >= {from:DateTime} AND window <= {to:DateTime}
-    AND toStartOfHour(window) >= toStartOfHour({from:DateTime})
-    AND toStartOfHour(window) <= {to:DateTime}
+WHERE window >= {from:DateTime('UTC')} AND window <= {to:DateTime('UTC')}
+    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
+    AND toStartOfHour(window) <= {to:DateTime('UTC')}
 GROUP BY model""",
     1,
 )

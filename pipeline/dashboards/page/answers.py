@@ -18,7 +18,7 @@ import msgspec
 from clickhouse_connect.driver.client import Client
 
 from connectors.process.leaving import aside
-from pipeline.clickhouse.client import connect, store_unavailable
+from pipeline.clickhouse.client import connect, moment, store_unavailable
 from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.panel import Panel, used_parameters
 from pipeline.dashboards.queries import RANGE
@@ -160,7 +160,7 @@ class Answers:
         with store_unavailable(self._store):
             if self._client is None:
                 self._client = connect(self._store)
-            result = self._client.query(sql, parameters=dict(parameters), settings=self._limits)
+            result = self._client.query(sql, parameters=_unambiguous(parameters), settings=self._limits)
         return tuple(result.column_names), [tuple(row) for row in result.result_rows]
 
 
@@ -177,10 +177,18 @@ def _part_of(whole: Answer, panel: Panel) -> Answer:
     return Answer(tuple(panel.shows), columns, (), whole.step)
 
 
+def _unambiguous(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return times as seconds: as text, they would be of the session's zone, where an hour occurs twice."""
+    return {
+        name: int(moment(value)) if isinstance(value, datetime) else value
+        for name, value in parameters.items()
+    }
+
+
 def _plain(value: Any) -> Any:
     """Return a value as JSON knows it."""
     if isinstance(value, datetime):
-        return value.timestamp()
+        return moment(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -15,7 +15,7 @@ from schemas.trust import Trust, worst
 # Readings of the present life only: counters of another begin at 0.
 _ENGINES = """
 WITH
-    now() - INTERVAL 1 HOUR AS since,
+    now('UTC') - INTERVAL 1 HOUR AS since,
     lives AS
     (
         SELECT replica, dp_rank, max(opened_at) AS opened, argMax(trust, incarnation) AS trust

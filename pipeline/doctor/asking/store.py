@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,7 +37,8 @@ SELECT
     sum(gap_batches), sum(replayed_batches), sum(lost_batches), sum(undecodable_events),
     sum(duplicate_batches), sum(batches), sum(restarts)
 FROM {database}.stream_health_10s FINAL
-WHERE window >= now() - INTERVAL 1 HOUR AND toStartOfHour(window) >= toStartOfHour(now() - INTERVAL 1 HOUR)
+WHERE window >= now('UTC') - INTERVAL 1 HOUR
+    AND toStartOfHour(window) >= toStartOfHour(now('UTC') - INTERVAL 1 HOUR)
 GROUP BY replica, dp_rank
 """
 _LIVES = """
@@ -53,8 +55,8 @@ SELECT
     argMax(last_seq, incarnation),
     argMax(trust, incarnation),
     toUnixTimestamp64Milli(argMax(trust_since, incarnation)),
-    countIf(closed_reason = 'superseded' AND opened_at >= now() - INTERVAL 1 HOUR),
-    groupArrayIf(toUnixTimestamp64Milli(opened_at), opened_at >= now() - INTERVAL 65 MINUTE),
+    countIf(closed_reason = 'superseded' AND opened_at >= now('UTC') - INTERVAL 1 HOUR),
+    groupArrayIf(toUnixTimestamp64Milli(opened_at), opened_at >= now('UTC') - INTERVAL 65 MINUTE),
     argMax(remarks, incarnation)
 FROM {database}.sources FINAL
 GROUP BY replica, dp_rank
@@ -69,7 +71,8 @@ FROM
         lagInFrame(said) OVER
             (PARTITION BY replica, dp_rank ORDER BY time ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS before
     FROM {database}.engine_counters FINAL
-    WHERE time >= now() - INTERVAL 1 HOUR AND toStartOfHour(time) >= toStartOfHour(now() - INTERVAL 1 HOUR)
+    WHERE time >= now('UTC') - INTERVAL 1 HOUR
+        AND toStartOfHour(time) >= toStartOfHour(now('UTC') - INTERVAL 1 HOUR)
 )
 WHERE notEmpty(before) AND arrayExists((now, then) -> ifNull(now < then, 0), said, before)
 GROUP BY replica, dp_rank
@@ -84,6 +87,8 @@ SELECT toUnixTimestamp(max(modification_time)), count()
 FROM {parts}
 WHERE database = {name:String} AND table = 'stream_health_10s' AND active
 """
+
+_NEWEST = "SELECT toUnixTimestamp(max(window)), count() > 0 FROM {database}.stream_health_10s"
 
 
 async def ask_store(store: ClickHouse, seconds: float) -> StoreFacts:
@@ -184,6 +189,17 @@ def _written(client: Client, store: ClickHouse) -> float | None:
     return float(at) if written else None
 
 
+def _clock(client: Client, store: ClickHouse) -> float:
+    asked = time.time()
+    ((shown,),) = client.query("SELECT toUnixTimestamp64Milli(now64(3))").result_rows
+    return float(shown) / 1000 - (asked + time.time()) / 2
+
+
+def _newest(client: Client, store: ClickHouse) -> float | None:
+    ((at, there),) = client.query(_NEWEST.format(database=store.database)).result_rows
+    return float(at) if there else None
+
+
 def _health(client: Client, store: ClickHouse) -> Mapping[SourceId, HealthFacts]:
     rows = client.query(_HEALTH.format(database=store.database)).result_rows
     return {
@@ -250,6 +266,8 @@ _MIGRATIONS = "migrations"
 _QUESTIONS: dict[str, tuple[str, Callable[[Client, ClickHouse], Any]]] = {
     _MIGRATIONS: ("migrations", _migrations),
     "written_at": ("the time of the last row", _written),
+    "clock": ("the clock", _clock),
+    "newest_window": ("the newest window", _newest),
     "health": ("stream_health_10s", _health),
     "lives": ("sources", _lives),
     "hashes": ("source_hashes", _hashes),

@@ -24,11 +24,26 @@ key, or ClickHouse reads every granule. The [views](#views) do both:"""
 READING = """\
 ```sql
 SELECT window, replica, sum(blocks) AS blocks, max(trust) AS trust
-FROM kvlens.occupancy(from = '2026-01-01 12:00:00', to = '2026-01-01 12:10:00')
+FROM kvlens.occupancy(from = '2026-01-01T12:00:00Z', to = '2026-01-01T12:10:00Z')
 WHERE medium = 'gpu'
 GROUP BY window, replica
 ORDER BY window, replica
 ```"""
+
+TIMES = """\
+**Times.** Columns are in UTC, in any zone of server, session and client. A view takes as `from` and `to`
+seconds since the epoch (`toUnixTimestamp(now()) - 600`), text with a zone, as above, or a clock without
+one, which is the session's, as everywhere in ClickHouse: `now()`, `toDateTime(1767268800)`, Grafana's
+`$__fromTime`. ClickHouse hands a view text, and a `DateTime` of *another* zone than the session's has lost
+it there: give `toUnixTimestamp(now('UTC'))`, from a client `toUnixTimestamp({from:DateTime('UTC')})`.
+Refused is a clock in the hour that a change of daylight saving shows twice, and one that is the present
+time in UTC but not in the session. With `session_timezone = 'UTC'` all of these are one.
+
+**Any profile.** A view with times is two: the one that you name reads the times and asks `…_in_utc`, which
+you need not name. Views set what a reader's profile could change in them (`join_use_nulls`,
+`aggregate_functions_null_for_empty`, `final` and the like), and say `FINAL` in their own text: `FROM view
+FINAL` does nothing. A tool that gives no arguments, and lists columns, can read `occupancy_now` and the
+tables."""
 
 TRUST = """\
 **Trust.** Every row shows how far you can rely on it: `complete` (every batch since the engine's first
@@ -84,7 +99,7 @@ def read_migrations(directory: Path = MIGRATIONS) -> tuple[dict[str, Table], dic
 def tables_page() -> bytes:
     """Return the page."""
     tables, views = read_migrations()
-    blocks = [INTRODUCTION, READING, TRUST, _overview(tables, views)]
+    blocks = [INTRODUCTION, READING, TIMES, TRUST, _overview(tables, views)]
     for definition in tables.values():
         if not ROLLUP.fullmatch(definition.name):
             blocks += [

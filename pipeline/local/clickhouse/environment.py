@@ -14,6 +14,8 @@ def environment_of(path: Path) -> dict[str, str]:
     return {
         # The engine makes a store of its own for a moment when it is imported.
         "TMPDIR": str(path / "tmp"),
+        # Clients of a store of ours meet the same clock on every machine; it knows the zone's name.
+        "TZ": "UTC",
         # Python would set LC_CTYPE.
         "PYTHONCOERCECLOCALE": "0",
     }

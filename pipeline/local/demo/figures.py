@@ -8,11 +8,13 @@ from typing import Any
 
 from clickhouse_connect.driver.client import Client
 
+from pipeline.clickhouse.client import moment
+
 WINDOW_SECONDS = 60
 TABLES = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
 
 # A parameterised view cannot be named by an Identifier parameter; the settings allow plain names only.
-_VIEW = "{database}.{view}(from = toDateTime({{from:UInt32}}), to = toDateTime({{to:UInt32}}))"
+_VIEW = "{database}.{view}(from = {{from:UInt32}}, to = {{to:UInt32}})"
 _OCCUPANCY = """
 SELECT replica, dp_rank, medium, sumIf(entries, block_size = largest), sumIf(blocks, block_size = largest),
        sumIf(blocks, block_size < largest), sum(tokens), max(capacity_blocks), max(store_only), max(trust)
@@ -85,7 +87,7 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
         client, _OCCUPANCY, database, "occupancy", now
     ):
         stored, evicted, lifetimes, since = flows.get((replica, dp_rank, medium), (0, 0, [], None))
-        seconds = WINDOW_SECONDS if since is None else min(WINDOW_SECONDS, now - since.timestamp())
+        seconds = WINDOW_SECONDS if since is None else min(WINDOW_SECONDS, now - moment(since))
         seconds = max(seconds, 1.0)
         pools.append(
             PoolFigures(

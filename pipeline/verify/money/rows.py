@@ -12,6 +12,7 @@ from pipeline.verify.store import StoredTables
 LENGTH = timedelta(minutes=30)
 """Of a range that is compared."""
 WINDOW = timedelta(seconds=10)
+_SECONDS = "from = toUnixTimestamp({begin:DateTime('UTC')}), to = toUnixTimestamp({end:DateTime('UTC')})"
 _RANGE = "window >= {begin:DateTime('UTC')} AND window <= {end:DateTime('UTC')}"
 
 
@@ -26,9 +27,7 @@ def half_hours(tables: StoredTables, after: datetime, most: int) -> list[datetim
 
 def read_from(tables: StoredTables, begin: datetime) -> int:
     """Return the length in seconds of the windows that the view reads for the half hour."""
-    statement = (
-        "SELECT seconds FROM {database}.finest(from = {begin:DateTime('UTC')}, to = {end:DateTime('UTC')})"
-    )
+    statement = f"SELECT seconds FROM {{database}}.finest({_SECONDS})"
     return int(next(iter(tables.asked(statement, _bounds(begin))))["seconds"])
 
 
@@ -37,7 +36,7 @@ def costs_in_view(tables: StoredTables, begin: datetime) -> dict[Key, Cost]:
     statement = (
         "SELECT tenant, model, replica, toString(kind) AS kind, cause, currency, tokens, gpu_seconds, cost, "
         "tokens_without_rate, unpriced_tokens, toString(rate_basis) AS rate_basis "
-        "FROM {database}.prefill_costs(from = {begin:DateTime('UTC')}, to = {end:DateTime('UTC')})"
+        f"FROM {{database}}.prefill_costs({_SECONDS})"
     )
     found: dict[Key, Cost] = {}
     for row in tables.asked(statement, _bounds(begin)):

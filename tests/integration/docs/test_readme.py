@@ -59,8 +59,10 @@ def test_questions_have_answers(store: EmbeddedStore, store_client: Client, data
         " SELECT now() - 60, 'm', 'vllm-0', 'gpu', 5, 80, 'complete'"
     )
     [question] = blocks("sql")
-    [row] = store_client.query(question.replace("kvlens.", f"{database}.")).result_rows
-    assert row[1:] == ("vllm-0", 5, 80, "complete")
+    for zone in ("UTC", "America/New_York", "Asia/Tokyo", "Asia/Kolkata"):
+        session = {"session_timezone": zone}
+        [row] = store_client.query(question.replace("kvlens.", f"{database}."), settings=session).result_rows
+        assert row[1:] == ("vllm-0", 5, 80, "complete")
     [question] = blocks("sql", READING)
     [row] = store_client.query(question.replace("kvlens.", f"{database}.")).result_rows
     assert len(row) == 4

@@ -27,14 +27,15 @@ SOURCES = {
 }
 
 
-def demo(directory: Path, seconds: int) -> dict[str, Any]:
+def demo(directory: Path, seconds: int, zone: str) -> dict[str, Any]:
+    known = {name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")}
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pipeline.cli.main", "demo"),
             *("--data-dir", str(directory), "--seconds", str(seconds), "--json"),
         ],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")},
+        env={**known, "TZ": zone},
         capture_output=True,
         text=True,
         timeout=900,
@@ -49,7 +50,7 @@ def demo(directory: Path, seconds: int) -> dict[str, Any]:
 
 
 def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Path):
-    first = demo(tmp_path / "data", SECONDS)
+    first = demo(tmp_path / "data", SECONDS, "America/New_York")
     pools = {(pool["replica"], pool["dp_rank"], pool["medium"]): pool for pool in first["pools"]}
     assert {key[:2] for key in pools} == SOURCES
     for (replica, _, medium), pool in pools.items():
@@ -82,7 +83,7 @@ def test_the_demo_fills_tables_and_continues_on_the_same_directory(tmp_path: Pat
     assert {*held} <= {"vllm-0.14-cpu", "vllm-0.33-cpu"}
     assert max(match["longest_matched"] for match in held.values()) == SYSTEM_PROMPT_TOKENS
 
-    second = demo(tmp_path / "data", AGAIN_SECONDS)
+    second = demo(tmp_path / "data", AGAIN_SECONDS, "Asia/Kolkata")
     assert second["events"] > first["events"]
     assert second["rows"]["sources"] == 2 * len(SOURCES)
     for table, rows in first["rows"].items():

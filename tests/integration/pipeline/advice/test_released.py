@@ -128,7 +128,7 @@ def divide_by_what_is_read(released: Client, seconds: int) -> None:
     begin = -(-begin // width) * width if width == 10 else begin // width * width
     covered = int(UNTIL.timestamp()) - max(begin, int(UNTIL.timestamp()) - 90_000)
     released.command(
-        "CREATE OR REPLACE VIEW observed AS SELECT {from:DateTime('UTC')} AS since,"
+        "CREATE OR REPLACE VIEW observed_in_utc AS SELECT {from:DateTime('UTC')} AS since,"
         f" {covered} + 0 * toUnixTimestamp({{to:DateTime('UTC')}}) AS seconds"
     )
 

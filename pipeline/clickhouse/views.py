@@ -1,0 +1,99 @@
+"""Views as readers meet them: the same answer in any session, whatever its zone and its profile. Pure.
+
+ClickHouse hands an argument of a view over as text, and a DateTime has lost its zone in it: `now()` is the
+clock of the session. So a view with times is two. The one that readers name takes them as text, finds out
+which moments they are, and asks the other one, `…_in_utc`, which has the text of the migration. In there
+views name each other by that name, and hand over text in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+
+IN_UTC = "_in_utc"
+"""Ends the name of the view that is given moments."""
+
+PINNED = {
+    # NULL in place of 0 and of the empty text, where a join finds nothing, an aggregate nothing to add up.
+    "join_use_nulls": 0,
+    "aggregate_functions_null_for_empty": 0,
+    "group_by_use_nulls": 0,
+    # Other types.
+    "cast_keep_nullable": 0,
+    "data_type_default_nullable": 0,
+    # What a name, and NULL, mean.
+    "prefer_column_name_to_alias": 0,
+    "transform_null_in": 0,
+    # A row less.
+    "empty_result_for_aggregation_by_empty_set": 0,
+    # The views say FINAL themselves where it is needed, and leave it out where it costs.
+    "final": 0,
+}
+"""Settings that a reader's profile may have, under which a statement of ours would mean something else."""
+
+_VIEW = re.compile(
+    r"^(?P<verb>CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?\{database\}\.(?P<name>\w+)) AS", re.M
+)
+_PARAMETER = re.compile(r"\{(\w+):([^{}]+)\}")
+_MOMENT = "DateTime('UTC')"
+_ASKED = re.compile(r"(\{database\}\.\w+)(?=\()")
+_SETTINGS = re.compile(r"\nSETTINGS ([^\n]+)\s*\Z")
+
+_READ = """(
+    WITH
+        {{{name}:String}} AS text,
+        match(text, '^[0-9]{{1,10}}([.][0-9]*)?$') AS is_number,
+        match(text, '(Z|UTC|GMT|[+-][0-9]{{2}}:?[0-9]{{2}})$') AS has_zone,
+        parseDateTime64BestEffortOrNull(text, 3, timezone()) AS moment,
+        parseDateTime64BestEffortOrNull(text, 3, 'UTC') AS in_utc,
+        arrayExists(
+            shift -> toString(moment + toIntervalMinute(shift)) = toString(moment), [-60, -30, 30, 60]
+        ) AS is_twice
+    SELECT if(is_number, toUInt32(toFloat64OrZero(text)), toUnixTimestamp(assumeNotNull(moment)))
+    WHERE throwIf(NOT is_number AND isNull(moment), '{unread}') = 0
+        AND throwIf(NOT is_number AND NOT has_zone AND ifNull(is_twice, false), '{twice}') = 0
+        AND throwIf(
+            NOT is_number AND moment != in_utc AND abs(dateDiff('second', in_utc, now('UTC'))) < 120,
+            '{elsewhere}'
+        ) = 0
+)"""
+"""Seconds since the epoch, or an error. A clock without a zone is the session's, as everywhere in ClickHouse;
+refused where it shows an hour twice, and where it is the present clock of UTC, of whoever meant that one."""
+
+_ADVICE = "give seconds since the epoch, as toUnixTimestamp(now())"
+_REFUSED = {
+    "unread": "{name} is no time: ",
+    "twice": "{name} is in an hour that the clock of this session shows twice: ",
+    "elsewhere": "{name} is the clock of UTC, and this session has another: ",
+}
+
+
+def for_readers(statement: str) -> list[str]:
+    """Return what a statement of a migration becomes; another than one that makes a view stays as it is."""
+    found = _VIEW.search(statement)
+    if found is None:
+        return [statement]
+    inner = _with_settings(_ASKED.sub(rf"\1{IN_UTC}", statement))
+    parameters = dict(_PARAMETER.findall(statement[found.end() :]))
+    if _MOMENT not in parameters.values():
+        return [inner]
+    arguments = ",\n    ".join(
+        f"{name} = {_moment(name) if kind == _MOMENT else f'{{{name}:{kind}}}'}"
+        for name, kind in parameters.items()
+    )
+    outer = f"{found['verb']} AS\nSELECT *\nFROM {{database}}.{found['name']}{IN_UTC}(\n    {arguments}\n)"
+    return [_VIEW.sub(rf"\g<verb>{IN_UTC} AS", inner), _with_settings(outer)]
+
+
+def _moment(name: str) -> str:
+    said = {reason: text.format(name=name) + _ADVICE for reason, text in _REFUSED.items()}
+    return _READ.format(name=name, **said)
+
+
+def _with_settings(statement: str) -> str:
+    """Return the statement with all settings of PINNED, but for those that it names itself."""
+    own = _SETTINGS.search(statement)
+    named = dict(part.strip().split(" = ") for part in own[1].split(",")) if own else {}
+    settings = {**PINNED, **named}
+    text = statement[: own.start()] if own else statement.rstrip()
+    return f"{text}\nSETTINGS {', '.join(f'{name} = {value}' for name, value in settings.items())}"
