@@ -137,11 +137,11 @@ async def test_the_doctor_looks_once_for_all_who_ask() -> None:
         await asyncio.sleep(0)
         if looks == 1:
             raise OSError("no look")
-        return {"verdict": "healthy", "looks": looks}
+        return {"verdict": "healthy", "at": float(looks), "findings": []}
 
     findings = Findings(look)
     with pytest.raises(OSError, match="no look"):
         await findings.newest()
     found = await asyncio.gather(findings.newest(), findings.newest(), findings.newest())
-    assert found == 3 * [{"verdict": "healthy", "looks": 2}]
+    assert found == 3 * [{"verdict": "healthy", "at": 2.0, "findings": []}]
     assert await findings.newest() == found[0]
