@@ -223,7 +223,7 @@ async def test_the_log_positions_checkpoints_and_groups(settings: Settings) -> N
     assert facts.log["a", 1] == LogFacts(8, None, pytest.approx(now - 2, abs=0.01))
     assert facts.newest_record_at == pytest.approx(now - 2, abs=0.01)
     assert facts.log_seconds > 60
-    assert facts.positions == {("a", 0): PositionFacts(7, 6)}
+    assert facts.positions == {("a", 0): PositionFacts(7, 6, 3, pytest.approx(now, abs=60))}
     (group,) = [group for group in facts.groups if group.topic == events]
     assert (group.name, group.members) == (f"{kafka.group}.replica", 0)
     assert {number: count for number, count in group.waiting.items() if count} == {3: 3}
