@@ -14,10 +14,7 @@ ALL_OTHERS = ""
 
 def of(trust: TrustState, medium: str) -> TrustSince:
     """Return the trust of one medium; one that outlives engines is never complete."""
-    since = trust.by_medium.get(medium, trust.general)
-    if medium in KEPT_ONCE and since.trust == "complete":
-        return TrustSince("partial", since.since)
-    return since
+    return _at_best(medium, trust.by_medium.get(medium, trust.general))
 
 
 def anything_complete(trust: TrustState) -> bool:
@@ -82,7 +79,14 @@ def _pass(trust: TrustState, medium: str) -> None:
 
 
 def _passed(trust: TrustState, medium: str) -> TrustSince | None:
-    return trust.passed.get(medium, trust.passed.get(ALL_OTHERS))
+    passed = trust.passed.get(medium, trust.passed.get(ALL_OTHERS))
+    return None if passed is None else _at_best(medium, passed)
+
+
+def _at_best(medium: str, since: TrustSince) -> TrustSince:
+    if medium in KEPT_ONCE and since.trust == "complete":
+        return TrustSince("partial", since.since)
+    return since
 
 
 def _badness(since: TrustSince) -> tuple[int, float]:

@@ -251,7 +251,8 @@ def test_a_thousand_moments_of_one_run() -> None:
         installation.disturb()
     assert seen.prompts >= 1_000
     assert seen.matched >= 0.3 * seen.prompts
-    assert min(seen.kinds[trust] for trust in TRUST_ORDER) >= 5, seen.kinds
+    # Blocks leave at random, also unknown ones, so nothing stays complete.
+    assert min(seen.kinds[trust] for trust in TRUST_ORDER if trust != "complete") >= 5, seen.kinds
     tiers = ("on the GPU", "further on the CPU", "further below", "upper bound", "lower bound")
     assert min(seen.kinds[tier] for tier in tiers) >= 100, seen.kinds
     assert installation.restarts > 20
