@@ -20,6 +20,7 @@ from pipeline.generated.topics_file import load_topics
 from schemas.events import Batch, EventsRecord
 from schemas.settings import Kafka
 from tests.support.checkout import ROOT
+from tests.support.client_partition import client_partition
 
 TOPICS = load_topics()
 DOCUMENT = json.loads((ROOT / "schemas" / "generated" / "asyncapi.json").read_bytes())
@@ -179,6 +180,16 @@ def test_the_connector_sends_the_headers_that_the_document_promises(name: str) -
     assert at.timestamp() == pytest.approx(record.batches[0].received_at, abs=1e-6)
     if record.first_seq is not None:
         assert headers["ce_id"].endswith(f"/{record.first_seq}")
+
+
+def test_examples_of_partitions_are_where_a_client_would_send_them() -> None:
+    keyed = {table for table, topic in TOPICS.items() if topic.keyed}
+    assert keyed == {"events", "choices"}
+    for table, channel in DOCUMENT["channels"].items():
+        told = channel.get("x-partition-of-key", {"examples": []})["examples"]
+        assert len(told) == (3 if table in keyed else 0)
+        for example in told:
+            assert example["partition"] == client_partition(example["key"], example["partitions"])
 
 
 def test_batches_keep_their_number_of_fields() -> None:
