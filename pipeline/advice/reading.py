@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ _WINDOW = 10
 _LATE_SECONDS = 3
 """Rows of a window come so long after its end at most, usually."""
 
+_CLOCK = re.compile(r"'(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)'")
 _BRIEFING = """
 SELECT *
 FROM {database}.briefing(from = {{from:UInt32}}, to = {{to:UInt32}}, models = {{model:Array(String)}})
@@ -90,8 +92,21 @@ def read_advice(client: Client, database: str, start: int, end: int, models: Seq
         end,
         [msgspec.convert(row, Answer) for row in rows if row["part"] == "answer"],
         [
-            msgspec.convert({**row, "finding": row["title"], "action": row["detail"]}, AdviceFinding)
+            msgspec.convert(
+                {
+                    **row,
+                    "finding": row["title"],
+                    "action": row["detail"],
+                    "evidence": _in_utc(row["evidence"]),
+                },
+                AdviceFinding,
+            )
             for row in rows
             if row["part"] == "finding"
         ],
     )
+
+
+def _in_utc(statement: str) -> str:
+    """Return the statement with its times marked as UTC, for a session of any zone."""
+    return _CLOCK.sub(r"'\1Z'", statement)
