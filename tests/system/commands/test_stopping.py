@@ -86,7 +86,8 @@ def wait_until_taken(metrics: int, batches: int) -> None:
 def half_asked(port: int, path: str) -> socket.socket:
     """Return a connection with a request that waits for the rest of its body."""
     connection = socket.create_connection(("127.0.0.1", port))
-    connection.sendall(f"POST /{path} HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{{".encode())
+    head = f"POST /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    connection.sendall(f"{head}Content-Length: 9\r\n\r\n{{".encode())
     return connection
 
 

@@ -256,7 +256,9 @@ def post_choice(index: Part, request: str) -> None:
     while status == 503:
         assert time.monotonic() < deadline, index.log.read_text()[-2000:]
         try:
-            with urllib.request.urlopen(f"{address}choices", body, timeout=30) as answer:
+            typed = {"Content-Type": "application/json"}
+            request_of = urllib.request.Request(f"{address}choices", body, typed)
+            with urllib.request.urlopen(request_of, timeout=30) as answer:
                 status = answer.status
         except urllib.error.HTTPError as error:
             status = error.code
