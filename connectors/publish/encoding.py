@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from connectors.kafka.content_types import CONTENT_TYPES
+from connectors.order.records import came_at
 from schemas.events import EventsRecord
 from schemas.settings import Kafka
 
@@ -39,7 +40,7 @@ def record_headers(record: EventsRecord, content_type: bytes) -> Headers:
     batch came, in RFC 3339.
     """
     source = f"{record.replica}/{record.dp_rank}"
-    came = record.batches[0].received_at
+    came = came_at(record)
     if record.first_seq is None:
         first = f"n{int(came * 1e6)}"
     else:

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.frames.bundle import Bundle
 from connectors.order.gathered import Gathered
-from connectors.order.records import PackedRecord, mention_of
+from connectors.order.records import PackedRecord, came_at, mention_of
 from connectors.order.runs import MAX_RUN_BYTES
 from connectors.order.stream import SourceStream
 from connectors.order.together import scanned_together
@@ -66,6 +66,7 @@ def test_the_same_batches_whatever_happens(name: str) -> None:
         numbers = [batch.seq for batch in read.batches if batch.seq is not None]
         assert (read.first_seq, read.last_seq) == ((numbers[0], numbers[-1]) if numbers else (None, None))
         assert mention_of(record) == mention_of(read)
+        assert came_at(record) == read.batches[0].received_at
         ends = [type(batch.events[-1]) is Closed for batch in read.batches if batch.events]
         assert not isinstance(record, PackedRecord) or not any(ends)
 
