@@ -144,9 +144,10 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"
     """Media that an AllBlocksCleared empties that names none; SGLang's empties all, whatever stands here."""
-    reannounced: Literal["auto", "off"] = "off"
-    """`auto`, where requests ask for `kv_cache_report_mode=full`: stores of beginnings that are resident do
-    not count again. Otherwise they are copies, as vLLM makes them for `prompt_logprobs`."""
+    reannounced: Literal["auto", "off"] = "auto"
+    """`auto`: stores of beginnings that are resident (`kv_cache_report_mode=full`) do not count again, until
+    removals prove that they were copies. `off`, where prompts are computed again (`prompt_logprobs`) and
+    nothing asks for full reports: they are copies."""
     fine_block_age_seconds: Seconds = 3600.0
     """Age at which the worker drops fine-grained blocks that no event will ever remove."""
     max_clock_ahead_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] = 5.0

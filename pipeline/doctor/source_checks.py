@@ -135,8 +135,8 @@ def _drifting(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
                 for source, row in _first(found)
             ),
             "the engine lost removals before it numbered them, or requests ask it to announce blocks again "
-            "(kv_cache_report_mode=full: set worker.reannounced to auto); do not trust their occupancy until "
-            "a clear or a restart",
+            "(kv_cache_report_mode=full: copies with worker.reannounced = off); do not trust their occupancy "
+            "until a clear or a restart",
             _names(found),
         )
 

@@ -72,7 +72,6 @@ QUILT = Engine(
 )
 WITH_QUILT = combined((*ENGINES, QUILT))
 RECEIVED_AT = 1_800_000_000.0
-WORKER = Worker(reannounced="auto")
 
 encode = msgspec.msgpack.encode
 decode = msgspec.msgpack.Decoder(Batch).decode
@@ -361,12 +360,12 @@ def held(rows: Iterable[Any]) -> Held:
 
 def counted(log: Sequence[EventsRecord], *, restart: bool) -> Held:
     """Return what the agent's rows say, which are those of the recount."""
-    state = PartitionState(0, WORKER, shards=1)
-    recount = SourceRecount("r", 0, WORKER)
+    state = PartitionState(0, Worker(), shards=1)
+    recount = SourceRecount("r", 0, Worker())
     for offset, record in enumerate(log):
         if restart:
             latest = dict(state.cut(RECEIVED_AT).checkpoints)
-            state = PartitionState.restore(0, WORKER, shards=1, latest=latest) if latest else state
+            state = PartitionState.restore(0, Worker(), shards=1, latest=latest) if latest else state
         state.apply(offset, record)
         recount.apply(offset, record)
     result = held(state.cut(RECEIVED_AT).rows)

@@ -11,6 +11,7 @@ from connectors.scrape.counters import parse_engine_metrics
 from pipeline.recordings.analysis import Analysis
 from pipeline.recordings.events import RecordedEvents
 from pipeline.residency.partition import PartitionState
+from pipeline.residency.source import SourceResidency
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, Removed, Stored
 from schemas.rows import OccupancyRow
@@ -27,6 +28,15 @@ def analysed(path: Path) -> list[dict[str, Any]]:
         {key: row[key] for key in ("medium", "physical", "distinct", "tokens", "trust")}
         for row in analysis.summary()
     ]
+
+
+def applied(state: PartitionState, path: Path) -> list[SourceResidency]:
+    for offset, record in enumerate(RecordedEvents(path)):
+        state.apply(offset, record)
+    sources = [*state.sources.values()]
+    for source in sources:
+        source.pools.settle()
+    return sources
 
 
 def engine_of(path: Path) -> str:
@@ -71,9 +81,19 @@ def test_prompts_that_are_computed_again_are_second_copies(
     name: str, entries: int, blocks: int, tokens: int
 ) -> None:
     """vLLM with `prompt_logprobs`; the larger one is a live engine's, with what its block pool held."""
-    [row] = analysed(SMALL / f"{name}.kvrec")
-    assert (row["physical"], row["distinct"], row["tokens"]) == (entries, blocks, tokens)
-    assert row["trust"] == "complete"
+    state = PartitionState(0, Worker(reannounced="off"), shards=1)
+    [source] = applied(state, SMALL / f"{name}.kvrec")
+    [pool] = source.pools
+    [size] = pool.head.block_sizes
+    held = sum(pool.head.blocks)
+    assert (sum(pool.head.entries), held, held * size) == (entries, blocks, tokens)
+    assert source.overall_trust().trust == "complete"
+
+
+def test_copies_that_were_taken_for_announcements_are_told_by_their_removals() -> None:
+    """The default cannot know them, but the first that leaves once too often shows them."""
+    [row] = analysed(SMALL / "g1-prompt-logprobs.kvrec")
+    assert row["trust"] == "degraded"
 
 
 def test_a_partial_tail_counts_by_itself_as_often_as_it_is_announced() -> None:
