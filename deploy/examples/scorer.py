@@ -24,8 +24,9 @@ TOKENS_OF_A_REQUEST = 500
 def asked(url: str, model: str, hashes: Sequence[int | str], seconds: float = 0.05) -> dict[str, Any]:
     """Return who holds what; nobody, where the index has no answer in time, or only an old one."""
     body = json.dumps({"model_name": model, "block_hashes": [*hashes], "limit": 32}).encode()
+    request = urllib.request.Request(f"{url}query_by_hash", body, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(f"{url}query_by_hash", body, timeout=seconds) as response:
+        with urllib.request.urlopen(request, timeout=seconds) as response:
             answer: dict[str, Any] = json.load(response)
     except OSError:
         return {}
