@@ -25,6 +25,7 @@ kvlens_connector_batches_total counter replica
 kvlens_connector_contested_sources_total counter
 kvlens_connector_description_failures_total counter reason
 kvlens_connector_dns_failures_total counter
+kvlens_connector_doubted_absences_total counter
 kvlens_connector_duplicate_batches_total counter replica
 kvlens_connector_engine_events_total counter replica
 kvlens_connector_skipped_events_total counter replica
@@ -67,6 +68,8 @@ kvlens_connector_unacknowledged_bytes gauge
 kvlens_connector_source_seconds_total counter replica
 kvlens_connector_source_pauses_total counter replica
 kvlens_connector_undecodable_total counter replica,reason
+kvlens_connector_unknown_partitions gauge
+kvlens_connector_unread_report_records gauge
 kvlens_connector_unusable_positions_total counter
 kvlens_fleet_advice_gpu_seconds_per_hour gauge model,kind,rate_basis
 kvlens_fleet_advice_tokens_per_hour gauge model,kind
@@ -181,6 +184,8 @@ def _connector() -> CollectorRegistry:
         metrics.Connector.unacknowledged_bytes,
         metrics.Connector.hand_over_bytes,
         metrics.Connector.backlog_bytes,
+        metrics.Connector.unknown_partitions,
+        metrics.Connector.unread_reports,
     )
     telemetry.watch({("r", 0): stream}, {gauge: lambda: 1.0 for gauge in gauges}, lambda _: True)
     telemetry.topic_refused(b"topic", "bad_pod", 1)
