@@ -115,7 +115,9 @@ def test_the_page_ends_at_once_while_its_store_hangs(
         with image.running(settings, "serve", **where) as end:
             open_until_then.enter_context(deaf.accept()[0])  # the look at the beginning
             browser = open_until_then.enter_context(socket.create_connection(("127.0.0.1", port)))
-            browser.sendall(b"GET /api/panels/fleet-sources?from=0&to=3600 HTTP/1.1\r\nHost: page\r\n\r\n")
+            browser.sendall(
+                b"GET /api/panels/fleet-sources?from=0&to=3600 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+            )
             open_until_then.enter_context(deaf.accept()[0])
             code, took = end()
     say(f"serve, SIGTERM while the store hangs: exit {code} after {took:.1f} s")

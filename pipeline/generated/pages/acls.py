@@ -20,6 +20,7 @@ every process with them alone, and [take them away](#when-a-right-is-missing). I
 - `kvlens topics copy --from old` copies the log of the topics with the prefix `old`.
 - `kvlens connect` joins no consumer group; with `lmcache.topic` it commits offsets in one.
 - `kvlens doctor` sees how far `lmcache.topic` is read, if it has Describe on it and on `lmcache.group`.
+  With Read on `kvlens.residency.v1` and `kvlens.choices.v1` it counts what waits there; else it says "up to".
   `kvlens topics list` needs Describe on the topics.
   `kvlens migrate` does not talk to Kafka, and `kvlens serve` only for the doctor's findings."""
 

@@ -306,7 +306,7 @@ def test_while_the_page_asks_a_store_that_hangs(
     process.wait_said("boards are on")
     with contextlib.ExitStack() as connections, socket.create_connection(("127.0.0.1", port)) as browser:
         connections.enter_context(deaf.accept()[0])  # the look at the beginning
-        browser.sendall(f"GET /{asked}?from=0&to=3600 HTTP/1.1\r\nHost: page\r\n\r\n".encode())
+        browser.sendall(f"GET /{asked}?from=0&to=3600 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         question = connections.enter_context(deaf.accept()[0])
         assert question.recv(1)
         assert code_of(process, signal.SIGTERM) == 0

@@ -38,7 +38,10 @@ def test_a_topic_made_again_is_refused_however_long_it_gets(
     laboratory.wait_applied(len(first), seconds=180.0)
     laboratory.wait_followed()
 
+    # While the topic is not there, the worker would end for that.
+    worker.send(signal.SIGSTOP)
     made_again(laboratory.settings, ["events"])
+    worker.send(signal.SIGCONT)
     other = shared_log(22, replicas=4, rounds=30, began=time.time() - 2000)
     laboratory.produce(other)
     cause = f"{laboratory.settings.kafka.topic_prefix}.events.v1 was deleted and made again"
