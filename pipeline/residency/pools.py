@@ -240,9 +240,12 @@ class Pools:
         """Unknown blocks left a medium; where all blocks should be known, what is known of it is wrong.
 
         It is so from the beginning of the window on: which of its batches showed it, nobody may have to know.
+        Publishers that keep one copy name a block that others may have taken away before, as in a shared pool.
         """
         source = self._source
-        if self._shared.all_known(medium) and source.window is not None:
+        if self._shared.one_copy or source.window is None:
+            return
+        if self._shared.all_known(medium):
             begin = window_end(source.window - 1)
             trust.degraded(source.trust, max(begin, trust.of(source.trust, medium).since), medium)
             if _CONTRADICTION not in source.remarks:

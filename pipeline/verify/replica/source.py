@@ -357,7 +357,7 @@ class SourceRecount:
     def _contradicted(self, medium: str) -> None:
         """Note that a block left which cannot have been there, if all that were there are known."""
         known = self.trust.of(medium)
-        if known.trust == "complete" and self.window is not None:
+        if known.trust == "complete" and self.window is not None and not self.one_copy:
             self.trust.degraded(max(times.end_of(self.window - 1), known.at), medium)
             if "contradiction" not in self.remarks and len(self.remarks) < MOST_REMARKS:
                 self.remarks.append("contradiction")

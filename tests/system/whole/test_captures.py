@@ -259,7 +259,7 @@ def test_the_page_shows_what_the_engines_held(
             end = int(last.timestamp()) + 9
             tab.open(f"board=replica&from={end - 299}&to={end}&replica={name}&refresh=0")
             shown[name] = (
-                tab.value("replica-gpu-blocks", "entries"),
+                tab.value("replica-gpu-blocks", "in use"),
                 tab.value("replica-gpu-blocks", "distinct"),
                 tab.value("replica-occupancy", "gpu"),
             )
