@@ -240,7 +240,7 @@ class Pools:
         """Unknown blocks left a medium; where all blocks should be known, what is known of it is wrong.
 
         It is so from the beginning of the window on: which of its batches showed it, nobody may have to know.
-        Publishers that keep one copy name a block that others may have taken away before, as in a shared pool.
+        Publishers that keep one copy may name a block that another took away before, as in a shared pool.
         """
         source = self._source
         if self._shared.one_copy or source.window is None:
