@@ -29,7 +29,7 @@ def recorded(path: Path) -> Path:
         for seq in range(120):
             at = began + seq / 2
             events: list[Any] = [["BlockStored", [seq + 1], None, [1, 2], 2, None, "GPU", None]]
-            if seq % 3 == 0:
+            if seq and seq % 3 == 0:
                 events.append(["BlockRemoved", [seq], "GPU"])
             payload = msgspec.msgpack.encode([at, events, 0])
             writer.write(Frame(0, at + 0.01, (b"", seq.to_bytes(8, "big"), payload)))
