@@ -11,7 +11,7 @@ from collections.abc import Callable
 from connectors.frames.bundle import Bundle
 from connectors.frames.bundles import Bundles
 from connectors.receive.received import MESSAGE_OVERHEAD_BYTES, Key, Received, Together
-from connectors.sources import SourceKey
+from connectors.sources import Listening, SourceKey
 
 
 class HandOver:
@@ -24,6 +24,7 @@ class HandOver:
         self._arrived: deque[Received | Together] = deque()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
+        self._unseen_bytes: dict[Key, int] = {}
         self._ended = False
         self._failure: BaseException | None = None
         self.put_messages = 0
@@ -85,7 +86,10 @@ class HandOver:
     def take(self) -> Received | Together | None:
         """Return what arrived first, None if nothing did. Raises what ended the thread before its time."""
         if self._arrived:
-            return self._arrived.popleft()
+            arrived = self._arrived.popleft()
+            if isinstance(arrived, Received):
+                self._see(arrived)
+            return arrived
         if self._failure is not None:
             raise self._failure
         return None
@@ -107,8 +111,18 @@ class HandOver:
         if not messages:
             return
         taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
+        with self._lock:
+            self._unseen_bytes[source] = self._unseen_bytes.get(source, 0) + taken
         self._arrived.append(Received(source, messages, now, taken))
         self._count(len(messages), taken)
+
+    def crowds(self, source: Key | Listening) -> bool:
+        """Tell whether more of a source waits for `take` than is free: others would find no room.
+
+        What comes together of several sources does not count, as there is little of each. Where engines
+        connect, a socket is theirs together, and each is a source.
+        """
+        return not isinstance(source, Listening) and self._unseen_bytes.get(source, 0) > self.free
 
     def put_together(self, sources: list[SourceKey], bundles: Bundles, now: float) -> None:
         """Append messages of several sources, if there are any; `tell` must follow."""
@@ -141,6 +155,14 @@ class HandOver:
         with self._lock:
             self._waiting_bytes += size
             self.full = self._waiting_bytes >= self._bound
+
+    def _see(self, received: Received) -> None:
+        with self._lock:
+            unseen = self._unseen_bytes.get(received.source, 0) - received.size
+            if unseen > 0:
+                self._unseen_bytes[received.source] = unseen
+            else:
+                self._unseen_bytes.pop(received.source, None)
 
     def call(self, function: Callable[[], object]) -> None:
         """Call a function in the event loop."""

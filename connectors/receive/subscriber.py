@@ -285,6 +285,10 @@ class Subscriber:
                     socket for socket in readable if socket in sockets and sockets[socket] not in self._paused
                 ]
             if readable:
+                # Whoever takes messages pauses a source that crowds, but may be busy with one of them.
+                readable = [socket for socket in readable if not self._hand_over.crowds(sockets[socket])]
+                rest_seconds = REST_SECONDS
+            if readable:
                 rest_seconds = self._turn(sockets, ready, readable)
                 if rest_seconds:
                     self._emptied_at = self._clock()
@@ -446,7 +450,7 @@ class Subscriber:
             peer = Peer(listening, topic)
             if under_topic.descriptor is not None:
                 self._connections.heard(socket, under_topic.descriptor, peer)
-            if peer in self._paused:
+            if peer in self._paused or self._hand_over.crowds(peer):
                 self._hand_over.put_left_out(peer, len(under_topic.messages), now)
                 continue
             self._hand_over.put(peer, Bundle.of(under_topic.messages), under_topic.size, now)
