@@ -10,13 +10,15 @@ JOBS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv/bin
+# What is marked `night` waits for the night: a case, a seed or a file that is too dear for every change.
+BY_DAY := -m "not night"
 # Files go to whoever is free, the longest first (tests/durations.json; make test ARGS=--write-durations).
 PYTEST := $(VENV)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20 --durations-min 1
 COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test test-fleet live screenshots cast shots faults fuzz bench lint lock clean
+.PHONY: help venv demo trace quick test night test-fleet live screenshots cast shots faults fuzz bench lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -35,12 +37,19 @@ trace: ## the public conversation trace for kvlens whatif, as build/conversation
 
 quick: JOBS = 2
 quick: lint ## lint and the unit tests, about a minute: before every commit
-	$(PYTEST) tests/unit $(ARGS)
+	$(PYTEST) $(BY_DAY) tests/unit $(ARGS)
 
-test: venv ## all tests, JOBS at a time (4: they mostly wait); gets a Chromium for the page if there is none
-	@$(VENV)/python deploy/bootstrap/browser.py || true # without one, the tests of the page fail with that reason
-	@$(VENV)/python -m tests.support.suite.compiled # once, before processes that would all compile the same
-	@$(VENV)/python -m tests.support.suite.jars # once, too
+# Once, before processes that would all get or compile the same. Without a browser, tests of the page fail with that reason.
+.PHONY: parts
+parts: venv
+	@$(VENV)/python deploy/bootstrap/browser.py || true
+	@$(VENV)/python -m tests.support.suite.compiled
+	@$(VENV)/python -m tests.support.suite.jars
+
+test: parts ## what every change must pass, JOBS at a time (4: they mostly wait); gets a Chromium if there is none
+	$(PYTEST) $(BY_DAY) $(ARGS)
+
+night: parts ## all tests, those marked `night` too
 	$(PYTEST) $(ARGS)
 
 # Names what this machine lacks in a line, and again at the end (-rs); runs the rest.
