@@ -18,7 +18,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test night test-fleet live screenshots cast shots faults fuzz bench lint lock clean
+.PHONY: help venv demo trace quick test night test-fleet live screenshots cast shots faults simulate fuzz bench lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -75,6 +75,10 @@ shots: venv ## screenshots of every board with 7 and with 500 replicas, light, d
 
 faults: venv ## a campaign of faults, half an hour; ARGS="--seed N --faults N --kinds REGEX", --list shows the kinds
 	@$(VENV)/python -m tests.system.faults.campaign $(ARGS)
+
+simulate: venv ## the product in virtual time, over lists, under faults; ARGS="--seed N --schedules N --seconds N"
+	@$(VENV)/python -m tests.support.suite.compiled
+	@$(VENV)/python -m tests.simulation $(ARGS)
 
 fuzz: venv ## damaged payloads through all decoders and on to the worker; ARGS="--count 1000000 --seed 7"
 	$(VENV)/python -m tests.fuzz.run $(ARGS)

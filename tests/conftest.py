@@ -40,11 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="LIBRARY",
         help="a real server of this library instead of the embedded store",
     )
-    parser.addoption("--seed", type=int, help="order of interleaved captures; a random one by default")
+    parser.addoption(
+        "--seed", type=int, help="order of interleaved captures, first simulation; a random one by default"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"captures interleave by --seed={config.getoption('seed')}"
+    return f"captures interleave, and simulations begin, by --seed={config.getoption('seed')}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -77,27 +77,15 @@ async def check_log(
     require_rights(await describe(settings), settings.kafka, [VERIFY])
     tables = await aside(lambda: StoredTables(settings.clickhouse))
     progress = progress or Progress(None)
-    comparison = _Comparison(settings, tables, now, until, progress)
+    comparison = Comparison(settings, tables, now, until, progress)
     findings = comparison.findings
     try:
-        async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
-            async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as later:
-                await estimate(progress, settings, tables, events, later, until)
-            for partition in range(events.partitions):
-                progress.partition("events", partition, events.partitions)
-                await comparison.partition(events, partition)
-        # After the events, so that it has all that their reader had committed.
-        async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as residency:
-            progress.step("waiting for open transactions to end")
-            await comparison.wait_readable(residency, patience)
-            for shard in range(residency.partitions):
-                progress.partition("residency", shard, residency.partitions)
-                await comparison.shard(residency, shard)
-        comparison.finish()
-        async with opened_topic(settings, CHOICES, agent=CHOICES, decode=accepted_choice) as choices:
-            for partition in range(choices.partitions):
-                progress.partition(CHOICES, partition, choices.partitions)
-                await comparison.choices(choices, partition)
+        async with (
+            opened_topic(settings, "events", agent="replica", decode=accepted_events) as events,
+            opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as later,
+        ):
+            await estimate(progress, settings, tables, events, later, until)
+        await comparison.topics(patience)
         progress.step("comparing minutes and hours")
         await aside(lambda: check_rollups(tables, findings, oldest=now - RECOMPUTED_FOR, patience=patience))
         progress.step("comparing costs")
@@ -111,8 +99,8 @@ async def check_log(
 
 
 @dataclass
-class _Comparison:
-    """One run through all topics."""
+class Comparison:
+    """One run through all topics, beside the rows that follow from them."""
 
     settings: Settings
     tables: StoredTables
@@ -123,6 +111,26 @@ class _Comparison:
     """Why some of what was committed cannot be read from the residency topic yet, if so."""
     findings: Findings = field(default_factory=Findings)
     topic: TopicCheck = field(default_factory=TopicCheck)
+
+    async def topics(self, patience: float) -> None:
+        """Compare the rows of all topics with them; `patience` is that of `check_log`."""
+        settings, progress = self.settings, self.progress
+        async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
+            for partition in range(events.partitions):
+                progress.partition("events", partition, events.partitions)
+                await self.partition(events, partition)
+        # After the events, so that it has all that their reader had committed.
+        async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as residency:
+            progress.step("waiting for open transactions to end")
+            await self.wait_readable(residency, patience)
+            for shard in range(residency.partitions):
+                progress.partition("residency", shard, residency.partitions)
+                await self.shard(residency, shard)
+        self.finish()
+        async with opened_topic(settings, CHOICES, agent=CHOICES, decode=accepted_choice) as choices:
+            for partition in range(choices.partitions):
+                progress.partition(CHOICES, partition, choices.partitions)
+                await self.choices(choices, partition)
 
     async def partition(self, events: TopicLog[EventsRecord], partition: int) -> None:
         """Compare the sources of a partition of the events topic."""

@@ -1,0 +1,103 @@
+"""What must be true at rest: the recount of `verify`, and what engines know of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from pipeline.kafka.acceptance import accepted_events
+from pipeline.kafka.refusal import RecordRefused
+from pipeline.verify.against_log import Comparison
+from pipeline.verify.findings import Findings
+from pipeline.verify.progress import Progress
+from pipeline.verify.store import StoredTables
+from pipeline.worker.exits import ExitCode, exit_code
+from schemas.events import EventsRecord, Gap
+from tests.simulation.engine import Engine
+from tests.simulation.loop import Process
+from tests.simulation.play import Play
+
+
+def differences(play: Play) -> Iterator[str]:
+    """Give what is not as it must be, a line each."""
+    for supervised in (*play.connectors, *play.workers):
+        for failure in supervised.failures:
+            if not _may_end_a_process(failure):
+                yield f"a process ended by {failure!r}"
+    findings = _recounted(play)
+    for difference in findings.kept:
+        yield f"recount: {difference}"
+    for engine in play.engines:
+        yield from _of_engine(play, engine)
+
+
+def _may_end_a_process(failure: BaseException) -> bool:
+    return exit_code(failure) is ExitCode.RESTART
+
+
+def _recounted(play: Play) -> Findings:
+    simulation = play.simulation
+    process = Process(simulation, "verify")
+    now = datetime.fromtimestamp(simulation.wall(), timezone.utc)
+    done: list[Findings] = []
+
+    async def recount() -> None:
+        tables = StoredTables(simulation.settings.clickhouse)
+        comparison = Comparison(simulation.settings, tables, now, None, Progress(None))
+        await comparison.topics(0.0)
+        done.append(comparison.findings)
+
+    task: asyncio.Task[Any] = process.create_task(recount())
+    simulation.run(simulation.now + 600.0, unless=task.done)
+    task.result()
+    return done[0]
+
+
+def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
+    """Compare the newest life in the log with the engine's own memory of it."""
+    if engine.lied:
+        return
+    newest, known, lost = 0, dict[int, float](), set[int]()
+    for record in _records(play):
+        if record.replica != engine.name or record.incarnation < newest:
+            continue
+        if record.incarnation > newest:
+            newest, known, lost = record.incarnation, {}, set()
+        for batch in record.batches:
+            if batch.seq is not None:
+                known[batch.seq] = batch.ts
+            for event in batch.events:
+                if isinstance(event, Gap):
+                    lost |= {*range(event.first, event.last + 1)}
+    missing = [seq for seq in range(len(engine.published)) if seq not in known and seq not in lost]
+    if missing and (known or lost):
+        first = min((*known, *lost))
+        missing = [seq for seq in missing if seq >= first]
+    if missing:
+        yield f"{engine.name}: batches {missing[:5]} of the engine's life are neither in the log nor a gap"
+    if not lost:
+        other = [seq for seq, (at, _) in enumerate(engine.published) if abs(known.get(seq, at) - at) > 1e-6]
+        if other:
+            yield f"{engine.name}: batches {other[:5]} are not those of the engine's life"
+    yield from _occupancy(play, engine)
+
+
+def _occupancy(play: Play, engine: Engine) -> Iterator[str]:
+    rows = [row for row in play.simulation.store.rows("occupancy_10s") if row["replica"] == engine.name]
+    if not rows:
+        return
+    last = max(rows, key=lambda row: (row["version"], row["window"]))
+    if last["trust"] == "complete" and last["blocks"] != len(engine.resident):
+        yield f"{engine.name}: {last['blocks']} blocks are complete, the engine holds {len(engine.resident)}"
+
+
+def _records(play: Play) -> Iterator[EventsRecord]:
+    for (topic, _), log in play.simulation.broker.log.items():
+        if ".events." in topic:
+            for entry in log.entries:
+                try:
+                    yield accepted_events(entry.value, entry.headers, entry.key)
+                except RecordRefused:
+                    continue

@@ -1,0 +1,293 @@
+"""Plays a schedule: processes that are started again, actions at their time, and then rest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import msgspec
+
+from connectors import connector
+from connectors.kafka.topics import topic_name
+from connectors.process.stopping import Stop
+from schemas.fleet_checkpoints import HEAD_KEY, FleetHead
+from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
+from tests.simulation import worker
+from tests.simulation.engine import Engine
+from tests.simulation.loop import Process
+from tests.simulation.schedule import Action, Schedule
+from tests.simulation.simulation import Simulation
+from tests.simulation.store import Trouble
+
+SETTLING_SECONDS = 6.0
+"""After the last action: a connector asks for the end of an idle stream after three."""
+PATIENCE_SECONDS = 90.0
+"""In which workers have to commit everything that is in the log."""
+
+Main = Callable[[Settings, Stop], Awaitable[None]]
+
+
+class Supervised:
+    """A process that is started again whenever it ends."""
+
+    def __init__(self, simulation: Simulation, name: str, main: Main) -> None:
+        self._simulation = simulation
+        self._name = name
+        self._main = main
+        self._rng = random.Random(f"{name} {simulation.seed}")
+        self._clock_ahead = 0.0
+        self._wanted = False
+        self.starts = 0
+        self.process: Process | None = None
+        self.stop = Stop()
+        self.failures: list[BaseException] = []
+
+    def start(self) -> None:
+        """Run it from now on."""
+        self._wanted = True
+        self._begin()
+
+    def end(self) -> None:
+        """Let it stop, and start it no more."""
+        self._wanted = False
+        self.ask_to_stop()
+
+    def ask_to_stop(self) -> None:
+        """Send it SIGTERM."""
+        process = self.process
+        if process is not None and process.alive:
+            process.call_soon(self.stop.set)
+
+    def step_clock(self, seconds: float) -> None:
+        """Set the clock of its machine."""
+        self._clock_ahead += seconds
+        if self.process is not None:
+            self.process.clock_ahead = self._clock_ahead
+
+    def heal(self) -> None:
+        """Let its clock be right, and nothing happen to it any more."""
+        self.step_clock(-self._clock_ahead)
+        if self.process is not None:
+            self.process.thaw()
+
+    def _begin(self) -> None:
+        if not self._wanted or (self.process is not None and self.process.alive):
+            return
+        self.starts += 1
+        process = self.process = Process(self._simulation, f"{self._name}.{self.starts}")
+        process.clock_ahead = self._clock_ahead
+        process.on_end = self._ended
+        self.stop = Stop()
+        stop = self.stop
+
+        async def main() -> None:
+            try:
+                await self._main(self._simulation.settings, stop)
+            except Exception as error:
+                process.kill(error)
+            else:
+                process.kill()
+
+        process.call_soon(lambda: setattr(process, "main", process.create_task(main())))
+
+    def _ended(self) -> None:
+        process = cast(Process, self.process)
+        if process.failure is not None:
+            self.failures.append(process.failure)
+        world = self._simulation
+        world.at(world.now + 0.2 + self._rng.random() * 3.0, self._begin)
+
+
+def _connects(number: int, connectors: int) -> Main:
+    async def connect(settings: Settings, stop: Stop) -> None:
+        shard = msgspec.structs.replace(settings.connector, shard=f"{number}/{connectors}")
+        await connector.run(msgspec.structs.replace(settings, connector=shard), stop=stop)
+
+    return connect
+
+
+def _runs(supervised: Supervised) -> bool:
+    return supervised.process is not None and supervised.process.alive
+
+
+class Play:
+    """One run of a schedule."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        settings = Settings(
+            kafka=Kafka(bootstrap_servers="simulated:9092"),
+            clickhouse=ClickHouse(url="http://simulated:8123"),
+            connector=Connector(linger_seconds=1.6, replay_timeout_seconds=1.0, tail_seconds=3.0),
+            worker=Worker(checkpoint_seconds=schedule.checkpoint_seconds),
+            replicas=[
+                Replica(
+                    id=f"r{number}",
+                    model="m",
+                    endpoint=f"tcp://e{number}:1",
+                    replay_endpoint=f"tcp://e{number}:1",
+                )
+                for number in range(schedule.engines)
+            ],
+        )
+        self.simulation = simulation = Simulation(
+            schedule.seed, settings, partitions=schedule.partitions, shards=schedule.shards
+        )
+        for replica in settings.replicas:
+            simulation.engines[replica.endpoint] = Engine(
+                simulation, replica.id, capacity=schedule.capacity, keeps=schedule.keeps
+            )
+        self.engines = [*simulation.engines.values()]
+        self.connectors = [
+            Supervised(simulation, f"connector {number}", _connects(number, schedule.connectors))
+            for number in range(schedule.connectors)
+        ]
+        self.workers = [
+            Supervised(simulation, f"worker {number}", worker.work) for number in range(schedule.workers)
+        ]
+
+    def run(self) -> str | None:
+        """Let it happen, until everything is at rest; return what did not come to rest, if anything."""
+        simulation = self.simulation
+        for process in (*self.connectors, *self.workers):
+            process.start()
+        for action in self.schedule.actions:
+            simulation.run(action.at)
+            self._do(action)
+        simulation.run(self.schedule.seconds)
+        return self._rest()
+
+    def _rest(self) -> str | None:
+        """Let all faults end, and what they left be mended."""
+        simulation = self.simulation
+        simulation.slow_until, simulation.store.trouble = 0.0, ""
+        for engine in self.engines:
+            engine.deaf_until, engine.drops, engine.holes = 0.0, 0, 0
+        for supervised in (*self.connectors, *self.workers):
+            supervised.heal()
+        simulation.run(simulation.now + 2.0)
+        for engine in self.engines:
+            engine.up = True
+            engine.publish([])
+        simulation.run(simulation.now + SETTLING_SECONDS)
+        for process in self.connectors:
+            process.end()
+        simulation.run(simulation.now + 5.0, unless=lambda: not any(map(_runs, self.connectors)))
+        simulation.run(simulation.now + PATIENCE_SECONDS, unless=self._all_committed)
+        # Idle sources are carried forward to the present.
+        simulation.run(simulation.now + 2.0 + 2.0 * self.schedule.checkpoint_seconds)
+        return None if self._all_committed() else f"not committed: {self._left()}"
+
+    def _left(self) -> list[str]:
+        broker, kafka = self.simulation.broker, self.simulation.settings.kafka
+        left = []
+        for agent, key in (("replica", "events"), ("fleet", "residency")):
+            for (topic, number), log in broker.log.items():
+                if f".{key}." in topic:
+                    committed, _ = broker.committed.get((f"{kafka.group}.{agent}", (topic, number)), (0, ""))
+                    last = max((entry.offset for entry in log.entries if not entry.marker), default=-1)
+                    if committed <= last:
+                        left.append(f"{topic}/{number}: {committed} of {last + 1}")
+        return left
+
+    def _all_committed(self) -> bool:
+        return not self._left()
+
+    # Actions
+
+    def _do(self, action: Action) -> None:
+        rng = random.Random(action.number)
+        getattr(self, f"_{action.kind}")(action.whom, rng)
+
+    def _engine(self, whom: int) -> Engine:
+        return self.engines[whom % len(self.engines)]
+
+    def _process(self, whom: int) -> Supervised:
+        processes = [*self.connectors, *self.workers]
+        return processes[whom % len(processes)]
+
+    def _serve(self, whom: int, rng: random.Random) -> None:
+        if (engine := self._engine(whom)).up:
+            engine.serve(rng, self.schedule.prompts)
+
+    def _clear(self, whom: int, rng: random.Random) -> None:
+        if (engine := self._engine(whom)).up:
+            engine.clear()
+
+    def _lie(self, whom: int, rng: random.Random) -> None:
+        if (engine := self._engine(whom)).up:
+            engine.lie(rng)
+
+    def _restart(self, whom: int, rng: random.Random) -> None:
+        self._engine(whom).restart(rng.random() * 4.0, rng.choice([0.0, 0.0, -30.0, 3.0]))
+
+    def _drop(self, whom: int, rng: random.Random) -> None:
+        self._engine(whom).drops += rng.randrange(1, 5)
+
+    def _deaf(self, whom: int, rng: random.Random) -> None:
+        self._engine(whom).deaf_until = self.simulation.now + rng.random() * 10.0
+
+    def _holes(self, whom: int, rng: random.Random) -> None:
+        self._engine(whom).holes += rng.randrange(1, 3)
+
+    def _at_an_await(self, whom: int, rng: random.Random, then: Callable[[Process], None]) -> None:
+        process = self._process(whom).process
+        if process is not None and process.alive:
+            process.after_steps(int(rng.expovariate(1 / 60)), lambda: then(process))
+
+    def _kill(self, whom: int, rng: random.Random) -> None:
+        self._at_an_await(whom, rng, lambda process: process.kill())
+
+    def _freeze(self, whom: int, rng: random.Random) -> None:
+        seconds = rng.choice([1.0, 5.0, 9.0, 25.0])
+        self._at_an_await(whom, rng, lambda process: process.freeze(seconds))
+
+    def _clock(self, whom: int, rng: random.Random) -> None:
+        supervised, seconds = self._process(whom), rng.choice([-20.0, -3.0, 3.0, 4.0])
+        self._at_an_await(whom, rng, lambda process: supervised.step_clock(seconds))
+
+    def _stop(self, whom: int, rng: random.Random) -> None:
+        self._process(whom).ask_to_stop()
+
+    def _slow(self, whom: int, rng: random.Random) -> None:
+        self.simulation.slow_until = self.simulation.now + rng.random() * 6.0
+
+    def _store(self, whom: int, rng: random.Random) -> None:
+        store = self.simulation.store
+        troubles: list[Trouble] = ["refuses", "answers not"]
+        store.trouble = rng.choice(troubles)
+        self.simulation.broker.later(rng.random() * 6.0, lambda: setattr(store, "trouble", ""))
+
+    def _retain(self, whom: int, rng: random.Random) -> None:
+        broker = self.simulation.broker
+        topic = rng.choice([name for name in broker.topics if ".events." in name or ".residency." in name])
+        for number in range(broker.topics[topic]):
+            log = broker.log[topic, number]
+            # It keeps what came after a base of the fleet agent, as that is minutes old at most.
+            end = log.end if ".events." in topic else self._in_base(number)
+            broker.retain((topic, number), log.begin + int(max(0, end - log.begin) * rng.random()))
+
+    def _in_base(self, shard: int) -> int:
+        broker, kafka = self.simulation.broker, self.simulation.settings.kafka
+        entries = broker.log[topic_name(kafka, "checkpoints_fleet"), shard].entries
+        heads = [entry.value for entry in entries if entry.key == HEAD_KEY and not entry.aborted]
+        return msgspec.msgpack.decode(heads[-1] or b"", type=FleetHead).next_offset if heads else 0
+
+    def _compact(self, whom: int, rng: random.Random) -> None:
+        broker = self.simulation.broker
+        topic = rng.choice(
+            [name for name in broker.topics if ".checkpoints." in name or ".positions." in name]
+        )
+        for number in range(broker.topics[topic]):
+            log = broker.log[topic, number]
+            broker.compact((topic, number), log.begin + int((log.end - log.begin) * rng.random()))
+
+    def _join(self, whom: int, rng: random.Random) -> None:
+        another = Supervised(self.simulation, f"worker {len(self.workers)}", worker.work)
+        self.workers.append(another)
+        another.start()
+
+    def _leave(self, whom: int, rng: random.Random) -> None:
+        if len(self.workers) > 1:
+            self.workers.pop(whom % len(self.workers)).end()

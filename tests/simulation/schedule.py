@@ -1,0 +1,95 @@
+"""What happens in a simulation: a shape and a list of actions, both of which follow from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass
+
+KINDS: dict[str, float] = {
+    "clear": 1.0,
+    "lie": 1.0,
+    "restart": 1.0,
+    "drop": 2.0,
+    "deaf": 1.0,
+    "holes": 1.0,
+    "kill": 3.0,
+    "freeze": 2.0,
+    "stop": 1.0,
+    "clock": 1.0,
+    "slow": 1.0,
+    "store": 1.5,
+    "retain": 0.7,
+    "compact": 0.7,
+    "join": 1.0,
+    "leave": 1.0,
+}
+"""What may happen besides prompts, and how often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that happens."""
+
+    at: float
+    """Seconds since the beginning."""
+    kind: str
+    whom: int
+    """Which engine or process, where there are several; counted round."""
+    number: int
+    """Decides the rest."""
+
+    def __str__(self) -> str:
+        return f"{self.at:7.3f} s  {self.kind:<8} {self.whom} #{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """All that a run depends on."""
+
+    seed: int
+    engines: int
+    partitions: int
+    shards: int
+    connectors: int
+    workers: int
+    capacity: int
+    """Blocks of an engine."""
+    keeps: int
+    """Batches that engines keep for replay."""
+    prompts: int
+    checkpoint_seconds: float
+    seconds: float
+    actions: tuple[Action, ...]
+
+
+def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
+    """Return the schedule of a seed; `keep`: with these of its actions only, by their number."""
+    rng = random.Random(f"schedule {seed}")
+    seconds = rng.choice([8.0, 12.0, 12.0, 25.0])
+    kinds = [kind for kind in KINDS if rng.random() < 0.4]
+    faults = rng.randrange(1, 9) if kinds else 0
+    actions = [
+        Action(round(rng.random() * seconds, 3), "serve", rng.randrange(6), rng.randrange(10**6))
+        for _ in range(rng.randrange(8, 50))
+    ]
+    weights = [KINDS[kind] for kind in kinds]
+    actions += [
+        Action(round(rng.random() * seconds, 3), kind, rng.randrange(6), rng.randrange(10**6))
+        for kind in (rng.choices(kinds, weights, k=faults) if kinds else [])
+    ]
+    actions.sort(key=lambda action: action.at)
+    return Schedule(
+        seed=seed,
+        engines=rng.choice([1, 2, 2, 3]),
+        partitions=rng.choice([1, 1, 2]),
+        shards=rng.choice([1, 1, 2]),
+        connectors=rng.choice([1, 1, 1, 2]),
+        workers=rng.choice([1, 1, 2]),
+        capacity=rng.choice([4, 12, 40]),
+        keeps=rng.choice([3, 10, 1000]),
+        prompts=rng.choice([2, 4, 12]),
+        checkpoint_seconds=rng.choice([1.5, 2.5, 4.0]),
+        seconds=seconds,
+        actions=tuple(action for at, action in enumerate(actions) if keep is None or at in keep),
+    )

@@ -1,0 +1,99 @@
+"""Processes of the simulator: what becomes of them at an await, and what others see of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.simulation.loop import Process, World
+
+
+def _counting(process: Process, counted: list[int], finished: list[str]) -> None:
+    async def count() -> None:
+        try:
+            for number in range(100):
+                counted.append(number)
+                await asyncio.sleep(1.0)
+        finally:
+            finished.append("finally")
+
+    process.call_soon(lambda: setattr(process, "main", process.create_task(count())))
+
+
+def test_time_passes_only_when_nobody_has_anything_to_do() -> None:
+    world, counted = World(1), list[int]()
+    _counting(Process(world, "one"), counted, [])
+    world.run(10.5)
+    assert counted == [*range(11)]
+    assert world.now == 10.5
+
+
+def test_a_killed_process_runs_nothing_any_more() -> None:
+    world, counted, finished = World(1), list[int](), list[str]()
+    process, ended = Process(world, "one"), list[float]()
+    process.on_end = lambda: ended.append(world.now)
+    _counting(process, counted, finished)
+    world.run(3.5)
+    process.kill()
+    world.run(10.0)
+    assert counted == [0, 1, 2, 3]
+    assert finished == []
+    assert ended == [3.5]
+
+
+def test_a_fault_comes_after_so_many_steps_of_its_process() -> None:
+    world, counted = World(1), list[int]()
+    process = Process(world, "one")
+    _counting(process, counted, [])
+    _counting(Process(world, "another"), [], [])
+    process.after_steps(6, process.kill)
+    world.run(20.0)
+    assert 1 <= len(counted) < 6
+    assert not process.alive
+
+
+def test_a_frozen_process_goes_on_later_and_its_timers_are_late() -> None:
+    world, counted = World(1), list[int]()
+    process = Process(world, "one")
+    _counting(process, counted, [])
+    world.run(2.5)
+    process.freeze(5.0)
+    world.run(7.4)
+    assert counted == [0, 1, 2]
+    world.run(8.0)
+    assert counted == [0, 1, 2, 3]
+
+
+def test_what_a_killed_process_had_sent_arrives_or_does_not() -> None:
+    arrived = 0
+    for seed in range(40):
+        world, happened, answered = World(seed), list[str](), list[object]()
+        process = Process(world, "one")
+
+        async def ask(
+            process: Process = process, into: list[object] = answered, say: list[str] = happened
+        ) -> None:
+            into.append(await process.request(lambda: say.append("effect")))
+
+        process.call_soon(
+            lambda process=process, ask=ask: setattr(process, "main", process.create_task(ask()))
+        )
+        process.after_steps(2, process.kill)
+        world.run(5.0)
+        assert answered == []
+        arrived += len(happened)
+    assert 5 < arrived < 35
+
+
+def test_an_error_on_the_other_side_is_raised_here() -> None:
+    world, raised = World(1), list[Exception]()
+    process = Process(world, "one")
+
+    async def ask() -> None:
+        try:
+            await process.request(lambda: 1 // 0)
+        except ZeroDivisionError as error:
+            raised.append(error)
+
+    process.call_soon(lambda: setattr(process, "main", process.create_task(ask())))
+    world.run(5.0)
+    assert len(raised) == 1

@@ -1,0 +1,83 @@
+"""A worker process: both agents as `pipeline/worker/lifecycle.py` starts them, without rollups and pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+
+from connectors.process.limited_log import LogLimiter
+from pipeline.clickhouse.writer import Tables
+from pipeline.worker import lifecycle
+from pipeline.worker.checkpoint.rounds import CheckpointRounds
+from pipeline.worker.roles import fleet_agent, replica_agent
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.rows import Row
+from schemas.settings import Settings
+from tests.simulation import edges
+from tests.simulation.app import SimulatedAgent
+from tests.simulation.loop import fatal
+
+_METRICS = WorkerMetrics()
+
+
+class _NoRollups:
+    """Minutes and hours are left to the tests of the store."""
+
+    async def announce(self, rows: Iterable[Row]) -> Collection[object]:
+        return ()
+
+    async def renew(self, minutes: object) -> None: ...
+    def written(self, minutes: object) -> None: ...
+    def others_left(self) -> None: ...
+
+
+async def work(settings: Settings, stop: asyncio.Event) -> None:
+    """Run both agents until `stop`, then save."""
+    found = {topic.key: topic for topic in await edges.describe(settings)}
+    tables = Tables(settings.clickhouse)
+    roles = [
+        replica_agent(settings, shards=found["residency"].partitions, partitions=found["events"].partitions),
+        fleet_agent(settings),
+    ]
+    watch = lifecycle._watch(settings, roles, found)
+    agents = []
+    for role in roles:
+        rounds = CheckpointRounds(
+            tables,
+            _NoRollups(),  # type: ignore[arg-type]
+            _METRICS,
+            hold_seconds=max(1.0, 2 * settings.worker.checkpoint_seconds),
+            same_topics=watch.look,
+            clock=edges.CLOCK.time,
+        )
+        agents.append(
+            SimulatedAgent(
+                settings,
+                role,
+                rounds,
+                _METRICS,
+                topics=watch.ids,
+                fatal=fatal,
+                joined=lambda group, member: None,
+            )
+        )
+    every = settings.worker.checkpoint_seconds
+
+    def far_behind() -> bool:
+        return any(agent.far_behind for agent in agents)
+
+    saving = [
+        lifecycle._watched(agent.checkpoint_every(every, every * number / len(agents), far_behind=far_behind))
+        for number, agent in enumerate(agents)
+    ]
+    tasks = [lifecycle._watched(watch.run())]
+    for agent in agents:
+        progress = lifecycle._watch_progress(settings, agent, _METRICS, LogLimiter())
+        tasks += [lifecycle._watched(progress), lifecycle._watched(agent.app.start())]
+    await stop.wait()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*(agent.stop(0.75 * settings.worker.stop_seconds) for agent in agents))
+    for task in saving:
+        task.cancel()
+    await asyncio.gather(*(agent.app.stop() for agent in agents))
