@@ -18,7 +18,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test night test-fleet live screenshots cast shots faults simulate fuzz bench lint lock clean
+.PHONY: help venv demo trace quick test night test-fleet live screenshots cast shots faults simulate fuzz bench coverage wheel lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -85,6 +85,12 @@ fuzz: venv ## damaged payloads through all decoders and on to the worker; ARGS="
 
 bench: venv ## speed and memory; figures go to build/bench.json
 	$(VENV)/python tests/bench/run.py $(ARGS)
+
+coverage: venv ## lines that unit and integration tests reach, by room; an hour; ARGS="tests/unit/connectors" for fewer
+	@$(VENV)/python -m tests.support.suite.reached $(ARGS)
+
+wheel: venv ## build the wheel, install it in an empty environment in build/wheel, run the demo there for 30 s
+	@sh deploy/bootstrap/wheel.sh
 
 lint: venv ## style, types, import rules, generated files
 	$(VENV)/ruff check

@@ -36,7 +36,7 @@ METRICS = tuple(
 )
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "deploy/**/*.md", "schemas/**/*.md")
+    for pattern in ("*.md", ".github/**/*.md", "docs/**/*.md", "deploy/**/*.md", "schemas/**/*.md")
     for path in ROOT.glob(pattern)
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")

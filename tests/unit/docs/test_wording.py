@@ -14,6 +14,7 @@ from pipeline.cli.main import kvlens
 from tests.support.checkout import ROOT
 
 FOLDERS = ("connectors", "deploy", "docs", "pipeline", "schemas")
+AT_THE_ROOT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 SUFFIXES = {".css", ".html", ".js", ".json", ".md", ".py", ".sql", ".toml", ".yaml"}
 REPLACED = ("0009_advice.sql",)
 """Released, so it stays as it is; later migrations define its views anew."""
@@ -80,12 +81,12 @@ def files() -> list[Path]:
     """Return what users and operators may read, the page and generated files included."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
     found = [path for path in found if path.name not in REPLACED]
-    return [ROOT / "README.md", ROOT / "Makefile", *found]
+    return [*AT_THE_ROOT, ROOT / "Makefile", *found]
 
 
 def prose() -> Iterator[tuple[str, str]]:
     """Yield (where, text) of pages, help, boards and the texts in code: errors, logs, findings, panels."""
-    for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]:
+    for path in [*sorted((ROOT / "docs").rglob("*.md")), *AT_THE_ROOT]:
         yield path.name, path.read_text("utf-8")
     yield "Makefile", "\n".join(re.findall(r"## .+", (ROOT / "Makefile").read_text("utf-8")))
     yield from help_of(kvlens, "kvlens")
