@@ -10,10 +10,12 @@ JOBS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv/bin
-# What is marked `night` waits for the night: a case, a seed or a file that is too dear for every change.
-BY_DAY := -m "not night"
+# What is marked `night` waits for the night: a case, a seed or a file that is too dear for every change. By day a hang
+# is one after 120 s.
+BY_DAY := -m "not night" -o faulthandler_timeout=120
 # Files go to whoever is free, the longest first (tests/durations.json; make test ARGS=--write-durations).
-PYTEST := $(VENV)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20 --durations-min 1
+PYTEST := $(VENV)/python -m tests.support.suite.run -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+	-o console_output_style=classic --durations 20 --durations-min 1
 COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 

@@ -18,7 +18,10 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import KeptPorts
 from tests.fleet.clickhouse.server import ClickHouseServer
 from tests.support.patience import patient
+from tests.support.suite.files import Files, Handing, can_be_handed_out
+from tests.support.suite.hangs import Hangs
 from tests.support.suite.order import Measurement, Order
+from tests.support.suite.run import run_by_this_process
 
 # What decides about a change tells the same of it every time, on a busy machine, too;
 # --hypothesis-profile=random looks further.
@@ -53,9 +56,16 @@ def pytest_configure(config: pytest.Config) -> None:
     # Before the workers of a parallel run begin, which get the options.
     if config.getoption("seed") is None:
         config.option.seed = secrets.randbelow(1 << 32)
+    config.pluginmanager.register(Hangs())
+    run_by_this_process()
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Order())
-    elif config.getoption("--write-durations"):
+        if can_be_handed_out(config):
+            config.pluginmanager.register(Files())
+        return
+    if config.getoption("dist") == "loadfile":
+        config.pluginmanager.register(Handing())
+    if config.getoption("--write-durations"):
         config.pluginmanager.register(Measurement())
 
 

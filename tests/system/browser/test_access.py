@@ -10,6 +10,8 @@ from pipeline.dashboards.boards import BOARDS
 from tests.support.inputs.board_rows import HOUR
 from tests.system.browser.tabs import Open, Served
 
+pytestmark = pytest.mark.night
+
 RANGE = f"from={int(HOUR.timestamp())}&to={int(HOUR.timestamp()) + 3599}&refresh=0"
 FOCUSED = """() => { const at = document.activeElement, style = getComputedStyle(at);
     return [at.id || at.textContent.trim(), style.outlineStyle, parseFloat(style.outlineWidth)]; }"""

@@ -20,6 +20,8 @@ from schemas.rows import CapacityCurveRow, FillsRow, Row, SourceRow
 from tests.support.inputs.board_rows import HOUR, migrated, window_rows, write_rows
 from tests.system.browser.tabs import Open, Served, serve
 
+pytestmark = pytest.mark.night
+
 START = int(HOUR.timestamp())
 END = START + 59
 MODEL = "uneven"

@@ -8,12 +8,15 @@ import re
 from itertools import combinations
 
 import clickhouse_connect
+import pytest
 from playwright.sync_api import expect
 
 from pipeline.dashboards.queries import TOP
 from tests.support.inputs.board_rows import HOUR
 from tests.system.browser import crowd
 from tests.system.browser.tabs import Open, Served, Visit
+
+pytestmark = pytest.mark.night
 
 START = int(HOUR.timestamp())
 RANGE = f"from={START}&to={START + 3599}&refresh=0"

@@ -13,6 +13,8 @@ from tests.support.inputs.board_rows import HOUR
 from tests.system.browser import crowd
 from tests.system.browser.tabs import Open, Served, Visit
 
+pytestmark = pytest.mark.night
+
 START = int(HOUR.timestamp())
 RANGE = f"from={START}&to={START + 3599}&refresh=0"
 

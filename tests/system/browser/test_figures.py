@@ -16,6 +16,8 @@ from pipeline.dashboards.panel import Board, Panel, used_parameters
 from tests.support.inputs.board_rows import HOUR
 from tests.system.browser.tabs import Open, Served
 
+pytestmark = pytest.mark.night
+
 START = int(HOUR.timestamp())
 END = START + 3599
 

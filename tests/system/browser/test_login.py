@@ -114,6 +114,7 @@ def proxied(served: Served, free_port: Callable[[], int]) -> Iterator[str]:
     thread.join(60)
 
 
+@pytest.mark.night
 def test_the_page_works_below_a_path_of_another_server(proxied: str, visit: Open) -> None:
     """The tab fails for each request that leaves the path."""
     tab = visit(proxied)

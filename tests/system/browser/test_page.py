@@ -97,6 +97,7 @@ def test_figures_on_the_page_are_those_of_the_rows(served: Served, visit: Open) 
     assert [tab.value("fleet-sources", trust) for trust in ("complete", "partial", "degraded")] == [1, 0, 1]
 
 
+@pytest.mark.night
 def test_choices_narrow_the_figures_and_the_address_keeps_them(served: Served, visit: Open) -> None:
     tab = visit(served.origin)
     tab.open(f"board=replica&{RANGE}")
@@ -119,6 +120,7 @@ def test_choices_narrow_the_figures_and_the_address_keeps_them(served: Served, v
     expect(tab.page).to_have_url(re.compile("from="))
 
 
+@pytest.mark.night
 def test_a_board_without_rows_says_so(served: Served, visit: Open) -> None:
     tab = visit(served.origin)
     early = START - 40 * 86400
@@ -134,6 +136,7 @@ def test_a_board_without_rows_says_so(served: Served, visit: Open) -> None:
     assert height < 34 * next(panel.height for panel in BOARDS[0].panels if panel.id == "fleet-findings")
 
 
+@pytest.mark.night
 def test_the_page_asks_again_by_itself_and_shows_what_is_new(served: Served, visit: Open) -> None:
     tab = visit(served.origin)
     tab.open("board=health&range=300&refresh=1&model=late")
@@ -150,6 +153,7 @@ def test_the_page_asks_again_by_itself_and_shows_what_is_new(served: Served, vis
     expect(complete).to_have_attribute("data-value", "1", timeout=60_000)
 
 
+@pytest.mark.night
 def test_five_hundred_replicas_with_long_names_fit(served: Served, visit: Open) -> None:
     windows = range(6)
     long = "inference-cluster-europe-west4/deployment-of-a-large-model/replica-{:03d}"
@@ -176,6 +180,7 @@ def test_five_hundred_replicas_with_long_names_fit(served: Served, visit: Open) 
         tab.shot(f"{board.id}-many")
 
 
+@pytest.mark.night
 def test_the_browser_waits_for_as_long_as_the_store_may_take(served: Served, visit: Open) -> None:
     """Time runs out when the test says so; what was asked of the clock is noted."""
     tab = visit(served.origin, quiet=False)
@@ -201,6 +206,7 @@ def test_the_browser_waits_for_as_long_as_the_store_may_take(served: Served, vis
     expect(banner).to_have_text(f"the page's server did not answer within {shortest // 1000} s")
 
 
+@pytest.mark.night
 def test_a_panel_that_is_late_says_so_itself_and_no_other_does(served: Served, visit: Open) -> None:
     tab = visit(served.origin, quiet=False)
     tab.open(f"board=fleet&{RANGE}")
@@ -223,6 +229,7 @@ def test_a_panel_that_is_late_says_so_itself_and_no_other_does(served: Served, v
     assert tab.page.locator(".late, .note.problem").count() == 0
 
 
+@pytest.mark.night
 def test_what_concerns_all_panels_stands_above_as_soon_as_one_of_them_refers_to_it(
     served: Served, visit: Open
 ) -> None:
@@ -237,6 +244,7 @@ def test_what_concerns_all_panels_stands_above_as_soon_as_one_of_them_refers_to_
     expect(tab.page.locator("#banner")).to_have_text(problem)
 
 
+@pytest.mark.night
 def test_a_section_that_has_nothing_is_one_line(served: Served, visit: Open) -> None:
     tab = visit(served.origin)
     early = START - 40 * 86400
@@ -251,6 +259,7 @@ def test_a_section_that_has_nothing_is_one_line(served: Served, visit: Open) -> 
     assert folded.count() == 0
 
 
+@pytest.mark.night
 def test_an_axis_on_a_phone_names_more_than_one_time(served: Served, visit: Open) -> None:
     tab = visit(served.origin)
     tab.page.set_viewport_size({"width": 390, "height": 900})
@@ -259,6 +268,7 @@ def test_an_axis_on_a_phone_names_more_than_one_time(served: Served, visit: Open
         assert int(tab.page.locator("#fleet-fills .plot").get_attribute("data-times") or 0) > 1, seconds
 
 
+@pytest.mark.night
 def test_names_are_found_and_copied_in_one_piece(served: Served, visit: Open) -> None:
     name = "inference-cluster-europe-west4/deployment-of-a-large-model/replica-007"
     start = START - 5 * 86400
@@ -296,6 +306,7 @@ def own_store(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Embedded
     store.kill()
 
 
+@pytest.mark.night
 def test_a_store_that_goes_away_is_shown_and_survived(
     own_store: EmbeddedStore, visit: Open, free_port: Callable[[], int], tmp_path: Path
 ) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.support.inputs.board_rows import HOUR
 from tests.system.browser import crowd
 from tests.system.browser.tabs import Open, Served
+
+pytestmark = pytest.mark.night
 
 START = int(HOUR.timestamp())
 RANGE = f"from={START}&to={START + 3599}&refresh=0"

@@ -104,6 +104,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     terminal.interrupt()
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("section", SECTIONS)
 def test_blocks_work_when_they_are_pasted(
     terminal: Terminal, section: str, free_port: Callable[..., int]

@@ -11,11 +11,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import zmq
+from _pytest.mark.structures import ParameterSet
 
 from pipeline.cli.failures import INTERRUPTED, TERMINATED
 from pipeline.local.broker.embedded import EmbeddedBroker
@@ -56,6 +57,14 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     yield start
     for process in running:
         process.close()
+
+
+def by_day(moments: Sequence[Moment], *names: str) -> list[ParameterSet]:
+    """Return moments as parameters; all but the named ones wait for the night."""
+    return [
+        pytest.param(moment, id=moment.name, marks=() if moment.name in names else pytest.mark.night)
+        for moment in moments
+    ]
 
 
 def code_of(process: Started, number: int) -> int:
@@ -99,7 +108,9 @@ def page(url: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize(
+    "seconds", [0.0, *(pytest.param(later, marks=pytest.mark.night) for later in (0.3, 1.0, 3.0))]
+)
 def test_at_any_moment_after_its_start(tmp_path: Path, free_port: Callable[[], int], seconds: float) -> None:
     nowhere = {
         **nobody_listens(free_port),
@@ -127,6 +138,7 @@ def test_at_any_moment_after_its_start(tmp_path: Path, free_port: Callable[[], i
             process.close()
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("command", ["connect", "work"])
 def test_while_it_waits_for_a_broker_and_compiles(
     run: Callable[..., Started], free_port: Callable[[], int], command: str
@@ -146,6 +158,7 @@ def test_while_it_waits_for_a_broker_and_compiles(
     assert process.said().count('"waiting"') == 1
 
 
+@pytest.mark.night
 def test_while_a_connector_compiles(
     run: Callable[..., Started], broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
@@ -173,6 +186,7 @@ def broken(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[Embed
             part.kill()
 
 
+@pytest.mark.night
 def test_while_the_store_hangs_and_while_the_broker_hangs(
     run: Callable[..., Started],
     broken: tuple[EmbeddedBroker, EmbeddedStore],
@@ -211,6 +225,7 @@ def test_while_the_store_hangs_and_while_the_broker_hangs(
         assert code_of(joining, signal.SIGINT) == 0
 
 
+@pytest.mark.night
 def test_while_kafka_is_gone(
     run: Callable[..., Started],
     broken: tuple[EmbeddedBroker, EmbeddedStore],
@@ -268,7 +283,9 @@ def test_while_kafka_and_clickhouse_hang(
             process.close()
 
 
-@pytest.mark.parametrize("moment", [*WAITING, *RESOLVING, *RUNNING], ids=lambda moment: moment.name)
+@pytest.mark.parametrize(
+    "moment", by_day([*WAITING, *RESOLVING, *RUNNING], "work, waiting for a broker", "up, running")
+)
 def test_by_ctrl_c(moment: Moment, free_port: Callable[[], int], tmp_path: Path) -> None:
     process = moment.start(tmp_path, free_port)
     try:
@@ -296,6 +313,7 @@ def never_answered(deaf: socket.socket) -> dict[str, str]:
     }
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("asked", ["api/panels/fleet-sources", "fleet/metrics", "api/findings"])
 def test_while_the_page_asks_a_store_that_hangs(
     run: Callable[..., Started], deaf: socket.socket, free_port: Callable[[], int], asked: str
@@ -312,6 +330,7 @@ def test_while_the_page_asks_a_store_that_hangs(
         assert code_of(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.night
 def test_while_the_recount_asks_a_store_that_hangs(
     run: Callable[..., Started], broker: EmbeddedBroker, deaf: socket.socket, tmp_path: Path
 ) -> None:
@@ -328,7 +347,7 @@ def test_while_the_recount_asks_a_store_that_hangs(
     assert process.said().splitlines()[-1] == "kvlens: terminated"
 
 
-@pytest.mark.parametrize("moment", STARTING, ids=lambda moment: moment.name)
+@pytest.mark.parametrize("moment", by_day(STARTING, "demo, formatting Kafka's storage"))
 def test_while_everything_starts(moment: Moment, free_port: Callable[[], int], tmp_path: Path) -> None:
     process = moment.start(tmp_path, free_port)
     try:

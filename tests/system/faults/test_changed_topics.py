@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.exits import ExitCode
@@ -28,6 +30,7 @@ def trusts(laboratory: Any) -> dict[str, str]:
     )
 
 
+@pytest.mark.night
 def test_a_topic_made_again_is_refused_however_long_it_gets(
     broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make
 ) -> None:
@@ -71,6 +74,7 @@ def test_a_topic_made_again_is_refused_however_long_it_gets(
     assert worker.end() == 0
 
 
+@pytest.mark.night
 def test_a_fleet_whose_topic_was_made_again_is_refused(
     broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make
 ) -> None:
@@ -88,6 +92,7 @@ def test_a_fleet_whose_topic_was_made_again_is_refused(
         assert "residency.v1 was deleted and made again" in worker.said().splitlines()[-1]
 
 
+@pytest.mark.night
 def test_more_partitions_end_the_worker_with_their_number(
     broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make
 ) -> None:

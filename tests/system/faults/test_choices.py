@@ -25,6 +25,8 @@ from tests.support.holders import held_by_each
 from tests.support.index_service import IndexProcess, index_process
 from tests.support.inputs.source_walks import Walk
 
+pytestmark = pytest.mark.night
+
 Row = tuple[Any, ...]
 REQUESTS = 600
 POSTED_AT_ONCE = 5

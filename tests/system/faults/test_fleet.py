@@ -17,6 +17,8 @@ from tests.support.inputs.generated_logs import shared_log
 from tests.support.invariants import broken
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.night
+
 Make = Callable[..., Any]
 _WINDOW = 10.0
 REPLICAS = 6

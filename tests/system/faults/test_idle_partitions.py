@@ -13,6 +13,8 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.forgetful_broker import ForgetfulBroker
 from tests.support.inputs.generated_logs import shared_log
 
+pytestmark = pytest.mark.night
+
 FORGETS_MS = 2000
 
 

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipeline.worker.exits import ExitCode
+
+pytestmark = pytest.mark.night
 
 Make = Callable[..., Any]
 

@@ -8,12 +8,15 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import msgspec
+import pytest
 
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify.fleet.beginning.undoing import NO_CHECKPOINT
 from schemas.settings import Fleet
 from tests.support.inputs.generated_logs import shared_log
+
+pytestmark = pytest.mark.night
 
 Make = Callable[..., Any]
 HORIZON = 30.0

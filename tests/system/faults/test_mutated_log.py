@@ -27,6 +27,8 @@ from schemas.set_aside import SetAsideRecord
 from tests.support.inputs.mutants import mutated
 from tests.support.inputs.source_walks import Walk
 
+pytestmark = pytest.mark.night
+
 MUTATED = int(os.environ.get("KVLENS_MUTATED_RECORDS", "600"))
 SECONDS = 120.0 + MUTATED / 100
 PARTITIONS = 8

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from connectors.kafka.topics import partition_of, topic_name
@@ -16,6 +17,8 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.checkpoints import HEAD, slot_key
 from tests.support.inputs.generated_logs import shared_log
 from tests.support.processes import KVLENS, Started, as_toml, kvlens, started
+
+pytestmark = pytest.mark.night
 
 Make = Callable[..., Any]
 PARTITIONS = 8

@@ -28,6 +28,8 @@ from tests.support.inputs.source_walks import Walk
 from tests.support.patience import PATIENCE
 from tests.support.processes import kvlens
 
+pytestmark = pytest.mark.night
+
 Make = Callable[..., Any]
 FINE = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "sources")
 FLEET = ("fills_10s", "redundancy_10s", "capacity_curve_10s", "hot_prefixes_10s")

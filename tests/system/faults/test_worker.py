@@ -8,9 +8,13 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
+import pytest
+
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.events import EventsRecord, Removed, Stored
+
+pytestmark = pytest.mark.night
 
 Make = Callable[..., Any]
 

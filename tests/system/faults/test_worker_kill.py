@@ -45,7 +45,9 @@ def undisturbed(
     return tables
 
 
+@pytest.mark.parametrize("kills", [2, pytest.param(4, marks=pytest.mark.night)])
 def test_workers_killed_at_random(
+    kills: int,
     log: list[EventsRecord],
     broker: EmbeddedBroker,
     store: EmbeddedStore,
@@ -56,7 +58,7 @@ def test_workers_killed_at_random(
 ) -> None:
     rng = random.Random(11)
     laboratory = new_laboratory(broker, store)
-    portion = len(log) // 4
+    portion = len(log) // kills
     for start in range(0, len(log), portion):
         worker = laboratory.worker()
         worker.wait_assigned()
@@ -72,6 +74,7 @@ def test_workers_killed_at_random(
     assert laboratory.verified()
 
 
+@pytest.mark.night
 def test_frozen_worker_is_fenced(
     log: list[EventsRecord],
     broker: EmbeddedBroker,
@@ -100,6 +103,7 @@ def test_frozen_worker_is_fenced(
     assert laboratory.verified()
 
 
+@pytest.mark.night
 def test_partitions_move_to_a_second_worker_and_back(
     log: list[EventsRecord],
     broker: EmbeddedBroker,
@@ -132,7 +136,7 @@ def test_store_and_broker_crash_under_a_worker(
 ) -> None:
     broker, store = new_parts()
     laboratory = new_laboratory(broker, store)
-    produced(laboratory, 12.0)
+    produced(laboratory, 8.0)
     worker = laboratory.worker()
     laboratory.wait_applied(1)
 
@@ -140,7 +144,7 @@ def test_store_and_broker_crash_under_a_worker(
     # What was written before may still be committed.
     deadline = time.monotonic() + PATIENCE
     held, since = laboratory.committed(), time.monotonic()
-    while time.monotonic() < since + 5.0:
+    while time.monotonic() < since + 3.0:
         assert time.monotonic() < deadline, "offsets are committed while the rows cannot be written"
         time.sleep(0.2)
         if (committed := laboratory.committed()) != held:

@@ -22,6 +22,8 @@ from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
 from schemas.reasons import UndecodableReason
 
+pytestmark = pytest.mark.night
+
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 Message = list[bytes]
 

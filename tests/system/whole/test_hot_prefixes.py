@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 import msgspec
+import pytest
 
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.engine.scheduler import EngineSettings
@@ -17,6 +18,8 @@ from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.hashing import chain_digests, seed_digest
 from schemas.settings import Replica
 from tests.support.processes import as_toml
+
+pytestmark = pytest.mark.night
 
 BLOCK = 16
 STEP = 0.25

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.fuzz.live import Attack, Servers
+
+pytestmark = pytest.mark.night
 
 FRAMES = 8_000
 """Few of them tell of a restart, and of these some while the connector asks for something else."""

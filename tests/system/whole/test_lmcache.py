@@ -98,6 +98,7 @@ def uses_are_those_reported(pipeline: Any) -> None:
     assert {replica: figures[0][1] for replica, figures in found.items()} == directory
 
 
+@pytest.mark.night
 def test_killed_again_and_again_the_tables_are_those_of_the_directory(
     new_pipeline: Callable[..., Any], key_file: Path
 ) -> None:
@@ -136,6 +137,7 @@ def one_object(server: str, seq: int, at: float) -> tuple[bytes, bytes]:
     return server.encode(), json.dumps({"batches": [batch]}).encode()
 
 
+@pytest.mark.night
 def test_of_a_topic_of_a_week_only_what_lives_has_anything(new_pipeline: Callable[..., Any]) -> None:
     """One server died a week ago, one that made up its id an hour ago; one reports every day."""
     topic, now, day = f"cache-events-{secrets.token_hex(4)}", time.time(), 86_400.0

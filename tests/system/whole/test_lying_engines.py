@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.inputs.captures import captured_frames, captured_truth
 
+pytestmark = pytest.mark.night
+
 HONEST = "vllm-0.33.0-map"
 SIZES = 1500
 """Block sizes, each of which once cost more than all before it together."""

@@ -235,12 +235,16 @@ KEPT = {
 """What connectors keep; with session ids, nothing is scanned."""
 
 
-@pytest.fixture(scope="module", params=KEPT)
-def behind(
+@pytest.fixture(
+    scope="module",
+    params=["plain", *(pytest.param(name, marks=pytest.mark.night) for name in [*KEPT][1:])],
+)
+def gone_through(
     new_pipeline: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
-) -> Behind:
+) -> tuple[Any, Behind]:
+    """A pipeline whose rows are in the tables, and what it was sent."""
     keeps = KEPT[request.param]
     key_file = tmp_path_factory.mktemp("key") / "names"
     key_file.write_bytes(KEY)
@@ -250,7 +254,8 @@ def behind(
         "mixed": list(batches_of_all_kinds()),
     }
     pipeline = new_pipeline(*payloads, session_key_file=str(key_file), **keeps)
-    worker, connector = pipeline.start("work"), pipeline.start("connect")
+    for command in ("work", "connect"):
+        pipeline.start(command)
     pipeline.wait_subscribed()
     wire: list[list[bytes]] = []
     for message in BAD_MESSAGES:
@@ -262,10 +267,16 @@ def behind(
             pipeline.publish(name, wire[-1])
     last = {name: len(batches) - 1 for name, batches in payloads.items()}
     pipeline.wait_rows("SELECT replica, last_seq FROM {}.sources FINAL", last)
+    return pipeline, Behind(wire, keeps)
+
+
+@pytest.fixture(scope="module")
+def behind(gone_through: tuple[Any, Behind]) -> Behind:
+    pipeline, found = gone_through
     index = posting_index(pipeline)
     pipeline.wait_rows("SELECT request_id, replica FROM {}.choices FINAL", {"req-1": "mixed"})
     index.stop()
-    found = Behind(wire, keeps)
+    worker, connector = pipeline.processes[:2]
     for section in ("connector", "worker"):
         found.said[f"{section} metrics"] = pipeline.metrics(section).encode()
     pipeline.finish(connector, worker)

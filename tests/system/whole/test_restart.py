@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.inputs.captures import captured_frames, captured_truth
 
+pytestmark = pytest.mark.night
+
 NAMES = ("vllm-0.23.0-array-offload-cpu", "vllm-0.33.0-map-hybrid-swa")
 PORTIONS = ((0.3, 3.0), (0.8, 12.0), (1.0, 1.0))
 """Up to which share of the captures, in how many seconds; a kill ends the portion's wait for the next.

@@ -26,6 +26,8 @@ from pipeline.simulator.traffic.requests import Request
 from pipeline.simulator.wire.eras import ERAS
 from tests.support.processes import kvlens
 
+pytestmark = pytest.mark.night
+
 ANY_PORT = "tcp://127.0.0.1:0"
 BLOCKS = 60
 DRIFT_CAPACITY = 21

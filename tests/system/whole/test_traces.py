@@ -26,6 +26,8 @@ from schemas.settings import Fleet, Model, Replica
 from tests.support.checkout import ROOT
 from tests.support.processes import as_toml
 
+pytestmark = pytest.mark.night
+
 TRACE = Path(
     os.environ.get("KVLENS_TRACE", ROOT / "tests/data/simulator/mooncake_conversation_1500.jsonl.gz")
 )

@@ -10,6 +10,8 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.advice import whole_trace
 from tests.support.advice.recount import recount
 
+pytestmark = pytest.mark.night
+
 FILLED, AVOIDABLE, ROUTING, CAPACITY, AT_MOST = 133_227_008, 39_638_528, 32_095_744, 4_735_488, 5_644_288
 """Tokens, as docs/advice.md has them."""
 GPU_SECONDS = 19_354.75

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.checkout import ROOT
 from tests.support.processes import environment
 
@@ -15,6 +17,7 @@ LONGEST_SECONDS = 400.0
 """It takes a minute and a half on a busy machine."""
 
 
+@pytest.mark.night
 def test_no_difference_after_faults(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.system.faults.campaign"]
     try:

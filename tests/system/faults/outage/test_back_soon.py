@@ -22,6 +22,8 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.checkout import ROOT
 from tests.support.processes import KVLENS, started
 
+pytestmark = pytest.mark.night
+
 FRESH_SECONDS = 240.0
 """On a machine of its own it is below 10, as the printed figures say; tests share theirs."""
 AWAY_SECONDS = float(os.environ.get("TEST_AWAY_SECONDS", "0"))

@@ -30,6 +30,8 @@ from tests.support.checkout import ROOT
 from tests.support.events_log import read_events
 from tests.support.processes import KVLENS, environment, started
 
+pytestmark = pytest.mark.night
+
 OUTAGE_SECONDS = float(os.environ.get("TEST_OUTAGE_SECONDS", "20"))
 DEEP, SHORT = 100_000, 300
 """Steps that engines keep: all of the outage, and next to nothing of it."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from connectors.kafka.topics import topic_name
@@ -56,6 +57,7 @@ def test_killed_again_and_again_nothing_is_lost(new_station: Make, contents: Mak
         assert life.repeated == 0
 
 
+@pytest.mark.night
 def test_killed_while_engines_restart(new_station: Make, contents: Make) -> None:
     """What an engine had not yet handed over dies with it; all else is there, each life by itself."""
     rng = random.Random(6)
@@ -96,6 +98,7 @@ def test_killed_while_engines_restart(new_station: Make, contents: Make) -> None
         assert incarnations == sorted(incarnations)
 
 
+@pytest.mark.night
 def test_an_orderly_restart_continues_the_same_life(new_station: Make, contents: Make) -> None:
     station = new_station(LAYOUTS)
     for _ in range(3):
@@ -116,6 +119,7 @@ def test_an_orderly_restart_continues_the_same_life(new_station: Make, contents:
         assert life.repeated == 0
 
 
+@pytest.mark.night
 def test_a_successor_starts_before_its_predecessor_has_ended(new_station: Make, contents: Make) -> None:
     """As in a rolling update: both publish the same life for a while, whoever of them ends."""
     station = new_station(LAYOUTS)
@@ -141,6 +145,7 @@ def test_a_successor_starts_before_its_predecessor_has_ended(new_station: Make, 
         assert len(life.notices) == 1
 
 
+@pytest.mark.night
 def test_away_for_longer_than_the_buffer_is_one_gap(new_station: Make, contents: Make) -> None:
     station = new_station([{**layout, "buffer_steps": 50} for layout in LAYOUTS])
     connector = station.start()
@@ -165,6 +170,7 @@ def test_away_for_longer_than_the_buffer_is_one_gap(new_station: Make, contents:
         assert all(life.batches[seq].events == expected[seq] for seq in life.order)
 
 
+@pytest.mark.night
 def test_engines_restarted_while_nobody_looked(new_station: Make, contents: Make) -> None:
     """Whether the new life is shorter, as long, or already further on."""
     lengths = [(30, 10), (30, 30), (30, 31), (30, 90)]
@@ -196,6 +202,7 @@ def test_engines_restarted_while_nobody_looked(new_station: Make, contents: Make
             whole(life, list(payloads.values()), contents)
 
 
+@pytest.mark.night
 def test_clock_was_set_back_before_the_start(new_station: Make, contents: Make) -> None:
     """The last incarnations were named by a clock far ahead: new lives are still greater ones."""
     station = new_station(LAYOUTS)

@@ -21,6 +21,8 @@ from schemas.settings import Replica
 from tests.support.events_log import read_events
 from tests.support.processes import as_toml, kvlens
 
+pytestmark = pytest.mark.night
+
 Make = Callable[..., Any]
 ERAS = ("vllm-0.22", "vllm-0.33", "sglang-0.5.15", "vllm-0.24")
 """Of both replay layouts, arrays and maps."""

@@ -1,0 +1,125 @@
+"""Parallel runs hand out files, and only who runs a file imports it.
+
+pytest-xdist has each of its processes collect all tests, which takes 20 s of processor time here, in every
+one of them. In such a process a file is a single item instead, collected when its turn comes; its cases then
+run and are reported like any others. Where a case is asked for by its name, everything is collected as usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+from tests.support.suite.order import file_of
+
+
+class FileOfCases(pytest.Module):
+    """A file that is not imported until `opened`; until then it has one item, for all its cases."""
+
+    opened = False
+
+    def collect(self) -> Any:
+        return super().collect() if self.opened else [AllCases.from_parent(self, name="all cases")]
+
+
+class AllCases(pytest.Item):
+    """All cases of a file, for those who hand files out."""
+
+    def cases(self) -> list[pytest.Item]:
+        """Import the file; return its cases that are to run, in order. That it cannot be is reported."""
+        file, session = self.parent, self.session
+        assert isinstance(file, FileOfCases)
+        file.opened = True
+        report = file.ihook.pytest_make_collect_report(collector=file)
+        file.ihook.pytest_collectreport(report=report)
+        found = [item for node in report.result or () for item in session.genitems(node)]
+        self.config.hook.pytest_collection_modifyitems(session=session, config=self.config, items=found)
+        return found
+
+    def runtest(self) -> None:
+        raise AssertionError("its cases run instead")
+
+
+class Files:
+    """A plugin of the processes that run tests."""
+
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> FileOfCases:
+        return FileOfCases.from_parent(parent, path=module_path)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        """Keep files from what chooses cases by name or mark: that is asked about their cases."""
+        files = [item for item in items if isinstance(item, AllCases)]
+        if not files:
+            return (yield)
+        items[:] = []
+        yield
+        items[:] = files
+        return None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        if not isinstance(item, AllCases):
+            return None
+        items = item.session.items
+        place = items.index(item)
+        cases = item.cases()
+        for case, following in zip(cases, [*cases[1:], nextitem], strict=True):
+            # xdist expects reports of the item that it gave out.
+            items[place] = case
+            item.config.hook.pytest_runtest_protocol(item=case, nextitem=following)
+            if item.session.shouldfail or item.session.shouldstop:
+                break
+        items[place] = item
+        return True
+
+
+class FileByFile(LoadFileScheduling):
+    """Hands files out. One whose process died is not begun again, and the case that it was at is named."""
+
+    def __init__(self, config: pytest.Config, log: Any, running: dict[str, str]) -> None:
+        super().__init__(config, log)
+        self._running = running
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        fallen = next(self._unfinished(node), None)
+        if fallen is None:
+            return super().remove_node(node)
+        unit, case = fallen
+        # What came after it in its file is not run either: nobody knows what the dead process left.
+        self.assigned_work[node][unit] = dict.fromkeys(self.assigned_work[node][unit], True)
+        super().remove_node(node)
+        return self._running.get(file_of(case), case)
+
+    def _unfinished(self, node: WorkerController) -> Iterator[tuple[str, str]]:
+        for unit, cases in self.assigned_work[node].items():
+            for case, done in cases.items():
+                if not done:
+                    yield unit, case
+
+
+class Handing:
+    """A plugin of the process that hands files out."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, str] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[file_of(nodeid)] = nodeid
+
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> FileByFile:
+        return FileByFile(config, log, self._running)
+
+
+def can_be_handed_out(config: pytest.Config) -> bool:
+    """Tell whether files are all that is asked for: no single cases, none that failed before."""
+    return not (
+        any("::" in argument for argument in config.args)
+        or config.getoption("lf", False)
+        or config.getoption("failedfirst", False)
+    )

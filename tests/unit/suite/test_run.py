@@ -1,0 +1,25 @@
+"""Which processes the runner takes for left behind."""
+
+from __future__ import annotations
+
+from tests.support.suite.run import below, orphaned
+
+HERE, PYTEST, WORKER, DEAD = 10, 11, 12, 13
+TREE = {HERE: 1, PYTEST: HERE, WORKER: PYTEST, 20: WORKER, 21: 20, 99: 1}
+
+
+def test_descendants_at_any_depth() -> None:
+    assert below({HERE}, TREE) == {PYTEST, WORKER, 20, 21}
+    assert below({20}, TREE) == {21}
+    assert below({99}, TREE) == set()
+
+
+def test_orphans_of_a_dead_process_with_all_below_them() -> None:
+    adopted = TREE | {30: HERE, 31: 30, 32: HERE, 33: HERE}
+    run_by = {30: DEAD, 32: WORKER, 33: None}
+    # 32 may be meant: the process that runs its test lives. Nobody knows whose 33 is; it ends with the run.
+    assert orphaned(adopted, HERE, PYTEST, run_by.get) == {30, 31}
+
+
+def test_pytest_itself_is_no_orphan() -> None:
+    assert orphaned(TREE, HERE, PYTEST, {PYTEST: DEAD}.get) == set()
