@@ -20,6 +20,7 @@ from tests.fleet.clickhouse.server import ClickHouseServer
 from tests.support.patience import patient
 from tests.support.suite.files import Files, Handing, can_be_handed_out
 from tests.support.suite.hangs import Hangs
+from tests.support.suite.night import ALL_EXAMPLES
 from tests.support.suite.order import Measurement, Order
 from tests.support.suite.run import run_by_this_process
 
@@ -28,6 +29,8 @@ from tests.support.suite.run import run_by_this_process
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("same")
+# A quarter of them by day (`tests/support/suite/night.py`).
+settings.register_profile("day", settings.get_profile("same"), max_examples=ALL_EXAMPLES // 4)
 # Clients that tests make themselves are those of the pipeline here, too.
 without_pandas()
 patient()
@@ -53,6 +56,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Before the files of tests, which say how many examples they want.
+    if "not night" in config.option.markexpr and settings.get_current_profile_name() == "same":
+        settings.load_profile("day")
     # Before the workers of a parallel run begin, which get the options.
     if config.getoption("seed") is None:
         config.option.seed = secrets.randbelow(1 << 32)

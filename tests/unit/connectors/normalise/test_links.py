@@ -27,6 +27,7 @@ from schemas.events import Batch, Stored
 from schemas.hashes import unpack_hashes
 from schemas.hashing.content import link
 from tests.support.inputs.captures import NAMES, captured_frames
+from tests.support.suite.night import first_by_day
 
 KEYS = [b"", b"sixteen bytes ok", bytes(range(64)), b"long" * 40]
 TOKENS = [0, 1, 127, 128, 255, 256, 65_535, 65_536, (1 << 32) - 1, *range(1_000, 1_023)]
@@ -167,7 +168,7 @@ def test_what_does_not_tell_has_no_links(event: Any) -> None:
     assert stored(event).links == b""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first_by_day(NAMES, 3))
 def test_all_decoders_agree_on_captures(name: str) -> None:
     payloads = [payload for _, _, payload in captured_frames(name)]
     payloads = [payload for payload in payloads if len(payload) <= 64 << 10]

@@ -1,6 +1,7 @@
 """Nothing of a prompt leaves the decoder: tokens, salts, multimodal keys and text are planted everywhere."""
 
 from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -148,18 +149,14 @@ NAMES = [None, Pseudonyms(SALT_KEY)]
 LINKERS = [None, Linker(b""), Linker(b"CONTENT-KEY-5f3c9a")]
 
 
-@pytest.mark.parametrize("salts", NAMES, ids=["no salts", "salts"])
-@pytest.mark.parametrize("linker", LINKERS, ids=["no content hashes", "without a key", "keyed"])
-@pytest.mark.parametrize("envelope", ENVELOPES)
 @pytest.mark.parametrize("event", [*GOOD, *BAD])
-def test_no_secret_of_an_event_leaves(
-    event: Any, envelope: Any, linker: Linker | None, salts: Pseudonyms | None
-) -> None:
-    for batch in batches(msgspec.msgpack.encode(envelope([event])), linker=linker, salts=salts):
-        assert batch.events
-        assert_nothing_leaked(batch)
-        assert b"CONTENT-KEY-5f3c9a" not in msgspec.msgpack.encode(batch)
-        assert SALT_KEY not in msgspec.msgpack.encode(batch)
+def test_no_secret_of_an_event_leaves(event: Any) -> None:
+    for envelope, linker, salts in product(ENVELOPES, LINKERS, NAMES):
+        for batch in batches(msgspec.msgpack.encode(envelope([event])), linker=linker, salts=salts):
+            assert batch.events
+            assert_nothing_leaked(batch)
+            assert b"CONTENT-KEY-5f3c9a" not in msgspec.msgpack.encode(batch)
+            assert SALT_KEY not in msgspec.msgpack.encode(batch)
 
 
 def test_salts_are_there_and_follow_from_the_key() -> None:

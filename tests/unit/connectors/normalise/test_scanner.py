@@ -43,6 +43,7 @@ from pipeline.simulator.wire.eras import ERAS
 from pipeline.simulator.wire.hashing import HashForm
 from schemas.events import Batch, Removed, Stored
 from tests.support.inputs.captures import NAMES, PUBLISHERS, TIERS, captured_frames
+from tests.support.suite.night import first_by_day
 
 FORMS = get_args(HashForm)
 RECEIVED_AT = 1_800_000_000.25
@@ -153,7 +154,7 @@ def simulated(rng: random.Random) -> list[Any]:
     return events
 
 
-@pytest.mark.parametrize("sessions", [False, True])
+@pytest.mark.parametrize("sessions", first_by_day([False, True]))
 @pytest.mark.parametrize("era", ERAS)
 def test_every_batch_of_every_era_is_done(era: str, sessions: bool) -> None:
     rng = random.Random(era)

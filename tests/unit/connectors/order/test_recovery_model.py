@@ -19,6 +19,7 @@ from connectors.sources import Source
 from schemas.events import Closed, EventsRecord, Gap, Opened, Stored
 from schemas.hashes import HASH_BYTES
 from schemas.settings import Connector
+from tests.support.suite.night import examples
 
 SOURCE = Source("r", 0, "m", "t", "d", "tcp://127.0.0.1:1", replay_endpoint="tcp://127.0.0.1:2")
 LIFE = 1_000_000
@@ -365,7 +366,7 @@ def run(world: World, actions: list[tuple[object, ...]]) -> None:
             getattr(world, str(name))(*values)
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(1500), suppress_health_check=[HealthCheck.too_slow])
 @given(
     actions=st.lists(_ACTIONS, max_size=60),
     # What is let go for want of room is known only to the engine, so then its buffer has to reach back.

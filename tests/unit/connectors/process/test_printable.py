@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 import unicodedata
 
+import pytest
+
 from connectors.process.printable import printable
+from tests.support.suite.night import first_by_day
 
 HARMFUL = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
@@ -15,8 +18,11 @@ def test_ordinary_names_stay_as_they_are() -> None:
         assert printable(name) is name
 
 
-def test_nothing_that_a_terminal_acts_on_stays() -> None:
-    for code in range(sys.maxunicode + 1):
+@pytest.mark.parametrize(
+    "codes", first_by_day([range(0x3000), range(0x3000, sys.maxunicode + 1)]), ids=["first", "others"]
+)
+def test_nothing_that_a_terminal_acts_on_stays(codes: range) -> None:
+    for code in codes:
         shown = printable(f"a{chr(code)}b")
         assert all(unicodedata.category(each) not in HARMFUL for each in shown), hex(code)
         assert shown.startswith("a")

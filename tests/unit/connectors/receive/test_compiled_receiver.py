@@ -14,6 +14,7 @@ from connectors.frames.framing import MAX_SEQUENCE
 from connectors.normalise.scan import parts_of, scan, scan_joined, scan_side_by_side
 from connectors.normalise.scanner.payloads import transcode
 from connectors.receive.compiled_receiver import Receiver
+from tests.support.suite.night import first_by_day
 
 Socket = zmq.Socket[bytes]
 
@@ -167,13 +168,16 @@ def many() -> Iterator[list[tuple[Socket, Socket]]]:
     context.term()
 
 
-def test_many_sockets_in_one_go_each_with_its_own_messages(many: list[tuple[Socket, Socket]]) -> None:
+@pytest.mark.parametrize("turns", first_by_day([6, 60]))
+def test_many_sockets_in_one_go_each_with_its_own_messages(
+    many: list[tuple[Socket, Socket]], turns: int
+) -> None:
     rng = random.Random(8)
     sockets = [socket for _, socket in many]
     sent: list[list[list[bytes]]] = [[] for _ in many]
     found: list[list[list[bytes]]] = [[] for _ in many]
     receiver = Receiver(messages=64, size=50_000)
-    for _ in range(60):
+    for _ in range(turns):
         for number, (sender, _) in enumerate(many):
             for _ in range(rng.choice((0, 0, 1, 2, 30, 100)) if number != 7 else 200):
                 size = rng.choice((0, 10, 500, 5_000)) if rng.random() < 0.9999 else 9 << 20
@@ -183,9 +187,9 @@ def test_many_sockets_in_one_go_each_with_its_own_messages(many: list[tuple[Sock
                 sent[number].append(expected(frames))
         at = 0
         while at < len(sockets):
-            turns = taken(receiver, sockets[at:], rng.choice((0, 3_000, ROOM)))
-            assert turns
-            for bundle, emptied in turns:
+            went = taken(receiver, sockets[at:], rng.choice((0, 3_000, ROOM)))
+            assert went
+            for bundle, emptied in went:
                 found[at] += map(list, bundle)
                 assert not emptied or len(found[at]) == len(sent[at])
                 at += 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.fleet.acceptance import is_acceptable
 from pipeline.kafka.acceptance import residency_refusal
 from schemas.residency import LATEST_CHANGE
 from tests.support.inputs.residency_walks import residency
+from tests.support.suite.night import examples
 
 COLUMNS = ("hashes", "kinds", "times", "block_sizes", "stored", "roots", "depths", "lora_codes")
 MOMENTS = (-1.0, -0.0, 0.0, float("nan"), float("inf"), LATEST_CHANGE, np.nextafter(LATEST_CHANGE, np.inf))
@@ -38,7 +39,7 @@ def changed(name: str, column: bytes, rng: random.Random) -> bytes:
     return replaced(column, rng.randrange(99), bytes([rng.randrange(7)]))
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.integers(0, 1 << 30), st.integers(0, 2))
 def test_both_looks_agree(seed: int, times: int) -> None:
     rng = random.Random(seed)

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.kafka.refusal import RecordRefused, SourceName
@@ -17,9 +17,10 @@ from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import LONG_AGO, compared, rows_of
 from tests.support.inputs.fleet_walks import walked, walks
+from tests.support.suite.night import examples
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     walks,
     st.sampled_from([3600.0, 60.0, 12.0]),
@@ -56,7 +57,7 @@ def test_rows_are_those_of_the_recount(
     assert +Counter(resident) == end.physical_tokens()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(walks, st.floats(0, 1), st.integers(1, 9))
 def test_an_agent_that_is_behind_is_not_wrong(walk: Any, part: float, every: int) -> None:
     records = walked(walk).records
@@ -68,7 +69,7 @@ def test_an_agent_that_is_behind_is_not_wrong(walk: Any, part: float, every: int
     assert sum(findings.compared.values()) == len(rows)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(walks, st.integers(1, 9), st.lists(st.integers(0, 60), max_size=3), st.sets(st.integers(0, 60)))
 def test_records_set_aside_are_no_difference(
     walk: Any, every: int, killed: list[int], places: set[int]
@@ -84,7 +85,7 @@ def test_records_set_aside_are_no_difference(
     assert findings.equal, findings.kept[:3]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     walks,
     st.sampled_from([5.0, 40.0, 200.0]),

@@ -33,6 +33,7 @@ from schemas.residency import FILLED, ResidencyRecord
 from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import compared, rows_of
+from tests.support.suite.night import at_night
 
 START = 1_700_000_000.0
 REPLICAS = 4
@@ -198,8 +199,8 @@ def test_without_content_hashes_nothing_matches_across_seeds(alike: Played) -> N
     assert distinct == physical
 
 
-@pytest.mark.parametrize("killed", [False, True])
-@pytest.mark.parametrize("key", [b"", KEY], ids=["no key", "key"])
+@pytest.mark.parametrize("killed", [True, *at_night([False])])
+@pytest.mark.parametrize("key", [KEY, *at_night([b""])], ids=["key", "no key"])
 def test_with_content_hashes_the_figures_are_those_of_one_seed(
     alike: Played, key: bytes, killed: bool
 ) -> None:
@@ -210,6 +211,7 @@ def test_with_content_hashes_the_figures_are_those_of_one_seed(
     assert_recounted(apart)
 
 
+@pytest.mark.night
 def test_other_engines_and_algorithms_compare() -> None:
     alike = played(ONE_SEED, eras=ERAS_OF, linker=Linker(KEY))
     apart = played(SEEDS, eras=ERAS_OF, forms=ALGORITHMS, linker=Linker(KEY))
@@ -218,7 +220,7 @@ def test_other_engines_and_algorithms_compare() -> None:
     assert_recounted(apart)
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [True, *at_night([False])])
 def test_blocks_on_the_cpu_are_those_of_the_gpu(killed: bool) -> None:
     alike = played(ONE_SEED, cpu_blocks=300)
     apart = played(SEEDS, cpu_blocks=300, linker=Linker(KEY), killed=killed)

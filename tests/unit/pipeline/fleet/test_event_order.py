@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.fleet.kernel.event_order import PieceOrder, in_event_order
 from pipeline.fleet.kernel.packed_columns import packed_columns
 from schemas.residency import CLEARED, EVICTED, FILLED, SUBSUMED, ResidencyChanges
+from tests.support.suite.night import examples
 
 WORD = 1 << 64
 
@@ -106,7 +107,7 @@ def expected(pieces: Sequence[Piece], one_in: int) -> list[tuple[Any, ...]]:
     return [facts for _, place, facts in sorted(found) if place not in gone]
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.integers(0, 1 << 30), st.integers(1, 6), st.sampled_from([1, 1, 2, 3]))
 def test_changes_come_in_the_order_in_which_they_count(seed: int, count: int, one_in: int) -> None:
     rng = random.Random(seed)

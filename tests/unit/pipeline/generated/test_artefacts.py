@@ -108,6 +108,7 @@ def test_frozen_examples_are_never_overwritten(checkout: Path) -> None:
     assert "never change" in output
 
 
+@pytest.mark.night
 def test_output_does_not_depend_on_the_process() -> None:
     """String hashing differs between the two, so that an unordered set would show."""
     program = (

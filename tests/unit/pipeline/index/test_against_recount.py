@@ -27,6 +27,7 @@ from tests.support.holders import LAST_BLOCK, TIERS, UNTOLD, WHOLE, Held, held_b
 from tests.support.in_parts import as_read, read_in_parts
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.source_walks import Walk
+from tests.support.suite.night import by_day, first_by_day
 
 SOURCES = 4
 RECORDS = 40
@@ -207,8 +208,8 @@ class Seen:
             self.kinds["further below"] += held.disk > held.cpu
 
 
-@pytest.mark.parametrize("kind", WALKS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", by_day(WALKS, ("hybrid", "sliding", "storing")))
+@pytest.mark.parametrize("seed", first_by_day(range(2)))
 def test_every_answer_is_that_of_the_recount(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     read_in_parts(monkeypatch)
     rng = random.Random(f"{kind} {seed}")
@@ -238,6 +239,7 @@ def test_every_answer_is_that_of_the_recount(kind: str, seed: int, monkeypatch: 
     assert installation.in_parts
 
 
+@pytest.mark.night
 def test_a_thousand_moments_of_one_run() -> None:
     """A fleet of hybrid and other engines that restart, drop and clear, and an index that starts anew."""
     rng = random.Random("a thousand moments")

@@ -18,6 +18,7 @@ from schemas.hashes import unpack_hashes
 from schemas.settings import Worker
 from tests.support.holders import held_by_each, of_rank
 from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
+from tests.support.suite.night import first_by_day
 
 ASKED_EVERY = 8
 """Batches: more than 1,000 moments of all captures."""
@@ -31,7 +32,7 @@ def chain_to(last: int, parents: dict[int, int]) -> list[int]:
     return chain[::-1]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first_by_day(NAMES, 3))
 def test_prompts_are_matched_as_far_as_the_engine_has_them(name: str) -> None:
     truth = captured_truth(name)
     normaliser = Normaliser(max_frame_bytes=1 << 24)

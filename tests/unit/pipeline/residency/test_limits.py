@@ -23,6 +23,7 @@ from schemas.residency import ResidencyRecord
 from schemas.rows import OccupancyRow, Row
 from schemas.settings import Worker
 from tests.support.inputs.lying_engines import KINDS, lies
+from tests.support.suite.night import at_night
 
 START = 1_800_000_000.0
 SHARDS = 4
@@ -141,7 +142,9 @@ def test_honest_sources_are_as_without_the_liar_whose_share_is_bounded(kind: str
         assert beside.state.sources[replica, 0].overall_trust().trust == "complete"
 
 
-@pytest.mark.parametrize("kind", ["block_sizes", "groups", "adapters", "mixed_sizes", "unpaired"])
+@pytest.mark.parametrize(
+    "kind", ["block_sizes", "groups", "adapters", *at_night(["mixed_sizes", "unpaired"])]
+)
 def test_limits_are_the_same_after_every_restart(kind: str) -> None:
     records = log(kind)
     straight, restored = worked(records), worked(records, restored=True)

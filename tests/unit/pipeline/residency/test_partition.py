@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.residency.checkpoint import entries
@@ -28,6 +28,7 @@ from schemas.events import (
 from schemas.residency import FILLED, ResidencyRecord
 from schemas.rows import EngineCountersRow, OccupancyRow, Row, SourceRow
 from schemas.settings import Worker
+from tests.support.suite.night import examples
 
 START = 1_800_000_000.0
 SHARDS = 4
@@ -194,7 +195,7 @@ def per_block(changes: list[tuple]) -> dict[tuple, list[int]]:
     return courses
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(runs, st.dictionaries(st.integers(0, 14), st.sampled_from([0.0, 7.0, 35.0])))
 def test_restored_state_continues_as_if_nothing_had_happened(plan: list, cuts: dict[int, float]) -> None:
     log = records(plan)
@@ -204,7 +205,7 @@ def test_restored_state_continues_as_if_nothing_had_happened(plan: list, cuts: d
     assert per_block(restored_changes) == per_block(all_changes)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(runs, st.integers(0, 14), st.dictionaries(st.integers(0, 14), st.just(0.0)))
 def test_state_that_lost_its_checkpoints_tells_no_change_twice(
     plan: list, lost_after: int, cuts: dict[int, float]
@@ -218,7 +219,7 @@ def test_state_that_lost_its_checkpoints_tells_no_change_twice(
     assert per_block(told_before + told_after) == per_block(all_changes)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(runs)
 def test_changes_of_a_block_alternate(plan: list) -> None:
     _, changes = run(records(plan), {}, restore=False)

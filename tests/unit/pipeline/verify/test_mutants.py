@@ -18,6 +18,7 @@ SEEDS = (4, 5, 9, 11, 15, 21, 25, 32)
 PAYLOADS = 600
 
 
+@pytest.mark.night
 def test_every_row_is_that_of_the_recount(monkeypatch: pytest.MonkeyPatch) -> None:
     mutants = Mutants(seed=1)
     differences: dict[int, list[str]] = {}

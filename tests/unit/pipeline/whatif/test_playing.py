@@ -84,7 +84,10 @@ def test_endless_caches_hit_and_promise_what_a_recount_finds(
     assert row.potential.filled_tokens == row.potential.filled_blocks * BLOCK
 
 
-@pytest.mark.parametrize(("replicas", "bounded", "routing"), [(4, True, "round-robin"), (3, False, "sticky")])
+@pytest.mark.parametrize(
+    ("replicas", "bounded", "routing"),
+    [(4, True, "round-robin"), pytest.param(3, False, "sticky", marks=pytest.mark.night)],
+)
 def test_causes_and_curve_are_those_of_both_agents(
     replicas: int, bounded: bool, routing: Routing, requests: list[TraceRequest], size: int
 ) -> None:
@@ -107,7 +110,10 @@ def test_causes_and_curve_are_those_of_both_agents(
     assert dict(enumerate(found.needed)) == needed
 
 
-@pytest.mark.parametrize(("replicas", "part"), [(1, 0.25), (1, 1.0), (1, 4.0), (2, 1.0)])
+@pytest.mark.parametrize(
+    ("replicas", "part"),
+    [(1, 0.25), *(pytest.param(*case, marks=pytest.mark.night) for case in [(1, 1.0), (1, 4.0), (2, 1.0)])],
+)
 def test_the_curve_never_promises_more_than_larger_caches_save(
     replicas: int, part: float, requests: list[TraceRequest], size: int, played: Play
 ) -> None:
@@ -150,6 +156,7 @@ def test_smaller_caches_are_promised_nothing(size: int, played: Play) -> None:
     assert promised(larger, larger).at_least == larger.hit_blocks
 
 
+@pytest.mark.night
 def test_a_recording_bounds_what_more_cache_would_have_saved(
     requests: list[TraceRequest], size: int, played: Play
 ) -> None:

@@ -14,6 +14,7 @@ from pipeline.whatif.recorded import follow, saved
 from schemas.events import Batch, Cleared, EventsRecord, Opened
 from tests.support.checkout import TRACES
 from tests.support.inputs.traced import START, served
+from tests.support.suite.night import first_by_day
 
 SLICE = TRACES / "mooncake_conversation_1500.jsonl.gz"
 BLOCK, BUDGET, BETWEEN = 512, 2000, 250
@@ -42,7 +43,7 @@ class Cache:
         return self.replica.counters.hit_blocks
 
 
-@pytest.mark.parametrize("extra", [500, 2000, None])
+@pytest.mark.parametrize("extra", first_by_day([500, 2000, None]))
 def test_what_a_clear_would_have_taken_is_not_promised(extra: int | None) -> None:
     requests = read_trace(SLICE).requests
     cache = Cache(TraceReplica(512, BUDGET))

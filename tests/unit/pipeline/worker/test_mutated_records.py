@@ -25,6 +25,7 @@ from tests.support.inputs.mutants import mutated
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.residency_walks import residency
 from tests.support.inputs.source_walks import BEGAN, Walk
+from tests.support.suite.night import first_by_day
 from tests.support.table_columns import misfits
 
 MUTANTS = 800
@@ -46,13 +47,14 @@ def events(seed: int, count: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
     return (encode(record) for pair in zip(*walks, strict=False) for record in pair), map(encode, bad)
 
 
-def test_honest_sources_are_what_they_are_without_mutated_events() -> None:
-    honest, bad = events(1, MUTANTS)
+@pytest.mark.parametrize("mutants", first_by_day([MUTANTS // 4, MUTANTS]))
+def test_honest_sources_are_what_they_are_without_mutated_events(mutants: int) -> None:
+    honest, bad = events(1, mutants)
     rng = random.Random(1)
     role = replica_agent(Settings(), shards=2)
     poisoned, alone = owned(role), owned(role)
     rows: list[list[Row]] = [[], []]
-    for number in range(MUTANTS):
+    for number in range(mutants):
         good, fine = next(honest), next(bad)
         poison = mutated(fine, rng, times=rng.choice([1, 1, 2, 5]))
         # In a log that was written when all of it was over, so that its time bounds no honest one.
@@ -70,13 +72,13 @@ def test_honest_sources_are_what_they_are_without_mutated_events() -> None:
                 assert max(len(record.value) for record in records) < 8 << 20
     assert not [row for row in rows[0] if misfits(row)]
     with_poison, without = ([row for row in found if row.replica in HONEST] for found in rows)
-    assert len(without) > 1000
+    assert len(without) > mutants
     assert with_poison == without
-    assert set_aside(poisoned) > MUTANTS // 4
+    assert set_aside(poisoned) > mutants // 4
     assert set_aside(alone) == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_by_day(range(3)))
 def test_what_comes_together_fares_as_if_it_came_one_by_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,17 +128,18 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
     assert set_aside(together) == set_aside(alone) == set_aside(decoded) > len(offered) // 30
 
 
-def test_mutated_residency_ends_no_fleet_agent() -> None:
+@pytest.mark.parametrize("mutants", first_by_day([MUTANTS // 4, MUTANTS]))
+def test_mutated_residency_ends_no_fleet_agent(mutants: int) -> None:
     rng = random.Random(2)
     partition = owned(fleet_agent(Settings()))
-    for number in range(MUTANTS):
+    for number in range(mutants):
         good, fine = residency(number, rng, names="ab"), residency(number, rng, names="c")
         for value in (encode(good), mutated(encode(fine), rng)):
             partition.offer_all([Offered(partition.state.next_offset, value)])
         if number % 20 == 19:
             cut, _ = at_once(partition.cutting(BEGAN + 1e4))
             assert not [row for row in cut.rows if misfits(row)]
-    assert set_aside(partition) > MUTANTS // 4
+    assert set_aside(partition) > mutants // 4
 
 
 def set_aside(partition: OwnedPartition) -> float:

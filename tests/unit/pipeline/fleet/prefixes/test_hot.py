@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from schemas.rows import HotPrefixRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import compared, rows_of
 from tests.support.inputs.fleet_walks import walked
+from tests.support.suite.night import first_by_day
 
 COUNTERS = 2
 
@@ -62,44 +64,47 @@ def prefix_of(row: HotPrefixRow) -> Prefix:
 
 
 @pytest.mark.parametrize("ghosts", [2_000_000, 2])
-def test_long_walks_give_the_rows_of_the_recount(ghosts: int) -> None:
+@pytest.mark.parametrize("seed", first_by_day(range(8)))
+def test_long_walks_give_the_rows_of_the_recount(ghosts: int, seed: int) -> None:
     fleet = Fleet(horizon_seconds=60.0, max_ghosts=ghosts)
-    for seed in range(8):
-        rng, records = random.Random(seed), walk(seed)
-        killed = tuple(rng.randrange(60) for _ in range(3))
-        rows = rows_of(records, fleet, every=rng.randint(1, 9), killed=killed)
-        findings = compared(records, rows, fleet)
-        assert findings.equal, findings.kept[:3]
-        hot = [row for row in rows if isinstance(row, HotPrefixRow)]
-        assert any(row.duplicated_tokens for row in hot)
-        assert any(row.refilled_tokens for row in hot)
-        assert {row.lora for row in hot} == {"", "sql", "poems"}
-        assert not any(row.refilled_tokens_missing for row in hot)
+    rng, records = random.Random(seed), walk(seed)
+    killed = tuple(rng.randrange(60) for _ in range(3))
+    rows = rows_of(records, fleet, every=rng.randint(1, 9), killed=killed)
+    findings = compared(records, rows, fleet)
+    assert findings.equal, findings.kept[:3]
+    hot = [row for row in rows if isinstance(row, HotPrefixRow)]
+    assert any(row.duplicated_tokens for row in hot)
+    assert any(row.refilled_tokens for row in hot)
+    assert {row.lora for row in hot} == {"", "sql", "poems"}
+    assert not any(row.refilled_tokens_missing for row in hot)
 
 
-def test_only_the_first_of_each_hash_domain_are_listed() -> None:
+@pytest.mark.parametrize("seed", first_by_day(range(10)))
+def test_only_the_first_of_each_hash_domain_are_listed(seed: int) -> None:
     fleet = Fleet(hot_prefixes=1)
-    for seed in range(10):
-        records = walk(seed)
-        assert compared(records, rows_of(records, fleet), fleet).equal
-        listed: defaultdict[Any, list[HotPrefixRow]] = defaultdict(list)
-        for row in hot_rows(records, fleet):
-            listed[number_of(row.window), row.hash_domain, row.group_idx].append(row)
-        for window, figures in everything(records, fleet).items():
-            for domain, group in {prefix[::2][:2] for prefix in figures}:
-                rows = listed.pop((window, domain, group))
-                assert len(rows) <= 2
-                there = [hot for each, hot in figures.items() if each[::2][:2] == (domain, group)]
-                for name in ("duplicated_tokens", "refilled_tokens"):
-                    assert max(getattr(row, name) for row in rows) == max(getattr(hot, name) for hot in there)
-        assert not listed
+    records = walk(seed)
+    assert compared(records, rows_of(records, fleet), fleet).equal
+    listed: defaultdict[Any, list[HotPrefixRow]] = defaultdict(list)
+    for row in hot_rows(records, fleet):
+        listed[number_of(row.window), row.hash_domain, row.group_idx].append(row)
+    for window, figures in everything(records, fleet).items():
+        for domain, group in {prefix[::2][:2] for prefix in figures}:
+            rows = listed.pop((window, domain, group))
+            assert len(rows) <= 2
+            there = [hot for each, hot in figures.items() if each[::2][:2] == (domain, group)]
+            for name in ("duplicated_tokens", "refilled_tokens"):
+                assert max(getattr(row, name) for row in rows) == max(getattr(hot, name) for hot in there)
+    assert not listed
 
 
-def test_more_prefixes_than_counters_cost_no_more_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", first_by_day([range(2), range(2, 10)]), ids=["two", "more"])
+def test_more_prefixes_than_counters_cost_no_more_than_stated(
+    seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(refills, "COUNTERS", COUNTERS)
     fleet = Fleet()
     lossy = 0
-    for seed in range(10):
+    for seed in seeds:
         rng, records = random.Random(seed), walk(seed)
         rows = hot_rows(records, fleet)
         killed = tuple(rng.randrange(60) for _ in range(3))

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from pipeline.index.holdings import growing_rows
 from pipeline.index.holdings.growing_rows import GrowingRows
 from pipeline.index.holdings.holdings import Holdings
 from pipeline.index.holdings.long_array import LongArray
 from pipeline.index.holdings.rows import Rows, find, free_row
 from pipeline.index.holdings.words import COPIES_MASK, NOTHING
 from pipeline.residency.counting.block_table import BlockColumns, Hashes
+from tests.support.suite.night import night_rows
 
 SLOTS = 20_000
 
@@ -47,16 +49,20 @@ def blocks_near_the_end(rows: GrowingRows, rng: random.Random) -> Iterator[int]:
             yield block
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_every_step_finds_what_came_and_did_not_leave(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "slots"), [(3, 5_000), *night_rows(*((seed, SLOTS) for seed in range(3)))])
+def test_every_step_finds_what_came_and_did_not_leave(
+    seed: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if slots < growing_rows.STEP:
+        monkeypatch.setattr(growing_rows, "STEP", slots * 7 // 10)
     rng = random.Random(seed)
-    rows = GrowingRows(SLOTS)
+    rows = GrowingRows(slots)
     near_the_end = blocks_near_the_end(rows, rng)
-    expected = {int(block): 1 + at for at, block in enumerate(hashes(rng, int(SLOTS * 0.79)))}
+    expected = {int(block): 1 + at for at, block in enumerate(hashes(rng, int(slots * 0.79)))}
     expected |= {next(near_the_end): 9 for _ in range(6)}
     for block, word in expected.items():
         put(rows, block, word)
-    rows.grow(SLOTS * 4 // 3)
+    rows.grow(slots * 4 // 3)
     steps = 0
     while rows.growing:
         for block in rng.sample([*expected], 40):
@@ -71,7 +77,7 @@ def test_every_step_finds_what_came_and_did_not_leave(seed: int) -> None:
         steps += 1
     assert steps > 5
     assert {block: word_of(rows, block) for block in expected} == expected
-    assert len(rows.array) == SLOTS * 4 // 3
+    assert len(rows.array) == slots * 4 // 3
 
 
 def test_it_grows_again_before_it_has_grown() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.residency.checkpoint.head_pieces import MOST_BYTES, HeadPieces, cut
+from tests.support.suite.night import examples
 
 edits = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3000), st.integers(0, 3000)), max_size=8)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(0, 2**32), st.integers(0, 100_000), edits, st.integers(1, 4))
 def test_every_head_is_whole_in_the_log(seed: int, size: int, changes: object, repeated: int) -> None:
     rng = random.Random(seed)

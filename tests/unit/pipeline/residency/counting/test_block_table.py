@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.residency.counting.block_table import (
@@ -30,6 +30,7 @@ from pipeline.residency.counting.count_copies import (
     room_for,
 )
 from schemas.residency import FILLED
+from tests.support.suite.night import examples
 
 # Multiples of the spread's inverse fall on neighbouring slots, those beyond the end on the first
 # ones: long runs of entries that are not at their own slots.
@@ -58,7 +59,7 @@ def entries_of(table: BlockTable) -> dict[int, tuple[int, float, int]]:
     return entries
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.dictionaries(crowded, st.integers(0, 3), max_size=30), max_size=12))
 def test_entries_that_are_set_equal_a_dict(rounds: list[dict[int, int]]) -> None:
     table = BlockTable(spread=_SPREAD)
@@ -83,7 +84,7 @@ def test_entries_that_are_set_equal_a_dict(rounds: list[dict[int, int]]) -> None
         assert all(table.entry(block)["copies"] == model.get(block, (0,))[0] for block in wanted)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.sets(crowded, max_size=12),
     st.lists(
@@ -181,7 +182,7 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     assert tally.lifetimes.sum() == tally.counts[0, 3]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.sets(crowded, max_size=60), st.lists(st.integers(0, PLACES), max_size=4))
 def test_ranges_of_places_take_a_table_apart(blocks: set[int], cuts: list[int]) -> None:
     table = BlockTable(spread=_SPREAD)

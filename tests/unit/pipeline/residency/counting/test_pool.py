@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.residency import histogram
@@ -16,6 +16,7 @@ from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
 from schemas.checkpoints import FlowState, PoolHead
 from schemas.events import Stored
 from schemas.residency import CLEARED, EVICTED, FILLED
+from tests.support.suite.night import examples
 
 
 def packed(hashes: list[int]) -> bytes:
@@ -139,7 +140,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(steps, st.booleans())
 def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
     pool, naive = (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.simulator.engine.block_pool import BlockPool, PoolExhaustedError
+from tests.support.suite.night import examples
 
 
 class NaivePool:
@@ -46,7 +47,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(operations, st.integers(2, 12))
 def test_random_walks_agree_with_a_recount(walk: list[tuple[str, int, str]], num_blocks: int) -> None:
     pool: BlockPool[str] = BlockPool(num_blocks)

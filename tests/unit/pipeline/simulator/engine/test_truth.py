@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, Engine, EngineSettings
@@ -19,6 +19,7 @@ from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
 from pipeline.simulator.wire.hashing import HASH_FORMS, HashForm
+from tests.support.suite.night import examples
 
 TRAFFIC = WorkloadSettings(
     seed=5,
@@ -96,7 +97,7 @@ def test_reference_counts_agree_in_every_hash_form(
     }
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 10_000), st.integers(80, 300), st.integers(0, 200), st.integers(30, 600))
 def test_reference_counts_agree_on_random_engines(
     reference_counts: Callable[[], Any], seed: int, num_blocks: int, cpu_blocks: int, step_tokens: int

@@ -19,6 +19,7 @@ from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, SourceSt
 from schemas.rows import FlowRow, ObjectsRow, StreamHealthRow
 from schemas.settings import Worker
 from tests.support.inputs.source_walks import ObjectWalk, Walk, with_wrong_clocks
+from tests.support.suite.night import at_night, first_by_day
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -122,7 +123,7 @@ def compared(
 
 @pytest.mark.parametrize("scope", ["gpu", "all"])
 @pytest.mark.parametrize("hybrid", [False, True], ids=["plain", "hybrid"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_by_day(range(6)))
 def test_agent_and_recount_agree(seed: int, hybrid: bool, scope: Any) -> None:
     worker = Worker(clear_scope=scope, fine_block_age_seconds=60.0, idle_carry_seconds=30.0)
     records = list(Walk(seed, hybrid=hybrid).records(80))
@@ -134,8 +135,8 @@ def test_agent_and_recount_agree(seed: int, hybrid: bool, scope: Any) -> None:
     assert not findings.left_out
 
 
-@pytest.mark.parametrize("most", [7, 400_000])
-@pytest.mark.parametrize("seed", range(30, 33))
+@pytest.mark.parametrize("most", first_by_day([7, 400_000]))
+@pytest.mark.parametrize("seed", first_by_day(range(30, 33)))
 def test_agent_and_recount_agree_on_objects(seed: int, most: int) -> None:
     worker = Worker(idle_carry_seconds=30.0, max_itemised_blocks=most, max_pool_sizes=3 if most == 7 else 256)
     records = list(ObjectWalk(seed).records(80))
@@ -150,7 +151,7 @@ def test_agent_and_recount_agree_on_objects(seed: int, most: int) -> None:
     assert any(row.unlisted_objects for row in rows) == (most == 7)
 
 
-@pytest.mark.parametrize("seed", range(36, 38))
+@pytest.mark.parametrize("seed", at_night(range(36, 38)))
 def test_of_a_log_without_its_beginning_objects_are_compared_from_the_next_life_on(seed: int) -> None:
     worker = Worker(idle_carry_seconds=30.0)
     records = list(ObjectWalk(seed).records(120))
@@ -160,7 +161,7 @@ def test_of_a_log_without_its_beginning_objects_are_compared_from_the_next_life_
 
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["plain", "hybrid"])
-@pytest.mark.parametrize("seed", range(10, 15))
+@pytest.mark.parametrize("seed", first_by_day(range(10, 15)))
 def test_wrong_clocks_are_no_difference_and_cuts_decide_no_row(seed: int, hybrid: bool) -> None:
     worker = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0)
     records = list(with_wrong_clocks(Walk(seed, hybrid=hybrid).records(60), seed))
@@ -189,6 +190,7 @@ def test_reports_by_a_clock_that_is_set_back_take_no_row_away(heard: bool) -> No
     assert max(ends) == 600
 
 
+@pytest.mark.parametrize("seeds", first_by_day([range(1), range(1, 4)]), ids=["one", "more"])
 @pytest.mark.parametrize(
     ("limit", "most", "hybrid"),
     [
@@ -200,10 +202,12 @@ def test_reports_by_a_clock_that_is_set_back_take_no_row_away(heard: bool) -> No
         ("max_itemised_blocks", 12, True),
     ],
 )
-def test_agent_and_recount_leave_out_the_same(limit: str, most: int, hybrid: bool) -> None:
+def test_agent_and_recount_leave_out_the_same(
+    limit: str, most: int, hybrid: bool, seeds: Sequence[int]
+) -> None:
     worker = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0, **{limit: most})
     left_out = 0
-    for seed in range(4):
+    for seed in seeds:
         records = list(Walk(seed, hybrid=hybrid).records(60))
         findings = compared(records, written(records, worker, seed), worker)
         assert findings.equal, findings.kept[:3]
@@ -212,7 +216,7 @@ def test_agent_and_recount_leave_out_the_same(limit: str, most: int, hybrid: boo
     assert left_out, "the limit decides nothing here"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_by_day(range(6)))
 def test_records_set_aside_are_no_difference(seed: int) -> None:
     """They are anywhere: before the source is known, at the end of a life, one after the other."""
     worker, rng = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0), random.Random(seed)
@@ -227,7 +231,7 @@ def test_records_set_aside_are_no_difference(seed: int) -> None:
     assert not findings.left_out
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_by_day(range(6)))
 def test_a_working_fleet_is_no_difference(seed: int) -> None:
     """The worker was behind the log when it was asked, and ahead of what was read in the end."""
     worker = Worker(idle_carry_seconds=30.0)
@@ -244,7 +248,7 @@ def test_a_working_fleet_is_no_difference(seed: int) -> None:
     assert {one.kind for one in late.kept} >= {"missing", "older"}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", first_by_day(range(5)))
 def test_a_log_without_its_beginning_is_compared_from_the_next_life_on(seed: int) -> None:
     worker = Worker(idle_carry_seconds=30.0)
     records = list(Walk(seed).records(150))

@@ -17,6 +17,7 @@ from schemas.events import EventsRecord
 from schemas.residency import EVICTED, ResidencyRecord
 from schemas.settings import Worker
 from tests.support.inputs.source_walks import Walk
+from tests.support.suite.night import first_by_day
 
 SHARDS = 2
 decode = msgspec.msgpack.Decoder(ResidencyRecord).decode
@@ -66,7 +67,7 @@ def compared(
 
 @pytest.mark.parametrize("scope", ["gpu", "all"])
 @pytest.mark.parametrize("hybrid", [False, True], ids=["plain", "hybrid"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_by_day(range(6)))
 def test_the_topic_tells_what_the_events_say(seed: int, hybrid: bool, scope: Any) -> None:
     worker = Worker(clear_scope=scope, fine_block_age_seconds=60.0)
     records = list(Walk(seed, hybrid=hybrid).records(120))
@@ -89,7 +90,7 @@ def test_a_change_that_is_missing_twice_or_altered_is_found() -> None:
 
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["plain", "hybrid"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_by_day(range(6)))
 def test_what_comes_behind_the_commit_is_not_expected_before_it(seed: int, hybrid: bool) -> None:
     """The log went on while it was read, and the topic too."""
     worker = Worker()

@@ -21,6 +21,7 @@ from schemas.residency import ResidencyRecord
 from schemas.rows import OccupancyRow, SourceRow
 from schemas.settings import Worker
 from tests.support.inputs.source_walks import BEGAN, Walk, pack, with_wrong_clocks
+from tests.support.suite.night import first_by_day
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 WORKER = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0, forget_seconds=600.0)
@@ -121,7 +122,7 @@ class Compared:
 
 
 @pytest.mark.parametrize("wrong_clocks", [False, True], ids=["clocks", "wrong clocks"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_by_day(range(6)))
 def test_agent_and_recount_forget_the_same(seed: int, wrong_clocks: bool) -> None:
     records = rotating(seed, wrong_clocks=True) if wrong_clocks else rotated(seed)
     kept = Kept(records, seed) if wrong_clocks else kept_of_rotated(seed)
@@ -136,7 +137,7 @@ def test_agent_and_recount_forget_the_same(seed: int, wrong_clocks: bool) -> Non
     assert not found.findings.left_out
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_by_day(range(3)))
 def test_kills_and_cuts_decide_nothing(seed: int) -> None:
     kept, undisturbed = kept_of_rotated(seed), Kept(rotated(seed), seed + 100, killed=0.0)
     assert undisturbed.state.sources.keys() == kept.state.sources.keys()
@@ -205,7 +206,7 @@ def heard_in(records: list[EventsRecord], begin: int) -> dict[tuple[str, int], i
     return first
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", first_by_day(range(8)))
 def test_a_log_without_its_beginning_forgets_as_the_tables_tell(seed: int) -> None:
     records = rotating_pods(seed)
     rows = Kept(records, seed, killed=0.01).rows.values()
@@ -224,7 +225,7 @@ def test_a_log_without_its_beginning_forgets_as_the_tables_tell(seed: int) -> No
     assert ended > 8
 
 
-@pytest.mark.parametrize("seconds", [400.0, 800.0], ids=["too early", "too late"])
+@pytest.mark.parametrize("seconds", first_by_day([400.0, 800.0]), ids=["too early", "too late"])
 def test_a_log_without_its_beginning_finds_what_is_forgotten_at_another_time(seconds: float) -> None:
     records = rotating_pods(3)
     other = msgspec.structs.replace(WORKER, forget_seconds=seconds)
@@ -236,7 +237,7 @@ def test_a_log_without_its_beginning_finds_what_is_forgotten_at_another_time(sec
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"closed_at": LONG_AGO}, {"closed_reason": ""}, {"last_seq": 10**6}],
+    first_by_day([{"closed_at": LONG_AGO}, {"closed_reason": ""}, {"last_seq": 10**6}]),
     ids=lambda wrong: min(wrong),
 )
 def test_a_log_without_its_beginning_checks_what_the_row_says_besides(wrong: dict[str, Any]) -> None:

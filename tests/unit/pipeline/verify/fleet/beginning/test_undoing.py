@@ -27,6 +27,7 @@ from schemas.rows import FillsRow, HashGroupRow
 from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import LONG_AGO, rows_of
 from tests.support.inputs.fleet_walks import walked
+from tests.support.suite.night import first_by_day
 
 SHARDS = 1 << 32
 """So many that no hash of a walk is in another than the first."""
@@ -100,7 +101,7 @@ def window_of(row: Any) -> datetime:
     return LONG_AGO if isinstance(row, HashGroupRow) else row.window
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first_by_day(range(12), 2))
 def test_rows_behind_the_beginning_are_those_of_the_recount(seed: int) -> None:
     records = walk(seed)
     begin, saved_at = len(records) // 4, len(records) // 2
@@ -120,7 +121,7 @@ def test_rows_behind_the_beginning_are_those_of_the_recount(seed: int) -> None:
     assert sum(findings.compared.values()) + findings.left_out.total() == len(rows)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_by_day(range(6), 2))
 def test_what_was_held_is_what_the_recount_of_all_holds_there(seed: int) -> None:
     records = walk(seed)
     begin, saved_at = len(records) // 3, len(records) - 1
@@ -140,7 +141,7 @@ def test_what_was_held_is_what_the_recount_of_all_holds_there(seed: int) -> None
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("table", ["fills_10s", "redundancy_10s", "hot_prefixes_10s"])
+@pytest.mark.parametrize("table", first_by_day(["fills_10s", "redundancy_10s", "hot_prefixes_10s"]))
 def test_a_wrong_figure_behind_the_beginning_is_found(table: str) -> None:
     column = {"fills_10s": "peer_blocks", "redundancy_10s": "owners_1", "hot_prefixes_10s": "shared_tokens"}
     records = walk(3)
