@@ -254,3 +254,20 @@ def test_boards_and_panels_that_a_page_names_exist(name: str) -> None:
     named = set(re.findall(r"(?<![*\w])\*([A-Z][^*\n]*)\*(?![*\w])", text))
     assert named - controls <= titles
     assert named & titles
+
+
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+
+
+def test_the_index_of_decisions_has_each_with_its_date() -> None:
+    rows = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \| (\S+) \|$", page("decisions/README.md"), re.M)
+    assert [name for _, _, name, _ in rows] == [path.name for path in DECISIONS]
+    for number, title, name, date in rows:
+        text = page(f"decisions/{name}")
+        assert text.startswith(f"# {number}. {title}\n\n{date}, ")
+        assert re.findall(r"^## (.+)$", text, re.M) == [
+            "Context",
+            "Alternatives",
+            "Consequences",
+            "What would change our minds",
+        ]
