@@ -14,17 +14,18 @@ VENV := .venv/bin
 # is one after 120 s.
 BY_DAY := -m "not night" -o faulthandler_timeout=120
 # Files go to whoever is free, the longest first (tests/durations.json; make test ARGS=--write-durations).
-PYTEST := $(VENV)/python -m tests.support.suite.run -n $(JOBS) --dist loadfile --no-loadscope-reorder \
-	-o console_output_style=classic --durations 20 --durations-min 1
+HOW = -n $(JOBS) --dist loadfile --no-loadscope-reorder -o console_output_style=classic \
+	--durations 20 --durations-min 1
+PYTEST = $(VENV)/python -m tests.support.suite.run $(HOW)
 COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test night test-fleet live screenshots cast shots faults simulate fuzz bench coverage wheel lint lock clean
+.PHONY: help venv demo trace quick test test-changed night test-fleet live screenshots cast shots faults simulate fuzz bench coverage wheel lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
-		printf '  make %-11s  %s\n' "$$name" "$$text"; done
+		printf '  make %-12s  %s\n' "$$name" "$$text"; done
 
 venv: ## make .venv from the lock (nothing to do if it fits)
 	@$(PYTHON) deploy/bootstrap/bootstrap.py
@@ -50,6 +51,10 @@ parts: venv
 
 test: parts ## what every change must pass, JOBS at a time (4: they mostly wait); gets a Chromium if there is none
 	$(PYTEST) $(BY_DAY) $(ARGS)
+
+BASE ?= HEAD
+test-changed: parts ## what guards the paths that differ from BASE (a revision), cases of the night too
+	$(VENV)/python -m tests.support.suite.changed $(BASE) $(HOW) $(ARGS)
 
 night: parts ## all tests, those marked `night` too
 	$(PYTEST) $(ARGS)

@@ -19,6 +19,7 @@ from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.openapi import openapi_document
 from pipeline.generated.pages.acls import acls_page
+from pipeline.generated.pages.changing import changing_page
 from pipeline.generated.pages.dashboards import dashboards_page
 from pipeline.generated.pages.grants import grants_page
 from pipeline.generated.pages.metrics import metrics_page
@@ -69,6 +70,7 @@ def render() -> dict[str, bytes]:
         f"{CHART_DIRECTORY}/values.schema.json": as_json(values_schema()),
         "docs/acls.md": acls_page(),
         "docs/grants.md": grants_page(),
+        "docs/changing.md": changing_page(),
         "docs/configuration.md": settings_page(),
         "docs/dashboards.md": dashboards_page(),
         "docs/metrics.md": metrics_page(),
