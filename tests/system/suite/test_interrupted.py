@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -81,8 +83,8 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    directory, mark = tmp_path / "tmp", f"run-{secrets.token_hex(8)}"
-    directory.mkdir()
+    # Chromium has its sockets there, whose paths must be short.
+    directory, mark = Path(mkdtemp(prefix="run-", dir="/tmp")), f"run-{secrets.token_hex(8)}"
     command = [*(sys.executable, "-m", "tests.support.suite.run", "-n", "3", "--dist", "loadfile")]
     known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with (tmp_path / "run.log").open("wb") as log:
@@ -99,6 +101,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     running = Run(process, mark, directory, tmp_path / "run.log")
     yield running
     running.close()
+    shutil.rmtree(directory)
 
 
 def test_ctrl_c_while_processes_begin(run: Run) -> None:
