@@ -22,7 +22,10 @@ import aiokafka.producer.message_accumulator
 
 import connectors.kafka.reach
 import connectors.kafka.topic_metadata
+import connectors.order.idle
+import connectors.positions.keeper
 import connectors.process.leaving
+import connectors.reading
 import connectors.receive.subscriber
 import connectors.receive.warming
 import connectors.replay.client
@@ -136,6 +139,9 @@ _REPLACED: dict[Any, Any] = {
 
 
 _SMALL: dict[ModuleType, dict[str, Any]] = {
+    connectors.order.idle: {"IDLE_SECONDS": 3.0},
+    connectors.reading: {"IDLE_SECONDS": 3.0},
+    connectors.positions.keeper: {"REFRESH_EVERY": 4, "OWNERS_EVERY": 1},
     connectors.replay.requests: {"LOOK_SECONDS": 0.4},
     pipeline.fleet.snapshot: {"MIN_CHANGES": 6, "MAX_SECONDS": 8.0, "BYTES_AT_ONCE": 200},
     pipeline.residency.checkpoint.partition_snapshots: {"BASE_BYTES": 200},

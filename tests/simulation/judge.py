@@ -22,7 +22,7 @@ from tests.simulation.play import Play
 
 def differences(play: Play) -> Iterator[str]:
     """Give what is not as it must be, a line each."""
-    for supervised in (*play.connectors, *play.workers):
+    for supervised in (*play.connectors, *play.overlapping, *play.workers):
         for failure in supervised.failures:
             if not _may_end_a_process(failure):
                 yield f"a process ended by {failure!r}"
@@ -60,17 +60,25 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
     if engine.lied:
         return
     newest, known, lost = 0, dict[int, float](), set[int]()
+    lives = set[int]()
     for record in _records(play):
-        if record.replica != engine.name or record.incarnation < newest:
+        if record.replica != engine.name:
+            continue
+        lives.add(record.incarnation)
+        if record.incarnation < newest:
             continue
         if record.incarnation > newest:
             newest, known, lost = record.incarnation, {}, set()
         for batch in record.batches:
             if batch.seq is not None:
+                if batch.seq in known and not play.overlapping:
+                    yield f"{engine.name}: batch {batch.seq} of {newest} is in the log twice"
                 known[batch.seq] = batch.ts
             for event in batch.events:
                 if isinstance(event, Gap):
                     lost |= {*range(event.first, event.last + 1)}
+    if len(lives) > engine.life + 1 and not play.overlapping:
+        yield f"{engine.name}: {len(lives)} incarnations of {engine.life + 1} lives"
     missing = [seq for seq in range(len(engine.published)) if seq not in known and seq not in lost]
     if missing and (known or lost):
         first = min((*known, *lost))

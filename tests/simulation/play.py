@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -22,6 +22,8 @@ from tests.simulation.store import Trouble
 
 SETTLING_SECONDS = 6.0
 """After the last action: a connector asks for the end of an idle stream after three."""
+COMPACTED_SECONDS = 6.0
+"""Newer records are not compacted."""
 PATIENCE_SECONDS = 90.0
 """In which workers have to commit everything that is in the log."""
 
@@ -143,6 +145,8 @@ class Play:
             Supervised(simulation, f"connector {number}", _connects(number, schedule.connectors))
             for number in range(schedule.connectors)
         ]
+        self.overlapping: list[Supervised] = []
+        """Connectors that read the same as others, for a while."""
         self.workers = [
             Supervised(simulation, f"worker {number}", worker.work) for number in range(schedule.workers)
         ]
@@ -164,20 +168,30 @@ class Play:
         simulation.slow_until, simulation.store.trouble = 0.0, ""
         for engine in self.engines:
             engine.deaf_until, engine.drops, engine.holes = 0.0, 0, 0
-        for supervised in (*self.connectors, *self.workers):
+        for supervised in (*self.connectors, *self.overlapping, *self.workers):
             supervised.heal()
+        if self.overlapping:
+            # Where all were stopped, one goes on: with what the one wrote that was furthest.
+            self._end(self.overlapping)
+            self._end(self.connectors)
+            for supervised in self.connectors:
+                supervised.start()
         simulation.run(simulation.now + 2.0)
         for engine in self.engines:
             engine.up = True
             engine.publish([])
         simulation.run(simulation.now + SETTLING_SECONDS)
-        for process in self.connectors:
-            process.end()
-        simulation.run(simulation.now + 5.0, unless=lambda: not any(map(_runs, self.connectors)))
+        self._end(self.connectors)
         simulation.run(simulation.now + PATIENCE_SECONDS, unless=self._all_committed)
         # Idle sources are carried forward to the present.
         simulation.run(simulation.now + 2.0 + 2.0 * self.schedule.checkpoint_seconds)
         return None if self._all_committed() else f"not committed: {self._left()}"
+
+    def _end(self, processes: Sequence[Supervised]) -> None:
+        simulation = self.simulation
+        for process in processes:
+            process.end()
+        simulation.run(simulation.now + 9.0, unless=lambda: not any(map(_runs, processes)))
 
     def _left(self) -> list[str]:
         broker, kafka = self.simulation.broker, self.simulation.settings.kafka
@@ -280,8 +294,31 @@ class Play:
             [name for name in broker.topics if ".checkpoints." in name or ".positions." in name]
         )
         for number in range(broker.topics[topic]):
-            log = broker.log[topic, number]
-            broker.compact((topic, number), log.begin + int((log.end - log.begin) * rng.random()))
+            # Segments are compacted when they are over, long after whoever writes positions has seen others'.
+            log, old = broker.log[topic, number], (self.simulation.wall() - COMPACTED_SECONDS) * 1000
+            end = next((entry.offset for entry in log.entries if entry.timestamp > old), log.end)
+            broker.compact((topic, number), log.begin + int((end - log.begin) * rng.random()))
+
+    def _lose(self, whom: int, rng: random.Random) -> None:
+        """Checkpoints of the replica agent are gone, and its processes find out when they begin again."""
+        broker = self.simulation.broker
+        topic = topic_name(self.simulation.settings.kafka, "checkpoints_replica")
+        if any(log.begin for (name, _), log in broker.log.items() if ".events." in name):
+            return  # then nobody could compute them again
+        for number in range(broker.topics[topic]):
+            broker.retain((topic, number), broker.log[topic, number].end)
+        for supervised in self.workers:
+            if supervised.process is not None:
+                supervised.process.kill()
+
+    def _overlap(self, whom: int, rng: random.Random) -> None:
+        """A second connector reads the same engines for a while, as in a careless update."""
+        number = whom % len(self.connectors)
+        name = f"connector {number} again"
+        another = Supervised(self.simulation, name, _connects(number, self.schedule.connectors))
+        another.start()
+        self.overlapping.append(another)
+        self.simulation.broker.later(rng.random() * 12.0, another.end)
 
     def _join(self, whom: int, rng: random.Random) -> None:
         another = Supervised(self.simulation, f"worker {len(self.workers)}", worker.work)

@@ -23,6 +23,8 @@ KINDS: dict[str, float] = {
     "compact": 0.7,
     "join": 1.0,
     "leave": 1.0,
+    "lose": 0.7,
+    "overlap": 0.7,
 }
 """What may happen besides prompts, and how often."""
 
