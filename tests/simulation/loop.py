@@ -17,6 +17,8 @@ from typing import Any, TypeVar, cast
 
 BEGINNING = 1_800_000_000.0
 """Seconds since the epoch, by a clock that is right."""
+MOST_STEPS = 300_000
+"""Far more callbacks than any schedule takes."""
 STEP_SECONDS = 20e-6
 """That a callback takes."""
 
@@ -25,6 +27,10 @@ Result = TypeVar("Result")
 
 class Killed(BaseException):
     """Raised where a process ends itself, so that nothing goes on there."""
+
+
+class Restless(Exception):
+    """Processes go on and on."""
 
 
 class World:
@@ -81,6 +87,8 @@ class World:
                     runnable[at] = runnable[-1]
                     runnable.pop()
                 self.steps += 1
+                if self.steps > MOST_STEPS:
+                    raise Restless(f"no rest after {MOST_STEPS} callbacks, the last ones of {process.name}")
                 self.now += STEP_SECONDS
             elif unless():
                 break

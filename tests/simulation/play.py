@@ -121,7 +121,9 @@ class Play:
         settings = Settings(
             kafka=Kafka(bootstrap_servers="simulated:9092"),
             clickhouse=ClickHouse(url="http://simulated:8123"),
-            connector=Connector(linger_seconds=1.6, replay_timeout_seconds=1.0, tail_seconds=3.0),
+            connector=Connector(
+                linger_seconds=schedule.linger_seconds, replay_timeout_seconds=1.0, tail_seconds=3.0
+            ),
             worker=Worker(checkpoint_seconds=schedule.checkpoint_seconds),
             replicas=[
                 Replica(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from tests.simulation import edges, judge
+from tests.simulation.loop import Restless
 from tests.simulation.play import Play
 from tests.simulation.schedule import Schedule, schedule
 from tests.simulation.simulation import Simulation
@@ -44,18 +45,23 @@ class Runner:
         """Play a schedule and judge what is left."""
         play = Play(schedule)
         self._use(play.simulation)
-        unrest = play.run()
-        found = [*([] if unrest is None else [unrest]), *judge.differences(play)]
+        try:
+            unrest = play.run()
+            found = [*([] if unrest is None else [unrest]), *judge.differences(play)]
+        except Restless as restless:
+            found = [str(restless)]
         self._runs += 1
         if not self._runs % _COLLECTED_EVERY:
             gc.collect()
         return Outcome(schedule, tuple(found), play.simulation.steps)
 
-    def many(self, seeds: Iterator[int], seconds: float) -> Iterator[Outcome]:
+    def many(
+        self, seeds: Iterator[int], seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> Iterator[Outcome]:
         """Give the outcomes of the schedules of some seeds, as far as they begin within so many seconds."""
-        until = time.monotonic() + seconds
+        until = clock() + seconds
         for seed in seeds:
-            if time.monotonic() >= until:
+            if clock() >= until:
                 return
             yield self.run(schedule(seed))
 

@@ -61,6 +61,7 @@ class Schedule:
     """Batches that engines keep for replay."""
     prompts: int
     checkpoint_seconds: float
+    linger_seconds: float
     seconds: float
     actions: tuple[Action, ...]
 
@@ -77,7 +78,8 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
     ]
     weights = [KINDS[kind] for kind in kinds]
     actions += [
-        Action(round(rng.random() * seconds, 3), kind, rng.randrange(6), rng.randrange(10**6))
+        # Beginnings are where much is decided.
+        Action(round(rng.random() ** 1.5 * seconds, 3), kind, rng.randrange(6), rng.randrange(10**6))
         for kind in (rng.choices(kinds, weights, k=faults) if kinds else [])
     ]
     actions.sort(key=lambda action: action.at)
@@ -92,6 +94,7 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         keeps=rng.choice([3, 10, 1000]),
         prompts=rng.choice([2, 4, 12]),
         checkpoint_seconds=rng.choice([1.5, 2.5, 4.0]),
+        linger_seconds=rng.choice([0.4, 1.6]),
         seconds=seconds,
         actions=tuple(action for at, action in enumerate(actions) if keep is None or at in keep),
     )

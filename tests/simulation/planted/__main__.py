@@ -1,0 +1,62 @@
+"""Plants faults one at a time and says after how many seconds of a core the simulator finds each."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+import time
+
+from tests.simulation.planted.faults import FAULTS
+
+
+def main() -> int:
+    """Return 1 if a fault was not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.planted", description=__doc__)
+    parser.add_argument("faults", nargs="*", help="names; all by default")
+    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each")
+    parser.add_argument("--within", action="store_true", help="plant the fault and simulate, in this process")
+    asked = parser.parse_args()
+    if asked.within:
+        return _simulate(asked.faults[0], asked.seed, asked.seconds)
+    missed = 0
+    print(f"{'fault':<54} {'room':<22} found")
+    for name in asked.faults or FAULTS:
+        options = ["--within", "--seed", str(asked.seed), "--seconds", str(asked.seconds)]
+        run = subprocess.run(
+            [sys.executable, "-m", "tests.simulation.planted", name, *options],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONHASHSEED": "0"},
+        )
+        missed += run.returncode != 1
+        said = run.stdout.strip() or run.stderr.strip()[-200:]
+        print(f"{name:<54} {FAULTS[name].room:<22} {said}", flush=True)
+    return missed > 0
+
+
+def _simulate(name: str, seed: int, seconds: float) -> int:
+    FAULTS[name].plant()
+    from connectors.receive.warming import warm_up as warm_up_connector
+    from pipeline.worker.warming import warm_up as warm_up_worker
+    from tests.simulation.run import runner
+
+    warm_up_worker()
+    warm_up_connector()
+    began = time.process_time()
+    with runner() as run:
+        for number, outcome in enumerate(run.many(itertools.count(seed), seconds, time.process_time), 1):
+            if outcome.differences:
+                after = time.process_time() - began
+                found = f"{number} schedules, seed {outcome.schedule.seed}"
+                print(f"{after:4.1f} s, {found}: {outcome.differences[0][:60]}")
+                return 1
+    print("not found")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""Faults that were found in the product once, or could have been, as patches of its code, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import connectors.order.log
+import connectors.order.recovery
+import connectors.order.sequence
+import connectors.positions.keeper
+import connectors.positions.reader
+import pipeline.clickhouse.writer
+import pipeline.fleet.snapshot
+import pipeline.residency.checkpoint.snapshot
+import pipeline.residency.granularity.pairing
+import pipeline.residency.granularity.two_sizes
+import pipeline.residency.partition
+import pipeline.verify.replica.source
+import pipeline.worker.checkpoint.log
+import pipeline.worker.checkpoint.rounds
+import pipeline.worker.partition
+import pipeline.worker.roles
+from pipeline.errors import StoreUnavailable
+from tests.simulation import clients
+
+
+class Fault(NamedTuple):
+    """A fault, and the room that it is in."""
+
+    room: str
+    plant: Callable[[], None]
+
+
+def last_position_counts() -> None:
+    """Two connectors read one engine: the position written last counts, not the furthest."""
+    connectors.positions.reader.progress = lambda position: (0, 0)  # type: ignore[assignment]
+
+
+def no_first_position() -> None:
+    """A connector reads a source before its position is where a successor looks."""
+
+    async def nothing(self: Any, positions: Any) -> None: ...
+
+    connectors.positions.keeper.Positions._send_surely = nothing  # type: ignore[method-assign]
+
+
+def gaps_are_not_told() -> None:
+    """What is finally lost leaves no notice."""
+    connectors.order.log.SourceLog._lose = lambda self, *lost: None  # type: ignore[method-assign]
+
+
+def nothing_is_a_duplicate() -> None:
+    """A batch that comes again is taken for the first one of another life."""
+    connectors.order.sequence.SequencePosition.taken = (  # type: ignore[method-assign]
+        lambda self, seq, fingerprint: False
+    )
+
+
+def lives_are_not_compared() -> None:
+    """An answer that begins with another batch than asked for is of the same life."""
+
+    def compare(self: Any, request: Any, message: Any, now: float) -> None:
+        self._verified, self._verified_arrivals = True, request.arrivals
+
+    connectors.order.recovery.Recovery._compare_lives = compare  # type: ignore[method-assign]
+
+
+def residency_is_announced_twice() -> None:
+    """A state without checkpoints says again what a former one had committed."""
+    pipeline.residency.partition.PartitionState.announced = (  # type: ignore[method-assign]
+        lambda self, offset: None
+    )
+
+
+def a_chain_bites_its_tail() -> None:
+    """Fine blocks that are their own ancestors are a chain."""
+
+    def chain(state: Any, tail: int, length: int) -> list[int] | None:
+        blocks: list[int] = []
+        at: int | None = tail
+        while len(blocks) < length:
+            fine = state.fine.get(at) if at is not None else None
+            if at is None or fine is None:
+                return None
+            blocks.append(at)
+            at = fine.parent
+        return blocks
+
+    for module in (pipeline.residency.granularity.pairing, pipeline.residency.granularity.two_sizes):
+        if hasattr(module, "chain"):
+            module.chain = chain
+
+
+def removed_records_degrade_nothing() -> None:
+    """Retention was faster than the worker, and trust stays."""
+    pipeline.residency.partition.PartitionState.skip_removed = (  # type: ignore[method-assign]
+        lambda self, beginning: self._advance(beginning - 1)
+    )
+
+
+def what_left_is_not_saved() -> None:
+    """Deltas of checkpoints have what came, and not what went."""
+    whole = pipeline.residency.checkpoint.snapshot.entries
+
+    class Entries:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(whole, name)
+
+        def in_records(self, parts: Any) -> Any:
+            return whole.in_records([(pool, gone[:0], came) for pool, gone, came in parts])
+
+    pipeline.residency.checkpoint.snapshot.entries = Entries()  # type: ignore[assignment]
+
+
+def former_owners_are_not_fenced() -> None:
+    """Each owner of a partition has a transactional id of its own."""
+    pipeline.worker.checkpoint.log.transactional_id = lambda group, topic, partition: (
+        f"{group}.{topic}.{partition}.{secrets.token_hex(4)}"
+    )
+
+
+def checkpoints_of_aborted_transactions_count() -> None:
+    """Checkpoints are read uncommitted."""
+    pipeline.worker.checkpoint.log.AIOKafkaConsumer = lambda **options: clients.Consumer(
+        **options | {"isolation_level": "read_uncommitted"}
+    )
+
+
+def residency_of_aborted_transactions_counts() -> None:
+    """The fleet agent reads uncommitted."""
+    role = pipeline.worker.roles.Role
+    pipeline.worker.roles.Role = lambda **parts: role(  # type: ignore[assignment,misc]
+        **parts | {"committed": False}
+    )
+
+
+def rows_come_after_the_commit() -> None:
+    """A round commits while its rows are on their way."""
+    rounds = pipeline.worker.checkpoint.rounds.CheckpointRounds
+    write = rounds._write
+
+    async def later(self: Any, rows: Any) -> None:
+        self._later = asyncio.ensure_future(write(self, rows))
+
+    rounds._write = later  # type: ignore[method-assign]
+
+
+def sources_are_carried_before_their_records_are_read() -> None:
+    """A new owner writes rows of windows behind what it has applied."""
+    pipeline.worker.partition.OwnedPartition._heard_to = (  # type: ignore[method-assign]
+        lambda self, now: now
+    )
+
+
+def refused_inserts_are_acknowledged() -> None:
+    """Rows that the store did not take, for want of room, count as written."""
+    tables = pipeline.clickhouse.writer.Tables
+    insert = tables.insert
+
+    async def acknowledged(self: Any, rows: Any) -> None:
+        try:
+            await insert(self, rows)
+        except StoreUnavailable:
+            return
+
+    tables.insert = acknowledged  # type: ignore[method-assign]
+
+
+def bases_are_of_several_moments() -> None:
+    """The head of a base of the fleet agent moves on while its tables are written."""
+
+    def begin(self: Any, now: float) -> None:
+        self._head.epoch += 1
+        self._waiting = self._base(self._head, self._tables())
+        self._followed, self._made_at, self._share = self._head.followed, now, 1.0
+
+    pipeline.fleet.snapshot.Bases.begin = begin  # type: ignore[method-assign]
+
+
+def silence_is_reported_backwards() -> None:
+    """The recount forgets a later report of silence at an earlier one, of a clock that was set back."""
+
+    def unreached(self: Any, window: int) -> None:
+        if self.disconnected_from is None:
+            self.disconnected_from = window
+        self.reported_to = window
+
+    pipeline.verify.replica.source.SourceRecount._unreached = unreached  # type: ignore[method-assign]
+
+
+FAULTS = {
+    fault.plant.__name__.replace("_", "-"): fault
+    for fault in (
+        Fault("connectors/positions", last_position_counts),
+        Fault("connectors/positions", no_first_position),
+        Fault("connectors/order", gaps_are_not_told),
+        Fault("connectors/order", nothing_is_a_duplicate),
+        Fault("connectors/order", lives_are_not_compared),
+        Fault("pipeline/residency", residency_is_announced_twice),
+        Fault("pipeline/residency", a_chain_bites_its_tail),
+        Fault("pipeline/residency", removed_records_degrade_nothing),
+        Fault("pipeline/residency", what_left_is_not_saved),
+        Fault("pipeline/worker", former_owners_are_not_fenced),
+        Fault("pipeline/worker", checkpoints_of_aborted_transactions_count),
+        Fault("pipeline/worker", residency_of_aborted_transactions_counts),
+        Fault("pipeline/worker", rows_come_after_the_commit),
+        Fault("pipeline/worker", sources_are_carried_before_their_records_are_read),
+        Fault("pipeline/clickhouse", refused_inserts_are_acknowledged),
+        Fault("pipeline/fleet", bases_are_of_several_moments),
+        Fault("pipeline/verify", silence_is_reported_backwards),
+    )
+}
+"""By name."""
