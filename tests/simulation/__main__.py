@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 from connectors.receive.warming import warm_up as warm_up_connector
+from pipeline.index.service import warm_up as warm_up_index
 from pipeline.worker.warming import warm_up as warm_up_worker
 from tests.simulation.run import Runner, runner, told
 from tests.simulation.schedule import schedule
@@ -33,6 +34,7 @@ def main() -> int:
     seed = secrets.randbelow(10**9) if asked.seed is None else asked.seed
     warm_up_worker()
     warm_up_connector()
+    warm_up_index()
     with runner() as run:
         if asked.keep is not None:
             keep = [] if asked.keep == "none" else [int(number) for number in asked.keep.split(",")]

@@ -22,7 +22,7 @@ from tests.simulation.play import Play
 
 def differences(play: Play) -> Iterator[str]:
     """Give what is not as it must be, a line each."""
-    for supervised in (*play.connectors, *play.overlapping, *play.workers):
+    for supervised in play.all:
         for failure in supervised.failures:
             if not _may_end_a_process(failure):
                 yield f"a process ended by {failure!r}"
@@ -90,6 +90,10 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
         if other:
             yield f"{engine.name}: batches {other[:5]} are not those of the engine's life"
     yield from _occupancy(play, engine)
+    held = play.followed.held().get(engine.name) if play.schedule.indexes else None
+    if held is not None and held != {*engine.resident}:
+        wrong = len(held ^ {*engine.resident})
+        yield f"{engine.name}: {wrong} blocks of a complete engine are wrong in the index"
 
 
 def _occupancy(play: Play, engine: Engine) -> Iterator[str]:

@@ -15,6 +15,7 @@ from schemas.fleet_checkpoints import HEAD_KEY, FleetHead
 from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
 from tests.simulation import worker
 from tests.simulation.engine import Engine
+from tests.simulation.index import Followed
 from tests.simulation.loop import Process
 from tests.simulation.schedule import Action, Schedule
 from tests.simulation.simulation import Simulation
@@ -147,16 +148,24 @@ class Play:
             Supervised(simulation, f"connector {number}", _connects(number, schedule.connectors))
             for number in range(schedule.connectors)
         ]
+        self.followed = Followed()
+        self.index = Supervised(simulation, "index", self.followed.follow)
         self.overlapping: list[Supervised] = []
         """Connectors that read the same as others, for a while."""
         self.workers = [
             Supervised(simulation, f"worker {number}", worker.work) for number in range(schedule.workers)
         ]
 
+    @property
+    def all(self) -> list[Supervised]:
+        """All processes."""
+        indexes = [self.index] if self.schedule.indexes else []
+        return [*self.connectors, *self.overlapping, *self.workers, *indexes]
+
     def run(self) -> str | None:
         """Let it happen, until everything is at rest; return what did not come to rest, if anything."""
         simulation = self.simulation
-        for process in (*self.connectors, *self.workers):
+        for process in self.all:
             process.start()
         for action in self.schedule.actions:
             simulation.run(action.at)
@@ -170,7 +179,7 @@ class Play:
         simulation.slow_until, simulation.store.trouble = 0.0, ""
         for engine in self.engines:
             engine.deaf_until, engine.drops, engine.holes = 0.0, 0, 0
-        for supervised in (*self.connectors, *self.overlapping, *self.workers):
+        for supervised in self.all:
             supervised.heal()
         if self.overlapping:
             # Where all were stopped, one goes on: with what the one wrote that was furthest.
@@ -220,7 +229,7 @@ class Play:
         return self.engines[whom % len(self.engines)]
 
     def _process(self, whom: int) -> Supervised:
-        processes = [*self.connectors, *self.workers]
+        processes = self.all
         return processes[whom % len(processes)]
 
     def _serve(self, whom: int, rng: random.Random) -> None:

@@ -121,7 +121,7 @@ def told(kept: Sequence[int], outcome: Outcome) -> Iterator[str]:
     yield from (f"  {difference[:1000]}" for difference in outcome.differences[:5])
     yield (
         f"its schedule, shortened: engines={plan.engines} partitions={plan.partitions} shards={plan.shards} "
-        f"connectors={plan.connectors} workers={plan.workers} keeps={plan.keeps} "
+        f"connectors={plan.connectors} workers={plan.workers} indexes={plan.indexes} keeps={plan.keeps} "
         f"checkpoint_seconds={plan.checkpoint_seconds:g} seconds={plan.seconds:g}"
     )
     yield from (f"  {action}" for action in plan.actions)

@@ -55,6 +55,7 @@ class Schedule:
     shards: int
     connectors: int
     workers: int
+    indexes: int
     capacity: int
     """Blocks of an engine."""
     keeps: int
@@ -90,6 +91,7 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         shards=rng.choice([1, 1, 2]),
         connectors=rng.choice([1, 1, 1, 2]),
         workers=rng.choice([1, 1, 2]),
+        indexes=rng.choice([0, 0, 1]),
         capacity=rng.choice([4, 12, 40]),
         keeps=rng.choice([3, 10, 1000]),
         prompts=rng.choice([2, 4, 12]),

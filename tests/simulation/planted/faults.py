@@ -14,6 +14,7 @@ import connectors.positions.keeper
 import connectors.positions.reader
 import pipeline.clickhouse.writer
 import pipeline.fleet.snapshot
+import pipeline.index.following.follower
 import pipeline.residency.checkpoint.snapshot
 import pipeline.residency.granularity.pairing
 import pipeline.residency.granularity.two_sizes
@@ -191,6 +192,18 @@ def silence_is_reported_backwards() -> None:
     pipeline.verify.replica.source.SourceRecount._unreached = unreached  # type: ignore[method-assign]
 
 
+def an_index_begins_where_the_log_ends() -> None:
+    """An index leaves out what came after the checkpoint that it loads."""
+    follower = pipeline.index.following.follower.Follower
+    take_over = follower._take_over
+
+    async def skips(self: Any, state: Any, loaded: Any) -> None:
+        await take_over(self, state, loaded)
+        state.next_offset = loaded.end
+
+    follower._take_over = skips  # type: ignore[method-assign]
+
+
 FAULTS = {
     fault.plant.__name__.replace("_", "-"): fault
     for fault in (
@@ -210,6 +223,7 @@ FAULTS = {
         Fault("pipeline/worker", sources_are_carried_before_their_records_are_read),
         Fault("pipeline/clickhouse", refused_inserts_are_acknowledged),
         Fault("pipeline/fleet", bases_are_of_several_moments),
+        Fault("pipeline/index", an_index_begins_where_the_log_ends),
         Fault("pipeline/verify", silence_is_reported_backwards),
     )
 }
