@@ -118,6 +118,7 @@ def test_unreadable_stamp_is_none(bootstrap: ModuleType, tmp_path: Path, content
     assert bootstrap.read_stamp(tmp_path) == {}
 
 
+@pytest.mark.night
 def test_environment_is_made_kept_refreshed_and_repaired(project: Path, bootstrap: ModuleType) -> None:
     venv = project / ".venv"
     stamp = venv / bootstrap.STAMP
@@ -161,6 +162,7 @@ def test_environment_is_made_kept_refreshed_and_repaired(project: Path, bootstra
     assert json.loads(stamp.read_text()).keys() == {"environment", "project"}
 
 
+@pytest.mark.night
 def test_developers_add_to_the_environment_of_the_demo_and_the_demo_takes_theirs(project: Path) -> None:
     witness = project / ".venv" / "witness"
     demo = run(project, "local")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import clickhouse_connect
@@ -11,10 +13,9 @@ from clickhouse_connect.driver.client import Client
 
 from pipeline.advice.reading import Advice, read_advice
 from pipeline.advice.text import NOTHING_YET, as_text
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow, PrefillSettingsRow, Row, SourceRow
-from schemas.settings import Settings
-from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, write_rows
+from tests.support.inputs.board_rows import HOUR, hour_of_rows, write_rows
+from tests.support.inputs.empty_tables import EmptyTables
 
 START = int(HOUR.timestamp())
 END = START + 3599
@@ -27,20 +28,34 @@ def rate(model: str, tokens_per_second: float) -> PrefillSettingsRow:
     return PrefillSettingsRow(model, HOUR - timedelta(days=1), tokens_per_second, 2.0, None, "", 1)
 
 
-def asked(store: EmbeddedStore, rows: list[Row], start: int = START, models: tuple[str, ...] = ()) -> Advice:
-    settings = migrated(store)
-    write_rows(settings, rows)
-    client = client_of(store, settings)
-    try:
-        return read_advice(client, settings.clickhouse.database, start, END, models)
-    finally:
-        client.close()
+@contextmanager
+def told_of(rows: list[Row], tables: EmptyTables) -> Iterator[Client]:
+    """Give a client of tables with these rows."""
+    with tables.lent() as settings:
+        write_rows(settings, rows)
+        client = clickhouse_connect.get_client(
+            dsn=settings.clickhouse.url, database=settings.clickhouse.database, autogenerate_session_id=False
+        )
+        try:
+            yield client
+        finally:
+            client.close()
 
 
-def client_of(store: EmbeddedStore, settings: Settings) -> Client:
-    return clickhouse_connect.get_client(
-        dsn=store.url, database=settings.clickhouse.database, autogenerate_session_id=False
-    )
+def read(client: Client, start: int = START, models: tuple[str, ...] = ()) -> Advice:
+    return read_advice(client, str(client.database), start, END, models)
+
+
+def asked(tables: EmptyTables, rows: list[Row], start: int = START) -> Advice:
+    with told_of(rows, tables) as client:
+        return read(client, start)
+
+
+@pytest.fixture(scope="module")
+def ordinary(empty_tables: EmptyTables) -> Iterator[Client]:
+    """A client of the hour's rows without rates. Only read them."""
+    with told_of(without_rates(hour_of_rows()), empty_tables) as client:
+        yield client
 
 
 def without_rates(rows: list[Row]) -> list[Row]:
@@ -69,14 +84,14 @@ def of_another_model(rows: list[Row]) -> list[Row]:
     ]
 
 
-def test_nothing_is_said_of_empty_tables(store: EmbeddedStore) -> None:
-    advice = asked(store, [])
+def test_nothing_is_said_of_empty_tables(empty_tables: EmptyTables) -> None:
+    advice = asked(empty_tables, [])
     assert (advice.answer, advice.findings) == ([], [])
     assert list(as_text(advice)) == [NOTHING_YET]
 
 
-def test_the_answer_is_that_of_the_rows(store: EmbeddedStore) -> None:
-    answer = asked(store, without_rates(hour_of_rows())).answer
+def test_the_answer_is_that_of_the_rows(ordinary: Client) -> None:
+    answer = read(ordinary).answer
     assert [line.title for line in answer] == ["Prefill you could avoid", "Hit rate", "Biggest lever", "Data"]
     avoidable, hits, lever, data = answer
     assert (avoidable.figure, avoidable.value) == ("90 %", AVOIDABLE / FILLED)
@@ -88,14 +103,14 @@ def test_the_answer_is_that_of_the_rows(store: EmbeddedStore) -> None:
     assert {line.change for line in answer} == {"nothing to compare with before"}
 
 
-def test_changes_are_against_the_range_before(store: EmbeddedStore) -> None:
+def test_changes_are_against_the_range_before(empty_tables: EmptyTables) -> None:
     rows = [
         msgspec.structs.replace(row, peer_tokens=0, cold_tokens=row.cold_tokens + row.peer_tokens)
         if isinstance(row, FillsRow) and row.window.timestamp() < HALF
         else row
         for row in without_rates(hour_of_rows())
     ]
-    avoidable, hits, lever, data = asked(store, rows, start=HALF).answer
+    avoidable, hits, lever, data = asked(empty_tables, rows, start=HALF).answer
     assert (avoidable.value, avoidable.before) == (0.9, pytest.approx(0.3))
     assert avoidable.change == "▲ 60 points against the range before"
     assert hits.change == "as in the range before"
@@ -104,12 +119,12 @@ def test_changes_are_against_the_range_before(store: EmbeddedStore) -> None:
     assert data.change == "▼ 50 points against the range before"
 
 
-def test_findings_are_ranked_by_gpu_seconds_where_all_rates_are_known(store: EmbeddedStore) -> None:
+def test_findings_are_ranked_by_gpu_seconds_where_all_rates_are_known(empty_tables: EmptyTables) -> None:
     rows = without_rates(hour_of_rows())
     rows += of_another_model(rows)
-    by_tokens = asked(store, [*rows, rate("m", 1000.0)]).findings
+    by_tokens = asked(empty_tables, [*rows, rate("m", 1000.0)]).findings
     assert {finding.ranked_by for finding in by_tokens} == {"tokens"}
-    by_cost = asked(store, [*rows, rate("m", 1000.0), rate("n", 100.0)]).findings
+    by_cost = asked(empty_tables, [*rows, rate("m", 1000.0), rate("n", 100.0)]).findings
     assert {finding.ranked_by for finding in by_cost} == {"gpu_seconds"}
     routing = {finding.model: finding for finding in by_cost if finding.kind == "routing"}
     assert routing["m"].tokens_per_hour == routing["n"].tokens_per_hour == PEER
@@ -119,22 +134,23 @@ def test_findings_are_ranked_by_gpu_seconds_where_all_rates_are_known(store: Emb
     costs = [finding.gpu_seconds_per_hour for finding in by_cost]
     assert costs == sorted(costs, key=lambda cost: -(cost or 0.0))
     assert by_cost[0].model == "n"
-    gpus = asked(store, [*without_rates(hour_of_rows()), rate("m", 1000.0)]).answer[0].detail
+    gpus = asked(empty_tables, [*without_rates(hour_of_rows()), rate("m", 1000.0)]).answer[0].detail
     assert gpus == f"{AVOIDABLE / 3600:.0f} tokens/s ≈ {AVOIDABLE * 2 / 1000 / 3600:.2f} GPUs, assumed"
 
 
-def test_at_most_seven_and_only_of_the_models_chosen(store: EmbeddedStore) -> None:
+def test_at_most_seven_and_only_of_the_models_chosen(empty_tables: EmptyTables) -> None:
     rows = without_rates(hour_of_rows())
     rows += of_another_model(rows)
-    both, one = asked(store, rows), asked(store, rows, models=("n",))
+    with told_of(rows, empty_tables) as client:
+        both, one = read(client), read(client, models=("n",))
     assert len(both.findings) <= 7
     assert {finding.model for finding in both.findings} == {"m", "n"}
     assert {finding.model for finding in one.findings} == {"n"}
     assert [finding.place for finding in one.findings] == list(range(1, len(one.findings) + 1))
 
 
-def test_a_finding_on_incomplete_data_says_so(store: EmbeddedStore) -> None:
-    findings = {finding.kind: finding for finding in asked(store, without_rates(hour_of_rows())).findings}
+def test_a_finding_on_incomplete_data_says_so(ordinary: Client) -> None:
+    findings = {finding.kind: finding for finding in read(ordinary).findings}
     assert findings.keys() == {"routing", "capacity", "hashes", "streams"}
     assert findings["routing"].caveat == "rests on incomplete data: 1 of 2 replicas"
     assert findings["capacity"].at_least_per_hour == EVICTED
@@ -142,18 +158,13 @@ def test_a_finding_on_incomplete_data_says_so(store: EmbeddedStore) -> None:
     assert findings["hashes"].replicas == ["b"]
 
 
-def test_the_evidence_is_a_query_that_answers(store: EmbeddedStore) -> None:
-    settings = migrated(store)
-    write_rows(settings, without_rates(hour_of_rows()))
-    client = client_of(store, settings)
-    advice = read_advice(client, settings.clickhouse.database, START, END)
-    for finding in advice.findings:
-        assert client.query(finding.evidence).result_rows, finding.evidence
-    client.close()
+def test_the_evidence_is_a_query_that_answers(ordinary: Client) -> None:
+    for finding in read(ordinary).findings:
+        assert ordinary.query(finding.evidence).result_rows, finding.evidence
 
 
-def test_text_fits_a_terminal(store: EmbeddedStore) -> None:
-    advice = asked(store, without_rates(hour_of_rows()))
+def test_text_fits_a_terminal(ordinary: Client) -> None:
+    advice = read(ordinary)
     lines = list(as_text(advice, 80, "http://127.0.0.1:8080/"))
     assert [line for line in lines if len(line) > 80 and not line.startswith("   see: ")] == []
     assert lines[0].startswith("Prefill you could avoid")
@@ -161,12 +172,14 @@ def test_text_fits_a_terminal(store: EmbeddedStore) -> None:
     assert sum(line.startswith("   do: ") for line in lines) == len(advice.findings)
 
 
-def test_each_range_is_read_from_the_table_that_fits_it(store: EmbeddedStore) -> None:
-    settings = migrated(store)
-    write_rows(settings, hour_of_rows())
-    client = client_of(store, settings)
+def test_each_range_is_read_from_the_table_that_fits_it(empty_tables: EmptyTables) -> None:
+    with told_of(hour_of_rows(), empty_tables) as client:
+        each_range_is_read_from_the_table_that_fits_it(client)
+
+
+def each_range_is_read_from_the_table_that_fits_it(client: Client) -> None:
     halves = [(START, HALF - 1), (HALF, END)]
-    known = read_advice(client, settings.clickhouse.database, HALF, END)
+    known = read(client, HALF)
     # Two thousand sources more: the range is read from minutes now, the one before from ten seconds.
     client.command(
         "INSERT INTO sources (model, replica, opened_at, trust) SELECT 'm', toString(number),"
@@ -183,7 +196,6 @@ def test_each_range_is_read_from_the_table_that_fits_it(store: EmbeddedStore) ->
             f"ALTER TABLE {table} DELETE WHERE window BETWEEN toDateTime({start}) AND toDateTime({end})"
             " SETTINGS mutations_sync = 2"
         )
-    grown = read_advice(client, settings.clickhouse.database, HALF, END)
-    client.close()
+    grown = read(client, HALF)
     assert grown == known
     assert [line.before for line in known.answer[:2]] != [None, None]

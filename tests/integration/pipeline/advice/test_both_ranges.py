@@ -64,7 +64,10 @@ def client(store: EmbeddedStore) -> Client:
     return client
 
 
-@pytest.mark.parametrize(("begin", "end"), RANGES)
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [RANGES[1], *(pytest.param(*each, marks=pytest.mark.night) for each in RANGES if each != RANGES[1])],
+)
 @pytest.mark.parametrize(("seconds", "seconds_before"), LENGTHS)
 def test_each_range_is_read_as_by_itself(
     client: Client, begin: int, end: int, seconds: int, seconds_before: int

@@ -21,11 +21,11 @@ from tests.support.inputs.board_rows import (
     HOUR,
     WINDOWS,
     hour_of_rows,
-    migrated,
     runner,
     window_rows,
     write_rows,
 )
+from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.inputs.large_fleet import LargeFleet
 
 START = int(HOUR.timestamp())
@@ -34,8 +34,8 @@ TABLES = {10: "10s", 60: "1m", 3600: "1h"}
 
 
 @pytest.fixture
-def settings(store: EmbeddedStore) -> Settings:
-    return migrated(store)
+def settings(own: Settings) -> Settings:
+    return own
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ def test_of_groups_alike_the_first_counts(client: Client) -> None:
         assert rows_of(client, sql, start, start + 59) == [(expected,)], sql
 
 
-def test_hits_of_a_replica_in_two_hash_domains_count_once(store: EmbeddedStore) -> None:
+def test_hits_of_a_replica_in_two_hash_domains_count_once(empty_tables: EmptyTables) -> None:
     """As after what the finding `hashes` advises: another hash_scheme for the replica."""
     half = HOUR + timedelta(seconds=5 * WINDOWS)
     moved = [
@@ -295,31 +295,33 @@ def test_hits_of_a_replica_in_two_hash_domains_count_once(store: EmbeddedStore) 
     ]
     figures = []
     for rows in (hour_of_rows(), moved):
-        settings = migrated(store)
-        write_rows(settings, rows)
-        client = clickhouse_connect.get_client(
-            dsn=store.url, database=settings.clickhouse.database, autogenerate_session_id=False
-        )
-        sums = [
-            rows_of(
+        with empty_tables.lent() as settings:
+            write_rows(settings, rows)
+            client = clickhouse_connect.get_client(
+                dsn=settings.clickhouse.url,
+                database=settings.clickhouse.database,
+                autogenerate_session_id=False,
+            )
+            sums = [
+                rows_of(
+                    client,
+                    "SELECT sum(queried_tokens), sum(hit_tokens), sum(ideal_hit_rate * queried_tokens),"
+                    f" sum(avoidable_tokens) FROM {view}(from = {{from:DateTime}}, to = {{to:DateTime}})",
+                    START,
+                    START + 3599,
+                )
+                for view in ("hit_potential", "hit_potential_series", "replica_facts")
+            ]
+            domains = rows_of(
                 client,
-                "SELECT sum(queried_tokens), sum(hit_tokens), sum(ideal_hit_rate * queried_tokens),"
-                f" sum(avoidable_tokens) FROM {view}(from = {{from:DateTime}}, to = {{to:DateTime}})",
+                "SELECT hash_domain, queried_tokens > 0"
+                " FROM hit_potential(from = {from:DateTime}, to = {to:DateTime})"
+                " WHERE replica = 'b' ORDER BY hash_domain",
                 START,
                 START + 3599,
             )
-            for view in ("hit_potential", "hit_potential_series", "replica_facts")
-        ]
-        domains = rows_of(
-            client,
-            "SELECT hash_domain, queried_tokens > 0"
-            " FROM hit_potential(from = {from:DateTime}, to = {to:DateTime})"
-            " WHERE replica = 'b' ORDER BY hash_domain",
-            START,
-            START + 3599,
-        )
-        figures.append((sums, advised(client, START, START + 3599).answer[:2]))
-        client.close()
+            figures.append((sums, advised(client, START, START + 3599).answer[:2]))
+            client.close()
     assert figures[0] == figures[1]
     assert domains == [("d", None), ("e", True)]
 

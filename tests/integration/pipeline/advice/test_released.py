@@ -18,6 +18,7 @@ from pipeline.clickhouse import migrations
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import ClickHouse, Settings
 from tests.support.inputs.large_fleet import LargeFleet
+from tests.support.suite.night import at_night
 
 RELEASED = "0011_more_engines.sql"
 """The last file of release 0.1.0."""
@@ -147,7 +148,7 @@ def in_words_of_now(row: dict[str, Any], released: Client) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("models", [[], ["model-1", "model-2"]], ids=["all", "two"])
-@pytest.mark.parametrize("seconds", [290, 1700, 3599, 6 * 3600, 86_000, 2 * 86_400])
+@pytest.mark.parametrize("seconds", at_night([290, 1700, 3599, 6 * 3600, 86_000, 2 * 86_400]))
 def test_rows_are_those_of_the_release(both: tuple[Client, Client], seconds: int, models: list[str]) -> None:
     released, current = both
     divide_by_what_is_read(released, seconds)
@@ -165,6 +166,7 @@ def test_rows_are_those_of_the_release(both: tuple[Client, Client], seconds: int
             assert row[name] == wanted, (row["part"], row["place"], name)
 
 
+@pytest.mark.night
 def test_every_kind_of_finding_is_among_them(both: tuple[Client, Client]) -> None:
     _, current = both
     found = {row["kind"] for seconds in (290, 3599, 6 * 3600) for row in told(current, seconds, [])}

@@ -27,7 +27,8 @@ from pipeline.doctor.asking.store import ask_store
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import ClickHouse, Settings
 from tests.support.grafana.variables import Range, sent
-from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, runner, write_rows
+from tests.support.inputs.board_rows import HOUR, hour_of_rows, runner, write_rows
+from tests.support.inputs.empty_tables import EmptyTables
 
 ZONES = ("America/New_York", "Asia/Tokyo", "Asia/Kolkata")
 END = HOUR + timedelta(minutes=59, seconds=59)
@@ -56,10 +57,10 @@ FOLD = _NOVEMBER + timedelta(days=(6 - _NOVEMBER.weekday()) % 7)
 
 
 @pytest.fixture(scope="module")
-def tables(store: EmbeddedStore) -> Settings:
-    settings = migrated(store)
-    write_rows(settings, hour_of_rows())
-    return settings
+def tables(empty_tables: EmptyTables) -> Iterator[Settings]:
+    with empty_tables.lent() as settings:
+        write_rows(settings, hour_of_rows())
+        yield settings
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,8 @@ from pipeline.dashboards.boards.advice import ANSWER, FINDINGS
 from pipeline.dashboards.page.answers import AT_ONCE, Answers
 from pipeline.dashboards.page.question import Question
 from pipeline.errors import StoreBusy, StoreUnavailable
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Settings
-from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS, hour_of_rows, migrated, write_rows
+from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS
 
 START = int(HOUR.timestamp())
 WHOLE = Question(START, START + 3599)
@@ -52,10 +51,8 @@ async def begun(*tasks: asyncio.Future[Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def settings(store: EmbeddedStore) -> Settings:
-    written = migrated(store)
-    write_rows(written, hour_of_rows())
-    return written
+def settings(hour: Settings) -> Settings:
+    return hour
 
 
 async def test_panels_that_share_a_statement_show_what_their_own_would(settings: Settings) -> None:

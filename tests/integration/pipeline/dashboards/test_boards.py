@@ -16,6 +16,7 @@ from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_par
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow
+from schemas.settings import Settings
 from tests.support.inputs.board_rows import (
     HOUR,
     RunSql,
@@ -86,14 +87,15 @@ def test_panels_run_on_rows_of_every_range(filled: RunSql) -> None:
     assert silent == set()
 
 
-def test_gpus_of_measured_and_of_assumed_rates_are_series_of_their_own(store: EmbeddedStore) -> None:
+def test_gpus_of_measured_and_of_assumed_rates_are_series_of_their_own(
+    store: EmbeddedStore, own: Settings
+) -> None:
     """Of two replicas that lose the same only one is scraped; the other's rate is that of the settings."""
-    settings = migrated(store)
     write_rows(
-        settings,
+        own,
         [row for row in hour_of_rows() if not (isinstance(row, EngineCountersRow) and row.replica == "b")],
     )
-    result = runner(store, settings)("fleet-gpus-lost", PANELS["fleet-gpus-lost"].sql).result_rows
+    result = runner(store, own)("fleet-gpus-lost", PANELS["fleet-gpus-lost"].sql).result_rows
     # Tokens a second, at 1/16 GPU-seconds as measured, and at two GPUs that fill 1,000 a second.
     tokens = {"routing": 6.0, "routing or capacity": 0.0, "capacity": 2.0, "warm-up": 1.0}
     rates = {"measured": 1 / 16, "assumed": 2 / 1000}
@@ -170,9 +172,8 @@ def test_what_has_no_place_of_its_own_is_in_others(filled: RunSql) -> None:
         assert len(named) == len(whole)
 
 
-def test_a_large_fleet_is_shown_from_coarser_tables(store: EmbeddedStore) -> None:
-    settings = migrated(store)
-    run = runner(store, settings)
+def test_a_large_fleet_is_shown_from_coarser_tables(store: EmbeddedStore, own: Settings) -> None:
+    run = runner(store, own)
 
     def seconds(hours: float) -> int:
         start = HOUR - timedelta(hours=hours)
@@ -219,11 +220,12 @@ def test_hits_are_those_of_all_scrapes_though_nothing_was_merged_yet(store: Embe
         assert run("x", sql, **{"from": start, "to": end}).result_rows == [(5000, 4500)], name
 
 
-def test_all_replicas_that_were_chosen_are_in_a_picture_of_the_first_ones(store: EmbeddedStore) -> None:
-    settings = migrated(store)
+def test_all_replicas_that_were_chosen_are_in_a_picture_of_the_first_ones(
+    store: EmbeddedStore, own: Settings
+) -> None:
     replicas = [f"replica-{number}" for number in range(TOP + 5)]
-    write_rows(settings, [row for name in replicas for row in window_rows(0, name)])
-    run = runner(store, settings)
+    write_rows(own, [row for name in replicas for row in window_rows(0, name)])
+    run = runner(store, own)
     for panel in ("model-replicas", "model-fullness"):
         found = run(panel, PANELS[panel].sql, replica=replicas[1:]).result_rows
         assert len(found) == TOP + 1, panel
@@ -291,13 +293,12 @@ def test_an_unknown_parameter_is_refused() -> None:
         used_parameters("p", "SELECT {tenant:String}")
 
 
-def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedStore) -> None:
-    settings = migrated(store)
+def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedStore, own: Settings) -> None:
     rows = [row for replica in "ab" for row in window_rows(0, replica)]
     # With 16 tokens more `a` saves 20 of its 100; `b` saves 30, but needs 128 more.
     curves = {"a": [0, 0, 0, 0, 20], "b": [0, 0, 0, 0, 0, 0, 0, 30]}
     write_rows(
-        settings,
+        own,
         [
             msgspec.structs.replace(row, needed_hist=curves[row.replica])
             if isinstance(row, CapacityCurveRow)
@@ -305,7 +306,7 @@ def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedSt
             for row in rows
         ],
     )
-    found = runner(store, settings)("model-capacity-gain", PANELS["model-capacity-gain"].sql).result_rows
+    found = runner(store, own)("model-capacity-gain", PANELS["model-capacity-gain"].sql).result_rows
     assert found == [
         ("m", 16, 0, 20, 10.0, True),
         ("m", 32, 0, 20, 10.0, False),
@@ -314,8 +315,7 @@ def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedSt
     ]
 
 
-def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore) -> None:
-    settings = migrated(store)
+def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore, own: Settings) -> None:
     causes = {
         "peer_tokens": 20,
         "peer_and_evicted_tokens": 30,
@@ -327,13 +327,13 @@ def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore) ->
         "unknown_tokens": 5,
     }
     write_rows(
-        settings,
+        own,
         [
             msgspec.structs.replace(row, filled_tokens=100, **causes) if isinstance(row, FillsRow) else row
             for row in window_rows(0, "a")
         ],
     )
-    found = runner(store, settings)("fleet-replicas", PANELS["fleet-replicas"].sql)
+    found = runner(store, own)("fleet-replicas", PANELS["fleet-replicas"].sql)
     (row,) = found.result_rows
     shares = {name: share for name, share in zip(found.column_names, row, strict=True) if name.endswith("%")}
     del shares["hit rate %"]

@@ -69,10 +69,8 @@ def of(samples: Samples, metric: metrics.Metric) -> Samples:
 
 
 @pytest.fixture(scope="module")
-def settings(store: EmbeddedStore) -> Settings:
-    settings = migrated(store)
-    write_rows(settings, hour_of_rows())
-    return settings
+def settings(hour: Settings) -> Settings:
+    return hour
 
 
 @pytest.fixture(scope="module")
@@ -229,11 +227,10 @@ def test_what_is_not_answered_is_missing_and_said_to_be(store: EmbeddedStore) ->
 
 
 def test_models_and_replicas_beyond_the_bounds_are_added_up(
-    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+    own: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collection, "MODELS", 2)
     monkeypatch.setattr(collection, "REPLICA_SERIES", 3)
-    settings = migrated(store)
     rows: list[Any] = []
     # Of model-2 there are two replicas, of the others one; replicas lose the more, the later they come.
     sources = [("model-0", "a"), ("model-1", "b"), ("model-2", "c"), ("model-2", "d"), ("model-3", "e")]
@@ -248,8 +245,8 @@ def test_models_and_replicas_beyond_the_bounds_are_added_up(
                 rows.append(msgspec.structs.replace(row, **changed))
         life = (HOUR, None, "", "vllm", "map", model, "t", 0, 9, [], "complete", HOUR, 1)
         rows.append(SourceRow(model, replica, 0, 7, *life))
-    write_rows(settings, rows)
-    found = collected(settings)
+    write_rows(own, rows)
+    found = collected(own)
     assert of(found, metrics.Fleet.folded) == {("model",): 2, ("replica",): 2}
     prefill = of(found, metrics.Fleet.prefill)
     assert {model: prefill[model, "peer"] for model in ("model-0", "model-2", "others")} == {

@@ -20,9 +20,10 @@ from pipeline.dashboards.boards.fleet import HIT_COLOURS, MEDIUM_COLOURS, OWNER_
 from pipeline.dashboards.panel import Panel
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import FlowRow
+from schemas.settings import Settings
 from tests.support.grafana import panels, rules, sharing, variables
 from tests.support.grafana.frames import Frame, frames
-from tests.support.inputs.board_rows import HOUR, RunSql, migrated, runner, window_rows, write_rows
+from tests.support.inputs.board_rows import HOUR, RunSql, runner, window_rows, write_rows
 
 GRAFANA = Path("deploy/grafana")
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted((GRAFANA / "dashboards").glob("*.json"))}
@@ -303,17 +304,16 @@ def test_a_cell_of_a_heatmap_is_as_long_as_the_windows_it_sums_up(
     assert sum(row.cells.values()) == 48 * 60
 
 
-def test_rows_of_a_heatmap_ascend_though_their_texts_do_not(store: EmbeddedStore) -> None:
-    settings = migrated(store)
+def test_rows_of_a_heatmap_ascend_though_their_texts_do_not(store: EmbeddedStore, own: Settings) -> None:
     counts = [0, 0, 0, *range(4, 10), 0, *range(11, 19), 0, 0]
     write_rows(
-        settings,
+        own,
         [
             msgspec.structs.replace(row, lifetime_hist=counts) if isinstance(row, FlowRow) else row
             for row in window_rows(0, "a")
         ],
     )
-    rows = panels.heat_rows(*of("model: Lifetime of evicted blocks", runner(store, settings)))
+    rows = panels.heat_rows(*of("model: Lifetime of evicted blocks", runner(store, own)))
     assert [row.label for row in rows][-8:] == [
         "1 s",
         "2 s",
@@ -339,12 +339,11 @@ def test_a_timeline_has_a_lane_for_each_stream(name: str, filled: RunSql) -> Non
     assert defaults["color"]["mode"] != "thresholds"
 
 
-def test_lanes_of_streams_that_come_and_go_have_gaps(store: EmbeddedStore) -> None:
-    settings = migrated(store)
+def test_lanes_of_streams_that_come_and_go_have_gaps(store: EmbeddedStore, own: Settings) -> None:
     rows = [row for number in (181, 182, 190) for row in window_rows(number, "b")]
     rows += [msgspec.structs.replace(row, replica="c") for row in window_rows(240, "b")]
-    write_rows(settings, rows)
-    one, other = panels.lanes(*of("health: Streams that were not complete", runner(store, settings)))
+    write_rows(own, rows)
+    one, other = panels.lanes(*of("health: Streams that were not complete", runner(store, own)))
     assert (one.name, other.name) == ("b/0", "c/0")
     assert [len(one.states), len(other.states)] == [2, 1]
     assert not set(one.states) & set(other.states)

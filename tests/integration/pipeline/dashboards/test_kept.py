@@ -12,7 +12,8 @@ from clickhouse_connect.driver.client import Client
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.queries import RANGE
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from tests.support.inputs.board_rows import RunSql, migrated, runner
+from tests.support.inputs.board_rows import RunSql, runner
+from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.inputs.large_fleet import LENGTHS, LargeFleet
 
 FLEET = LargeFleet(replicas=4, models=2, shards=2, prefixes=5)
@@ -30,20 +31,20 @@ SERIES = [
 
 
 @pytest.fixture(scope="module")
-def run(store: EmbeddedStore) -> Iterator[RunSql]:
+def run(store: EmbeddedStore, empty_tables: EmptyTables) -> Iterator[RunSql]:
     """Runs a panel on what the store keeps of an hour of each age."""
-    settings = migrated(store)
-    client = clickhouse_connect.get_client(
-        dsn=store.url, database=settings.clickhouse.database, autogenerate_session_id=False
-    )
-    FLEET.write_state(client, NOW - timedelta(days=800))
-    for days in WRITTEN:
-        hour = end_of(days).replace(minute=0)
-        for seconds in LENGTHS:
-            FLEET.write(client, seconds, hour, hour + timedelta(hours=1))
-    let_go(client)
-    yield runner(store, settings)
-    client.close()
+    with empty_tables.lent() as settings:
+        client = clickhouse_connect.get_client(
+            dsn=store.url, database=settings.clickhouse.database, autogenerate_session_id=False
+        )
+        FLEET.write_state(client, NOW - timedelta(days=800))
+        for days in WRITTEN:
+            hour = end_of(days).replace(minute=0)
+            for seconds in LENGTHS:
+                FLEET.write(client, seconds, hour, hour + timedelta(hours=1))
+        let_go(client)
+        yield runner(store, settings)
+        client.close()
 
 
 def let_go(client: Client) -> None:

@@ -14,8 +14,8 @@ from connectors.process.login import COOKIE, WRONG_SECONDS, TokenMissing, TokenS
 from pipeline.dashboards.page.answers import Answers
 from pipeline.dashboards.page.findings import Findings
 from pipeline.dashboards.page.server import Page
-from pipeline.local.clickhouse.embedded import EmbeddedStore
-from tests.support.inputs.board_rows import PANEL_SECONDS, migrated
+from schemas.settings import Settings
+from tests.support.inputs.board_rows import PANEL_SECONDS
 
 TOKEN = "0123456789abcdef"
 
@@ -25,8 +25,8 @@ async def healthy() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def origin(store: EmbeddedStore, free_port: Callable[[], int]) -> AsyncIterator[str]:
-    answers = Answers(migrated(store).clickhouse, PANEL_SECONDS)
+async def origin(bare: Settings, free_port: Callable[[], int]) -> AsyncIterator[str]:
+    answers = Answers(bare.clickhouse, PANEL_SECONDS)
     page = Page(answers, "127.0.0.1", free_port(), findings=Findings(healthy), token=TOKEN)
     await page.start()
     yield page.url

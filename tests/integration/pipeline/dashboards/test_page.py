@@ -17,9 +17,8 @@ from pipeline.dashboards.page.answers import Answers
 from pipeline.dashboards.page.findings import Findings
 from pipeline.dashboards.page.question import POINTS, STEPS, BadQuestion, Question, parse
 from pipeline.dashboards.page.server import STATIC, Page
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import ClickHouse, Settings
-from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS, migrated
+from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS
 
 START = int(HOUR.timestamp())
 VENDORED = {
@@ -70,8 +69,8 @@ async def nothing() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def origin(store: EmbeddedStore, free_port: object) -> AsyncIterator[str]:
-    answers = Answers(migrated(store).clickhouse, PANEL_SECONDS)
+async def origin(bare: Settings, free_port: object) -> AsyncIterator[str]:
+    answers = Answers(bare.clickhouse, PANEL_SECONDS)
     page = Page(answers, "127.0.0.1", free_port(), findings=Findings(nothing))  # type: ignore[operator]
     await page.start()
     yield page.url
@@ -136,9 +135,9 @@ async def test_a_store_that_is_not_there_is_said_so(free_port: object) -> None:
 
 
 async def test_a_panel_for_which_there_was_no_time_says_so_and_no_more(
-    store: EmbeddedStore, free_port: object
+    bare: Settings, free_port: object
 ) -> None:
-    answers = Answers(migrated(store).clickhouse, 0.001)
+    answers = Answers(bare.clickhouse, 0.001)
     page = Page(answers, "127.0.0.1", free_port(), findings=Findings(nothing))  # type: ignore[operator]
     await page.start()
     try:

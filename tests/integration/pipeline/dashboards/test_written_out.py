@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,31 +16,33 @@ from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.page.answers import Answer, Answers
 from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.page.written_out import as_csv, with_values
-from pipeline.dashboards.panel import used_parameters
+from pipeline.dashboards.panel import Panel, used_parameters
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS, hour_of_rows, migrated, write_rows
+from schemas.settings import Settings
+from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS
+from tests.support.suite.night import at_night
 
 PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
+OF_EACH_KIND = {panel.id: panel for panel in {each.kind: each for each in PANELS.values()}.values()}
 HOSTILE = "m', 'x\\"
 START = int(HOUR.timestamp())
 
 
 @pytest.fixture(scope="module")
-def answers(store: EmbeddedStore) -> Answers:
-    settings = migrated(store)
-    write_rows(settings, hour_of_rows())
-    return Answers(settings.clickhouse, PANEL_SECONDS)
+def answers(hour: Settings) -> Answers:
+    return Answers(hour.clickhouse, PANEL_SECONDS)
 
 
-@pytest.mark.parametrize("models", [(), ("m", HOSTILE), (HOSTILE,)], ids=["all", "one", "none"])
+@pytest.mark.parametrize("chosen", [OF_EACH_KIND, *at_night([PANELS])], ids=["one of each kind", "panels"])
+@pytest.mark.parametrize("models", [("m", HOSTILE), *at_night([(), (HOSTILE,)])], ids=["one", "all", "none"])
 def test_statement_and_file_have_the_rows_of_the_panel(
-    answers: Answers, store: EmbeddedStore, models: Any
+    answers: Answers, store: EmbeddedStore, chosen: Mapping[str, Panel], models: Any
 ) -> None:
     question = Question(START, START + 3599, models)
     client = clickhouse_connect.get_client(dsn=store.url, database=answers.database)
 
     async def asked() -> dict[str, Answer]:
-        return {panel.id: await answers.of_panel(panel, question) for panel in PANELS.values()}
+        return {panel.id: await answers.of_panel(panel, question) for panel in chosen.values()}
 
     for id, answer in asyncio.run(asked()).items():
         types = used_parameters(id, PANELS[id].sql)

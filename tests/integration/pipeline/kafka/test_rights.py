@@ -267,6 +267,7 @@ def post_choice(index: Part, request: str) -> None:
     assert status == 200
 
 
+@pytest.mark.night
 def test_an_index_that_may_not_write_choices_says_so_and_answers_questions(cluster: Cluster) -> None:
     index = cluster.start("index", "index", KVLENS_INDEX__PORT="0", KVLENS_INDEX__CHOICES="true")
     index.wait_said("caught up with the log")
@@ -276,6 +277,7 @@ def test_an_index_that_may_not_write_choices_says_so_and_answers_questions(clust
     index.stop()
 
 
+@pytest.mark.night
 def test_an_index_that_may_not_read_the_log_says_so_and_waits_for_it(cluster: Cluster) -> None:
     with cluster.acls.without("index", right_of("index", "Read", "sec.events.v1")):
         index = cluster.start("index", "index", KVLENS_INDEX__PORT="0")
@@ -297,9 +299,30 @@ def right_of(user: str, operation: str, name: str) -> Right:
     ("user", "operation", "name", "code", "line"),
     [
         ("verify", "Read", "sec.residency.v1", 2, "this user may not see the topic"),
-        ("rebuild", "Delete", "sec.residency.v1", 1, "give kafka.sasl_username this right (docs/acls.md)"),
-        ("rebuild", "Read", "secgroup.fleet", 1, "this user may not join the consumer group"),
-        ("rebuild", "Write", "secgroup.replica-", 1, "this user lacks Write on the transactional id"),
+        pytest.param(
+            "rebuild",
+            "Delete",
+            "sec.residency.v1",
+            1,
+            "give kafka.sasl_username this right (docs/acls.md)",
+            marks=pytest.mark.night,
+        ),
+        pytest.param(
+            "rebuild",
+            "Read",
+            "secgroup.fleet",
+            1,
+            "this user may not join the consumer group",
+            marks=pytest.mark.night,
+        ),
+        pytest.param(
+            "rebuild",
+            "Write",
+            "secgroup.replica-",
+            1,
+            "this user lacks Write on the transactional id",
+            marks=pytest.mark.night,
+        ),
     ],
 )
 def test_a_missing_right_is_named(
@@ -317,12 +340,32 @@ def test_a_missing_right_is_named(
 @pytest.mark.parametrize(
     ("user", "operation", "name", "line"),
     [
-        ("connect", "Read", "sec.positions.v1", "this user lacks Read on the topic"),
+        pytest.param(
+            "connect",
+            "Read",
+            "sec.positions.v1",
+            "this user lacks Read on the topic",
+            marks=pytest.mark.night,
+        ),
         ("connect", "Write", "sec.positions.v1", "this user lacks Write on the topic"),
-        ("replica", "Describe", "sec.checkpoints.fleet.v1", "this user may not see the topic"),
+        pytest.param(
+            "replica",
+            "Describe",
+            "sec.checkpoints.fleet.v1",
+            "this user may not see the topic",
+            marks=pytest.mark.night,
+        ),
         ("replica", "Read", "secgroup.replica", "give kafka.sasl_username Read on it (docs/acls.md)"),
-        ("replica", "Write", "secgroup.replica-", "this user lacks Write on the transactional id"),
-        ("fleet", "Read", "sec.residency.v1", "this user may not see the topic"),
+        pytest.param(
+            "replica",
+            "Write",
+            "secgroup.replica-",
+            "this user lacks Write on the transactional id",
+            marks=pytest.mark.night,
+        ),
+        pytest.param(
+            "fleet", "Read", "sec.residency.v1", "this user may not see the topic", marks=pytest.mark.night
+        ),
     ],
 )
 def test_a_process_that_lacks_a_right_says_which_and_waits_for_it(
@@ -350,6 +393,7 @@ def test_a_wrong_password_ends_a_process_with_one_line(cluster: Cluster) -> None
         assert "Traceback" not in said
 
 
+@pytest.mark.night
 def test_a_password_in_a_file_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("wrong\n")
@@ -364,6 +408,7 @@ def test_a_password_in_a_file_is_waited_for(cluster: Cluster, tmp_path: Path) ->
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.night
 async def test_one_client_logs_on_with_the_password_of_now(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("wrong")
@@ -391,6 +436,7 @@ def token(user: str, seconds: float) -> str:
     return ".".join((*parts, ""))
 
 
+@pytest.mark.night
 def test_tokens_of_files_are_logins_too(cluster: Cluster, tmp_path: Path) -> None:
     running = []
     for user, command, words in (
@@ -448,6 +494,7 @@ def test_the_topic_of_lmcache_is_read_with_a_login_of_its_own(cluster: Cluster) 
     part.stop()
 
 
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("protocol", "plain_port", "reason"),
     [
@@ -471,6 +518,7 @@ def test_a_protocol_that_is_not_that_of_the_port_is_named(
         assert "Traceback" not in said
 
 
+@pytest.mark.night
 def test_doctor_says_what_it_was_not_told(cluster: Cluster) -> None:
     with cluster.acls.without("doctor", right_of("doctor", "Describe", "secgroup.replica")):
         _, said = cluster.run("doctor", "doctor")

@@ -11,13 +11,12 @@ from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.prefix_names import write_prefix_names
 from schemas.settings import Prefix, Settings
-from tests.support.inputs.board_rows import migrated
 
 FIRST, SECOND = "00000000000000ab", "00000000000000cd"
 
 
-def test_the_names_are_those_of_the_settings_that_came_last(store: EmbeddedStore) -> None:
-    settings = migrated(store)
+def test_the_names_are_those_of_the_settings_that_came_last(store: EmbeddedStore, own: Settings) -> None:
+    settings = own
     client = clickhouse_connect.get_client(dsn=store.url, database=settings.clickhouse.database)
 
     def written(*prefixes: Prefix) -> dict[str, str]:

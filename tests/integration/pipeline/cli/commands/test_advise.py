@@ -15,19 +15,18 @@ from pipeline.advice import reading
 from pipeline.advice.text import answer_lines
 from pipeline.cli.main import kvlens
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, write_rows
+from schemas.settings import Settings
+from tests.support.inputs.board_rows import HOUR
 
 Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def run(store: EmbeddedStore) -> Iterator[Run]:
+def run(store: EmbeddedStore, hour: Settings) -> Iterator[Run]:
     """Run the command at the end of the hour that has rows."""
-    settings = migrated(store)
-    write_rows(settings, hour_of_rows())
     now = HOUR.timestamp() + 3600 + 3
 
-    def invoked(*arguments: str, database: str = settings.clickhouse.database) -> Result:
+    def invoked(*arguments: str, database: str = hour.clickhouse.database) -> Result:
         environment = {"KVLENS_CLICKHOUSE__URL": store.url, "KVLENS_CLICKHOUSE__DATABASE": database}
         return CliRunner().invoke(kvlens, ["advise", *arguments], env=environment, standalone_mode=False)
 

@@ -22,6 +22,7 @@ from pipeline.verify.store import StoredTables
 from schemas.rows import EngineCountersRow, FillsRow, PrefillSettingsRow, SourceRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import migrated, write_rows
+from tests.support.suite.night import first_by_day
 
 MIDNIGHT = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
 BEGIN, END = MIDNIGHT - timedelta(hours=2), MIDNIGHT + timedelta(hours=2)
@@ -175,7 +176,7 @@ class Database:
         return {Key(*row[:6]): Cost(*row[6:]) for row in result.result_rows}
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=first_by_day([1, 2, 3]))
 def fleet(store: EmbeddedStore, request: pytest.FixtureRequest) -> Iterator[Database]:
     made = generated(request.param)
     settings = migrated(store)
@@ -198,9 +199,15 @@ def assert_equal(found: dict[Any, Cost], wanted: dict[Key, Cost]) -> None:
 @pytest.mark.parametrize(
     ("begin", "end"),
     [
-        (MIDNIGHT - timedelta(minutes=40), MIDNIGHT - timedelta(minutes=10, seconds=10)),
+        pytest.param(
+            MIDNIGHT - timedelta(minutes=40),
+            MIDNIGHT - timedelta(minutes=10, seconds=10),
+            marks=pytest.mark.night,
+        ),
         (MIDNIGHT - timedelta(minutes=20), MIDNIGHT + timedelta(minutes=20)),
-        (MIDNIGHT + timedelta(minutes=70), MIDNIGHT + timedelta(minutes=110)),
+        pytest.param(
+            MIDNIGHT + timedelta(minutes=70), MIDNIGHT + timedelta(minutes=110), marks=pytest.mark.night
+        ),
         (BEGIN, MIDNIGHT + timedelta(minutes=59, seconds=50)),  # from the tables of minutes
     ],
     ids=["before", "both days", "restarts", "minutes"],
