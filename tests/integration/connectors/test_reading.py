@@ -22,6 +22,7 @@ from connectors.telemetry.events import Telemetry
 from schemas.events import EventsRecord
 from schemas.positions import PositionRecord
 from schemas.settings import Connector, Replica, Settings
+from tests.support.suite.night import first_by_day
 
 ENGINES = """
 import sys, time, zmq, msgspec
@@ -120,7 +121,7 @@ async def read(honest: Engines, hostile: Engines, enough: Callable[[Reading], bo
     return sink, reading
 
 
-@pytest.mark.parametrize("bad_events", [1_000, 8_000])
+@pytest.mark.parametrize("bad_events", first_by_day([1_000, 8_000]))
 def test_costly_engines_wait_by_themselves(bad_events: int) -> None:
     """Two of them send far more than there is time for."""
     warm_up()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.suite.night import first_by_day
+
 _CALLED = """
 import numpy as np
 from connectors.process.compiled import inner
@@ -44,7 +46,7 @@ def printed(directory: Path, called: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.parametrize("decorator", ["compiled", "compiled_nogil"])
+@pytest.mark.parametrize("decorator", first_by_day(["compiled", "compiled_nogil"]))
 def test_a_change_of_what_is_called_is_a_change(tmp_path: Path, decorator: str) -> None:
     (tmp_path / "caller.py").write_text(_CALLER.replace("DECORATOR", decorator))
     assert printed(tmp_path, _CALLED.format(factor=2, first=1, more="")) == 21

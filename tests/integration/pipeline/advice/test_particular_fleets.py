@@ -151,7 +151,9 @@ def test_a_stream_that_stopped_in_the_hour_is_not_of_now(settings: Settings, cli
 
 
 @pytest.mark.parametrize(
-    ("seconds", "length", "old"), [(60, 6 * 3600, "59 s"), (3600, 2 * 86_400, "59 min")], ids=["6h", "2d"]
+    ("seconds", "length", "old"),
+    [(60, 6 * 3600, "59 s"), pytest.param(3600, 2 * 86_400, "59 min", marks=pytest.mark.night)],
+    ids=["6h", "2d"],
 )
 def test_a_range_whose_ten_second_rows_are_gone_has_its_data(
     client: Client, seconds: int, length: int, old: str
@@ -168,7 +170,12 @@ def test_a_range_whose_ten_second_rows_are_gone_has_its_data(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "begins", "lasts"), [(10, 7, 1803), (60, 31, 6 * 3600), (3600, 59 * 60, 26 * 3600 + 13)]
+    ("seconds", "begins", "lasts"),
+    [
+        (10, 7, 1803),
+        pytest.param(60, 31, 6 * 3600, marks=pytest.mark.night),
+        pytest.param(3600, 59 * 60, 26 * 3600 + 13, marks=pytest.mark.night),
+    ],
 )
 def test_rates_are_over_the_windows_that_are_read(
     client: Client, seconds: int, begins: int, lasts: int
@@ -201,10 +208,10 @@ def test_rates_are_over_the_windows_that_are_read(
     ("sources", "lasts", "seconds"),
     [
         (1, 7200, 10),
-        (277, 3600, 10),
-        (1, 7201, 60),
+        pytest.param(277, 3600, 10, marks=pytest.mark.night),
+        pytest.param(1, 7201, 60, marks=pytest.mark.night),
         (278, 3600, 60),
-        (277, 86_400, 60),
+        pytest.param(277, 86_400, 60, marks=pytest.mark.night),
         (278, 86_400, 3600),
     ],
 )
@@ -284,6 +291,7 @@ def test_of_groups_alike_the_first_counts(client: Client) -> None:
         assert rows_of(client, sql, start, start + 59) == [(expected,)], sql
 
 
+@pytest.mark.night
 def test_hits_of_a_replica_in_two_hash_domains_count_once(empty_tables: EmptyTables) -> None:
     """As after what the finding `hashes` advises: another hash_scheme for the replica."""
     half = HOUR + timedelta(seconds=5 * WINDOWS)
@@ -328,7 +336,11 @@ def test_hits_of_a_replica_in_two_hash_domains_count_once(empty_tables: EmptyTab
 
 @pytest.mark.parametrize(
     ("seconds", "lasts", "date"),
-    [(60, 22 * 3600, ""), (60, 23 * 3600, "{:%F} "), (3600, 30 * 3600, "{:%F} ")],
+    [
+        pytest.param(60, 22 * 3600, "", marks=pytest.mark.night),
+        (60, 23 * 3600, "{:%F} "),
+        pytest.param(3600, 30 * 3600, "{:%F} ", marks=pytest.mark.night),
+    ],
 )
 def test_moments_have_a_date_where_the_hour_alone_is_ambiguous(
     client: Client, seconds: int, lasts: int, date: str

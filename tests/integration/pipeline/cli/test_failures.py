@@ -17,7 +17,8 @@ import pytest
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.directory import DataDirectory
 from tests.support.checkout import ROOT
-from tests.support.processes import KVLENS, kvlens, started
+from tests.support.forked import kvlens
+from tests.support.processes import KVLENS, started
 
 
 @pytest.fixture

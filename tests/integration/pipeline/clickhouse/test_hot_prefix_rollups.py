@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from pipeline.clickhouse import migrations
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
@@ -64,7 +63,6 @@ class Written:
     def __init__(self, store: EmbeddedStore, client: Client, database: str) -> None:
         self.settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
         self._client, self._database = client, database
-        migrations.apply(self.settings)
         self._tables = Tables(self.settings.clickhouse)
         self._rollups = Rollups(self.settings.clickhouse, WorkerMetrics())
 
@@ -93,11 +91,18 @@ class Written:
 
 
 @pytest.fixture
+def database(own: Settings) -> str:
+    return own.clickhouse.database
+
+
+@pytest.fixture
 def written(store: EmbeddedStore, store_client: Client, database: str) -> Written:
     return Written(store, store_client, database)
 
 
-@pytest.mark.parametrize(("seed", "prefixes"), [(1, 45), (2, 4 * LISTED)])
+@pytest.mark.parametrize(
+    ("seed", "prefixes"), [(1, 45), pytest.param(2, 4 * LISTED, marks=pytest.mark.night)]
+)
 async def test_minutes_and_hours_equal_a_recount(seed: int, prefixes: int, written: Written) -> None:
     """With fewer prefixes than a period lists and with more; late rows, repeated ones and corrections."""
     rng = random.Random(seed)

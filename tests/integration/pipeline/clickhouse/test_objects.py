@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from pipeline.clickhouse import migrations
 from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import ObjectsRow
@@ -33,10 +32,14 @@ Ask = Callable[[list[ObjectsRow], str], list[tuple[Any, ...]]]
 
 
 @pytest.fixture
+def database(own: Settings) -> str:
+    return own.clickhouse.database
+
+
+@pytest.fixture
 def ask(store: EmbeddedStore, store_client: Client, database: str) -> Ask:
     """Insert rows and return what a statement says of the hour."""
     settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
-    migrations.apply(settings)
 
     async def insert(rows: list[ObjectsRow]) -> None:
         tables = Tables(settings.clickhouse)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from pipeline.clickhouse import migrations
 from pipeline.clickhouse import rollups as rollups_module
 from pipeline.clickhouse.rollups import Rollups, minutes_of, slices
 from pipeline.clickhouse.writer import Tables
@@ -170,13 +169,17 @@ FIGURES = {
 }
 
 
+@pytest.fixture
+def database(own: Settings) -> str:
+    return own.clickhouse.database
+
+
 @pytest.mark.parametrize("seed", first_by_day([1, 2]))
 async def test_rollups_equal_a_recount(
     seed: int, store: EmbeddedStore, store_client: Client, database: str
 ) -> None:
     rng = random.Random(seed)
     settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
-    migrations.apply(settings)
     tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
     written: list[Row] = []
     # An hour and a half; then some of it again with higher and lower versions, and late windows.
@@ -208,7 +211,6 @@ async def test_what_a_killed_worker_wrote_is_due_until_another_recomputes_it(
     store: EmbeddedStore, store_client: Client, database: str
 ) -> None:
     settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
-    migrations.apply(settings)
     rows = random_rows(random.Random(3), 1, range(6))
     minutes = {(family, NOW) for family, _ in FIGURES.values()}
     tables, reader = Tables(settings.clickhouse), StoredTables(settings.clickhouse)
@@ -266,7 +268,6 @@ async def test_clocks_of_workers_may_differ(
             return datetime.now(tz) + ahead
 
     settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
-    migrations.apply(settings)
     reader = StoredTables(settings.clickhouse)
     writing, other = (Rollups(settings.clickhouse, WorkerMetrics()) for _ in range(2))
     with monkeypatch.context() as one:

@@ -19,7 +19,7 @@ from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.inputs.board_rows import migrated
 from tests.support.inputs.large_fleet import LENGTHS, LargeFleet
-from tests.support.suite.night import first_by_day
+from tests.support.suite.night import by_day
 
 FLEET = LargeFleet(replicas=200, models=TOP + 5, shards=2, prefixes=20)
 """More models than a picture has places for, too."""
@@ -129,7 +129,7 @@ def _whole(between: tuple[datetime, datetime], seconds: int) -> tuple[datetime, 
     return start, end
 
 
-@pytest.fixture(scope="module", params=first_by_day(LENGTHS), ids=LENGTHS.get)
+@pytest.fixture(scope="module", params=by_day(LENGTHS, (60,)), ids=LENGTHS.get)
 def stored(request: pytest.FixtureRequest, store: EmbeddedStore) -> Iterator[Stored]:
     """Read from windows of each length."""
     database = Stored(store, request.param)

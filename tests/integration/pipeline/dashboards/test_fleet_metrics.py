@@ -34,6 +34,7 @@ from tests.support.inputs.board_rows import (
     window_rows,
     write_rows,
 )
+from tests.support.suite.night import at_night
 
 NEWEST = HOUR + timedelta(minutes=59, seconds=50)
 RANGE_END = HOUR + timedelta(minutes=59)
@@ -169,7 +170,7 @@ def test_findings_of_a_kind_are_added_up_and_what_has_no_rate_has_no_gpu_seconds
     }
 
 
-@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("answered", [True, *at_night([False])])
 async def test_advice_is_asked_for_once_a_minute_also_where_it_fails(
     settings: Settings, answered: bool
 ) -> None:

@@ -207,30 +207,39 @@ def cluster(
         broker.kill()
 
 
+def live(cluster: Cluster, life: int) -> None:
+    """Run all that runs for long, for as long as an engine is played, and end it."""
+    running = [cluster.start("connect", "connect")]
+    running += [cluster.start(agent, "work", KVLENS_WORKER__AGENTS=agent) for agent in ("replica", "fleet")]
+    engine = ("play", str(CAPTURE), "--endpoint", cluster.endpoint, "--speed", "max")
+    code, said = cluster.run("nobody", *engine)
+    assert code == 0, said
+    cluster.wait_rows("sources FINAL", life)
+    cluster.wait_rows("fills_10s", 1)
+    for user, choices in (("index", "false"), ("recording", "true")):
+        index = cluster.start(user, "index", KVLENS_INDEX__PORT="0", KVLENS_INDEX__CHOICES=choices)
+        index.wait_said("caught up with the log")
+        if choices == "true":
+            post_choice(index, f"request-{life}")
+        index.stop()
+    cluster.wait_rows("choices FINAL", life)
+    code, said = cluster.run("doctor", "doctor")
+    assert code in (0, 1), said
+    assert "unanswered" not in said
+    for part in running:
+        part.stop()
+
+
+@pytest.mark.night
+def test_a_second_life_of_each_begins_with_what_the_first_one_saved(cluster: Cluster) -> None:
+    for life in (1, 2):
+        live(cluster, life)
+    code, said = cluster.run("verify", "verify")
+    assert code == 0, said
+
+
 def test_every_process_needs_no_more_than_its_rights(cluster: Cluster) -> None:
-    # The second life of each begins with what the first one saved.
-    for lives in (1, 2):
-        running = [cluster.start("connect", "connect")]
-        running += [
-            cluster.start(agent, "work", KVLENS_WORKER__AGENTS=agent) for agent in ("replica", "fleet")
-        ]
-        engine = ("play", str(CAPTURE), "--endpoint", cluster.endpoint, "--speed", "max")
-        code, said = cluster.run("nobody", *engine)
-        assert code == 0, said
-        cluster.wait_rows("sources FINAL", lives)
-        cluster.wait_rows("fills_10s", 1)
-        for user, choices in (("index", "false"), ("recording", "true")):
-            index = cluster.start(user, "index", KVLENS_INDEX__PORT="0", KVLENS_INDEX__CHOICES=choices)
-            index.wait_said("caught up with the log")
-            if choices == "true":
-                post_choice(index, f"request-{lives}")
-            index.stop()
-        cluster.wait_rows("choices FINAL", lives)
-        code, said = cluster.run("doctor", "doctor")
-        assert code in (0, 1), said
-        assert "unanswered" not in said
-        for part in running:
-            part.stop()
+    live(cluster, 1)
     code, said = cluster.run("verify", "verify")
     assert code == 0, said
     more = {f"KVLENS_KAFKA__{name.upper()}": value for name, value in {**MORE, "partitions": "5"}.items()}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import kvlens
 from tests.support.inputs.whole_trace import unpack
 
 
+@pytest.mark.night
 def test_the_published_figures_of_the_conversation_trace(tmp_path: Path) -> None:
     trace = tmp_path / "conversation.jsonl"
     unpack(trace)

@@ -154,6 +154,7 @@ async def test_data_survive_a_kill_on_the_packaged_java(tmp_path: Path, free_por
         part.kill()
 
 
+@pytest.mark.night
 def test_damaged_data_are_reported_with_the_log_and_advice(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
