@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.suite.night import first_by_day
+from tests.support.suite.night import at_night
 
 _CALLED = """
 import numpy as np
@@ -46,7 +46,7 @@ def printed(directory: Path, called: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.parametrize("decorator", first_by_day(["compiled", "compiled_nogil"]))
+@pytest.mark.parametrize("decorator", at_night(["compiled", "compiled_nogil"]))
 def test_a_change_of_what_is_called_is_a_change(tmp_path: Path, decorator: str) -> None:
     (tmp_path / "caller.py").write_text(_CALLER.replace("DECORATOR", decorator))
     assert printed(tmp_path, _CALLED.format(factor=2, first=1, more="")) == 21

@@ -6,6 +6,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 
+import pytest
+
 from schemas.events import EventsRecord, Stored
 from tests.support.client_partition import client_partition
 from tests.support.index_service import PARTITIONS, IndexLog, IndexProcess
@@ -47,6 +49,7 @@ def wait_for(index: IndexProcess, expected: dict[str, str]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.night
 def test_an_events_topic_made_again_is_refused_however_long_it_gets(
     log: IndexLog, start: Callable[..., IndexProcess]
 ) -> None:
@@ -99,6 +102,7 @@ def test_records_that_are_removed_degrade_their_sources_at_once(
     index.stop()
 
 
+@pytest.mark.night
 def test_more_partitions_are_not_passed_over(log: IndexLog, start: Callable[..., IndexProcess]) -> None:
     log.produce(records_of(9, 3))
     index = start()

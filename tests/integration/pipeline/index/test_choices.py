@@ -184,6 +184,7 @@ async def test_posts_that_wait_leave_questions_their_places(
     writer.close()
 
 
+@pytest.mark.night
 async def test_while_kafka_is_away_nothing_is_accepted(
     tmp_path: Path, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def published(log: IndexLog, records: list[EventsRecord], parts: int) -> list[fl
     return moments
 
 
+@pytest.mark.night
 def test_each_moment_is_what_a_recount_of_its_records_says(log: IndexLog, tmp_path: Path) -> None:
     walks, records = fleet(31, 60)
     moments = published(log, records, 6)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from pipeline.index.answers import InstanceMatch
 from pipeline.verify.replica.source import SourceRecount
@@ -73,6 +74,7 @@ def wait_applied(index: IndexProcess, records: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.night
 def test_answers_after_each_kill_are_those_of_a_recount(
     log: IndexLog, start: Callable[..., IndexProcess]
 ) -> None:

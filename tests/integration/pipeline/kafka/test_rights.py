@@ -392,6 +392,7 @@ def test_a_process_that_lacks_a_right_says_which_and_waits_for_it(
     part.stop()
 
 
+@pytest.mark.night
 def test_a_wrong_password_ends_a_process_with_one_line(cluster: Cluster) -> None:
     for command in ("connect", "work"):
         code, said = cluster.start("replica", command, KVLENS_KAFKA__SASL_PASSWORD="wrong").ended()
@@ -471,6 +472,7 @@ def test_tokens_of_files_are_logins_too(cluster: Cluster, tmp_path: Path) -> Non
     assert "kafka.sasl_token_file" in said
 
 
+@pytest.mark.night
 def test_the_topic_of_lmcache_is_read_with_a_login_of_its_own(cluster: Cluster) -> None:
     topic, group = "cache-events", "reports"
     make_topic(cluster.plain, topic, 1)

@@ -107,10 +107,27 @@ def test_what_one_store_has_the_other_has_not(both: tuple[Installation, Installa
     ("variable", "value", "own"),
     [
         ("KVLENS_KAFKA__BOOTSTRAP_SERVERS", "kafka.example:9092", "Kafka"),
-        ("KVLENS_CLICKHOUSE__URL", "http://clickhouse.example:8123", "ClickHouse"),
-        ("KVLENS_REPLICAS", '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]', "engines"),
-        ("KVLENS_DISCOVERY__DNS", '[{"name": "engines.example", "model": "m", "port": 5557}]', "engines"),
-        ("KVLENS_DISCOVERY__KUBERNETES", '[{"preset": "llm-d", "model": "m"}]', "engines"),
+        pytest.param(
+            "KVLENS_CLICKHOUSE__URL", "http://clickhouse.example:8123", "ClickHouse", marks=pytest.mark.night
+        ),
+        pytest.param(
+            "KVLENS_REPLICAS",
+            '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]',
+            "engines",
+            marks=pytest.mark.night,
+        ),
+        pytest.param(
+            "KVLENS_DISCOVERY__DNS",
+            '[{"name": "engines.example", "model": "m", "port": 5557}]',
+            "engines",
+            marks=pytest.mark.night,
+        ),
+        pytest.param(
+            "KVLENS_DISCOVERY__KUBERNETES",
+            '[{"preset": "llm-d", "model": "m"}]',
+            "engines",
+            marks=pytest.mark.night,
+        ),
     ],
 )
 def test_the_demo_never_writes_into_an_installation_that_variables_name(

@@ -128,6 +128,7 @@ def packaged_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
 
 
+@pytest.mark.night
 @pytest.mark.usefixtures("packaged_java")
 async def test_data_survive_a_kill_on_the_packaged_java(tmp_path: Path, free_port: Callable[[], int]) -> None:
     lines: list[str] = []
