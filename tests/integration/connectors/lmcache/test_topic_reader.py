@@ -120,6 +120,7 @@ async def test_partitions_that_come_later_are_read_from_their_beginning_and_noth
     assert found.late == {0: 0, 1: 0, 2: 7, 3: 0}
 
 
+@pytest.mark.night
 async def test_a_topic_that_is_gone_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_reader, "LOOK_SECONDS", 0.1)
     reasons: list[str] = []

@@ -259,6 +259,7 @@ async def test_unreachable_broker_fails_the_start_by_name_and_cause(free_port: C
         await publisher.start()
 
 
+@pytest.mark.night
 async def test_killed_broker_costs_no_record_no_repetition_and_no_order(
     tmp_path: Path, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.named_engines import ENGINES, read_by_name
 
 
+@pytest.mark.night
 def test_engines_are_read_whatever_kinds_of_address_their_names_have() -> None:
     all_of_them = [*range(len(ENGINES))]
     assert read_by_name() == {

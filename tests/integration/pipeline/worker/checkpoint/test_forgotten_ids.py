@@ -81,6 +81,7 @@ async def partition(forgetful: ForgetfulBroker) -> Partition:
     return partition
 
 
+@pytest.mark.night
 async def test_an_owner_goes_on_after_its_partition_was_idle(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
