@@ -8,10 +8,12 @@ run and are reported like any others. Where a case is asked for by its name, eve
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import collect_one_node
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
@@ -35,7 +37,7 @@ class AllCases(pytest.Item):
         file, session = self.parent, self.session
         assert isinstance(file, FileOfCases)
         file.opened = True
-        report = file.ihook.pytest_make_collect_report(collector=file)
+        report = collect_one_node(file)
         file.ihook.pytest_collectreport(report=report)
         found = [item for node in report.result or () for item in session.genitems(node)]
         self.config.hook.pytest_collection_modifyitems(session=session, config=self.config, items=found)
@@ -69,7 +71,7 @@ class Files:
         items = item.session.items
         place = items.index(item)
         cases = item.cases()
-        for case, following in zip(cases, [*cases[1:], nextitem], strict=True):
+        for case, following in zip_longest(cases, cases[1:], fillvalue=nextitem):
             # xdist expects reports of the item that it gave out.
             items[place] = case
             item.config.hook.pytest_runtest_protocol(item=case, nextitem=following)

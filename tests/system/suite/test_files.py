@@ -1,0 +1,95 @@
+"""A run in parallel: cases chosen in files that are handed out, a hang, a file that cannot be imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import ROOT
+from tests.support.patience import PATIENCE
+
+pytestmark = pytest.mark.night
+
+FILES = {
+    "test_chosen.py": """
+import pytest
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.night)])
+def test_seed(seed): assert seed == 1
+
+def test_names(): pass
+
+def test_differs(): assert 1 == 2
+""",
+    "test_hanging.py": """
+import time
+
+def test_before(): pass
+
+def test_hangs(): time.sleep(3600)
+
+def test_after(): pass
+""",
+    "test_broken.py": "import nothing_of_this_name",
+    "test_by_night.py": """
+import pytest
+
+pytestmark = pytest.mark.night
+
+def test_fails(): assert False
+""",
+}
+
+
+def outcome(directory: Path, *arguments: str) -> str:
+    for name, content in FILES.items():
+        (directory / name).write_text(content)
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "tests.support.suite.run",
+            "-c",
+            "pyproject.toml",
+            "--rootdir",
+            str(ROOT),
+            "-p",
+            "tests.conftest",
+            "-n",
+            "2",
+        )
+    ]
+    done = subprocess.run(
+        [
+            *(*command, "--dist", "loadfile", "--no-loadscope-reorder", "-p", "no:cacheprovider"),
+            *("-m", "not night", "-o", "faulthandler_timeout=2", *arguments),
+        ],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 1, done.stdout
+    return done.stdout
+
+
+def test_each_file_runs_once_and_everything_that_is_wrong_is_named(tmp_path: Path) -> None:
+    said = outcome(tmp_path, str(tmp_path))
+    assert "crashed while running" in said
+    failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    for name in ("test_hanging.py::test_hangs", "test_chosen.py::test_differs", "test_broken.py"):
+        assert sum(name in line for line in failed) == 1, said
+    # Of the file that hung what came before is known, and nothing after it.
+    assert said.splitlines()[-1].strip("= ").startswith("2 failed, 3 passed, 1 error in "), said
+
+
+def test_cases_are_chosen_by_name(tmp_path: Path) -> None:
+    said = outcome(tmp_path, str(tmp_path / "test_chosen.py"), "-k", "differs or names")
+    assert said.splitlines()[-1].strip("= ").startswith("1 failed, 1 passed in "), said
+    said = outcome(tmp_path, f"{tmp_path / 'test_chosen.py'}::test_differs")
+    assert said.splitlines()[-1].strip("= ").startswith("1 failed in "), said
