@@ -41,6 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--write-durations", action="store_true", help="write how long each file took to tests/durations.json"
     )
     parser.addoption(
+        "--file-seconds",
+        type=float,
+        help="in a parallel run, only files that take no longer (tests/durations.json)",
+    )
+    parser.addoption(
         "--clickhouse",
         type=Path,
         metavar="LIBRARY",
@@ -65,9 +70,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Hangs())
     run_by_this_process()
     if hasattr(config, "workerinput"):
-        config.pluginmanager.register(Order())
         if can_be_handed_out(config):
             config.pluginmanager.register(Files())
+        # After it, so that it has the last word.
+        config.pluginmanager.register(Order(config.getoption("file_seconds")))
         return
     if config.getoption("dist") == "loadfile":
         config.pluginmanager.register(Handing())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 import pytest
 
@@ -29,11 +29,19 @@ def by_seconds(files: list[str], seconds: Mapping[str, float]) -> dict[str, int]
 
 
 class Order:
-    """A plugin of the workers: hands files out in the order of their seconds."""
+    """A plugin of the workers: hands files out in the order of their seconds, none that takes too many."""
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        rank = by_seconds([file_of(item.nodeid) for item in items], json.loads(DURATIONS.read_text()))
+    def __init__(self, most: float | None) -> None:
+        self._most = most
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        yield
+        seconds = json.loads(DURATIONS.read_text())
+        rank = by_seconds([file_of(item.nodeid) for item in items], seconds)
         items.sort(key=lambda item: rank[file_of(item.nodeid)])
+        if self._most is not None:
+            items[:] = [item for item in items if seconds.get(file_of(item.nodeid), 0) <= self._most]
 
 
 class Measurement:
