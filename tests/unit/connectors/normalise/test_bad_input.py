@@ -22,7 +22,7 @@ from schemas.hashes import unpack_hashes
 from schemas.reasons import UndecodableReason
 from tests.support.calls import calls
 from tests.support.inputs.captures import NAMES, captured_frames
-from tests.support.suite.night import by_day, examples
+from tests.support.suite.night import by_day, examples, first_by_day
 
 REASONS = frozenset(get_args(UndecodableReason))
 MAX_FRAME_BYTES = 1 << 16
@@ -512,7 +512,7 @@ def test_spliced_captures(one: bytes, other: bytes, data: st.DataObject) -> None
     check_bounds(one[:cut] + other + one[cut:])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first_by_day(NAMES, 3))
 def test_decoding_at_once_is_possible_for_every_batch_of_one_encoding_and_agrees(name: str) -> None:
     at_once = FastDecoder(forward_session_ids=False)
     by_event = ReferenceDecoder(StreamEra(), forward_session_ids=False)

@@ -11,6 +11,7 @@ from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened
 from schemas.settings import Worker
 from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
+from tests.support.suite.night import first_by_day
 
 
 def frames(name: str) -> list[tuple[int, bytes]]:
@@ -26,7 +27,7 @@ def unsigned(shown: int | str) -> int:
     return int.from_bytes(bytes.fromhex(shown)[-8:], "big") if isinstance(shown, str) else shown % 2**64
 
 
-@pytest.mark.parametrize("restored", [False, True], ids=["straight", "restored"])
+@pytest.mark.parametrize("restored", first_by_day([False, True]), ids=["straight", "restored"])
 @pytest.mark.parametrize("name", NAMES)
 def test_counts_equal_the_engine_at_every_sequence_number(name: str, restored: bool) -> None:
     expected = truth(name)

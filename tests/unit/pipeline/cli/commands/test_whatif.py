@@ -137,8 +137,8 @@ def part(path: Path, frames: Callable[[list[Frame]], list[Frame]]) -> Path:
     ("frames", "incomplete"),
     [
         pytest.param(lambda whole: whole, 0, id="whole"),
-        pytest.param(lambda whole: whole[1:], 1, id="begun-before"),
-        pytest.param(lambda whole: whole[-500:], 1, id="begun-long-before"),
+        pytest.param(lambda whole: whole[1:], 1, id="begun-before", marks=pytest.mark.night),
+        pytest.param(lambda whole: whole[-500:], 1, id="begun-long-before", marks=pytest.mark.night),
         pytest.param(lambda whole: whole[:100] + whole[101:], 1, id="with-a-gap"),
     ],
 )

@@ -20,6 +20,7 @@ from schemas.rows import StreamHealthRow
 from schemas.settings import Worker
 from tests.support.checkout import CAPTURES
 from tests.support.inputs.captures import captured_frames, captured_truth
+from tests.support.suite.night import first_by_day
 
 START = 1_800_000_000.0
 
@@ -70,7 +71,7 @@ class Replica:
         return [table[window] for window in sorted(table)]
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", first_by_day(KNOWN, 3))
 def test_no_capture_drifts_after_any_batch(name: str) -> None:
     replica = Replica(TRUTHS[name]["num_gpu_blocks"], TRUTHS[name]["hash_block_size"])
     most = 0
@@ -82,7 +83,7 @@ def test_no_capture_drifts_after_any_batch(name: str) -> None:
     assert most > 0.9 * TRUTHS[name]["usable_blocks"], "the capture fills the engine"
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", first_by_day(KNOWN, 3))
 def test_a_capture_that_loses_removals_drifts_by_what_it_holds_too_many(name: str) -> None:
     replica = Replica(TRUTHS[name]["num_gpu_blocks"], TRUTHS[name]["hash_block_size"])
     removals = 0

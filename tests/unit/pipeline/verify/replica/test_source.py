@@ -12,6 +12,7 @@ from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, EventsRecord, Opened
 from schemas.settings import Worker
 from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
+from tests.support.suite.night import first_by_day
 
 
 def loaded(name: str) -> tuple[list[tuple[int, bytes]], dict[str, Any]]:
@@ -25,7 +26,7 @@ def on_gpu(source: SourceRecount) -> tuple[int, int]:
     return sum(one.blocks for one in held), sum(one.entries for one in held)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first_by_day(NAMES, 3))
 def test_counts_equal_the_engine_at_every_sequence_number(name: str) -> None:
     frames, truth = loaded(name)
     checkpoints = {row[0]: row for row in truth["checkpoints"]}
