@@ -78,6 +78,9 @@ class Files:
             if item.session.shouldfail or item.session.shouldstop:
                 break
         items[place] = item
+        if not cases:
+            # What the case before left set up for this file is of no use to the next one.
+            item.session._setupstate.teardown_exact(nextitem)
         return True
 
 

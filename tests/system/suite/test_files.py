@@ -44,8 +44,9 @@ def test_fails(): assert False
 }
 
 
-def outcome(directory: Path, *arguments: str) -> str:
-    for name, content in FILES.items():
+def outcome(files: dict[str, str], directory: Path, *arguments: str) -> str:
+    for name, content in files.items():
+        (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text(content)
     command = [
         *(
@@ -74,12 +75,12 @@ def outcome(directory: Path, *arguments: str) -> str:
         text=True,
         timeout=PATIENCE,
     )
-    assert done.returncode == 1, done.stdout
+    assert done.returncode == (files is FILES), done.stdout
     return done.stdout
 
 
 def test_each_file_runs_once_and_everything_that_is_wrong_is_named(tmp_path: Path) -> None:
-    said = outcome(tmp_path, str(tmp_path))
+    said = outcome(FILES, tmp_path, str(tmp_path))
     assert "crashed while running" in said
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
     for name in ("test_hanging.py::test_hangs", "test_chosen.py::test_differs", "test_broken.py"):
@@ -89,7 +90,14 @@ def test_each_file_runs_once_and_everything_that_is_wrong_is_named(tmp_path: Pat
 
 
 def test_cases_are_chosen_by_name(tmp_path: Path) -> None:
-    said = outcome(tmp_path, str(tmp_path / "test_chosen.py"), "-k", "differs or names")
+    said = outcome(FILES, tmp_path, str(tmp_path / "test_chosen.py"), "-k", "differs or names")
     assert said.splitlines()[-1].strip("= ").startswith("1 failed, 1 passed in "), said
-    said = outcome(tmp_path, f"{tmp_path / 'test_chosen.py'}::test_differs")
+    said = outcome(FILES, tmp_path, f"{tmp_path / 'test_chosen.py'}::test_differs")
     assert said.splitlines()[-1].strip("= ").startswith("1 failed in "), said
+
+
+def test_files_of_which_nothing_is_chosen_stand_between_others(tmp_path: Path) -> None:
+    by_day, by_night = "def test_it(): pass", FILES["test_by_night.py"]
+    files = {"a/test_1.py": by_day, "a/test_2.py": by_night, "b/test_3.py": by_night, "b/test_4.py": by_day}
+    said = outcome(files, tmp_path, str(tmp_path), "-n", "1")
+    assert said.splitlines()[-1].strip("= ").startswith("2 passed in "), said
