@@ -196,6 +196,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
         ),
         (TESTS / "missing", [], f"{TESTS}/missing: No such file or directory"),
     ],
+    # The lines themselves name where this checkout is.
+    ids=lambda value: value.name if isinstance(value, Path) else "",
 )
 def test_what_cannot_be_known_is_refused_in_one_line(
     file: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
