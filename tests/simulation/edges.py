@@ -34,6 +34,7 @@ import connectors.scrape.scraper
 import connectors.telemetry.events
 import pipeline.clickhouse.client
 import pipeline.fleet.snapshot
+import pipeline.index.following.follower
 import pipeline.kafka.topics
 import pipeline.residency.checkpoint.partition_snapshots
 import pipeline.residency.checkpoint.snapshot
@@ -109,11 +110,14 @@ class _Unscraped:
     def remove(self, replica: str) -> None: ...
 
 
-class _Unsaid:
-    """Nobody reads logs and metrics of simulated connectors."""
+class Unsaid:
+    """Nobody reads logs and metrics of simulated processes."""
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *args, **more: None
+    def __getattr__(self, name: str) -> Unsaid:
+        return self
+
+    def __call__(self, *args: Any, **more: Any) -> Unsaid:
+        return self
 
 
 CLOCK = Clock()
@@ -133,7 +137,7 @@ _REPLACED: dict[Any, Any] = {
     connectors.receive.warming.warm_up: lambda: None,
     connectors.replay.client.Replayer: engine_sockets.Replayer,
     connectors.scrape.scraper.Scraper: _Unscraped,
-    connectors.telemetry.events.Telemetry: _Unsaid,
+    connectors.telemetry.events.Telemetry: Unsaid,
     pipeline.kafka.topics.describe: describe,
 }
 
@@ -142,7 +146,8 @@ _SMALL: dict[ModuleType, dict[str, Any]] = {
     connectors.order.idle: {"IDLE_SECONDS": 3.0},
     connectors.reading: {"IDLE_SECONDS": 3.0},
     connectors.positions.keeper: {"REFRESH_EVERY": 4, "OWNERS_EVERY": 1},
-    connectors.replay.requests: {"LOOK_SECONDS": 0.4},
+    connectors.replay.requests: {"LOOK_SECONDS": 0.8},
+    pipeline.index.following.follower: {"_WAIT_MS": 500},
     pipeline.fleet.snapshot: {"MIN_CHANGES": 6, "MAX_SECONDS": 8.0, "BYTES_AT_ONCE": 200},
     pipeline.residency.checkpoint.partition_snapshots: {"BASE_BYTES": 200},
     pipeline.residency.checkpoint.snapshot: {"BASE_ENTRIES": 16, "_MOST_DELTAS": 3, "_SPARED_ENTRIES": 4},

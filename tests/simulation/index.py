@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import cast
 
 from connectors.process.stopping import Stop, done_before
 from pipeline.index.following.follower import Follower
@@ -12,8 +13,9 @@ from pipeline.index.freshness import Freshness
 from pipeline.index.pools.pool import IndexedPool
 from pipeline.index.telemetry import IndexMetrics
 from schemas.settings import Settings
+from tests.simulation.edges import Unsaid
 
-_METRICS = IndexMetrics()
+_METRICS = cast(IndexMetrics, Unsaid())
 
 
 class Followed:

@@ -70,12 +70,12 @@ class Schedule:
 def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
     """Return the schedule of a seed; `keep`: with these of its actions only, by their number."""
     rng = random.Random(f"schedule {seed}")
-    seconds = rng.choice([8.0, 12.0, 12.0, 25.0])
+    seconds = rng.choice([6.0, 9.0, 12.0, 20.0])
     kinds = [kind for kind in KINDS if rng.random() < 0.4]
     faults = rng.randrange(1, 9) if kinds else 0
     actions = [
         Action(round(rng.random() * seconds, 3), "serve", rng.randrange(6), rng.randrange(10**6))
-        for _ in range(rng.randrange(8, 50))
+        for _ in range(rng.randrange(8, 40))
     ]
     weights = [KINDS[kind] for kind in kinds]
     actions += [
@@ -95,8 +95,8 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         capacity=rng.choice([4, 12, 40]),
         keeps=rng.choice([3, 10, 1000]),
         prompts=rng.choice([2, 4, 12]),
-        checkpoint_seconds=rng.choice([1.5, 2.5, 4.0]),
-        linger_seconds=rng.choice([0.4, 1.6]),
+        checkpoint_seconds=rng.choice([2.0, 3.0, 5.0]),
+        linger_seconds=rng.choice([0.4, 1.6, 1.6]),
         seconds=seconds,
         actions=tuple(action for at, action in enumerate(actions) if keep is None or at in keep),
     )

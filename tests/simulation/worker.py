@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
+from typing import cast
 
 from connectors.process.limited_log import LogLimiter
 from pipeline.clickhouse.writer import Tables
@@ -17,7 +18,7 @@ from tests.simulation import edges
 from tests.simulation.app import SimulatedAgent
 from tests.simulation.loop import fatal
 
-_METRICS = WorkerMetrics()
+_METRICS = cast(WorkerMetrics, edges.Unsaid())
 
 
 class _NoRollups:
