@@ -229,6 +229,7 @@ def test_blocks_on_the_cpu_are_those_of_the_gpu(killed: bool) -> None:
     assert_recounted(apart)
 
 
+@pytest.mark.night
 def test_adapters_are_apart() -> None:
     alike = played(ONE_SEED, lora_share=0.5)
     apart = played(SEEDS, lora_share=0.5, linker=Linker(b""))

@@ -83,6 +83,7 @@ def test_missing_and_stale_files_are_named_and_repaired(checkout: Path) -> None:
     assert run("--check", "--root", str(checkout)) == (0, "")
 
 
+@pytest.mark.night
 def test_writing_leaves_frozen_and_handwritten_files_alone(checkout: Path) -> None:
     def others() -> dict[Path, bytes]:
         generated = {checkout / path for path in render()}

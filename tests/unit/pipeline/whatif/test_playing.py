@@ -131,6 +131,7 @@ def test_the_curve_never_promises_more_than_larger_caches_save(
     assert part > 1 or found[0] < found[-1]
 
 
+@pytest.mark.night
 def test_no_fleet_hits_more_than_the_ideal(size: int, played: Play) -> None:
     actual = played(8, size, "round-robin")
     best = 0

@@ -271,6 +271,7 @@ def test_connectors_whose_clocks_differ_make_nobody_silent() -> None:
     assert forgotten_by_the_agent(records) == found.forgotten
 
 
+@pytest.mark.night
 def test_a_log_without_its_beginning_has_no_say_on_granularities_known_from_before() -> None:
     records = rotated(1)
     rows = Kept(records, 1, killed=0.01).rows.values()
