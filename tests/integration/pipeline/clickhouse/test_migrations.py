@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -123,15 +124,17 @@ def test_unreachable_store_is_one_clear_line(free_port: object) -> None:
 
 def test_views_bound_both_ends(store: EmbeddedStore, store_client: Client, database: str) -> None:
     migrations.apply(settings(store, database))
+    began = datetime.now(timezone.utc).replace(second=0, microsecond=0) - timedelta(hours=1)
     store_client.command(
         f"INSERT INTO {database}.occupancy_10s "
-        "SELECT toDateTime('2026-11-21 03:59:50', 'UTC') + number * 10, 'm', 'r', 0, 'gpu', 0, 16, "
-        "number, number, number, 0, 0, false, 'complete', now64(3), version "
+        f"SELECT toDateTime('{began - timedelta(seconds=10):%F %T}', 'UTC') + number * 10, 'm', 'r', "
+        "0, 'gpu', 0, 16, number, number, number, 0, 0, false, 'complete', now64(3), version "
         "FROM numbers(20) AS n CROSS JOIN (SELECT arrayJoin([1, 2]) AS version) AS v"
     )
     query = (
         f"SELECT entries, version FROM {database}.occupancy(from={{a:DateTime}}, to={{b:DateTime}}) "
         "ORDER BY window"
     )
-    rows = store_client.query(query, parameters={"a": "2026-11-21 04:00:00", "b": "2026-11-21 04:00:20"})
+    ends = {"a": f"{began:%F %T}", "b": f"{began + timedelta(seconds=20):%F %T}"}
+    rows = store_client.query(query, parameters=ends)
     assert rows.result_rows == [(1, 2), (2, 2), (3, 2)]
