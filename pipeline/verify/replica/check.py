@@ -61,6 +61,8 @@ class SourceCheck:
         """First window in which everything is known."""
         self._whole = whole
         self._begun: set[int] = set()
+        self._first_life = 0
+        """Incarnation of the first record; notices of it that came before may be gone."""
         """Incarnations whose beginning the log has."""
         self._version_found: dict[RowKey, int] = {}
         self._of_version: dict[int, list[ReplicaRow]] = {}
@@ -109,6 +111,7 @@ class SourceCheck:
         """Go on with the next record of the source."""
         if offset >= self._committed:
             self._stand_at_commit()
+        self._first_life = record.incarnation if not self.recount.incarnation else self._first_life
         if record.incarnation > self.recount.incarnation and any(
             isinstance(event, Opened) for batch in record.batches[:1] for event in batch.events
         ):
@@ -270,6 +273,8 @@ class SourceCheck:
         columns = unequal(row, found)
         if not self._whole:
             unknown = set(_NOT_KNOWN_LATE)
+            if isinstance(row, SourceRow) and row.incarnation == self._first_life:
+                unknown.add("opened_at")
             if isinstance(row, OccupancyRow) and not row.capacity_blocks:
                 unknown.add("capacity_blocks")
             if isinstance(row, ObjectsRow):

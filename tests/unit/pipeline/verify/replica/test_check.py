@@ -271,6 +271,20 @@ def test_a_log_without_its_beginning_is_compared_from_the_next_life_on(seed: int
         assert compared(records, store, worker, begin=30).differing == {"occupancy_10s": 1}
 
 
+def test_a_log_that_begins_between_the_notices_of_a_life_and_its_first_batch_is_equal() -> None:
+    at = 1_800_000_000.0
+    stored = Batch(0, at + 5, at + 5, [Stored((1).to_bytes(8, "big"), 16)])
+    records = [
+        EventsRecord("r", "m", "d", 0, 1, [Batch(None, at, at, [SourceStatus(connected=True)])]),
+        EventsRecord("r", "m", "d", 0, 1, [Batch(None, at + 5, at + 5, [Opened(0, complete=True)]), stored]),
+    ]
+    store = written(records, Worker(), 1)
+    findings = compared(records, store, Worker(), begin=1)
+    assert findings.equal, findings.kept
+    assert findings.compared["sources"] == 1
+    assert compared(records, store, Worker()).equal
+
+
 def test_a_clear_and_two_restarts_in_one_window_leave_every_trust_behind() -> None:
     worker = Worker()
     at = 1_800_000_000.0
