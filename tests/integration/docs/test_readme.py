@@ -135,6 +135,7 @@ def found() -> str:
     return " ".join(README.partition("## What it finds in a public trace\n")[2].partition("## ")[0].split())
 
 
+@pytest.mark.night
 def test_whatif_counts_what_the_trace_does(row: dict[str, Any], hour: Hour) -> None:
     assert {cause: blocks for cause, blocks in row["fills"].items() if blocks} == hour.fills
     assert row["queried_blocks"] - row["hit_blocks"] == hour.fills.total()
@@ -189,6 +190,7 @@ def test_the_recount_and_the_readme_have_the_same_tokens(row: dict[str, Any], ho
     assert f"routing promises {routing * BLOCK:,}" in recorded
 
 
+@pytest.mark.night
 def test_with_sticky_routing_less_is_avoidable(trace: Path) -> None:
     arguments = ["whatif", str(trace), "--replicas", str(REPLICAS), "--capacity", str(CAPACITY), "--json"]
     result = CliRunner().invoke(kvlens, [*arguments, "--routing", "sticky"], catch_exceptions=False)

@@ -29,6 +29,7 @@ from schemas.settings import ClickHouse, Settings
 from tests.support.grafana.variables import Range, sent
 from tests.support.inputs.board_rows import HOUR, hour_of_rows, runner, write_rows
 from tests.support.inputs.empty_tables import EmptyTables
+from tests.support.suite.night import first_by_day
 
 ZONES = ("America/New_York", "Asia/Tokyo", "Asia/Kolkata")
 END = HOUR + timedelta(minutes=59, seconds=59)
@@ -87,6 +88,7 @@ def rows(client: Client, statement: str, **profile: Any) -> list[str]:
     return sorted(repr(plain(row)) for row in found.result_rows)
 
 
+@pytest.mark.night
 def test_every_view_has_the_same_rows_under_any_profile(client: Client) -> None:
     views = client.query(
         "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()"
@@ -185,7 +187,7 @@ def test_a_range_over_a_change_of_daylight_saving_and_in_the_hour_that_is_twice(
     client.command("ALTER TABLE occupancy_10s DELETE WHERE replica = 'fold' SETTINGS mutations_sync = 1")
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", first_by_day(ZONES))
 def test_boards_alerts_and_metrics_of_a_store_in_another_zone(
     store: EmbeddedStore, client: Client, tables: Settings, zone: str
 ) -> None:
