@@ -63,10 +63,8 @@ def _events(raw: Raw) -> list[Raw]:
         raise FrameError("not_an_envelope")
     try:
         return _EVENTS.decode(raw)
-    except DecodeError:
+    except (DecodeError, RecursionError):
         raise FrameError("not_an_envelope") from None
-    except RecursionError:
-        raise FrameError("not_msgpack") from None
 
 
 def rank_of(raw: Raw) -> int:

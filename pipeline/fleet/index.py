@@ -84,11 +84,6 @@ class Index:
         return int(counters[USED_BLOCKS] + counters[USED_PAIRS] + counters[TAIL] - counters[HEAD])
 
     @property
-    def bytes_allocated(self) -> int:
-        """Return the size of the tables in bytes."""
-        return self.blocks.nbytes + self.pairs.nbytes + self.losses.nbytes
-
-    @property
     def window(self) -> int | None:
         """Return the number of the window of the latest event time; None before the first change."""
         window = int(self.clock.counters[WINDOW])

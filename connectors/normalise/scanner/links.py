@@ -118,7 +118,7 @@ def put_links(
         for i in range(8):
             out[o + i] = (link >> np.uint64(8 * i)) & np.uint64(0xFF)
         if link == np.uint64(0):
-            out[o + 7] = 1
+            out[o + 7] = 1  # pragma: no cover - one link in 2**64
         o += 8
         key, media_key = behind_key, behind_media_key
     return o

@@ -70,7 +70,14 @@ def sampled(records: list[ResidencyRecord], one_in: int) -> Sample:
     state = FleetState(0, Fleet(sample_rate=1 / one_in), carry_seconds=0.0)
     for offset, record in enumerate(records):
         state.apply(offset, record)
-    sample = Sample(Counter(), [0] * 40, 0, [], state.head.followed, state.index.bytes_allocated)
+    sample = Sample(
+        Counter(),
+        [0] * 40,
+        0,
+        [],
+        state.head.followed,
+        sum(table.nbytes for table in (state.index.blocks, state.index.pairs, state.index.losses)),
+    )
     for row in state.cut(0.0).rows:
         if isinstance(row, FillsRow):
             assert row.sampled_one_in == one_in

@@ -573,3 +573,27 @@ def test_an_answer_that_was_cut_for_its_length_goes_on_where_it_ended() -> None:
     assert driver.new() == [OPENED, *range(8)]
     assert driver.stream.counts.asks == {"endless": 1, "end": 1}
     assert driver.stream.ask is None
+
+
+def test_an_answer_that_nobody_asked_for_changes_nothing() -> None:
+    driver = Driver().caught_up(0)
+    driver.end()
+    assert driver.new() == []
+    driver.live(1)
+    assert driver.new() == [1]
+
+
+def test_a_probe_shows_whether_the_engine_still_keeps_what_the_log_has() -> None:
+    """An engine that never answered anything has nothing from the last batch on: does it keep any at all?"""
+    for life, entries in ((0, []), (1, [RESTARTED, OPENED, 0, 1])):
+        driver = Driver().caught_up()
+        driver.live(0, 1)
+        assert driver.new() == [OPENED, 0, 1]
+        driver.wait(60)
+        driver.live(1)
+        first = driver.answer([])
+        assert first == 1
+        assert driver.answer([0, 1], life=life) == 0
+        if life:
+            driver.answer([0, 1], life=life)
+        assert driver.new() == entries
