@@ -63,8 +63,10 @@ def _events(raw: Raw) -> list[Raw]:
         raise FrameError("not_an_envelope")
     try:
         return _EVENTS.decode(raw)
-    except (DecodeError, RecursionError):
+    except DecodeError:
         raise FrameError("not_an_envelope") from None
+    except RecursionError:
+        raise FrameError("not_msgpack") from None
 
 
 def rank_of(raw: Raw) -> int:

@@ -173,7 +173,9 @@ class Recovery:
             self._holes += 1
         elif progress:
             self._holes = 0
-        if answered and not progress and not (request.hole or self._probe):
+        if answered and self._holes > MAX_HOLES:
+            self._drain(now, lost="replay_holes", arrivals=self._backlog.arrivals)
+        elif answered and not progress and not (request.hole or self._probe):
             self._drain(now, lost="replay_holes", arrivals=request.arrivals)
         unknown = self._log.position is None or not self._verified
         self._wanted = (

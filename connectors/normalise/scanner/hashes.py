@@ -10,19 +10,22 @@ from connectors.process.msgpack import length_at
 
 
 @inner
-def put_hash(data: Bytes, p: int, out: Bytes, o: int) -> int:
-    """Write the eight bytes of the hash at `p`; return where it ends, or -1.
-
-    It is of a field that was skipped, so it ends before the payload does.
-    """
+def put_hash(data: Bytes, p: int, end: int, out: Bytes, o: int) -> int:
+    """Write the eight bytes of the hash at `p`; return where it ends, or -1."""
+    if p >= end:
+        return -1
     head = np.int64(data[p])
     if head == 0xCF or head == 0xD3:
+        if end - p < 9:
+            return -1
         for i in range(8):
             out[o + i] = data[p + 1 + i]
         return p + 9
     if head == 0xC4:
+        if end - p < 2:
+            return -1
         size = np.int64(data[p + 1])
-        if size < 8 or size % 2 == 1:
+        if size < 8 or size % 2 == 1 or end - p - 2 < size:
             return -1
         last = p + 2 + size - 8
         for i in range(8):
@@ -43,6 +46,8 @@ def put_hash(data: Bytes, p: int, out: Bytes, o: int) -> int:
         return p + 1
     else:
         return -1
+    if end - p < 1 + size:
+        return -1
     if head >= 0xD0 and data[p + 1] >= 0x80:
         fill = 0xFF
     for i in range(8 - size):
@@ -59,7 +64,7 @@ def put_hashes(data: Bytes, p: int, end: int, out: Bytes, limit: int, o: int) ->
     if count < 0 or limit - o < 8 * count + ROOM:
         return -1
     for _ in range(count):
-        p = put_hash(data, p, out, o)
+        p = put_hash(data, p, end, out, o)
         if p < 0:
             return -1
         o += 8

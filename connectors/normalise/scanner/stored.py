@@ -110,10 +110,12 @@ def put_stored(
     limit: int,
     o: int,
 ) -> int:
-    """Write a `Stored`, for which ROOM is left; return where it ends in `out`, or -1.
+    """Write a `Stored`; return where it ends in `out`, or -1.
 
     `content` is for `links`, `names` for `salts`.
     """
+    if limit - o < ROOM:
+        return -1
     map_head = o
     entries = 3
     o = put(out, o + 1, W_STORED)
@@ -147,7 +149,7 @@ def put_stored(
         o = put(out, o, W_PARENT)
         out[o] = 0xC4
         out[o + 1] = 8
-        if put_hash(data, p, out, o + 2) < 0:
+        if put_hash(data, p, end, out, o + 2) < 0:
             return -1
         o += 10
     row = medium_row(data, fields[F_MEDIUM], end, media)
