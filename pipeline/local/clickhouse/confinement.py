@@ -13,6 +13,10 @@ import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
+import connectors
+import pipeline
+import schemas
+
 # Numbers of the kernel's interface, the same on all architectures: include/uapi/linux/landlock.h.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _WHICH_VERSION = 1
@@ -96,7 +100,8 @@ def confine(directory: Path, port: int) -> str | None:
 def _code() -> Iterable[Path]:
     """Python, its packages and the system's libraries; of a checkout our packages only."""
     root = Path(__file__).resolve().parents[3]
-    yield from (root / package for package in ("connectors", "pipeline", "schemas"))
+    # Imported by now: a checkout cannot be listed from inside, and Python looks again where it changed.
+    yield from (Path(package.__path__[0]) for package in (connectors, pipeline, schemas))
     places = sysconfig.get_paths()
     yield from (Path(places[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     yield from (Path(base, "lib") for base in (sys.prefix, sys.base_prefix))
