@@ -24,7 +24,7 @@ class HandOver:
         self._arrived: deque[Received | Together] = deque()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
-        self._unseen_bytes: dict[Key, int] = {}
+        self._unseen_bytes: dict[Key | Listening, int] = {}
         self._ended = False
         self._failure: BaseException | None = None
         self.put_messages = 0
@@ -111,10 +111,8 @@ class HandOver:
         if not messages:
             return
         taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
-        with self._lock:
-            self._unseen_bytes[source] = self._unseen_bytes.get(source, 0) + taken
+        self._count(len(messages), taken, source)
         self._arrived.append(Received(source, messages, now, taken))
-        self._count(len(messages), taken)
 
     def crowds(self, source: Key | Listening) -> bool:
         """Tell whether more of a source waits for `take` than is free: others would find no room.
@@ -122,7 +120,7 @@ class HandOver:
         What comes together of several sources does not count, as there is little of each. Where engines
         connect, a socket is theirs together, and each is a source.
         """
-        return not isinstance(source, Listening) and self._unseen_bytes.get(source, 0) > self.free
+        return self._unseen_bytes.get(source, 0) > self.free
 
     def put_together(self, sources: list[SourceKey], bundles: Bundles, now: float) -> None:
         """Append messages of several sources, if there are any; `tell` must follow."""
@@ -150,9 +148,12 @@ class HandOver:
         """Wake up who waits in `receive`."""
         self.call(self._some.set)
 
-    def _count(self, messages: int, size: int) -> None:
+    def _count(self, messages: int, size: int, source: Key | None = None) -> None:
+        """Count what is put; that of one `source` before it is there, as it may be taken at once."""
         self.put_messages += messages
         with self._lock:
+            if source is not None:
+                self._unseen_bytes[source] = self._unseen_bytes.get(source, 0) + size
             self._waiting_bytes += size
             self.full = self._waiting_bytes >= self._bound
 

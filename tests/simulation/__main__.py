@@ -11,11 +11,9 @@ import sys
 import time
 from collections.abc import Iterator
 
-from connectors.receive.warming import warm_up as warm_up_connector
-from pipeline.index.service import warm_up as warm_up_index
-from pipeline.worker.warming import warm_up as warm_up_worker
 from tests.simulation.run import Runner, runner, told
 from tests.simulation.schedule import schedule
+from tests.support.suite.compiled import PARTS
 
 
 def main() -> int:
@@ -32,9 +30,8 @@ def main() -> int:
         # What sets of texts give first follows from it, and so would what happens.
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
     seed = secrets.randbelow(10**9) if asked.seed is None else asked.seed
-    warm_up_worker()
-    warm_up_connector()
-    warm_up_index()
+    for compile_part in PARTS:
+        compile_part()
     with runner() as run:
         if asked.keep is not None:
             keep = [] if asked.keep == "none" else [int(number) for number in asked.keep.split(",")]

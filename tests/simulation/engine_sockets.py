@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from connectors.frames.bundle import Bundle
 from connectors.frames.framing import Frames
 from connectors.order.asks import Outcome
+from connectors.receive import subscriber
 from connectors.receive.hand_over import HandOver
 from connectors.receive.received import Key
 from connectors.sources import SourceKey
@@ -19,34 +20,13 @@ if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
 
-class Subscriber:
-    """As `connectors/receive/subscriber.py`, with its hand-over."""
+class Subscriber(subscriber.Subscriber):
+    """The product's without a thread and sockets, above its hand-over."""
 
     def __init__(self, *, hand_over_bytes: int, **options: Any) -> None:
         self._process = here()
         self._hand_over = HandOver(hand_over_bytes, lambda: None)
         self._engines: dict[Key, Engine] = {}
-        self.take, self.wait, self.release = (
-            self._hand_over.take,
-            self._hand_over.wait,
-            self._hand_over.release,
-        )
-
-    @property
-    def waiting_bytes(self) -> int:
-        return self._hand_over.waiting_bytes
-
-    @property
-    def waiting_messages(self) -> int:
-        return self._hand_over.waiting_messages
-
-    @property
-    def free_bytes(self) -> int:
-        return self._hand_over.free
-
-    @property
-    def ended(self) -> bool:
-        return self._hand_over.ended
 
     @property
     def behind(self) -> bool:

@@ -61,9 +61,9 @@ class SourceCheck:
         """First window in which everything is known."""
         self._whole = whole
         self._begun: set[int] = set()
+        """Incarnations whose beginning the log has."""
         self._first_life = 0
         """Incarnation of the first record; notices of it that came before may be gone."""
-        """Incarnations whose beginning the log has."""
         self._version_found: dict[RowKey, int] = {}
         self._of_version: dict[int, list[ReplicaRow]] = {}
         """Rows that are found, until the recount has passed their version."""

@@ -10,6 +10,7 @@ import sys
 import time
 
 from tests.simulation.planted.faults import FAULTS
+from tests.support.suite.compiled import PARTS
 
 
 def main() -> int:
@@ -40,14 +41,10 @@ def main() -> int:
 
 def _simulate(name: str, seed: int, seconds: float) -> int:
     FAULTS[name].plant()
-    from connectors.receive.warming import warm_up as warm_up_connector
-    from pipeline.index.service import warm_up as warm_up_index
-    from pipeline.worker.warming import warm_up as warm_up_worker
     from tests.simulation.run import runner
 
-    warm_up_worker()
-    warm_up_connector()
-    warm_up_index()
+    for compile_part in PARTS:
+        compile_part()
     began = time.process_time()
     with runner() as run:
         for number, outcome in enumerate(run.many(itertools.count(seed), seconds, time.process_time), 1):

@@ -27,11 +27,13 @@ def compile_index() -> None:
     warm_up()
 
 
+PARTS = compile_connector, compile_worker, compile_index
+
+
 def main() -> None:
     # A process each, because compiling keeps the interpreter's lock; each imports its own part only.
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as processes:
-        parts = compile_connector, compile_worker, compile_index
-        for done in [processes.submit(part) for part in parts]:
+        for done in [processes.submit(part) for part in PARTS]:
             done.result()
 
 

@@ -26,16 +26,20 @@ def removed(numbers: range, medium: str = "GPU") -> list[Any]:
     return ["BlockRemoved", list(numbers), medium]
 
 
-def given_up(payload: bytes, linker: Linker | None = None) -> Batch:
-    """Check that the scanner leaves a payload alone; return what event by event is made of it."""
-    bundle = Bundle.of([(b"", bytes(8), payload)])
-    found = scan(
-        bundle,
+def scanned(payload: bytes, linker: Linker | None) -> Any:
+    """Scan one payload."""
+    return scan(
+        Bundle.of([(b"", bytes(8), payload)]),
         1.0,
         max_frame_bytes=MAX_FRAME_BYTES,
         forward_session_ids=False,
         content=content_of(linker),
     )
+
+
+def given_up(payload: bytes, linker: Linker | None = None) -> Batch:
+    """Check that the scanner leaves a payload alone; return what event by event is made of it."""
+    found = scanned(payload, linker)
     assert found.columns[STATUS].tolist() == [GAVE_UP]
     assert not found.encoded.size
     return Normaliser(max_frame_bytes=MAX_FRAME_BYTES).normalise(payload, seq=0, received_at=1.0)
@@ -82,19 +86,13 @@ def test_a_link_that_no_room_is_left_for() -> None:
             ["BlockRemoved", [1] * min(2_000, count - at), "CPU" if at % 4_000 else "GPU"]
             for at in range(0, count, 2_000)
         ]
-        bundle = Bundle.of([(b"", bytes(8), encode([1.5, [*parts, last], 0]))])
-        found = scan(
-            bundle,
-            1.0,
-            max_frame_bytes=MAX_FRAME_BYTES,
-            forward_session_ids=False,
-            content=content_of(linker),
-        )
+        payload = encode([1.5, [*parts, last], 0])
+        found = scanned(payload, linker)
         seen.append(int(found.columns[STATUS, 0]))
         if seen[-1] == DONE:
             batch = msgspec.msgpack.decode(found.encoded.tobytes(), type=Batch)
             expected = Normaliser(max_frame_bytes=MAX_FRAME_BYTES, linker=linker).normalise(
-                bundle[0][2], seq=0, received_at=1.0
+                payload, seq=0, received_at=1.0
             )
             assert batch == expected
     assert seen == sorted(seen, reverse=DONE > GAVE_UP)
