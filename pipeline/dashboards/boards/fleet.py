@@ -18,7 +18,7 @@ from pipeline.dashboards.queries import (
     tokens_by_medium,
 )
 
-TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b"}
+TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b", "never heard": "#8b93a1"}
 MEDIUM_COLOURS = {"gpu": "#27a5b5", "cpu": "#5468c9", "disk": "#8a8f2e"}
 OWNER_COLOURS = {
     "1": "#b7d0f0",
@@ -28,12 +28,16 @@ OWNER_COLOURS = {
     "8 and more": "#5d3b9c",
 }
 
+HEARD = "if(last_seq < 0, 'never heard', toString(trust))"
+"""What is known of a stream: its trust, once its engine has sent a batch."""
+
 SOURCES_NOW = Panel(
     id="fleet-sources",
     title="Event streams",
     description="Streams with data in the last minute of the range, by how complete they are: complete (seen "
     "from the engine's first batch or since a clear), partial (kvlens started after the engine), degraded "
-    "(batches or events are lost for good). Exact.",
+    "(batches or events are lost for good), never heard (configured, but its engine has sent no batch yet). "
+    "Exact.",
     unit="sources",
     kind="stat",
     width=6,
@@ -42,10 +46,11 @@ SOURCES_NOW = Panel(
 SELECT
     countIf(trust = 'complete') AS complete,
     countIf(trust = 'partial') AS partial,
-    countIf(trust = 'degraded') AS degraded
+    countIf(trust = 'degraded') AS degraded,
+    countIf(trust = 'never heard') AS `never heard`
 FROM
 (
-    SELECT replica, dp_rank, argMax(trust, window) AS trust
+    SELECT replica, dp_rank, argMax({HEARD}, window) AS trust
     FROM stream_health({LATEST})
     WHERE {MODELS}
     GROUP BY replica, dp_rank
@@ -138,15 +143,15 @@ TRUST = Panel(
     title="Completeness of the data",
     description="Event streams by trust over time. Figures of complete streams are exact; a partial stream "
     "counts too little until the engine clears its cache or restarts; a degraded one may count too much or "
-    "too little.",
+    "too little; of one never heard nothing is counted.",
     unit="sources",
     kind="stacked",
     named_by="trust",
     sql=f"""
-SELECT time, toString(trust) AS trust, uniqExact(replica, dp_rank) AS sources
+SELECT time, if(heard, toString(worst), 'never heard') AS trust, uniqExact(replica, dp_rank) AS sources
 FROM
 (
-    SELECT time, replica, dp_rank, max(trust) AS trust
+    SELECT time, replica, dp_rank, max(trust) AS worst, max(last_seq) >= 0 AS heard
     FROM stream_health_series({SERIES})
     WHERE {MODELS}
     GROUP BY time, replica, dp_rank
@@ -231,7 +236,7 @@ REPLICAS = Panel(
     description="Every replica in the range, those with most avoidable prefill tokens first, and what would "
     "have avoided them, as shares of the tokens filled: routing alone, capacity alone, or either of them. "
     "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. A replica without figures "
-    "filled nothing in the range.",
+    "filled nothing in the range; one never heard is configured, but has sent no batch yet.",
     unit="tokens",
     kind="table",
     width=24,
@@ -252,9 +257,18 @@ SELECT
     if(filled_tokens = 0, known_trust, toString(potential.trust)) AS trust
 FROM
 (
-    SELECT model, replica, toString(max(sources.trust)) AS known_trust
-    FROM sources FINAL
-    WHERE opened_at <= {{to:DateTime('UTC')}} AND (closed_at IS NULL OR closed_at >= {{from:DateTime('UTC')}})
+    SELECT model, replica, if(max(heard), toString(maxIf(trust, heard)), 'never heard') AS known_trust
+    FROM
+    (
+        SELECT model, replica, trust, true AS heard
+        FROM sources FINAL
+        WHERE opened_at <= {{to:DateTime('UTC')}}
+            AND (closed_at IS NULL OR closed_at >= {{from:DateTime('UTC')}})
+        UNION ALL
+        SELECT model, replica, trust, false AS heard
+        FROM stream_health({LATEST})
+        WHERE last_seq < 0
+    )
     GROUP BY model, replica
 ) AS known
 FULL OUTER JOIN hit_potential_series({RANGE}) AS potential USING (model, replica)
@@ -270,7 +284,8 @@ HOT_PREFIXES = Panel(
     f"beyond the first at any time, and the {TOP} with most tokens filled again although some replica has or "
     "had them. % of refills: of all tokens that were filled again in the hash domain. Names come from "
     "`[[prefixes]]` in the settings. Route duplicated prefixes to fewer replicas. Keep refilled ones cached, "
-    "or send their requests to where they are. Most replicas: that held it at a time. Blocks deep: up to the "
+    "or send their requests to where they are: the index names the replicas that hold a first block now. "
+    "Most replicas: that held it at a time. Blocks deep: up to the "
     "last block shared or filled again. "
     "Lower bounds; for a long range or a large fleet the panel reads minutes or hours, which keep the 100 "
     "with most of each.",

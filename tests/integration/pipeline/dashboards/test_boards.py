@@ -15,7 +15,7 @@ from pipeline.dashboards.layout import arranged
 from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow
+from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow, StreamHealthRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import (
     HOUR,
@@ -119,7 +119,7 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
         found: list[tuple[Any, ...]] = filled(panel, PANELS[panel].sql, **chosen).result_rows
         return found
 
-    assert rows("fleet-sources") == [(1, 0, 1)]
+    assert rows("fleet-sources") == [(1, 0, 1, 0)]
     assert rows("fleet-gpu-full") == [(0.5,)]
     assert {row[1:] for row in rows("fleet-occupancy")} == {("cpu", 320.0), ("gpu", 1280.0)}
     assert {row[1:] for row in rows("replica-occupancy", replica=["b"])} == {("cpu", 160.0), ("gpu", 640.0)}
@@ -357,3 +357,18 @@ def test_a_trend_is_of_series_of_a_stacked_panel_of_the_same_board() -> None:
         assert PANELS[trend.panel] in board.panels
         assert PANELS[trend.panel].kind == "stacked"
         assert set(trend.series) < set(PANELS[trend.panel].colours)
+
+
+def test_an_engine_that_sent_nothing_is_never_heard(store: EmbeddedStore, own: Settings) -> None:
+    silent = [
+        msgspec.structs.replace(row, trust="partial", last_seq=-1)
+        for row in window_rows(359, "silent")
+        if isinstance(row, StreamHealthRow)
+    ]
+    write_rows(own, [*window_rows(359, "a"), *silent])
+    rows = runner(store, own)
+    assert rows("fleet-sources", PANELS["fleet-sources"].sql).result_rows == [(1, 0, 0, 1)]
+    trust = rows("fleet-trust", PANELS["fleet-trust"].sql).result_rows
+    assert {row[1:] for row in trust} == {("complete", 1), ("never heard", 1)}
+    replicas = rows("fleet-replicas", PANELS["fleet-replicas"].sql).result_rows
+    assert {row[1]: row[-1] for row in replicas} == {"a": "complete", "silent": "never heard"}
