@@ -94,18 +94,18 @@ class CertificateUnusable(PipelineError):
 
 
 class TablesMissing(PipelineError):
-    """ClickHouse lacks tables of this version."""
+    """ClickHouse lacks tables or views of this version."""
 
     heals = True
 
-    def __init__(self, database: str, migrations: Sequence[str]) -> None:
-        super().__init__(database, migrations)
+    def __init__(self, database: str, names: Sequence[str]) -> None:
+        super().__init__(database, names)
         self.database = database
-        self.migrations = migrations
+        self.names = names
 
     def __str__(self) -> str:
-        more = f" and {len(self.migrations) - 1} more" if len(self.migrations) > 1 else ""
-        return f"database {self.database} lacks migration {self.migrations[0]}{more}; run `kvlens migrate`"
+        more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
+        return f"database {self.database} lacks {self.names[0]} of this kvlens{more}; run `kvlens migrate`"
 
 
 class GroupRefused(PipelineError):
@@ -181,8 +181,8 @@ class MigrationChanged(PipelineError):
         return f"migration {self.name} changed after it was applied; restore it and add a new file"
 
 
-class MigrationUnreleased(PipelineError):
-    """A database was migrated with files that no release of kvlens has."""
+class DatabaseOutdated(PipelineError):
+    """A database was made with files of tables that this kvlens does not read."""
 
     def __init__(self, database: str, names: tuple[str, ...]) -> None:
         super().__init__(database, names)
@@ -192,23 +192,22 @@ class MigrationUnreleased(PipelineError):
     def __str__(self) -> str:
         more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
         return (
-            f"database {self.database} was made by a kvlens that was never released ({self.names[0]}{more}): "
-            f"drop it (DROP DATABASE {self.database}) and choose another kafka.topic_prefix, or delete the "
-            "data directory if `kvlens up` or `kvlens demo` made it, and start again"
+            f"database {self.database} has tables of an older kvlens ({self.names[0]}{more}): set "
+            f"clickhouse.database to an empty one or DROP DATABASE {self.database}, then `kvlens migrate` "
+            "and `kvlens state rebuild`; of `kvlens up` or `kvlens demo`, delete the data directory"
         )
 
 
 class MigrationRefused(PipelineError):
-    """ClickHouse refused a statement of a migration."""
+    """ClickHouse refused a statement of a migration, or a view."""
 
-    def __init__(self, name: str, statement: int, reason: str) -> None:
-        super().__init__(name, statement, reason)
-        self.name = name
-        self.statement = statement
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what = what
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"ClickHouse refused statement {self.statement} of migration {self.name}: {self.reason}"
+        return f"ClickHouse refused {self.what}: {self.reason}"
 
 
 class CheckpointFailed(PipelineError):

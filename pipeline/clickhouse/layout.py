@@ -17,7 +17,6 @@ _STATEMENT = re.compile(
     r"(?: IF (?:NOT )?EXISTS)? \{database\}\.(?P<name>\w+)",
     re.M,
 )
-_REPLACED = re.compile(r"^CREATE OR REPLACE VIEW (\{database\}\.\w+)", re.M)
 _SORTING_KEY = re.compile(r"^ORDER BY ([^;\n]+)", re.M)
 _SHARDED_BY = ("replica", "hash_domain", "model", "worker", "first_block", "name")
 """The first of these in a table's sorting key decides on the shard, so that rows of one key meet."""
@@ -48,11 +47,7 @@ def databases(store: ClickHouse) -> list[str]:
 
 
 def placed(statement: str, store: ClickHouse) -> list[str]:
-    """Return what a statement of a migration becomes for these settings."""
-    if found := _REPLACED.search(statement):
-        # In one statement ClickHouse wants rights for it that let a user drop and fill tables.
-        made = statement[: found.start()] + f"CREATE VIEW {found[1]}" + statement[found.end() :]
-        return [*placed(f"DROP VIEW IF EXISTS {found[1]}", store), *placed(made, store)]
+    """Return what a statement becomes for these settings."""
     if not store.cluster:
         return [_in(store.database, _ENGINE.sub(r"\1(\2)", statement))]
     found = _STATEMENT.search(statement)

@@ -1,106 +1,25 @@
-"""Applies the numbered SQL files of `schemas/clickhouse`, each once, in order."""
+"""Brings a database up to date: numbered files of tables, each once, in order; views when they changed."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-import schemas
 from pipeline.clickhouse.client import connect, first_line, store_unavailable
 from pipeline.clickhouse.layout import databases, placed
-from pipeline.clickhouse.views import for_readers
-from pipeline.errors import MigrationChanged, MigrationRefused, MigrationUnreleased, StoreUnavailable
+from pipeline.clickhouse.sql_files import APPLIED, DIRECTORY, Migration, migrations, outdated, split
+from pipeline.clickhouse.view_files import RECORDED, View, gone, views
+from pipeline.errors import DatabaseOutdated, MigrationChanged, MigrationRefused, StoreUnavailable
 from schemas.settings import ClickHouse, Settings
 
-DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
-_FILE = re.compile(r"\d{4}_\w+\.sql")
-_ENGINE = re.compile(r"\{engine:(\w+)\(")
-_FILLED = re.compile(r"CREATE MATERIALIZED VIEW [^(]*? TO \{database\}\.(\w+)")
-# A quoted string, a comment, or the end of a statement: only the last one splits.
-_TOKEN = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|(;)")
-
-_APPLIED = """
-CREATE TABLE IF NOT EXISTS {database}.schema_migrations
-(
-    name String,
-    sha256 FixedString(64),
-    applied_at DateTime64(3, 'UTC') DEFAULT now64(3)
-)
-ENGINE = {engine:ReplacingMergeTree(applied_at)}
-ORDER BY name
-"""
-
-
-@dataclass(frozen=True)
-class Migration:
-    """One file: its name, its text and the text's digest (hex)."""
-
-    name: str
-    text: str
-    sha256: str
-
-
-def migrations(directory: Path = DIRECTORY) -> list[Migration]:
-    """Return the files in the order of their numbers."""
-    found = []
-    for path in sorted(path for path in directory.iterdir() if _FILE.fullmatch(path.name)):
-        text = path.read_text("utf-8")
-        found.append(Migration(path.name, text, hashlib.sha256(text.encode()).hexdigest()))
-    return found
-
-
-def engines(directory: Path = DIRECTORY) -> set[str]:
-    """Return the table engines that the files name."""
-    found = {match[1] for match in _ENGINE.finditer(_APPLIED)}
-    return found.union(
-        *({match[1] for match in _ENGINE.finditer(each.text)} for each in migrations(directory))
-    )
-
-
-def filled(directory: Path = DIRECTORY) -> set[str]:
-    """Return the tables that materialized views write."""
-    return set().union(*(_FILLED.findall(each.text) for each in migrations(directory)))
-
-
-def unreleased(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str, ...]:
-    """Return the applied names that no release knows.
-
-    A newer kvlens only adds files after the last one of `files`. An unknown name before that one comes from a
-    set of files that was replaced, and so do all other unknown names.
-    """
-    unknown = sorted(set(applied) - {migration.name for migration in files})
-    return tuple(unknown) if unknown and files and unknown[0] < files[-1].name else ()
-
-
-def statements(text: str, database: str) -> list[str]:
-    """Split as in `split`; return what is sent to one server."""
-    return [sent for piece in split(text) for sent in _sent(piece, ClickHouse(database=database))]
-
-
-def split(text: str) -> list[str]:
-    """Split at semicolons outside strings and comments."""
-    pieces, start = [], 0
-    for token in _TOKEN.finditer(text):
-        if token[1]:
-            pieces.append(text[start : token.start()])
-            start = token.end()
-    pieces.append(text[start:])
-    return [piece for piece in pieces if _says_something(piece)]
-
-
-def _sent(piece: str, store: ClickHouse) -> list[str]:
-    return [statement for each in for_readers(piece) for statement in placed(each, store)]
-
-
-def _says_something(piece: str) -> bool:
-    return any(line.strip() and not line.lstrip().startswith("--") for line in piece.splitlines())
+_DROPPED = "0" * 64
+"""What the record has in place of a view's digest when the view was dropped."""
+_VIEWS_THERE = "SELECT DISTINCT name FROM {tables} WHERE database = {{name:String}} AND engine = 'View'"
 
 
 def apply(
@@ -109,10 +28,10 @@ def apply(
     *,
     directory: Path = DIRECTORY,
 ) -> list[str]:
-    """Create the database and apply what is missing; return the names applied now.
+    """Create the database, apply what is missing, make views that are new or changed; return their names.
 
-    Blocks. Every statement is idempotent, so a file that stopped half-way is applied again. Raises
-    MigrationUnreleased or MigrationChanged before anything is done, MigrationRefused, StoreUnavailable.
+    Blocks. Every statement is idempotent, so what stopped half-way is applied again. Raises DatabaseOutdated
+    or MigrationChanged before anything is done, MigrationRefused, StoreUnavailable.
     """
     say = progress or (lambda line: None)
     store = settings.clickhouse
@@ -120,26 +39,28 @@ def apply(
     try:
         with store_unavailable(store):
             shards = _shards(client, store)
-            for statement in (*databases(store), *placed(_APPLIED, store)):
+            for statement in (*databases(store), *placed(APPLIED, store)):
                 client.command(statement, settings=_patience(store))
             applied = _applied(client, store)
         files = migrations(directory)
-        if names := unreleased(applied, files):
-            raise MigrationUnreleased(store.database, names)
-        for migration in files:
-            if applied.get(migration.name, migration.sha256) != migration.sha256:
-                raise MigrationChanged(migration.name)
+        _require_known(applied, files, store)
         missing = [migration for migration in files if migration.name not in applied]
         for migration in missing:
             _run(client, store, migration, shards)
             say(f"applied {migration.name}")
-        return [migration.name for migration in missing]
+        all_views = views(directory)
+        made = [view for view in all_views if applied.get(view.recorded) != view.sha256]
+        dropped = gone(applied, all_views)
+        if made or dropped:
+            _remake(client, store, made, dropped, shards)
+            say(f"made {len(made)} views, dropped {len(dropped)}")
+        return [*(migration.name for migration in missing), *(view.recorded for view in made)]
     finally:
         client.close()
 
 
-def missing(store: ClickHouse) -> list[str]:
-    """Return the names of the files that were not applied.
+def missing(store: ClickHouse, *, with_views: bool = True) -> list[str]:
+    """Return the names of files of tables that were not applied; if none, of views that are not these.
 
     Blocks. Raises StoreUnavailable, also when the database does not exist.
     """
@@ -149,7 +70,24 @@ def missing(store: ClickHouse) -> list[str]:
             applied = _applied(client, store)
     finally:
         client.close()
-    return [migration.name for migration in migrations() if migration.name not in applied]
+    return lacking(applied, with_views=with_views)
+
+
+def lacking(applied: dict[str, str], *, with_views: bool = True) -> list[str]:
+    """Return what `missing` does, of names that were applied with their digests."""
+    tables = [migration.name for migration in migrations() if migration.name not in applied]
+    if tables or not with_views:
+        return tables
+    return [view.recorded for view in views() if applied.get(view.recorded) != view.sha256]
+
+
+def _require_known(applied: dict[str, str], files: Sequence[Migration], store: ClickHouse) -> None:
+    """Raises DatabaseOutdated, MigrationChanged."""
+    if names := outdated((name for name in applied if not name.startswith(RECORDED)), files):
+        raise DatabaseOutdated(store.database, names)
+    for migration in files:
+        if applied.get(migration.name, migration.sha256) != migration.sha256:
+            raise MigrationChanged(migration.name)
 
 
 def _shards(client: Client, store: ClickHouse) -> int:
@@ -175,24 +113,76 @@ def _applied(client: Client, store: ClickHouse) -> dict[str, str]:
     if store.cluster:
         query += " GROUP BY name, sha256 HAVING uniqExact(_shard_num) = {shards:UInt32}"
     rows = client.query(query, parameters={"shards": _shards(client, store)}).result_rows
-    return {name: sha256.decode() if isinstance(sha256, bytes) else sha256 for name, sha256 in rows}
+    return known(rows)
+
+
+def known(rows: Iterable[Sequence[Any]]) -> dict[str, str]:
+    """Return names and digests of rows of the record, without what was dropped."""
+    texts = {name: sha256.decode() if isinstance(sha256, bytes) else sha256 for name, sha256 in rows}
+    return {name: sha256 for name, sha256 in texts.items() if sha256 != _DROPPED}
 
 
 def _run(client: Client, store: ClickHouse, migration: Migration, shards: int) -> None:
+    for number, piece in enumerate(split(migration.text), 1):
+        with _refused(store, f"statement {number} of migration {migration.name}"):
+            for statement in placed(piece, store):
+                client.command(statement, settings=_patience(store))
+    _note(client, store, [(migration.name, migration.sha256)], shards)
+
+
+def _remake(
+    client: Client, store: ClickHouse, made: Sequence[View], dropped: Sequence[str], shards: int
+) -> None:
+    """Drop views and make others, those first that others ask. The record says so when all are there."""
+    there = _views_there(client, store)
+    for name in dropped:
+        _drop(client, store, name)
+    for view in made:
+        # In one statement ClickHouse wants rights for it that let a user drop and fill tables.
+        if view.name in there:
+            _drop(client, store, view.name)
+        with _refused(store, f"view {view.name}"):
+            for statement in placed(view.text, store):
+                client.command(statement, settings=_patience(store))
+    _note(client, store, [(view.recorded, view.sha256) for view in made], shards)
+    _note(client, store, [(RECORDED + name, _DROPPED) for name in dropped], shards)
+
+
+def _drop(client: Client, store: ClickHouse, name: str) -> None:
+    with _refused(store, f"to drop view {name}"):
+        for statement in placed(f"DROP VIEW IF EXISTS {{database}}.{name}", store):
+            client.command(statement, settings=_patience(store))
+
+
+def _views_there(client: Client, store: ClickHouse) -> set[str]:
+    tables = f"clusterAllReplicas('{store.cluster}', system.tables)" if store.cluster else "system.tables"
+    query = _VIEWS_THERE.format(tables=tables)
     with store_unavailable(store):
-        for number, piece in enumerate(split(migration.text), 1):
-            try:
-                for statement in _sent(piece, store):
-                    client.command(statement, settings=_patience(store))
-            except ClickHouseError as error:
-                if getattr(error, "code", None) is None:
-                    raise
-                raise MigrationRefused(migration.name, number, first_line(error)) from error
-        # One row on every shard, so that each node knows, and one that was added is found to lack it.
+        rows = client.query(query, parameters={"name": store.database}).result_rows
+    return {name for (name,) in rows}
+
+
+@contextmanager
+def _refused(store: ClickHouse, what: str) -> Iterator[None]:
+    """Raises MigrationRefused where the server refuses a statement, StoreUnavailable where none answers."""
+    with store_unavailable(store):
+        try:
+            yield
+        except ClickHouseError as error:
+            if getattr(error, "code", None) is None:
+                raise
+            raise MigrationRefused(what, first_line(error)) from error
+
+
+def _note(client: Client, store: ClickHouse, rows: Sequence[tuple[str, str]], shards: int) -> None:
+    """Note what was applied, on every shard: each node knows, and one that was added is found to lack it."""
+    if not rows:
+        return
+    with store_unavailable(store):
         for shard in range(1, shards + 1) if store.cluster else (None,):
             client.insert(
                 "schema_migrations",
-                [[migration.name, migration.sha256]],
+                rows,
                 column_names=["name", "sha256"],
                 database=store.database,
                 settings=None if shard is None else {"insert_shard_id": shard},

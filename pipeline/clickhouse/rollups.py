@@ -23,7 +23,7 @@ from prometheus_client import Counter, Histogram
 from connectors.process.limited_log import LogLimiter
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.due_minutes import DueMinutes, Minute
-from pipeline.clickhouse.migrations import DIRECTORY, statements
+from pipeline.clickhouse.sql_files import rollup
 from pipeline.errors import StoreUnavailable
 from schemas.rows import (
     CapacityCurveRow,
@@ -227,7 +227,7 @@ class Rollups:
             await asyncio.to_thread(self._recompute, f"{family}_1h", some, _HOUR)
 
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
-        [statement] = statements((DIRECTORY / "rollups" / f"{table}.sql").read_text(), self._store.database)
+        statement = rollup(table).replace("{database}", self._store.database)
         with store_unavailable(self._store):
             client = self._connected()
             version = client.query("SELECT toUnixTimestamp64Micro(now64(6))").result_rows[0][0]

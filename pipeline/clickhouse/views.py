@@ -2,7 +2,7 @@
 
 ClickHouse hands an argument of a view over as text, and a DateTime has lost its zone in it: `now()` is the
 clock of the session. So a view with times is two. The one that readers name takes them as text, finds out
-which moments they are, and asks the other one, `…_in_utc`, which has the text of the migration. In there
+which moments they are, and asks the other one, `…_in_utc`, which has the text of the file. In there
 views name each other by that name, and hand over text in UTC.
 """
 
@@ -31,9 +31,7 @@ PINNED = {
 }
 """Settings that a reader's profile may have, under which a statement of ours would mean something else."""
 
-_VIEW = re.compile(
-    r"^(?P<verb>CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?\{database\}\.(?P<name>\w+)) AS", re.M
-)
+_VIEW = re.compile(r"^(?P<verb>CREATE VIEW \{database\}\.(?P<name>\w+)) AS", re.M)
 _PARAMETER = re.compile(r"\{(\w+):([^{}]+)\}")
 _MOMENT = "DateTime('UTC')"
 _ASKED = re.compile(r"(\{database\}\.\w+)(?=\()")
@@ -69,7 +67,7 @@ _REFUSED = {
 
 
 def for_readers(statement: str) -> list[str]:
-    """Return what a statement of a migration becomes; another than one that makes a view stays as it is."""
+    """Return what a statement becomes; another than one that makes a view stays as it is."""
     found = _VIEW.search(statement)
     if found is None:
         return [statement]

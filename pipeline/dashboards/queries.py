@@ -9,7 +9,7 @@ CHOSEN = f"{MODELS} AND {REPLICAS}"
 RANGE = "from = toUnixTimestamp({from:DateTime('UTC')}), to = toUnixTimestamp({to:DateTime('UTC')})"
 """Arguments of views: seconds, which are one moment in every session, as a clock is not."""
 SERIES = f"{RANGE}, step = {{step:UInt32}}"
-"""Arguments of the views `*_series`: columns `time` and `width` come with them (0006_series_views.sql)."""
+"""Arguments of the views `*_series`: columns `time` and `width` come with them."""
 LATEST = "from = toUnixTimestamp({to:DateTime('UTC')}) - 60, to = toUnixTimestamp({to:DateTime('UTC')})"
 """Arguments of the views of ten-second tables for what is the case at the end of the range."""
 

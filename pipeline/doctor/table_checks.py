@@ -34,7 +34,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "migration-missing",
             "problem",
-            "the tables are older than this version of kvlens",
+            "tables or views are not those of this version of kvlens",
             "run `kvlens migrate`",
             store.migrations_missing,
         )
@@ -42,8 +42,8 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "migration-changed",
             "problem",
-            "migrations changed after they were applied",
-            "use the version of kvlens that made the tables, or another database",
+            "the tables are not those of this version of kvlens, and it cannot change them",
+            "use the version of kvlens that made them, or an empty database and `kvlens state rebuild`",
             store.migrations_changed,
         )
     for what, answer in store.unanswered.items():

@@ -1,4 +1,4 @@
-"""Tables and views as the numbered ClickHouse migrations define them.
+"""Tables and views as the SQL files of `schemas/clickhouse` define them.
 
 Reads the statements kvlens writes, not SQL at large: CREATE TABLE with a column list, ALTER TABLE ADD COLUMN
 and CREATE VIEW; everything else defines nothing.
@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 
 TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|--[^\n]*|[();,]|[^'();,\-]+|-")
 CREATE_TABLE = re.compile(r"\s*CREATE TABLE (?:IF NOT EXISTS )?\{database\}\.(\w+)\s*(?=\()", re.I)
-CREATE_VIEW = re.compile(
-    r"\s*CREATE (?:OR REPLACE )?(?:MATERIALIZED )?VIEW (?:IF NOT EXISTS )?\{database\}\.(\w+)", re.I
-)
+CREATE_VIEW = re.compile(r"\s*CREATE (?:MATERIALIZED )?VIEW (?:IF NOT EXISTS )?\{database\}\.(\w+)", re.I)
 ADD_COLUMN = re.compile(
     r"\s*ALTER TABLE \{database\}\.(\w+)\s+ADD COLUMN (?:IF NOT EXISTS )?(.+?)(?:\s+AFTER\s+(\w+))?\s*$",
     re.I | re.S,
@@ -61,8 +59,8 @@ class View:
     """Name -> type, in order of first use."""
 
 
-def parse_migrations(texts: Iterable[str]) -> tuple[dict[str, Table], dict[str, View]]:
-    """Return tables and views by name, after all migrations, in order of creation."""
+def parse(texts: Iterable[str]) -> tuple[dict[str, Table], dict[str, View]]:
+    """Return tables and views by name, in the order of the texts."""
     tables: dict[str, Table] = {}
     views: dict[str, View] = {}
     for comment, statement in (item for text in texts for item in _statements(text)):
@@ -92,6 +90,7 @@ def _statements(text: str) -> Iterator[tuple[str, str]]:
             if not "".join(statement).strip() and "\n\n" in token:
                 comment = []  # an empty line between: a comment of the file, not of the statement
             statement.append(token)
+    yield " ".join(comment), "".join(statement).strip()
 
 
 def _table(name: str, comment: str, definition: str) -> Table:

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from clickhouse_connect.datatypes import registry
 from clickhouse_connect.driver.insert import InsertContext
 
+from pipeline.generated.pages.tables import tables_and_views
 from schemas.rows import Row
-from tests.support.checkout import ROOT
-
-_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS \{database\}\.(\w+)\n\((.*?)\n\)", re.DOTALL)
-_COLUMN = re.compile(r"^ {4}(\w+) (.+?)(?: CODEC\(.*| DEFAULT .*)?,?$", re.MULTILINE)
-_ADDED = re.compile(
-    r"ALTER TABLE \{database\}\.(\w+)\s+ADD COLUMN IF NOT EXISTS (\w+) "
-    r"(.+?)(?: CODEC\(\S+\))?(?: AFTER \w+)?;"
-)
 
 
 class TableColumns:
-    """The columns of the tables as the migrations write them down."""
+    """The columns of the tables as the files write them down."""
 
     def __init__(self) -> None:
-        text = "".join(path.read_text() for path in sorted((ROOT / "schemas/clickhouse").glob("*.sql")))
+        tables, _ = tables_and_views()
         self._types = {
-            table: {name: registry.get_from_name(kind) for name, kind in _COLUMN.findall(columns)}
-            for table, columns in _TABLE.findall(text)
+            name: {column: registry.get_from_name(kind) for column, kind in table.columns.items()}
+            for name, table in tables.items()
         }
-        for table, name, kind in _ADDED.findall(text):
-            self._types[table][name] = registry.get_from_name(kind)
 
     def check(self, rows: Sequence[Row]) -> None:
         """Raises clickhouse_connect's DataError for a value that its column cannot hold."""

@@ -13,8 +13,10 @@ from clickhouse_connect.driver.client import Client
 
 from connectors.process.addresses import shown
 from pipeline.clickhouse.client import connect, store_unavailable
-from pipeline.clickhouse.migrations import migrations, unreleased
+from pipeline.clickhouse.migrations import known, lacking
 from pipeline.clickhouse.rights import LOCAL
+from pipeline.clickhouse.sql_files import migrations, outdated
+from pipeline.clickhouse.view_files import RECORDED
 from pipeline.doctor.asking.engines import ask_engines
 from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts, Unanswered
 from pipeline.errors import StoreBusy, StoreUnavailable
@@ -173,11 +175,11 @@ def _migrations(client: Client, store: ClickHouse) -> tuple[tuple[str, ...], tup
     )
     if there.result_rows[0][0]:
         rows = client.query(f"SELECT name, toString(sha256) FROM {table} FINAL").result_rows
-        applied = {row[0]: row[1] for row in rows}
+        applied = known(rows)
     files = migrations()
-    missing = tuple(file.name for file in files if file.name not in applied)
     changed = tuple(file.name for file in files if applied.get(file.name, file.sha256) != file.sha256)
-    return missing, (*changed, *unreleased(applied, files))
+    of_tables = [name for name in applied if not name.startswith(RECORDED)]
+    return tuple(lacking(applied)), (*changed, *outdated(of_tables, files))
 
 
 def _written(client: Client, store: ClickHouse) -> float | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.clickhouse.migrations import engines, filled
 from pipeline.clickhouse.rights import Role, roles
+from pipeline.clickhouse.sql_files import engines, filled
 from pipeline.generated.pages.markdown import code, fenced, page, table
 
 INTRODUCTION = """\

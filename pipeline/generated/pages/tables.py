@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import get_args
 
 import schemas.rows
+from pipeline.clickhouse.sql_files import migrations, view_texts
 from pipeline.generated.pages.markdown import code, page, table
 from pipeline.generated.source_docs import attribute_docs, one_line
-from pipeline.generated.sql_tables import Table, View, parse_migrations
-
-MIGRATIONS = Path(__file__).parents[3] / "schemas" / "clickhouse"
+from pipeline.generated.sql_tables import Table, View, parse
 
 INTRODUCTION = """\
 All tables live in the database `clickhouse.database`. `kvlens migrate` creates them. Times are UTC.
@@ -91,14 +89,14 @@ def row_types() -> dict[str, type]:
     return {row.TABLE: row for row in get_args(schemas.rows.Row)}
 
 
-def read_migrations(directory: Path = MIGRATIONS) -> tuple[dict[str, Table], dict[str, View]]:
-    """Return tables and views of the numbered files of a directory."""
-    return parse_migrations(path.read_text("utf-8") for path in sorted(directory.glob("*.sql")))
+def tables_and_views() -> tuple[dict[str, Table], dict[str, View]]:
+    """Return the tables and views that the files define, views by name."""
+    return parse([*(migration.text for migration in migrations()), *view_texts()])
 
 
 def tables_page() -> bytes:
     """Return the page."""
-    tables, views = read_migrations()
+    tables, views = tables_and_views()
     blocks = [INTRODUCTION, READING, TIMES, TRUST, _overview(tables, views)]
     for definition in tables.values():
         if not ROLLUP.fullmatch(definition.name):

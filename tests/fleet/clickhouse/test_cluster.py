@@ -15,7 +15,8 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from pipeline.clickhouse import migrations
-from pipeline.clickhouse.layout import placed
+from pipeline.clickhouse.sql_files import migrations as files
+from pipeline.clickhouse.view_files import views
 from pipeline.clickhouse.writer import Tables
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.panel import Panel
@@ -27,6 +28,7 @@ from tests.fleet.clickhouse.ddl_front import DdlFront
 from tests.fleet.clickhouse.server import ClickHouseServer
 from tests.support.checkout import ROOT
 from tests.support.inputs.board_rows import HOUR, REPLICAS, hour_of_rows, runner, write_rows
+from tests.support.sql_statements import everything
 
 CLUSTER = "two"
 PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
@@ -107,7 +109,7 @@ def client_of(server: ClickHouseServer, database: str = "kvlens") -> Client:
 
 
 def test_every_node_has_the_record_and_all_tables(cluster: Cluster) -> None:
-    names = [migration.name for migration in migrations.migrations()]
+    names = sorted([*(file.name for file in files()), *(view.recorded for view in views())])
     asked = client_of(cluster.alone)
     tables = asked.query("SELECT name FROM system.tables WHERE database = 'kvlens' ORDER BY name").result_rows
     for number, node in enumerate(cluster.nodes):
@@ -247,11 +249,9 @@ def test_statements_for_the_cluster_are_those_that_clickhouse_reads(cluster: Clu
     client = client_of(cluster.alone)
     for engines in ("plain", "replicated", "replicated-database"):
         store = ClickHouse(cluster=CLUSTER, engines=engines)  # type: ignore[arg-type]
-        for migration in migrations.migrations():
-            for piece in migrations.split(migration.text):
-                for statement in placed(piece, store):
-                    client.command(f"EXPLAIN AST {statement}")
-                    assert ("ON CLUSTER 'two'" in statement) == (engines != "replicated-database")
+        for statement in everything(store):
+            client.command(f"EXPLAIN AST {statement}")
+            assert ("ON CLUSTER 'two'" in statement) == (engines != "replicated-database")
     client.close()
 
 

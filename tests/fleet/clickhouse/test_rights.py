@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import clickhouse_connect
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from pipeline.clickhouse import migrations
+from pipeline.clickhouse import migrations, sql_files
 from pipeline.clickhouse.rights import roles
+from pipeline.clickhouse.view_files import views
 from pipeline.dashboards.boards import BOARDS
 from pipeline.errors import MigrationRefused, StoreUnavailable
 from schemas.settings import ClickHouse, Settings
@@ -19,9 +21,7 @@ from tests.fleet.clickhouse.server import ADMINISTRATOR, ClickHouseServer, User
 from tests.support.inputs.board_rows import hour_of_rows, runner, write_rows
 
 PASSWORD = secrets.token_hex(8)
-ROLES = {
-    role.name: role for role in roles("kvlens", engines=migrations.engines(), filled=migrations.filled())
-}
+ROLES = {role.name: role for role in roles("kvlens", engines=sql_files.engines(), filled=sql_files.filled())}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,8 @@ def settings(server: ClickHouseServer, user: str) -> Settings:
 
 def test_each_user_does_its_work_and_nothing_else(server: ClickHouseServer) -> None:
     assert migrations.apply(settings(server, "kvlens_migrate")) == [
-        file.name for file in migrations.migrations()
+        *(file.name for file in sql_files.migrations()),
+        *(view.recorded for view in views()),
     ]
     write_rows(settings(server, "kvlens_worker"), hour_of_rows())
     reader = settings(server, "kvlens_reader")
@@ -86,12 +87,21 @@ def test_each_user_does_its_work_and_nothing_else(server: ClickHouseServer) -> N
         client.close()
 
 
-def test_no_right_of_who_migrates_is_one_too_many(server: ClickHouseServer) -> None:
+def test_no_right_of_who_migrates_is_one_too_many(server: ClickHouseServer, tmp_path: Path) -> None:
     administrator = clickhouse_connect.get_client(dsn=server.url)
+    newer = tmp_path / "newer"
+    shutil.copytree(sql_files.DIRECTORY, newer)
+    column = "ALTER TABLE {database}.models ADD COLUMN IF NOT EXISTS more UInt8;"
+    (newer / "tables" / "0099_more.sql").write_text(column)
     for number, right in enumerate(ROLES["kvlens_migrate"].rights):
         administrator.command("DROP DATABASE IF EXISTS kvlens SYNC")
+        of_upgrades = right.grant.startswith(("DROP VIEW", "ALTER ADD COLUMN"))
+        if of_upgrades:
+            migrations.apply(settings(server, "kvlens_migrate"))
         with pytest.raises((StoreUnavailable, MigrationRefused)) as raised:
-            migrations.apply(settings(server, f"without_{number}"))
+            migrations.apply(
+                settings(server, f"without_{number}"), directory=newer if of_upgrades else sql_files.DIRECTORY
+            )
         assert "ACCESS_DENIED" in str(raised.value), right
     administrator.command("DROP DATABASE IF EXISTS kvlens SYNC")
     administrator.close()

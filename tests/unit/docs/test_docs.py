@@ -20,7 +20,7 @@ from connectors.telemetry.events import Telemetry
 from pipeline.cli.main import kvlens
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.panel import Board
-from pipeline.generated.pages.tables import read_migrations
+from pipeline.generated.pages.tables import tables_and_views
 from pipeline.generated.topics_file import load_topics
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.local.demo.story import STORY
@@ -124,7 +124,7 @@ def test_tests_that_are_named_exist(path: Path) -> None:
 
 def test_every_table_and_view_is_documented() -> None:
     text = page("tables.md")
-    tables, views = read_migrations()
+    tables, views = tables_and_views()
     for name, definition in tables.items():
         assert f"`{name}`" in text
         assert all(f"| `{column}` |" in text for column in definition.columns), name

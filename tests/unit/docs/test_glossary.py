@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.generated.pages.tables import read_migrations
+from pipeline.generated.pages.tables import tables_and_views
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "glossary.md").read_text("utf-8")
 TERMS = dict(re.findall(r"^### (.+?)\n\n(.+?)(?=\n\n#|\Z)", TEXT, re.M | re.S))
-TABLES, VIEWS = read_migrations()
+TABLES, VIEWS = tables_and_views()
 
 
 def places(term: str) -> tuple[str, list[str]]:

@@ -16,8 +16,6 @@ from tests.support.checkout import ROOT
 FOLDERS = ("connectors", "deploy", "docs", "pipeline", "schemas")
 AT_THE_ROOT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 SUFFIXES = {".css", ".html", ".js", ".json", ".md", ".py", ".sql", ".toml", ".yaml"}
-REPLACED = ("0009_advice.sql",)
-"""Released, so it stays as it is; later migrations define its views anew."""
 PLAINER = {
     "what goes: evictions": "what leaves the cache",
     "although it had been there before": "which prefill was avoidable",
@@ -71,7 +69,7 @@ PATTERNS = {
     r"`kvlens doctor` tells": "`kvlens doctor` shows",
     r"\bat th(at|e) moment\b": "when, at that time, then",
     r"\bwanted again\b": "used again",
-    r"\banew\b(?! at 0)": "again",  # a view of release 0.1.0 has counters that begin anew at 0
+    r"\banew\b": "again",
     r"\bpictures? of\b": "chart, screenshot",
 }
 """{what a colleague would not say: what to write}."""
@@ -80,7 +78,6 @@ PATTERNS = {
 def files() -> list[Path]:
     """Return what users and operators may read, the page and generated files included."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
-    found = [path for path in found if path.name not in REPLACED]
     return [*AT_THE_ROOT, ROOT / "Makefile", *found]
 
 

@@ -12,13 +12,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from pipeline.clickhouse.migrations import migrations, statements
 from pipeline.clickhouse.views import IN_UTC
-from pipeline.generated.pages.tables import column_meanings, read_migrations, row_types, tables_page
-from pipeline.generated.sql_tables import parse_migrations
+from pipeline.generated.pages.tables import column_meanings, row_types, tables_and_views, tables_page
+from pipeline.generated.sql_tables import parse
+from schemas.settings import ClickHouse
 from schemas.trust import TRUST_ORDER, Trust
+from tests.support.sql_statements import everything
 
-TABLES, VIEWS = read_migrations()
+TABLES, VIEWS = tables_and_views()
 ROWS = row_types()
 
 ENGINE_SIDE = """
@@ -26,12 +27,9 @@ import json, re, sys
 from chdb import session
 store = session.Session()
 store.query("CREATE DATABASE kvlens")
-migrations, examples = json.load(sys.stdin)
-for text in migrations:
-    for statement in text:
+for statements in json.load(sys.stdin):
+    for statement in statements:
         store.query(statement)
-for example in examples:
-    store.query(example)
 columns = store.query(
     "SELECT table, groupArray((name, type)) AS columns FROM (SELECT table, name, type FROM system.columns "
     "WHERE database = 'kvlens' ORDER BY table, position) GROUP BY table",
@@ -51,12 +49,12 @@ def engine() -> tuple[dict[str, list[list[str]]], dict[str, dict[str, str]]]:
 
     It has also run the queries that the page shows.
     """
-    texts = [statements(migration.text, "kvlens") for migration in migrations()]
+    made = everything(ClickHouse(database="kvlens"))
     examples = re.findall(r"```sql\n(.*?)```", tables_page().decode(), re.S)
     assert examples
     done = subprocess.run(
         [sys.executable, "-c", ENGINE_SIDE],
-        input=json.dumps([texts, examples]),
+        input=json.dumps([made, examples]),
         capture_output=True,
         text=True,
         timeout=120,
@@ -143,7 +141,7 @@ def test_keys_and_engines_are_what_clickhouse_makes_of_the_migrations(engine: An
 
 
 def test_reading_columns_comments_and_additions() -> None:
-    tables, views = parse_migrations(
+    tables, views = parse(
         [
             """-- About the file.
 

@@ -19,7 +19,7 @@ from clickhouse_connect.driver.client import Client
 
 from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.topics import topic_name
-from pipeline.clickhouse import migrations
+from pipeline.clickhouse import migrations, sql_files
 from pipeline.clickhouse.writer import Tables
 from pipeline.doctor.asking import store as asking
 from pipeline.doctor.diagnosis import diagnose
@@ -58,7 +58,7 @@ async def test_nothing_was_set_up_yet(settings: Settings) -> None:
     assert facts.store.unavailable is None
     assert facts.configured == (("a", 0), ("a", 1))
     assert codes(facts) >= {"topic-missing", "migration-missing"}
-    assert set(facts.store.migrations_missing) == {file.name for file in migrations.migrations()}
+    assert set(facts.store.migrations_missing) == {file.name for file in sql_files.migrations()}
 
 
 async def test_topics_and_tables_that_differ_from_the_catalogue(settings: Settings) -> None:

@@ -1,11 +1,13 @@
-"""The migrations: numbered without holes, each table and view created once, replaced sets recognised."""
+"""Files of tables have numbers without holes, each table and view is created once, old sets are refused."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 
-from pipeline.clickhouse.migrations import Migration, migrations, unreleased
+from pipeline.clickhouse.sql_files import Migration, migrations, outdated
+from schemas.settings import ClickHouse
+from tests.support.sql_statements import everything
 
 
 def files(*names: str) -> list[Migration]:
@@ -18,24 +20,22 @@ def test_numbers_have_no_holes() -> None:
 
 
 def test_each_table_and_view_is_created_once() -> None:
-    created = Counter(
-        name
-        for migration in migrations()
-        for name in re.findall(r"^CREATE .*?IF NOT EXISTS \{database\}\.(\w+)", migration.text, re.M)
-    )
-    assert created["occupancy_10s"] == 1
+    made = "\n".join(everything(ClickHouse(database="d")))
+    created = Counter(re.findall(r"^CREATE .*?(?:TABLE|VIEW) (?:IF NOT EXISTS )?d\.(\w+)", made, re.M))
+    assert created["occupancy_10s"] == created["fills_series"] == 1
     assert {name: count for name, count in created.items() if count > 1} == {}
 
 
-def test_nothing_applied_and_everything_applied_are_released() -> None:
-    assert unreleased([], files("0001_a.sql")) == ()
-    assert unreleased(["0001_a.sql"], files("0001_a.sql", "0002_b.sql")) == ()
+def test_nothing_applied_and_everything_applied_are_known() -> None:
+    assert outdated([], files("0001_a.sql")) == ()
+    assert outdated(["0001_a.sql"], files("0001_a.sql", "0002_b.sql")) == ()
 
 
-def test_files_of_a_newer_kvlens_are_released() -> None:
-    assert unreleased(["0001_a.sql", "0002_b.sql"], files("0001_a.sql")) == ()
+def test_files_of_a_newer_kvlens_are_left_alone() -> None:
+    assert outdated(["0001_a.sql", "0002_b.sql"], files("0001_a.sql")) == ()
 
 
-def test_a_replaced_set_is_not_released() -> None:
-    applied = ["0001_tables.sql", "0016_finest.sql"]
-    assert unreleased(applied, files("0001_a.sql", "0002_b.sql")) == ("0001_tables.sql", "0016_finest.sql")
+def test_a_replaced_set_is_outdated_whatever_its_files_are_called() -> None:
+    applied = ["0001_replica_tables.sql", "0016_finest.sql"]
+    for name in ("0001_a.sql", "0001_z.sql"):
+        assert outdated(applied, files(name)) == ("0001_replica_tables.sql", "0016_finest.sql")

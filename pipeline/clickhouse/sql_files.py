@@ -1,0 +1,101 @@
+"""The SQL files of `schemas/clickhouse`, read and split into statements. No IO but reading them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import schemas
+
+DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
+TABLES, VIEWS, ROLLUPS = "tables", "views", "rollups"
+"""Its folders: numbered migrations, of which each is applied once; views, a file for each; what minutes and
+hours are computed with."""
+
+_NUMBERED = re.compile(r"\d{4}_\w+\.sql")
+_ENGINE = re.compile(r"\{engine:(\w+)\(")
+_FILLED = re.compile(r"CREATE MATERIALIZED VIEW [^(]*? TO \{database\}\.(\w+)")
+# A quoted string, a comment, or the end of a statement: only the last one splits.
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|(;)")
+
+APPLIED = """
+CREATE TABLE IF NOT EXISTS {database}.schema_migrations
+(
+    name String,
+    sha256 FixedString(64),
+    applied_at DateTime64(3, 'UTC') DEFAULT now64(3)
+)
+ENGINE = {engine:ReplacingMergeTree(applied_at)}
+ORDER BY name
+"""
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One numbered file: its name, its text and the text's digest (hex)."""
+
+    name: str
+    text: str
+    sha256: str
+
+
+def migrations(directory: Path = DIRECTORY) -> list[Migration]:
+    """Return the numbered files in the order of their numbers."""
+    found = []
+    for path in sorted(path for path in (directory / TABLES).iterdir() if _NUMBERED.fullmatch(path.name)):
+        text = path.read_text("utf-8")
+        found.append(Migration(path.name, text, hashlib.sha256(text.encode()).hexdigest()))
+    return found
+
+
+def view_texts(directory: Path = DIRECTORY) -> list[str]:
+    """Return the texts of the files of views, by name."""
+    return [path.read_text("utf-8") for path in sorted((directory / VIEWS).glob("*.sql"))]
+
+
+def rollup(table: str) -> str:
+    """Return the statement that computes periods of a table of minutes or hours."""
+    [statement] = split((DIRECTORY / ROLLUPS / f"{table}.sql").read_text("utf-8"))
+    return statement
+
+
+def engines() -> set[str]:
+    """Return the table engines that the files name."""
+    return {match[1] for text in _of_tables() for match in _ENGINE.finditer(text)}
+
+
+def filled() -> set[str]:
+    """Return the tables that materialized views write."""
+    return {name for text in _of_tables() for name in _FILLED.findall(text)}
+
+
+def _of_tables() -> list[str]:
+    return [APPLIED, *(each.text for each in migrations())]
+
+
+def outdated(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str, ...]:
+    """Return the applied names of a set of files that is none of this kvlens or of a newer one.
+
+    A newer kvlens only adds files after the last one of `files`. A name that is unknown up to its number
+    comes from a set of files that was replaced, and so do all other unknown names.
+    """
+    unknown = sorted(set(applied) - {migration.name for migration in files})
+    return tuple(unknown) if unknown and files and unknown[0][:4] <= files[-1].name[:4] else ()
+
+
+def split(text: str) -> list[str]:
+    """Split at semicolons outside strings and comments."""
+    pieces, start = [], 0
+    for token in _TOKEN.finditer(text):
+        if token[1]:
+            pieces.append(text[start : token.start()])
+            start = token.end()
+    pieces.append(text[start:])
+    return [piece for piece in pieces if _says_something(piece)]
+
+
+def _says_something(piece: str) -> bool:
+    return any(line.strip() and not line.lstrip().startswith("--") for line in piece.splitlines())

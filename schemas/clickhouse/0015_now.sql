@@ -1,8 +1,0 @@
--- For tools that give views no arguments: what each pool held in its newest window, of those of the last minute.
-CREATE VIEW IF NOT EXISTS {database}.occupancy_now AS
-SELECT *
-FROM {database}.occupancy_10s FINAL
-WHERE window >= now('UTC') - INTERVAL 1 MINUTE
-    AND toStartOfHour(window) >= toStartOfHour(now('UTC') - INTERVAL 1 MINUTE)
-ORDER BY window DESC
-LIMIT 1 BY model, replica, dp_rank, medium, group_idx, block_size;

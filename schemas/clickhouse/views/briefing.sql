@@ -1,0 +1,449 @@
+-- Answer and findings of the models named (of all, if none is) in one, for half of what both cost: rows of which `part`
+-- is `answer`, those of `answer`, then `finding`, those of `findings`: `finding` is the title, `action` the detail. What
+-- each level of views below another costs is a tenth of a second of planning: nothing but `answer`, `findings` and
+-- `advice` is built on this one, and what only it needs stands in it. The range before is read together with the range.
+-- The last setting saves a tenth of a second of planning, too: ClickHouse would look for conditions that follow from
+-- those joined by AND.
+CREATE VIEW {database}.briefing AS
+WITH
+    toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length,
+    (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) AS windows,
+    (
+        SELECT seconds
+        FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {from:DateTime('UTC')} - INTERVAL 1 SECOND)
+    ) AS windows_before,
+    (
+        SELECT seconds
+        FROM {database}.finest(from = {from:DateTime('UTC')} - INTERVAL 1 HOUR, to = {to:DateTime('UTC')})
+    ) AS windows_from_hour_before,
+    (
+        SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {to:DateTime('UTC')})
+    ) AS windows_of_both,
+    share -> concat(toString(round(100 * assumeNotNull(share), if(assumeNotNull(share) < 0.0995, 1, 0))), ' %')
+        AS percent,
+    number -> concat(
+        toString(multiIf(number >= 999950, round(number / 1e6, 2), number >= 999.5, round(number / 1e3, 1),
+            number >= 9.95, round(number), round(number, 1))),
+        multiIf(number >= 999950, 'M', number >= 999.5, 'k', '')) AS short_rate,
+    (now, before) -> multiIf(
+        isNull(now), '',
+        isNull(before), 'nothing to compare with before',
+        abs(assumeNotNull(now - before)) < 0.0005, 'as in the range before',
+        concat(if(assumeNotNull(now - before) > 0, '▲ ', '▼ '),
+            toString(round(100 * abs(assumeNotNull(now - before)), 1)), ' points against the range before')) AS changed,
+    number -> multiIf(
+        number < 120, concat(toString(number), ' s'),
+        number < 7200, concat(toString(intDiv(number, 60)), ' min'),
+        number < 172800, concat(toString(intDiv(number, 3600)), ' h'),
+        concat(toString(intDiv(number, 86400)), ' days')) AS lasting,
+    -- With its date, where a day is shorter than the range and the hour before it.
+    at -> formatDateTime(at, if(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) < 82800, '%H:%i UTC',
+        '%F %H:%i UTC')) AS moment,
+    number -> concat(
+        toString(multiIf(number >= 999950000, round(number / 1e9, 2), number >= 999950, round(number / 1e6, 2),
+            number >= 999.5, round(number / 1e3, 1), round(number))),
+        multiIf(number >= 999950000, 'G', number >= 999950, 'M', number >= 999.5, 'k', '')) AS short,
+    places AS
+    (
+        SELECT
+            earlier,
+            hash_domain,
+            any(facts.model) AS model,
+            own,
+            groupArray(facts.replica) AS members,
+            groupArray((facts.replica, facts.filled_tokens, facts.gpu_seconds_per_token, facts.rate_basis)) AS rates,
+            groupArrayIf(facts.replica, facts.hashes_alone) AS alone,
+            groupArrayIf((facts.doubt, facts.unknown_tokens, facts.replica), facts.doubt > 0) AS doubtful,
+            groupArrayIf(facts.replica, most > 0) AS evicting,
+            sum(facts.filled_tokens) AS filled,
+            sumIf(facts.filled_tokens, most > 0) AS filled_evicting,
+            sum(facts.routing_tokens) AS routing,
+            sum(facts.avoidable_tokens) AS avoidable,
+            sum(facts.evicted_tokens) AS all_evicted,
+            sum(facts.cleared_tokens) AS cleared,
+            sum(ifNull(facts.queried_tokens, 0)) AS queried,
+            sum(ifNull(facts.hit_tokens, 0)) AS hit,
+            sum(ifNull(facts.ideal_hit_rate * facts.queried_tokens, 0)) AS ideal,
+            countIf(facts.avoidable_tokens > 0 AND isNull(facts.gpu_seconds_per_token)) AS without_rate,
+            sum(ifNull(facts.avoidable_tokens * facts.gpu_seconds_per_token, 0)) AS gpu_seconds,
+            countIf(facts.rate_basis = 'assumed') AS assumed,
+            sum(facts.unknown_tokens) AS unknown,
+            sum(facts.cold_tokens) AS cold,
+            sumIf(facts.unknown_tokens, facts.hashes_alone) AS unknown_alone,
+            sumIf(facts.evicted_tokens + facts.unknown_tokens, most > 0) AS evicted,
+            countIf(facts.trust != 'complete') AS incomplete,
+            countIf(facts.trust != 'complete' AND most > 0) AS incomplete_evicting,
+            max(facts.sampled_one_in) AS sampled,
+            max(facts.bytes_per_token) AS bytes_per_token,
+            arrayCumSum(sumForEach(facts.needed)) AS saved,
+            arrayMap((tokens, place) -> tokens / saved[-1] - exp2(place - length(saved)), saved, arrayEnumerate(saved))
+                AS ahead,
+            indexOf(ahead, arrayMax(ahead)) AS knee
+        FROM
+        (
+            SELECT
+                * EXCEPT hash_domain,
+                -- What was before is asked for by model only.
+                if(earlier, model, replica_facts.hash_domain) AS hash_domain,
+                arraySum(needed) AS most,
+                if(count() OVER (PARTITION BY earlier, replica_facts.hash_domain) > 1
+                    AND 2 * most > sum(most) OVER (PARTITION BY earlier, replica_facts.hash_domain), replica, '') AS own
+            FROM {database}.facts_of_both(
+                before = {from:DateTime('UTC')} - length, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+                seconds = windows, seconds_before = windows_before
+            ) AS replica_facts
+        ) AS facts
+        GROUP BY earlier, hash_domain, own
+    ),
+    domains AS
+    (
+        SELECT
+            earlier,
+            hash_domain,
+            any(places.model) AS model,
+            arraySort(groupArrayArray(places.members)) AS replicas,
+            groupArrayArray(places.rates) AS rates,
+            arraySort(groupArrayArray(places.alone)) AS alone,
+            arrayReverseSort(groupArrayArray(places.doubtful)) AS doubtful,
+            sum(places.filled) AS filled,
+            sum(places.routing) AS routing,
+            sum(places.avoidable) AS avoidable,
+            (
+                filled, avoidable, routing, sum(places.all_evicted), sum(places.cleared), sum(places.queried),
+                sum(places.hit), sum(places.ideal), sum(places.without_rate), sum(places.gpu_seconds),
+                sum(places.assumed)
+            ) AS sums,
+            sum(places.unknown) AS unknown,
+            sum(places.cold) AS cold,
+            sum(places.unknown_alone) AS unknown_alone,
+            sum(places.incomplete) AS incomplete,
+            max(places.sampled) AS sampled,
+            groupArrayIf(
+                (arraySort(evicting), saved[knee], greatest(saved[knee], evicted), filled_evicting, saved[-1],
+                    toUInt64(exp2(knee - 1)), bytes_per_token, incomplete_evicting),
+                knee > 0
+            ) AS curves
+        FROM places
+        GROUP BY earlier, hash_domain
+    ),
+    prefixes AS
+    (
+        SELECT
+            hash_domain,
+            groupArraySorted(2)((-toInt64(refilled_tokens), first_block, since, others_refilled_tokens)) AS news
+        FROM {database}.new_prefixes_windows(
+            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows_of_both
+        )
+        GROUP BY hash_domain
+    ),
+    advice AS
+    (
+        SELECT
+            row_number() OVER (
+                ORDER BY is_sums, if(ranked_by = 'tokens', tokens_per_hour, gpu_seconds_per_hour) DESC, kind, hash_domain,
+                    subject
+            ) AS place,
+            kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt, seconds,
+            multiIf(
+                is_doubt, concat(short(tokens_per_hour), ' tokens/h of unknown cause, at most ', short(at_most_per_hour),
+                    ' in doubt'),
+                concat('saves ', if(at_least > 0, 'at least ', 'about '), short(tokens_per_hour), ' tokens/h',
+                    if(isNull(gpu_seconds_per_hour), '',
+                        concat(' (', toString(round(assumeNotNull(gpu_seconds_per_hour) / 3600, 2)), ' GPUs)')),
+                    ', at most ', short(at_most_per_hour))) AS figure,
+            concat(
+                if(incomplete > 0,
+                    concat('rests on incomplete data: ', toString(incomplete), ' of ', toString(behind), ' replicas'), ''),
+                if(incomplete > 0 AND sampled > 1, '; ', ''),
+                if(sampled > 1, concat('estimated from one block in ', toString(sampled)), '')) AS caveat,
+            tokens, at_least, at_most, filled_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
+            gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
+            multiIf(is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
+                kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
+            concat('SELECT * FROM {database}.',
+                multiIf(kind = 'restarts', 'coinciding_restarts', kind = 'prefix', 'new_prefixes', 'replica_facts'),
+                '(from = ''', toString({from:DateTime('UTC')}), ''', to = ''', toString({to:DateTime('UTC')}),
+                ''') WHERE hash_domain = ''', replaceAll(hash_domain, '''', ''''''), '''') AS evidence
+        FROM
+        (
+            SELECT
+                * EXCEPT (rated, share, number, bytes, at, many),
+                multiIf(
+                    kind = 'routing', concat('Another replica held ', percent(share), ' of the prefill of ', model),
+                    kind = 'capacity', concat(
+                        multiIf(many = 1, subject, many <= 3, arrayStringConcat(replicas, ', '),
+                            concat(toString(many), ' replicas of ', model)),
+                        if(many = 1, ' evicts what it fills again: ', ' evict what they fill again: '), percent(share),
+                        if(many = 1, ' of its prefill', ' of their prefill')),
+                    kind = 'restarts', concat(toString(many), ' of ', toString(behind), ' replicas of ', model,
+                        ' restarted together at ', moment(at), ': ', percent(share), ' of the prefill was filled again'),
+                    kind = 'prefix', concat('Prefix ', subject, ' of ', model, ' is new since ', moment(at), ' and makes ',
+                        percent(share), ' of the avoidable prefill'),
+                    kind = 'hashes', concat(subject,
+                        if(many = 1, ' hashes', concat(' and ', toString(many - 1), ' more hash')),
+                        ' differently from the other replicas of ', model, ': nobody can see which prefixes they share'),
+                    kind = 'streams', concat(toString(many), ' of ', toString(behind), ' replicas of ', model,
+                        transform(number, [3, 2], [' announce more blocks than the engine has', ' lost events for good'],
+                            ' ran before kvlens did, so older blocks are unknown'),
+                        if(many = 1, ': ', ', first '), subject),
+                    ''
+                ) AS finding,
+                multiIf(
+                    kind = 'routing',
+                        concat('Route ', model, ' by prefix: send each request to the replica that holds most of it'),
+                    kind = 'capacity', concat(
+                        'Give ', if(many = 1, subject, 'each of them'), ' ',
+                        if(bytes > 0, replaceOne(formatReadableSize(bytes), '.00', ''), concat(toString(number), ' tokens')),
+                        ' more KV cache a rank, or a CPU tier with so much more room than the GPU cache'),
+                    kind = 'restarts', concat('Restart ', model, ' in rotation, ', toString(greatest(1, intDiv(behind, 8))),
+                        ' at a time, and route by prefix: the others still hold what is shared'),
+                    kind = 'prefix', concat('Send requests that begin with ', subject,
+                        ' to one replica, or undo the change of prompt'),
+                    kind = 'hashes', concat('Give all replicas of ', model,
+                        ' the same hash algorithm and PYTHONHASHSEED, or these another hash_scheme'),
+                    kind = 'streams', transform(number, [3, 2], [
+                        'Do not trust its occupancy; clear the cache of the engine or restart it',
+                        'Set replay_endpoint, then clear the cache of these engines or restart them in turn'],
+                        'Nothing now: a restart or a cleared cache completes it'),
+                    ''
+                ) AS action,
+                if(
+                    empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
+                    arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / arraySum(rate -> rate.2, rated)
+                ) AS gpu_seconds_per_token,
+                tokens_per_hour * gpu_seconds_per_token AS gpu_seconds_per_hour,
+                multiIf(isNull(gpu_seconds_per_token), 'unknown', arrayExists(rate -> rate.4 = 'assumed', rated), 'assumed',
+                    'measured') AS rate_basis,
+                if(countIf(isNull(gpu_seconds_per_token) AND NOT is_sums) OVER () > 0, 'tokens', 'gpu_seconds') AS ranked_by
+            FROM
+            (
+                SELECT
+                    model, hash_domain, sums, sampled, seconds,
+                    one.1 AS kind, one.2 AS replicas, one.3 AS subject, one.4 AS tokens, one.5 AS at_least, one.6 AS at_most,
+                    one.7 AS filled_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS share, one.11 AS number,
+                    one.12 AS bytes, one.13 AS at, length(one.2) AS many,
+                    kind IN ('sums', 'past') AS is_sums,
+                    kind IN ('hashes', 'streams') AS is_doubt,
+                    tokens / seconds * 3600 AS tokens_per_hour,
+                    at_least / seconds * 3600 AS at_least_per_hour,
+                    at_most / seconds * 3600 AS at_most_per_hour,
+                    arrayFilter(rate -> empty(replicas) OR has(replicas, rate.1), rates) AS rated
+                FROM
+                (
+                    SELECT
+                        domains.hash_domain AS hash_domain,
+                        domains.earlier AS earlier,
+                        domains.model AS model,
+                        domains.rates AS rates,
+                        domains.sampled AS sampled,
+                        domains.sums AS sums,
+                        length(domains.replicas) AS size,
+                        if(earlier, [(
+                            'past', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0),
+                            size, toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                        )], arrayConcat(
+                            [(
+                                'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0), size,
+                                toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                            ), (
+                                'routing', domains.replicas, '', routing, toUInt64(0), avoidable + unknown, filled, incomplete,
+                                size, routing / filled, toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                            )],
+                            arrayMap(
+                                curve -> (
+                                    'capacity', curve.1, if(length(curve.1) = 1, curve.1[1], ''), curve.2, curve.2, curve.3,
+                                    curve.4, curve.8, length(curve.1), curve.5 / curve.4, curve.6, curve.6 * curve.7,
+                                    toDateTime(0, 'UTC')
+                                ),
+                                curves),
+                            if(
+                                length(restarts.restarted) <= greatest(1, intDiv(size, 8)), [],
+                                [(
+                                    'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, filled,
+                                    incomplete, size, restarts.cleared / filled, toUInt64(0), toFloat64(0), restarts.begun
+                                )]),
+                            arrayMap(
+                                new -> (
+                                    'prefix', [] :: Array(String), new.2, toUInt64(-new.1), toUInt64(0),
+                                    toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), filled, incomplete, size,
+                                    -new.1 / avoidable, toUInt64(0), toFloat64(0), new.3
+                                ),
+                                arrayFilter(new -> -new.1 >= 0.1 * avoidable, prefixes.news)),
+                            if(
+                                empty(alone), [],
+                                [(
+                                    'hashes', alone, alone[1], unknown_alone, toUInt64(0), unknown + cold, filled,
+                                    toUInt64(0), length(alone), toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                                )]),
+                            arrayMap(
+                                alike -> (
+                                    'streams', arrayMap(each -> each.3, alike), alike[1].3,
+                                    toUInt64(arraySum(each -> each.2, alike)), toUInt64(0), unknown + cold, filled,
+                                    length(alike), size, toFloat64(0), toUInt64(alike[1].1), toFloat64(0),
+                                    toDateTime(0, 'UTC')
+                                ),
+                                arrayFilter(alike -> notEmpty(alike), arrayMap(
+                                    doubt -> arrayFilter(each -> each.1 = doubt, doubtful), [3, 2, 1])))
+                        )) AS found
+                    FROM domains
+                    LEFT JOIN {database}.coinciding_restarts_windows(
+                        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows,
+                        seconds_from_hour_before = windows_from_hour_before
+                    ) AS restarts
+                        ON restarts.hash_domain = domains.hash_domain
+                    LEFT JOIN prefixes ON prefixes.hash_domain = domains.hash_domain
+                )
+                ARRAY JOIN found AS one
+                CROSS JOIN {database}.observed_windows(
+                    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, length = windows) AS watched
+                WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * filled_tokens)
+            )
+        )
+    )
+SELECT
+    line.1 AS part,
+    line.2 AS place,
+    line.3 AS title,
+    line.4 AS figure,
+    line.5 AS detail,
+    line.6 AS change,
+    line.7 AS value,
+    line.8 AS before,
+    line.9.2 AS caveat,
+    line.9.3 AS kind,
+    line.9.4 AS model,
+    line.9.5 AS hash_domain,
+    line.9.6 AS replicas,
+    line.9.7 AS subject,
+    line.9.8 AS tokens_per_hour,
+    line.9.9 AS at_least_per_hour,
+    line.9.10 AS at_most_per_hour,
+    line.9.11 AS gpu_seconds_per_hour,
+    line.9.12 AS rate_basis,
+    line.9.13 AS ranked_by,
+    line.9.14 AS board,
+    line.9.15 AS evidence,
+    line.9.19 AS tokens,
+    line.9.20 AS at_least,
+    line.9.21 AS at_most,
+    line.9.22 AS filled_tokens,
+    line.9.23 AS gpu_seconds_per_token
+FROM
+(
+    SELECT
+        [
+            (
+                toUInt32(1), 'Prefill you could avoid', if(now.filled = 0, '', percent(now.avoidable / now.filled)),
+                concat(short_rate(now.avoidable / now.seconds), ' tokens/s',
+                    if(isNull(now.gpu_seconds), ', its cost is not known',
+                        concat(' ≈ ', toString(round(assumeNotNull(now.gpu_seconds) / now.seconds, 2)), ' GPUs, ',
+                            if(now.assumed, 'assumed', 'measured')))),
+                toNullable(now.avoidable / nullIf(now.filled, 0)), now.avoidable_past / nullIf(now.filled_past, 0)
+            ),
+            (
+                toUInt32(2), 'Hit rate',
+                multiIf(now.filled = 0, '', now.queried = 0, 'not known', percent(now.hit / now.queried)),
+                if(now.queried = 0, 'kvlens reads the metrics of no engine',
+                    concat('up to ', percent(now.ideal / now.queried), ' possible')),
+                toNullable(now.hit / nullIf(now.queried, 0)), now.hit_past / nullIf(now.queried_past, 0)
+            ),
+            (
+                toUInt32(3), 'Biggest lever',
+                if(now.filled = 0, '', transform(now.lever_kind, ['routing', 'capacity', 'restarts', 'prefix'],
+                    ['Routing', 'Cache size', 'Restarts', 'A new prefix'], 'none')),
+                if(now.lever_kind = '', 'nothing known would save a hundredth of the prefill',
+                    concat(if(now.lever_at_least > 0, 'saves at least ', 'saves about '),
+                        percent(now.lever_tokens / now.filled), ' of the prefill, at most ',
+                        percent(now.lever_at_most / now.filled))),
+                multiIf(now.lever_kind = 'routing', now.routing, now.lever_kind = 'capacity', now.evicted,
+                    now.lever_kind = 'restarts', now.cleared, NULL) / nullIf(now.filled, 0),
+                multiIf(now.lever_kind = 'routing', now.routing_past, now.lever_kind = 'capacity', now.evicted_past,
+                    now.lever_kind = 'restarts', now.cleared_past, NULL) / nullIf(now.filled_past, 0)
+            ),
+            (
+                toUInt32(4), 'Data',
+                if(streams.all = 0, '', concat(toString(streams.complete), ' of ', toString(streams.all), ' complete')),
+                multiIf(
+                    streams.newest.1, concat('newest rows ', toString(streams.age), ' s old'),
+                    streams.age > 0, concat('no rows for at least ', lasting(streams.age)),
+                    concat('newest rows at most ', lasting(streams.at_most), ' old')),
+                toNullable(streams.complete / nullIf(streams.all, 0)),
+                streams.complete_past / nullIf(streams.all_past, 0)
+            )
+        ] AS answers,
+        arrayConcat(
+            arrayMap(
+                one -> (
+                    'answer', one.1, one.2, one.3, one.4, changed(one.5, one.6), one.5, one.6,
+                    now.found[length(now.found) + 1]  -- beyond the end: all empty
+                ),
+                arrayFilter(one -> one.3 != '', answers)
+            ),
+            arrayMap(
+                (one, place) -> (
+                    'finding', toUInt32(place), one.16, one.17, one.18, '', CAST(NULL, 'Nullable(Float64)'),
+                    CAST(NULL, 'Nullable(Float64)'), one
+                ),
+                now.found, arrayEnumerate(now.found)
+            )
+        ) AS lines
+    FROM
+    (
+        SELECT
+            max(seconds) AS seconds,
+            sumIf(sums.1, kind = 'sums') AS filled,
+            sumIf(sums.2, kind = 'sums') AS avoidable,
+            sumIf(sums.3, kind = 'sums') AS routing,
+            sumIf(sums.4, kind = 'sums') AS evicted,
+            sumIf(sums.5, kind = 'sums') AS cleared,
+            sumIf(sums.6, kind = 'sums') AS queried,
+            sumIf(sums.7, kind = 'sums') AS hit,
+            sumIf(sums.8, kind = 'sums') AS ideal,
+            if(sumIf(sums.9, kind = 'sums') > 0, NULL, sumIf(sums.10, kind = 'sums')) AS gpu_seconds,
+            sumIf(sums.11, kind = 'sums') > 0 AS assumed,
+            sumIf(sums.1, kind = 'past') AS filled_past,
+            sumIf(sums.2, kind = 'past') AS avoidable_past,
+            sumIf(sums.3, kind = 'past') AS routing_past,
+            sumIf(sums.4, kind = 'past') AS evicted_past,
+            sumIf(sums.5, kind = 'past') AS cleared_past,
+            sumIf(sums.6, kind = 'past') AS queried_past,
+            sumIf(sums.7, kind = 'past') AS hit_past,
+            argMinIf(kind, place, NOT is_sums AND NOT is_doubt) AS lever_kind,
+            argMinIf(tokens, place, NOT is_sums AND NOT is_doubt) AS lever_tokens,
+            argMinIf(at_least, place, NOT is_sums AND NOT is_doubt) AS lever_at_least,
+            argMinIf(at_most, place, NOT is_sums AND NOT is_doubt) AS lever_at_most,
+            arraySort(groupArrayIf(
+                (
+                    place, caveat, kind, model, hash_domain, replicas, subject, tokens_per_hour, at_least_per_hour,
+                    at_most_per_hour, gpu_seconds_per_hour, rate_basis, ranked_by, board, evidence, finding,
+                    advice.figure, action, tokens, at_least, at_most, filled_tokens, gpu_seconds_per_token
+                ),
+                NOT is_sums
+            )) AS found
+        FROM advice
+        WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
+    ) AS now
+    CROSS JOIN
+    (
+        SELECT
+            maxIf((exact, end, window), NOT earlier) AS newest,
+            arrayFilter(
+                one -> one.1 = newest.1 AND one.2 >= newest.2 - INTERVAL 30 MINUTE,
+                groupArrayIf((exact, end, trust), NOT earlier)
+            ) AS lately,
+            length(lately) AS all,
+            arrayCount(one -> one.3 = 'complete', lately) AS complete,
+            greatest(0, dateDiff('second', newest.2, {to:DateTime('UTC')})) AS age,
+            dateDiff('second', newest.3, {to:DateTime('UTC')}) AS at_most,
+            countIf(earlier) AS all_past,
+            countIf(earlier AND trust = 'complete') AS complete_past
+        FROM {database}.latest_of_both(
+            before = {from:DateTime('UTC')} - length, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+            seconds = windows, seconds_before = windows_before
+        )
+        WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)
+    ) AS streams
+)
+ARRAY JOIN lines AS line
+ORDER BY part, place
+SETTINGS join_use_nulls = 0, optimize_and_compare_chain = 0

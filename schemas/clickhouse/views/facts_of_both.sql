@@ -1,0 +1,83 @@
+-- Of a range and, `earlier`, of the one before it, which begins at `before`, what hit_potential_windows and
+-- capacity_gain_windows say of a replica, with the fills read once for both; of the earlier one only what is summed up.
+CREATE VIEW {database}.facts_of_both AS
+SELECT
+    fills.earlier AS earlier,
+    fills.hash_domain AS hash_domain,
+    fills.model AS model,
+    fills.replica AS replica,
+    fills.filled AS filled_tokens,
+    fills.peer + fills.peer_and_evicted AS routing_tokens,
+    fills.evicted + fills.peer_and_evicted AS evicted_tokens,
+    fills.cleared AS cleared_tokens,
+    fills.peer + fills.peer_and_evicted + fills.evicted + fills.evicted_elsewhere + fills.cleared
+        AS avoidable_tokens,
+    fills.cold AS cold_tokens,
+    fills.unknown AS unknown_tokens,
+    -- As in hit_potential_windows.
+    if(max((fills.last, fills.hash_domain)) OVER replicas = (fills.last, fills.hash_domain),
+        engine.queried, NULL) AS queried_tokens,
+    if(isNull(queried_tokens), NULL, engine.hit) AS hit_tokens,
+    least(queried_tokens, hit_tokens + sum(avoidable_tokens) OVER replicas) / nullIf(queried_tokens, 0)
+        AS ideal_hit_rate,
+    fills.one_in AS sampled_one_in,
+    fills.worst AS trust,
+    if(fills.earlier, [], curve.needed) AS needed,
+    if(empty(needed), 0, models.kv_bytes_per_token) AS bytes_per_token,
+    cost.rate AS gpu_seconds_per_token,
+    if(cost.basis = '', 'unknown', cost.basis) AS rate_basis,
+    hashing.hashes = 'alone' AS hashes_alone,
+    health.doubt AS doubt
+FROM {database}.fills_of_both(
+    before = {before:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}
+) AS fills
+LEFT JOIN {database}.engine_hits_of_both(
+    before = {before:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}
+) AS engine ON engine.model = fills.model AND engine.replica = fills.replica AND engine.earlier = fills.earlier
+LEFT JOIN
+(
+    SELECT hash_domain, replica, group_idx, sumForEach(needed_hist) AS needed
+    FROM {database}.capacity_curve_windows(
+        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
+    )
+    GROUP BY hash_domain, replica, group_idx
+) AS curve
+    ON curve.hash_domain = fills.hash_domain AND curve.replica = fills.replica
+    AND curve.group_idx = fills.group_idx
+LEFT JOIN
+(
+    SELECT model, toFloat64(kv_bytes_per_token) AS kv_bytes_per_token
+    FROM {database}.models FINAL
+) AS models ON models.model = fills.model
+LEFT JOIN
+(
+    SELECT model, replica, any(gpu_seconds_per_token) AS rate, any(toString(rate_basis)) AS basis
+    FROM {database}.prefill_rates(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    GROUP BY model, replica
+) AS cost ON cost.model = fills.model AND cost.replica = fills.replica
+LEFT JOIN
+(
+    SELECT DISTINCT hash_domain, replica, hashes
+    FROM {database}.source_hashes
+    WHERE isNull(closed_at) AND hashes = 'alone'
+) AS hashing ON hashing.hash_domain = fills.hash_domain AND hashing.replica = fills.replica
+LEFT JOIN
+(
+    SELECT model, replica, max(state) AS doubt
+    FROM
+    (
+        SELECT
+            model,
+            replica,
+            if(argMax(drift_blocks, window) > 0, 3, toUInt8(argMax(trust, window)) - 1) AS state
+        FROM {database}.stream_health_windows(
+            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
+        )
+        GROUP BY model, replica, dp_rank
+    )
+    GROUP BY model, replica
+) AS health ON health.model = fills.model AND health.replica = fills.replica
+WINDOW replicas AS (PARTITION BY fills.earlier, fills.model, fills.replica)
+SETTINGS join_use_nulls = 0

@@ -1,0 +1,83 @@
+-- Fills of a range and, `earlier`, of the one before it, which begins at `before`: of each replica those of the group
+-- that filled most, as in hit_potential_windows. Both are read at once: often they lie in the same hours.
+CREATE VIEW {database}.fills_of_both AS
+WITH
+    {before:DateTime('UTC')} AS past_since,
+    {from:DateTime('UTC')} AS now_since,
+    {to:DateTime('UTC')} AS now_until,
+    {seconds:UInt32} AS now_seconds,
+    {seconds_before:UInt32} AS past_seconds
+SELECT
+    earlier, hash_domain, model, replica, group_idx,
+    max(until) AS last,
+    sum(filled) AS filled,
+    sum(peer) AS peer,
+    sum(peer_and_evicted) AS peer_and_evicted,
+    sum(evicted) AS evicted,
+    sum(evicted_elsewhere) AS evicted_elsewhere,
+    sum(cleared) AS cleared,
+    sum(cold) AS cold,
+    sum(unknown) AS unknown,
+    max(one_in) AS one_in,
+    max(worst) AS worst
+FROM
+(
+    SELECT
+        hash_domain, model, replica, group_idx, ranges,
+        max(window) AS until,
+        sum(filled_tokens) AS filled,
+        sum(peer_tokens) AS peer,
+        sum(peer_and_evicted_tokens) AS peer_and_evicted,
+        sum(evicted_tokens) AS evicted,
+        sum(evicted_elsewhere_tokens) AS evicted_elsewhere,
+        sum(cleared_tokens) AS cleared,
+        sum(cold_tokens) AS cold,
+        sum(unknown_tokens) AS unknown,
+        max(sampled_one_in) AS one_in,
+        max(trust) AS worst
+    FROM
+    (
+        SELECT
+            window, hash_domain, model, replica, group_idx, filled_tokens, peer_tokens, peer_and_evicted_tokens,
+            evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in,
+            trust,
+            (now_seconds = 10 AND window >= now_since) + 2 * (past_seconds = 10 AND window < now_since) AS ranges
+        FROM {database}.fills_10s FINAL
+        WHERE (now_seconds = 10 OR past_seconds = 10)
+            AND window >= if(past_seconds = 10, past_since, now_since)
+            AND window <= if(now_seconds = 10, now_until, now_since - INTERVAL 1 SECOND)
+            AND toStartOfHour(window) >= toStartOfHour(if(past_seconds = 10, past_since, now_since))
+            AND toStartOfHour(window) <= if(now_seconds = 10, now_until, now_since - INTERVAL 1 SECOND)
+        UNION ALL
+        SELECT
+            window, hash_domain, model, replica, group_idx, filled_tokens, peer_tokens, peer_and_evicted_tokens,
+            evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in,
+            trust,
+            (now_seconds = 60 AND window >= toStartOfMinute(now_since))
+                + 2 * (past_seconds = 60 AND window < now_since) AS ranges
+        FROM {database}.fills_1m FINAL
+        WHERE (now_seconds = 60 OR past_seconds = 60)
+            AND window >= toStartOfMinute(if(past_seconds = 60, past_since, now_since))
+            AND window <= if(now_seconds = 60, now_until, now_since - INTERVAL 1 SECOND)
+            AND toStartOfHour(window) >= toStartOfHour(if(past_seconds = 60, past_since, now_since))
+            AND toStartOfHour(window) <= if(now_seconds = 60, now_until, now_since - INTERVAL 1 SECOND)
+        UNION ALL
+        SELECT
+            window, hash_domain, model, replica, group_idx, filled_tokens, peer_tokens, peer_and_evicted_tokens,
+            evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in,
+            trust,
+            (now_seconds = 3600 AND window >= toStartOfHour(now_since))
+                + 2 * (past_seconds = 3600 AND window < now_since) AS ranges
+        FROM {database}.fills_1h FINAL
+        WHERE (now_seconds = 3600 OR past_seconds = 3600)
+            AND window >= toStartOfHour(if(past_seconds = 3600, past_since, now_since))
+            AND window <= if(now_seconds = 3600, now_until, now_since - INTERVAL 1 SECOND)
+            AND toStartOfMonth(window) >= toStartOfMonth(if(past_seconds = 3600, past_since, now_since))
+            AND toStartOfMonth(window) <= if(now_seconds = 3600, now_until, now_since - INTERVAL 1 SECOND)
+    )
+    GROUP BY hash_domain, model, replica, group_idx, ranges
+)
+ARRAY JOIN arrayFilter(one -> bitTest(ranges, one), [0, 1]) AS earlier
+GROUP BY earlier, hash_domain, model, replica, group_idx
+ORDER BY filled DESC, group_idx
+LIMIT 1 BY earlier, hash_domain, model, replica
