@@ -1,4 +1,4 @@
-"""The embedded broker and store, one of each for a pytest worker, and a fresh database for a test."""
+"""The embedded broker and store, one of each for a run, and a fresh database for a test."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.support.suite.hangs import Hangs
 from tests.support.suite.night import ALL_EXAMPLES
 from tests.support.suite.order import Measurement, Order
 from tests.support.suite.run import run_by_this_process
+from tests.support.suite.servers import INPUT, Servers, Shared
 
 # What decides about a change tells the same of it every time, on a busy machine, too;
 # --hypothesis-profile=random looks further.
@@ -77,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.getoption("dist") == "loadfile":
         config.pluginmanager.register(Handing())
+        config.pluginmanager.register(Servers())
     if config.getoption("--write-durations"):
         config.pluginmanager.register(Measurement())
 
@@ -98,10 +100,20 @@ def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
 
 
 @pytest.fixture(scope="session")
+def shared(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    """What all processes of a parallel run have in common."""
+    directory = getattr(pytestconfig, "workerinput", {}).get(INPUT)
+    return Shared(Path(directory) if directory else tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture(scope="session")
 def broker(
-    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+    shared: Shared, tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
 ) -> Iterator[EmbeddedBroker]:
     """A running Kafka; use topics and groups of your own. A test that stops or kills one starts its own."""
+    if (of_run := shared.running("broker")) is not None:
+        yield of_run
+        return
     running = EmbeddedBroker(tmp_path_factory.mktemp("broker"), free_port())
     running.start()
     yield running
@@ -110,11 +122,17 @@ def broker(
 
 @pytest.fixture(scope="session")
 def store(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+    pytestconfig: pytest.Config,
+    shared: Shared,
+    tmp_path_factory: pytest.TempPathFactory,
+    free_port: Callable[[], int],
 ) -> Iterator[EmbeddedStore | ClickHouseServer]:
     """A running ClickHouse; use the `database` fixture. Tests that stop or kill one start their own."""
-    directory = tmp_path_factory.mktemp("store")
     library = pytestconfig.getoption("--clickhouse")
+    if not library and (of_run := shared.running("store")) is not None:
+        yield of_run
+        return
+    directory = tmp_path_factory.mktemp("store")
     running: EmbeddedStore | ClickHouseServer = (
         ClickHouseServer(library, directory, free_port(), free_port())
         if library

@@ -8,22 +8,28 @@ import pytest
 
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Settings
-from tests.support.inputs.board_rows import RunSql, hour_of_rows, migrated, runner, write_rows
+from tests.support.inputs.board_rows import HOUR, RunSql, at, hour_of_rows, migrated, runner, write_rows
 from tests.support.inputs.empty_tables import EmptyTables
+from tests.support.suite.servers import Shared
 
 
 @pytest.fixture(scope="session")
-def bare(store: EmbeddedStore) -> Settings:
+def bare(store: EmbeddedStore, shared: Shared) -> Settings:
     """All tables and no row. Only read them."""
-    return migrated(store)
+    return at(store, shared.once("bare", lambda: migrated(store).clickhouse.database))
 
 
 @pytest.fixture(scope="session")
-def hour(store: EmbeddedStore) -> Settings:
+def hour(store: EmbeddedStore, shared: Shared) -> Settings:
     """The hour's rows and their rollups. Only read them."""
-    settings = migrated(store)
-    write_rows(settings, hour_of_rows())
-    return settings
+
+    def make() -> str:
+        settings = migrated(store)
+        write_rows(settings, hour_of_rows())
+        return settings.clickhouse.database
+
+    # Who began in another hour has other rows.
+    return at(store, shared.once(f"hour-{HOUR:%H}", make))
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +45,9 @@ def filled(store: EmbeddedStore, hour: Settings) -> RunSql:
 
 
 @pytest.fixture(scope="session")
-def empty_tables(store: EmbeddedStore) -> EmptyTables:
+def empty_tables(store: EmbeddedStore, shared: Shared) -> EmptyTables:
     """Tables to write into, for as long as they are lent."""
-    return EmptyTables(store)
+    return EmptyTables(store, shared)
 
 
 @pytest.fixture

@@ -170,11 +170,13 @@ def hour_of_rows() -> list[Row]:
     return rows
 
 
+def at(store: Served, database: str) -> Settings:
+    """Return the settings of a database there."""
+    return Settings(clickhouse=ClickHouse(url=store.url, database=database, timeout_seconds=PANEL_SECONDS))
+
+
 def migrated(store: Served) -> Settings:
-    database = f"boards_{secrets.token_hex(4)}"
-    settings = Settings(
-        clickhouse=ClickHouse(url=store.url, database=database, timeout_seconds=PANEL_SECONDS)
-    )
+    settings = at(store, f"boards_{secrets.token_hex(4)}")
     migrations.apply(settings)
     return settings
 

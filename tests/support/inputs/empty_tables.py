@@ -1,4 +1,4 @@
-"""Tables without a row for tests that write some: emptied and given again, as making them takes seconds."""
+"""Tables without a row for tests that write some: given again and emptied, as making them takes seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import clickhouse_connect
 
 from schemas.settings import Settings
-from tests.support.inputs.board_rows import Served, migrated
+from tests.support.inputs.board_rows import Served, at, migrated
+from tests.support.suite.servers import Shared
 
 KEPT = "schema_migrations"
 
@@ -16,17 +17,17 @@ KEPT = "schema_migrations"
 class EmptyTables:
     """Databases of a store with all tables and views. Who alters these, or stops merges, makes its own."""
 
-    def __init__(self, store: Served) -> None:
+    def __init__(self, store: Served, shared: Shared) -> None:
         self._store = store
-        self._free: list[Settings] = []
+        self._shared = shared
 
     @contextmanager
     def lent(self) -> Iterator[Settings]:
         """Give a database to one test, or for a while."""
-        settings = self._free.pop() if self._free else migrated(self._store)
-        yield settings
-        self._empty(settings.clickhouse.database)
-        self._free.append(settings)
+        with self._shared.lent("tables", lambda: migrated(self._store).clickhouse.database) as database:
+            if database.used:
+                self._empty(database.made)
+            yield at(self._store, database.made)
 
     def _empty(self, database: str) -> None:
         client = clickhouse_connect.get_client(

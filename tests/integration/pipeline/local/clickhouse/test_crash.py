@@ -101,4 +101,4 @@ def test_a_second_owner_of_the_data_is_refused(store: EmbeddedStore, free_port: 
     second = EmbeddedStore(store.directory, free_port(), log=store.directory / "second.log")
     with pytest.raises(DirectoryInUse):
         second.start()
-    assert store.running
+    assert store.ready
