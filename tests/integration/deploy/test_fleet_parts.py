@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.checkout import ROOT
 from tests.support.processes import environment
 
@@ -40,6 +42,7 @@ def test_what_cannot_be_had_is_told_in_a_line_and_stops_nothing(tmp_path: Path) 
         assert (code, said.startswith(line), said.count("\n")) == (0, True, 1)
 
 
+@pytest.mark.night
 def test_the_tests_that_need_it_say_why_they_were_left_out(tmp_path: Path) -> None:
     files = ("tests/fleet/test_discovery.py", "tests/fleet/clickhouse/test_rights.py")
     code, said = ran(tmp_path, "pytest", "-q", "-rs", "-p", "no:cacheprovider", *files)

@@ -25,6 +25,7 @@ from tests.support.inputs.board_rows import (
     window_rows,
     write_rows,
 )
+from tests.support.suite.night import by_day
 from tests.system.browser.tabs import SIZE, Open, Served, serve
 
 START = int(HOUR.timestamp())
@@ -57,7 +58,10 @@ NAMELESS = """[...document.querySelectorAll(
     .map((each) => each.outerHTML)"""
 
 
-@pytest.mark.parametrize("board", BOARDS, ids=[board.id for board in BOARDS])
+SMALLEST = [board for board in BOARDS if board.id == "replica"]
+
+
+@pytest.mark.parametrize("board", by_day(BOARDS, SMALLEST), ids=[board.id for board in BOARDS])
 def test_a_board_shows_a_picture_in_each_panel_and_names_what_it_shows(
     served: Served, visit: Open, board: Board
 ) -> None:

@@ -268,6 +268,7 @@ def test_while_kafka_is_gone(
     engine.close()
 
 
+@pytest.mark.night
 def test_while_kafka_and_clickhouse_hang(
     broken: tuple[EmbeddedBroker, EmbeddedStore], free_port: Callable[[], int], tmp_path: Path
 ) -> None:
@@ -283,9 +284,7 @@ def test_while_kafka_and_clickhouse_hang(
             process.close()
 
 
-@pytest.mark.parametrize(
-    "moment", by_day([*WAITING, *RESOLVING, *RUNNING], "work, waiting for a broker", "up, running")
-)
+@pytest.mark.parametrize("moment", by_day([*WAITING, *RESOLVING, *RUNNING], "work, waiting for a broker"))
 def test_by_ctrl_c(moment: Moment, free_port: Callable[[], int], tmp_path: Path) -> None:
     process = moment.start(tmp_path, free_port)
     try:

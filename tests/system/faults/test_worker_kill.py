@@ -126,6 +126,7 @@ def test_partitions_move_to_a_second_worker_and_back(
     assert laboratory.verified()
 
 
+@pytest.mark.night
 def test_store_and_broker_crash_under_a_worker(
     log: list[EventsRecord],
     new_parts: Make,

@@ -248,6 +248,7 @@ def test_neither_process_had_anything_to_complain_of(played: Any) -> None:
     assert [line for line in ours if line["level"] != "info"] == []
 
 
+@pytest.mark.night
 def test_the_page_shows_what_the_engines_held(
     played: Any, visit: Open, free_port: Callable[[], int], tmp_path: Path
 ) -> None:

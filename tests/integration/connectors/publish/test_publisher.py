@@ -305,6 +305,7 @@ async def test_killed_broker_costs_no_record_no_repetition_and_no_order(
         await asyncio.to_thread(broker.kill)
 
 
+@pytest.mark.night
 async def test_what_waits_is_bounded_and_a_stop_gives_up_in_time(
     tmp_path: Path, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

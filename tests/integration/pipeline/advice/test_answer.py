@@ -103,6 +103,7 @@ def test_the_answer_is_that_of_the_rows(ordinary: Client) -> None:
     assert {line.change for line in answer} == {"nothing to compare with before"}
 
 
+@pytest.mark.night
 def test_changes_are_against_the_range_before(empty_tables: EmptyTables) -> None:
     rows = [
         msgspec.structs.replace(row, peer_tokens=0, cold_tokens=row.cold_tokens + row.peer_tokens)
@@ -119,6 +120,7 @@ def test_changes_are_against_the_range_before(empty_tables: EmptyTables) -> None
     assert data.change == "▼ 50 points against the range before"
 
 
+@pytest.mark.night
 def test_findings_are_ranked_by_gpu_seconds_where_all_rates_are_known(empty_tables: EmptyTables) -> None:
     rows = without_rates(hour_of_rows())
     rows += of_another_model(rows)
@@ -138,6 +140,7 @@ def test_findings_are_ranked_by_gpu_seconds_where_all_rates_are_known(empty_tabl
     assert gpus == f"{AVOIDABLE / 3600:.0f} tokens/s ≈ {AVOIDABLE * 2 / 1000 / 3600:.2f} GPUs, assumed"
 
 
+@pytest.mark.night
 def test_at_most_seven_and_only_of_the_models_chosen(empty_tables: EmptyTables) -> None:
     rows = without_rates(hour_of_rows())
     rows += of_another_model(rows)
@@ -172,6 +175,7 @@ def test_text_fits_a_terminal(ordinary: Client) -> None:
     assert sum(line.startswith("   do: ") for line in lines) == len(advice.findings)
 
 
+@pytest.mark.night
 def test_each_range_is_read_from_the_table_that_fits_it(empty_tables: EmptyTables) -> None:
     with told_of(hour_of_rows(), empty_tables) as client:
         each_range_is_read_from_the_table_that_fits_it(client)

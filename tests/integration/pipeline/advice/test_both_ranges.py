@@ -49,7 +49,7 @@ EARLIER_STREAMS = (
 )
 RANGES = ((1800, 3599), (1807, 2603), (3333, 3599), (2700, 3599))
 LENGTHS = tuple(product((10, 60, 3600), repeat=2))
-LENGTHS_BY_DAY = ((10, 10), (10, 60), (3600, 60))
+LENGTHS_BY_DAY = ((10, 60),)
 
 
 @pytest.fixture(scope="module")

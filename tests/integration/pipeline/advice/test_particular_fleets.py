@@ -27,6 +27,7 @@ from tests.support.inputs.board_rows import (
 )
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.inputs.large_fleet import LargeFleet
+from tests.support.suite.night import by_day
 
 START = int(HOUR.timestamp())
 NOON = datetime.now(timezone.utc).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=3)
@@ -79,7 +80,7 @@ def fill(client: Client, seconds: int, begin: datetime, end: datetime, replicas:
     )
 
 
-@pytest.mark.parametrize("with_drift", [False, True])
+@pytest.mark.parametrize("with_drift", by_day([False, True], [True]))
 def test_each_doubt_counts_its_own_replicas(settings: Settings, client: Client, with_drift: bool) -> None:
     doubts = {**{f"r{number}": "partial" for number in range(6)}, "x": "degraded"}
     rows: list[Row] = []
@@ -120,6 +121,7 @@ def test_each_doubt_counts_its_own_replicas(settings: Settings, client: Client, 
     }
 
 
+@pytest.mark.night
 def test_a_store_without_new_rows_says_for_how_long(
     store: EmbeddedStore, settings: Settings, client: Client
 ) -> None:
@@ -140,6 +142,7 @@ def test_a_store_without_new_rows_says_for_how_long(
     assert asked("fleet-freshness", FRESHNESS.sql, **{"from": now, "to": now + 60}).result_rows == [(None,)]
 
 
+@pytest.mark.night
 def test_a_stream_that_stopped_in_the_hour_is_not_of_now(settings: Settings, client: Client) -> None:
     """Rows of hours must not hide that all came in the first ten minutes of theirs."""
     write_rows(settings, [row for number in range(60) for row in window_rows(number, "a")])
@@ -155,6 +158,7 @@ def test_a_stream_that_stopped_in_the_hour_is_not_of_now(settings: Settings, cli
     [(60, 6 * 3600, "59 s"), pytest.param(3600, 2 * 86_400, "59 min", marks=pytest.mark.night)],
     ids=["6h", "2d"],
 )
+@pytest.mark.night
 def test_a_range_whose_ten_second_rows_are_gone_has_its_data(
     client: Client, seconds: int, length: int, old: str
 ) -> None:
@@ -207,10 +211,10 @@ def test_rates_are_over_the_windows_that_are_read(
 @pytest.mark.parametrize(
     ("sources", "lasts", "seconds"),
     [
-        (1, 7200, 10),
+        pytest.param(1, 7200, 10, marks=pytest.mark.night),
         pytest.param(277, 3600, 10, marks=pytest.mark.night),
         pytest.param(1, 7201, 60, marks=pytest.mark.night),
-        (278, 3600, 60),
+        pytest.param(278, 3600, 60, marks=pytest.mark.night),
         pytest.param(277, 86_400, 60, marks=pytest.mark.night),
         (278, 86_400, 3600),
     ],
@@ -342,6 +346,7 @@ def test_hits_of_a_replica_in_two_hash_domains_count_once(empty_tables: EmptyTab
         pytest.param(3600, 30 * 3600, "{:%F} ", marks=pytest.mark.night),
     ],
 )
+@pytest.mark.night
 def test_moments_have_a_date_where_the_hour_alone_is_ambiguous(
     client: Client, seconds: int, lasts: int, date: str
 ) -> None:

@@ -19,6 +19,7 @@ from pipeline.local.directory import DataDirectory
 from tests.support.checkout import ROOT
 from tests.support.forked import kvlens
 from tests.support.processes import KVLENS, started
+from tests.support.suite.night import at_night, night_rows
 
 
 @pytest.fixture
@@ -270,9 +271,9 @@ def test_the_page_is_served_without_a_store_and_says_why_once(
     ("command", "section"),
     [
         ("serve", "page"),
-        ("index", "index"),
-        ("connect", "lmcache"),
-        *(("up", section) for section in ("page", "index", "lmcache")),
+        *night_rows(("index", "index"), ("connect", "lmcache"), ("up", "page")),
+        ("up", "index"),
+        *night_rows(("up", "lmcache")),
     ],
 )
 def test_what_other_machines_reach_does_not_start_without_a_token_that_nobody_guesses(
@@ -428,7 +429,7 @@ def test_a_signal_that_leaves_something_half_made_ends_a_command_with_its_line(
         process.close()
 
 
-@pytest.mark.parametrize("arguments", [["topics", "list"], ["verify"], ["doctor"], ["migrate"]])
+@pytest.mark.parametrize("arguments", [["topics", "list"], ["verify"], *at_night([["doctor"], ["migrate"]])])
 def test_an_interrupt_ends_a_wait_for_who_does_not_answer(tmp_path: Path, arguments: list[str]):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         deaf.settimeout(60)

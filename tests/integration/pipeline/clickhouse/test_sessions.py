@@ -211,6 +211,7 @@ def test_boards_alerts_and_metrics_of_a_store_in_another_zone(
         assert plain(client.query(statement, settings={"session_timezone": zone}).result_rows) == expected
 
 
+@pytest.mark.night
 def test_page_advice_metrics_and_doctor_of_a_store_in_another_zone(
     tables: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

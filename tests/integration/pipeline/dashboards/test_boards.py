@@ -29,6 +29,7 @@ from tests.support.inputs.board_rows import (
 from tests.support.suite.night import by_day
 
 PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
+OF_EACH_KIND = [*{panel.kind: panel for panel in PANELS.values()}.values()]
 ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
 RUNBOOK = Path("docs/alerts.md")
 RANGES = {
@@ -69,7 +70,7 @@ def check_shape(panel: Panel, names: tuple[str, ...], rows: list[tuple[Any, ...]
             assert labels == [True, False] or not any(labels)
 
 
-@pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS)
+@pytest.mark.parametrize("panel", by_day(PANELS.values(), OF_EACH_KIND), ids=PANELS)
 def test_a_panel_runs_on_empty_tables(panel: Panel, empty: RunSql) -> None:
     result = empty(panel.id, panel.sql)
     check_shape(panel, result.column_names, result.result_rows)
@@ -201,6 +202,7 @@ def test_hot_prefixes_are_the_same_in_every_range(filled: RunSql) -> None:
         ], name
 
 
+@pytest.mark.night
 def test_hits_are_those_of_all_scrapes_though_nothing_was_merged_yet(store: EmbeddedStore) -> None:
     settings = migrated(store)
     run = runner(store, settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.inputs.board_rows import migrated
 from tests.support.inputs.large_fleet import LENGTHS, LargeFleet
-from tests.support.suite.night import by_day
 
 FLEET = LargeFleet(replicas=200, models=TOP + 5, shards=2, prefixes=20)
 """More models than a picture has places for, too."""
@@ -52,6 +51,8 @@ PANELS = {panel.id: Asked(panel.id, panel.sql, panel) for board in BOARDS for pa
 NOTES = {note.id: Asked(note.id, note.sql) for board in BOARDS for note in board.annotations}
 RULES = {alert.id: Asked(alert.id, alert.sql) for alert in ALERTS}
 EVERYTHING = (*PANELS.values(), *NOTES.values(), *RULES.values())
+SERIES = [each for each in EVERYTHING if "_series(" in each.sql]
+OF_EACH_KIND = tuple({each.panel and each.panel.kind: each for each in SERIES}.values())
 
 
 class Counted(NamedTuple):
@@ -64,7 +65,7 @@ class Counted(NamedTuple):
 class Stored:
     """A database with rows before, in and after the range."""
 
-    def __init__(self, store: EmbeddedStore, seconds: int) -> None:
+    def __init__(self, store: EmbeddedStore, seconds: int, asked: Sequence[Asked]) -> None:
         self.seconds = seconds
         self.database = migrated(store).clickhouse.database
         self.client: Client = clickhouse_connect.get_client(
@@ -79,7 +80,7 @@ class Stored:
         for each in LENGTHS:
             FLEET.write(self.client, each, *_whole(RANGE, each))
         self.inside = self.rows()
-        self.asked = [each for each in EVERYTHING if seconds == 10 or "_series(" in each.sql]
+        self.asked = [each for each in asked if seconds == 10 or each in SERIES]
         """Other statements read the same tables whichever is the finest that is small enough."""
         self.write_outside(times=1)
 
@@ -129,10 +130,16 @@ def _whole(between: tuple[datetime, datetime], seconds: int) -> tuple[datetime, 
     return start, end
 
 
-@pytest.fixture(scope="module", params=by_day(LENGTHS, (60,)), ids=LENGTHS.get)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((60, OF_EACH_KIND), id="1m, one of each kind"),
+        *(pytest.param((each, EVERYTHING), id=LENGTHS[each], marks=pytest.mark.night) for each in LENGTHS),
+    ],
+)
 def stored(request: pytest.FixtureRequest, store: EmbeddedStore) -> Iterator[Stored]:
     """Read from windows of each length."""
-    database = Stored(store, request.param)
+    database = Stored(store, *request.param)
     yield database
     database.client.command(f"DROP DATABASE {database.database} SYNC")
     database.client.close()

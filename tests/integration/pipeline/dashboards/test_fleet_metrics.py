@@ -170,7 +170,7 @@ def test_findings_of_a_kind_are_added_up_and_what_has_no_rate_has_no_gpu_seconds
     }
 
 
-@pytest.mark.parametrize("answered", [True, *at_night([False])])
+@pytest.mark.parametrize("answered", at_night([True, False]))
 async def test_advice_is_asked_for_once_a_minute_also_where_it_fails(
     settings: Settings, answered: bool
 ) -> None:
@@ -209,6 +209,7 @@ def test_all_metrics_of_the_catalogue_are_there(samples: Samples) -> None:
     assert {name for name, *_ in samples} == {metric.name for metric in metrics.metrics_of(metrics.Fleet)}
 
 
+@pytest.mark.night
 def test_old_figures_keep_their_age_and_older_ones_are_not_told(settings: Settings) -> None:
     late = collected(settings, timedelta(minutes=30))
     assert of(late, metrics.Fleet.range_end) == {(): RANGE_END.timestamp()}
@@ -216,6 +217,7 @@ def test_old_figures_keep_their_age_and_older_ones_are_not_told(settings: Settin
     assert collected(settings, timedelta(minutes=61)) == {("kvlens_fleet_folded_series", "model"): 0}
 
 
+@pytest.mark.night
 def test_what_is_not_answered_is_missing_and_said_to_be(store: EmbeddedStore) -> None:
     settings = migrated(store)
     write_rows(settings, hour_of_rows())

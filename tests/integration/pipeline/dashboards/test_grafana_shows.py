@@ -24,6 +24,7 @@ from schemas.settings import Settings
 from tests.support.grafana import panels, rules, sharing, variables
 from tests.support.grafana.frames import Frame, frames
 from tests.support.inputs.board_rows import HOUR, RunSql, runner, window_rows, write_rows
+from tests.support.suite.night import by_day, first_by_day
 
 GRAFANA = Path("deploy/grafana")
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted((GRAFANA / "dashboards").glob("*.json"))}
@@ -34,6 +35,7 @@ PANELS = {
     for panel in board["panels"]
     if panel["type"] not in NO_PICTURE
 }
+OF_EACH_KIND = {panel["type"]: name for name, (_, panel) in PANELS.items()}.values()
 RULES = json.loads((GRAFANA / "provisioning/alerting/kvlens.json").read_text())["groups"][0]["rules"]
 OVER = variables.Range(HOUR, HOUR + timedelta(minutes=59, seconds=59), 60)
 ROOT = "https://monitoring.example/grafana/"
@@ -245,7 +247,7 @@ def seen(panel: dict[str, Any], found: list[Frame]) -> Any:
             }
 
 
-@pytest.mark.parametrize("name", PANELS)
+@pytest.mark.parametrize("name", by_day(PANELS, OF_EACH_KIND))
 def test_a_viewer_sees_what_the_rows_of_a_panel_mean(name: str, filled: RunSql) -> None:
     (panel,) = {
         panel.id: panel for board in BOARDS for panel in board.panels if f"{board.id}: {panel.title}" == name
@@ -261,7 +263,7 @@ def test_all_panels_have_a_place() -> None:
     assert {*SERIES, *HEAT, *STATS, *BARS, *TABLES, *LANES} <= set(titles)
 
 
-@pytest.mark.parametrize("name", SERIES)
+@pytest.mark.parametrize("name", first_by_day(SERIES, 3))
 def test_series_have_the_names_colours_and_values_of_the_rows(name: str, filled: RunSql) -> None:
     values, colours = SERIES[name]
     found = panels.series(*of(name, filled))
@@ -368,7 +370,7 @@ def test_bars_stand_side_by_side_or_make_up_a_whole(name: str, filled: RunSql) -
         assert bar.colour == colours[bar.name]
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", first_by_day(TABLES, 2))
 def test_a_table_has_the_cells_of_the_rows(name: str, filled: RunSql) -> None:
     found = panels.cells(*of(name, filled))
     expected = TABLES[name]
@@ -377,7 +379,7 @@ def test_a_table_has_the_cells_of_the_rows(name: str, filled: RunSql) -> None:
     ] == expected
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", first_by_day(TABLES))
 def test_names_in_a_table_lead_to_their_boards(name: str, filled: RunSql) -> None:
     panel, found = of(name, filled)
     named = {field.name: set(field.values) for field in found[0].fields}
@@ -397,7 +399,7 @@ def test_names_in_a_table_lead_to_their_boards(name: str, filled: RunSql) -> Non
         assert FILES[column]["uid"] == f"kvlens-{column}"
 
 
-@pytest.mark.parametrize("name", PANELS)
+@pytest.mark.parametrize("name", by_day(PANELS, OF_EACH_KIND))
 def test_nothing_is_drawn_of_empty_tables(name: str, empty: RunSql) -> None:
     panel, found = of(name, empty)
     assert panel["type"] == "stat" or not found or all(not field.values for field in found[0].fields)

@@ -27,6 +27,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.night
 def test_advice_comes_when_the_password_file_can_be_read_again(
     tmp_path: Path, free_port: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -244,6 +244,7 @@ def test_rates_are_those_of_the_days(fleet: Database) -> None:
     assert lost.gpu_seconds == pytest.approx(lost.tokens * found["priced-1"]["gpu_seconds_per_token"])
 
 
+@pytest.mark.night
 def test_verify_compares_the_last_half_hours_and_names_what_differs(fleet: Database) -> None:
     def checked() -> Findings:
         findings, tables = Findings(), StoredTables(fleet.settings.clickhouse)

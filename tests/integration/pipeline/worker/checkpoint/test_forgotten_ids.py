@@ -103,6 +103,7 @@ async def test_an_owner_goes_on_after_its_partition_was_idle(
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
+@pytest.mark.night
 async def test_the_frozen_one_of_two_owners_does_not_go_on(partition: Partition) -> None:
     """Whose id was forgotten and opened by another one gets the same answer as an idle owner."""
     frozen = await partition.taken_over()
@@ -126,6 +127,7 @@ async def test_the_frozen_one_of_two_owners_does_not_go_on(partition: Partition)
         await log.close()
 
 
+@pytest.mark.night
 async def test_owners_without_transactions_go_on_as_well(partition: Partition) -> None:
     """As the connector and an index with choices write: an idempotent producer that was idle."""
     place = TopicPartition(partition.source, partition.number)
