@@ -104,6 +104,7 @@ def test_more_partitions_end_the_worker_with_their_number(
     assert "residency.v1 has 3 partitions but 2 are needed" in worker.said().splitlines()[-1]
 
 
+@pytest.mark.night
 def test_records_removed_before_they_were_read_degrade_sources_at_once(
     broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make
 ) -> None:

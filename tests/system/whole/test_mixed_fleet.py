@@ -19,6 +19,8 @@ from tests.support.inputs.captures import captured_frames, captured_truth, repor
 VLLM, SGLANG, TRTLLM = "vllm-0.33.0-map", "sglang-0.5.15-array", "trtllm-1.3-map"
 MOONCAKE, TENANTS = "mooncake-0.3.14-map", "mooncake-0.3.14-map-tenants"
 STORAGE, ATOM = "llmd-2026.06-storage", "atom-2026.08-array"
+pytestmark = pytest.mark.night
+
 COORDINATOR = "lmcache-4768-coordinator"
 NODE_A, NODE_B, POOL = "lmcache-a", "lmcache-b", "lmcache-pool"
 EMITTERS = {

@@ -86,7 +86,7 @@ class Told:
         ]
 
 
-@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("groups", by_day([1, 2], [2]))
 async def test_readings_of_the_present_life_beside_the_tables(
     store: EmbeddedStore, store_client: Client, database: str, groups: int
 ) -> None:
