@@ -14,6 +14,7 @@ from pipeline.doctor.facts import EngineFacts
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow
 from schemas.settings import ClickHouse, Settings
+from tests.support.suite.night import by_day
 
 
 class Told:
