@@ -162,8 +162,8 @@ def test_unreachable_store_is_one_clear_line(free_port: object) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_views_bound_both_ends(store: EmbeddedStore, store_client: Client, database: str) -> None:
-    migrations.apply(settings(store, database))
+def test_views_bound_both_ends(store_client: Client, own: Settings) -> None:
+    database = own.clickhouse.database
     began = datetime.now(timezone.utc).replace(second=0, microsecond=0) - timedelta(hours=1)
     store_client.command(
         f"INSERT INTO {database}.occupancy_10s "

@@ -144,8 +144,8 @@ def source_row(now: float, **changes: object) -> SourceRow:
     return msgspec.structs.replace(row, **changes)
 
 
-async def test_tables_tell_of_each_source(settings: Settings) -> None:
-    migrations.apply(settings)
+async def test_tables_tell_of_each_source(settings: Settings, own: Settings) -> None:
+    settings = msgspec.structs.replace(settings, clickhouse=own.clickhouse)
     now = time.time()
     then = datetime.fromtimestamp(now - 30, timezone.utc)
     rows: list[Row] = [
@@ -275,6 +275,7 @@ async def test_parts_that_are_not_there(settings: Settings, free_port: Callable[
     assert codes(await examine(absent, SECONDS)) == {"kafka-unavailable", "store-unavailable"}
 
 
+@pytest.mark.night
 async def test_tables_that_may_not_be_read_leave_the_verdict_open(
     settings: Settings, store_client: Client
 ) -> None:
@@ -287,10 +288,10 @@ async def test_tables_that_may_not_be_read_leave_the_verdict_open(
 
 
 async def test_a_busy_store_leaves_the_findings_that_it_answered(
-    settings: Settings, store_client: Client, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, own: Settings, store_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One view takes longer than there is; what was asked before it, and after a refusal, still counts."""
-    migrations.apply(settings)
+    settings = msgspec.structs.replace(settings, clickhouse=own.clickhouse)
     name = settings.clickhouse.database
     store_client.command(
         f"INSERT INTO {name}.sources (model, replica, opened_at, trust, trust_since, version) "

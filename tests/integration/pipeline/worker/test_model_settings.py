@@ -8,21 +8,16 @@ from datetime import datetime, timedelta, timezone
 import msgspec
 from clickhouse_connect.driver.client import Client
 
-from pipeline.clickhouse import migrations
 from pipeline.clickhouse.writer import Tables
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.model_settings import write_models
-from schemas.settings import ClickHouse, Model, Settings
+from schemas.settings import Model, Settings
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 PRICED = Model("m", 1000, 500.0, 8.0, 2.5, "EUR")
 
 
-def test_a_row_is_added_when_the_settings_change_and_only_then(
-    store: EmbeddedStore, store_client: Client, database: str
-) -> None:
-    settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
-    migrations.apply(settings)
+def test_a_row_is_added_when_the_settings_change_and_only_then(store_client: Client, own: Settings) -> None:
+    settings, database = own, own.clickhouse.database
 
     async def started(hours: int, *models: Model) -> None:
         tables = Tables(settings.clickhouse)

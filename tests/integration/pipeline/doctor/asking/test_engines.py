@@ -8,12 +8,10 @@ import msgspec
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from pipeline.clickhouse import migrations
 from pipeline.doctor.asking.store import ask_store
 from pipeline.doctor.facts import EngineFacts
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import EngineCountersRow, FlowRow, OccupancyRow, SourceRow
-from schemas.settings import ClickHouse, Settings
+from schemas.settings import Settings
 from tests.support.suite.night import by_day
 
 
@@ -89,10 +87,9 @@ class Told:
 
 @pytest.mark.parametrize("groups", by_day([1, 2], [2]))
 async def test_readings_of_the_present_life_beside_the_tables(
-    store: EmbeddedStore, store_client: Client, database: str, groups: int
+    store_client: Client, own: Settings, groups: int
 ) -> None:
-    clickhouse = ClickHouse(url=store.url, database=database)
-    migrations.apply(Settings(clickhouse=clickhouse))
+    clickhouse, database = own.clickhouse, own.clickhouse.database
     told = Told()
     occupancy = [told.held(group, 700) for group in range(groups)]
     for row in (told.source(), *told.readings(), *occupancy, told.stored(320_000)):
@@ -115,11 +112,8 @@ async def test_readings_of_the_present_life_beside_the_tables(
     assert facts.counters_fell.keys() == {("a", 0)}
 
 
-async def test_any_counter_that_falls_is_told(
-    store: EmbeddedStore, store_client: Client, database: str
-) -> None:
-    clickhouse = ClickHouse(url=store.url, database=database)
-    migrations.apply(Settings(clickhouse=clickhouse))
+async def test_any_counter_that_falls_is_told(store_client: Client, own: Settings) -> None:
+    clickhouse, database = own.clickhouse, own.clickhouse.database
     told = Told()
     readings = [
         told.counters(timedelta(minutes=ago), 1000, hits)
