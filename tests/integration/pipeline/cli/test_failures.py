@@ -19,7 +19,7 @@ from pipeline.local.directory import DataDirectory
 from tests.support.checkout import ROOT
 from tests.support.forked import kvlens
 from tests.support.processes import KVLENS, started
-from tests.support.suite.night import at_night, night_rows
+from tests.support.suite.night import at_night, first_by_day, night_rows
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_mistakes_cost_one_line(tmp_path: Path, arguments: list[str], code: int,
     assert kvlens(*arguments, cwd=tmp_path) == (code, "", line + "\n")
 
 
-@pytest.mark.parametrize("words", [(), ("topics",), ("config",), ("state",)])
+@pytest.mark.parametrize("words", first_by_day([(), ("topics",), ("config",), ("state",)], 2))
 def test_a_command_without_its_subcommand_prints_the_help(tmp_path: Path, words: tuple[str, ...]):
     bare = kvlens(*words, cwd=tmp_path)
     assert bare == kvlens(*words, "--help", cwd=tmp_path)
@@ -153,9 +153,7 @@ metrics_url = "http://{LOGIN}@{{pod}}:8000/metrics"
     "command",
     [
         ("config", "show"),
-        ("config", "show", "--json"),
-        ("migrate",),
-        ("doctor",),
+        *at_night([("config", "show", "--json"), ("migrate",), ("doctor",)]),
         ("doctor", "--json"),
     ],
     ids=" ".join,
@@ -452,7 +450,7 @@ def test_an_interrupt_ends_a_wait_for_who_does_not_answer(tmp_path: Path, argume
 
 
 @pytest.mark.parametrize(
-    "arguments", [["connect"], ["work"], ["topics", "list"], ["topics", "apply"], ["up"]]
+    "arguments", first_by_day([["connect"], ["work"], ["topics", "list"], ["topics", "apply"], ["up"]])
 )
 def test_a_certificate_that_is_missing_is_named(tmp_path: Path, closed_port: int, arguments: list[str]):
     code, _, errors = kvlens(*arguments, cwd=tmp_path, **without_certificate(tmp_path, closed_port))
