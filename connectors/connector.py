@@ -15,6 +15,7 @@ from connectors.lmcache.door import Door
 from connectors.lmcache.servers import Servers
 from connectors.lmcache.topic_reader import TopicReader
 from connectors.order.records import Mention
+from connectors.order.sequence import StoredPosition
 from connectors.positions.keeper import Positions
 from connectors.process.collector import GC_THRESHOLDS
 from connectors.process.health_pages import HealthPages
@@ -66,7 +67,7 @@ class Connector:
         self._settings = settings.connector
         self._telemetry = Telemetry()
         self._publisher = Publisher(settings, self._telemetry, self._note_acknowledged)
-        self._positions = Positions(settings.kafka, self._publisher, self._telemetry)
+        self._positions = Positions(settings.kafka, self._publisher, self._telemetry, self._note_overtaken)
         self._reading = Reading(settings, file, self._publisher, self._positions, self._telemetry)
         self._servers, self._topic_reader, self._door = self._lmcache(settings)
         self._receives = False
@@ -190,6 +191,9 @@ class Connector:
 
     def _unread_reports(self) -> float:
         return 0 if self._topic_reader is None else self._topic_reader.unread
+
+    def _note_overtaken(self, source: SourceKey, by: StoredPosition) -> None:
+        self._reading.overtaken(source, by)
 
     def _note_acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
         self._positions.acknowledged(partition, offset, mentions)

@@ -253,6 +253,11 @@ class Reading:
         else:
             self._scraper.add(source.replica, source.metrics_url)
 
+    def overtaken(self, source: SourceKey, by: StoredPosition) -> None:
+        """Go on with the later incarnation that another connector has published."""
+        if (stream := self.streams.get(source)) is not None:
+            self._publish(stream.overtaken(by))
+
     def release_pending(self, expected: Collection[SourceKey]) -> None:
         """Let go of messages of engines that connected but are not to be read after all."""
         for received in self._pending.take_others(expected):

@@ -120,7 +120,11 @@ class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True,
 
 
 class Gap(msgspec.Struct, tag="gap", tag_field="type", omit_defaults=True, gc=False):
-    """The engine published batches `first`..`last` (inclusive), and they are lost to us."""
+    """The engine published batches `first`..`last` (inclusive), and they are lost to us.
+
+    With reason `unconfirmed` both are the last batch before the notice. Nothing is lost then, if the engine
+    is still in the session of that batch, which it no longer shows.
+    """
 
     first: Seq
     """First missing sequence number."""

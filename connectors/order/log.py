@@ -150,13 +150,18 @@ class SourceLog:
         self.begun = False
         """Whether the log has something of the present incarnation."""
         if resume is not None and resume.incarnation:
-            if resume.closed:
-                self.runs.incarnation = max(int(now * 1e6), resume.incarnation + 1)
-            else:
-                self.runs.incarnation = resume.incarnation
-                self.begun = True
-                if resume.seq is not None:
-                    self.position = SequencePosition(resume.seq, resume.fingerprint)
+            self.go_on(resume, now)
+
+    def go_on(self, resume: StoredPosition, now: float) -> None:
+        """Go on where the log has ended, with an incarnation of somebody else's or behind it."""
+        self._begin_anew()
+        if resume.closed:
+            self.runs.incarnation = max(int(now * 1e6), resume.incarnation + 1)
+        else:
+            self.runs.incarnation = resume.incarnation
+            self.begun = True
+            if resume.seq is not None:
+                self.position = SequencePosition(resume.seq, resume.fingerprint)
 
     def take(self, message: Message, now: float, *, missing: GapReason, replayed: bool = False) -> None:
         """Take a batch that is ahead of the position, or the first one of an incarnation.
@@ -299,6 +304,9 @@ class SourceLog:
             self.notice(Closed(reason), now)
             # Greater, even if the clock was set back.
             self.runs.incarnation = max(int(now * 1e6), self.runs.incarnation + 1)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self.begun = False
         self.rank = NO_RANK
         self._remarks = []
@@ -363,6 +371,11 @@ class SourceLog:
 
     def _look(self, message: Message) -> Batch:
         return self.normaliser.normalise(message.payload, seq=message.seq, received_at=message.received_at)
+
+    def doubt(self, position: SequencePosition, now: float) -> None:
+        """The next batch may be of another life than the last one taken: the engine no longer has that."""
+        self.counts.gaps_by_reason["unconfirmed"] += 1
+        self.notice(Gap(position.last, position.last, "unconfirmed"), now)
 
     def _lose(self, first: int, last: int, reason: GapReason, now: float) -> None:
         self.counts.gaps_by_reason[reason] += 1

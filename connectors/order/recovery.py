@@ -38,6 +38,7 @@ class Recovery:
         # A stored position is one of the engine's present life only if the engine says so.
         self._verified = log.position is None or not replay
         self._verified_arrivals = 0
+        self._doubted = False
         self._buffers = False
         self._probe = False
         self._left_out_since = False
@@ -141,6 +142,14 @@ class Recovery:
         self._go_on(now)
         if not self._wanted:
             self._holes, self._hole_due = 0, None
+
+    def resumed(self) -> None:
+        """The log goes on where somebody else has ended."""
+        self._begin_anew()
+        self._idly = False
+        self._verified = self._log.position is None or not self.replay
+        self._verified_arrivals = 0
+        self.holding = bool(self._backlog) or not self._verified
 
     def silenced(self, now: float) -> None:
         """End the incarnation of an engine that nothing is heard of; whatever comes begins another."""
@@ -246,7 +255,7 @@ class Recovery:
                 waits = isinstance(decision, Gap)
             if waits and not final and self._is_understood(head, arrival):
                 return
-            log.take(backlog.pop(), now, missing=lost or "replay_holes")
+            self._take(backlog.pop(), now, missing=lost or "replay_holes")
 
     def _merge(self, request: RequestInFlight, message: Message, now: float, *, truncated: bool) -> None:
         """Take an answered batch, after what is in the backlog and comes before it.
@@ -275,7 +284,14 @@ class Recovery:
             self._drain(now, below=backlog.first.seq + 1, lost=lost, arrivals=backlog.arrivals)
         position = log.position
         if position is None or message.seq > position.last:
-            log.take(message, now, missing=lost, replayed=True)
+            self._take(message, now, missing=lost, replayed=True)
+
+    def _take(self, message: Message, now: float, *, missing: GapReason, replayed: bool = False) -> None:
+        """Take a batch; where its life is in doubt, it has a notice before it, if only one of doubt."""
+        position, self._doubted, doubted = self._log.position, False, self._doubted
+        if doubted and position is not None and message.seq <= position.due:
+            self._log.doubt(position, now)
+        self._log.take(message, now, missing=missing, replayed=replayed)
 
     def _compare_lives(self, request: RequestInFlight, message: Message, now: float) -> None:
         """See by what an answer begins with whether the engine still lives the life in the log."""
@@ -305,6 +321,9 @@ class Recovery:
             # This answer may be of either life; the next one decides.
             request.void = True
         if not request.void:
+            # Who has gone on since it asked has heard the engine go on.
+            stands = position is not None and position.last == request.first
+            self._doubted = stands and not same
             self._verified = True
             self._verified_arrivals = request.arrivals
 
@@ -346,6 +365,7 @@ class Recovery:
         if self._in_flight is not None:
             self._in_flight.void = True
         self._verified = True
+        self._doubted = False
         self._hole_due = None
         self._holes = 0
         self._pacing.begin_anew()

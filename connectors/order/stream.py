@@ -301,6 +301,19 @@ class SourceStream:
         self._log.end(reason, self._clock())
         return self._closed()
 
+    def overtaken(self, by: StoredPosition) -> list[EventsRecord]:
+        """Another connector has published a later incarnation: go on with that, where the log ends.
+
+        Readers leave out what comes of an earlier one.
+        """
+        self._take_gathered()
+        if by.incarnation > self.incarnation:
+            self._log.go_on(by, self._clock())
+            self._recovery.resumed()
+            if self._next_number is not None and self._log.position is not None:
+                self._next_number = max(self._next_number, self._log.position.due + 1)
+        return self._closed()
+
     def _checked(self, messages: Iterator[Frames], received_at: float) -> Iterator[Message]:
         for frames in messages:
             if len(frames) != 3 or len(frames[1]) != SEQUENCE_BYTES:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -15,8 +15,10 @@ from connectors.kafka.consumer import STOP_SECONDS
 from connectors.kafka.errors import KAFKA_FAILURES, TopicMadeAgain, failure_reason
 from connectors.kafka.topics import partition_of, partition_of_key, topic_name
 from connectors.order.records import Mention
+from connectors.order.sequence import StoredPosition
 from connectors.positions.ledger import Ledger
 from connectors.positions.reader import (
+    Found,
     PositionReader,
     PositionsUnreadable,
     ReaderTelemetry,
@@ -70,6 +72,10 @@ class PositionsTelemetry(ReaderTelemetry, Protocol):
     def source_contested(self, replica: str, dp_rank: int, connector: str) -> None: ...
 
 
+Overtaken = Callable[[SourceKey, StoredPosition], None]
+"""Called where another connector has published a later incarnation of a source, with where the log ends."""
+
+
 class Log(Protocol):
     """What writes to Kafka, as far as it is needed here."""
 
@@ -89,7 +95,10 @@ class Positions:
     behind it. While the connector runs, what Kafka acknowledges is written about once a second.
     """
 
-    def __init__(self, settings: Kafka, log: Log, telemetry: PositionsTelemetry) -> None:
+    def __init__(
+        self, settings: Kafka, log: Log, telemetry: PositionsTelemetry, overtaken: Overtaken | None = None
+    ) -> None:
+        self._tell_overtaken = overtaken
         self.topic = topic_name(settings, "positions")
         self._kafka = settings
         self._log = log
@@ -98,6 +107,12 @@ class Positions:
         self._partitions = 0
         self._topic_id = ""
         """Of the events topic."""
+        self._looked_to: dict[int, int] = {}
+        """Offsets of the positions topic: what others write from there on was not seen yet."""
+        self._beginning: set[SourceKey] = set()
+        """Sources of ours whose first position was not seen there: `resume` has read what comes before it."""
+        self._others: dict[SourceKey, Stored] = {}
+        """Whom the last look saw write positions of our sources."""
         self._reader: PositionReader | None = None
         self._reading = asyncio.Lock()
         self._writing = asyncio.Lock()
@@ -119,6 +134,7 @@ class Positions:
         await reader.start()
         try:
             self._topic_id = await reader.topic_id()
+            _, self._looked_to = await reader.written_since({})
         except BaseException:
             await reader.stop()
             raise
@@ -160,6 +176,7 @@ class Positions:
             (msgspec.structs.replace(position) for position in positions.values()),
             {source.key: source.life for source in wanted},
         )
+        self._beginning.update(positions)
         # Whatever is published of these sources from here on is where a successor looks for it.
         await self._send_surely(self._ledger.take())
         self._telemetry.positions_loaded(len(wanted), len(usable))
@@ -211,7 +228,6 @@ class Positions:
     async def _keep(self, reader: PositionReader) -> None:
         """Write positions, for ever. Raises TopicMadeAgain when they are of an events topic that is gone."""
         round_number = 0
-        looked_to: dict[int, int] = {}
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             round_number += 1
@@ -222,12 +238,10 @@ class Positions:
                 async with self._reading:
                     self._require_same(await reader.topic_id())
                     await self._account(reader)
-                    looking = round_number // REFRESH_EVERY % OWNERS_EVERY == 0
-                    others, looked_to = await reader.written_since(looked_to if looking else {})
+                    if round_number // REFRESH_EVERY % OWNERS_EVERY == 0:
+                        await self._look_for_others(reader)
             except PositionsUnreadable as error:
                 self._telemetry.positions_not_written(str(error))
-            else:
-                self._notice_others(others)
             await self._write(self._ledger.take(everything=True))
 
     def _require_same(self, topic_id: str) -> None:
@@ -261,28 +275,61 @@ class Positions:
             self._telemetry.positions_recovered(len(positions))
         return {(each.replica, each.dp_rank): Stored(each, time.time()) for each in positions}
 
-    def _notice_others(self, positions: Sequence[PositionRecord]) -> None:
-        """Report our sources whose positions another connector writes as well."""
-        for position in positions:
+    async def _look_for_others(self, reader: PositionReader) -> None:
+        """Report our sources whose positions another connector writes as well, and go on with its incarnation
+        where that is later. Raises PositionsUnreadable.
+
+        What it published since its last position counts, too, as it may have been killed.
+        """
+        written, looked_to = await reader.written_since(self._looked_to)
+        found: dict[SourceKey, Found] = {}
+        for stored in written:
+            position = stored.position
             source = (position.replica, position.dp_rank)
+            if position.connector == self._ledger.connector:
+                self._beginning.discard(source)
             # Without a name it was recovered from the log, by somebody who need not read the source.
-            if position.connector not in ("", self._ledger.connector) and source in self._ledger:
-                self._ledger.surpass(source, position.incarnation)
-                self._telemetry.source_contested(*source, position.connector)
+            elif position.connector and source in self._ledger and source not in self._beginning:
+                found.setdefault(source, Found()).add(stored)
+        others = {source: each.furthest for source, each in found.items()}
+        now = {source: stored for source, stored in others.items() if stored is not None}
+        for source, stored in now.items():
+            self._telemetry.source_contested(*source, stored.position.connector)
+        ends = await reader.ends()
+        # Who wrote nothing since the last look may have published something after it.
+        seen = [stored for stored in {**self._others, **now}.values() if self._is_of(stored.position, ends)]
+        await reader.follow(seen, ends)
+        self._looked_to, self._others = looked_to, now
+        for stored in seen:
+            self._compare(msgspec.structs.replace(stored.position), ends)
+
+    def _compare(self, other: PositionRecord, ends: Mapping[int, int]) -> None:
+        """Go on where another connector is in the log, if that is in a later incarnation."""
+        source = (other.replica, other.dp_rank)
+        other.offset = ends[other.partition] - 1
+        if self._ledger.overtaken(other) and self._tell_overtaken is not None:
+            self._tell_overtaken(
+                source, StoredPosition(other.incarnation, other.seq, other.fingerprint, other.closed)
+            )
 
     def _usable(self, position: PositionRecord, ends: dict[int, int]) -> bool:
         """Tell whether a position can be one of the log as it is: a topic made again has other offsets.
 
         If not, what follows is a new incarnation.
         """
-        partition = partition_of(position.replica, self._log.partitions)
-        same = not self._topic_id or position.topic_id in ("", self._topic_id)
-        if same and position.partition == partition and position.offset < ends[partition]:
+        if self._is_of(position, ends):
             return True
         position.closed = True
+        same = not self._topic_id or position.topic_id in ("", self._topic_id)
         reason = "ahead_of_log" if same else "topic_made_again"
         self._telemetry.position_unusable(f"{position.replica}/{position.dp_rank}", reason)
         return False
+
+    def _is_of(self, position: PositionRecord, ends: Mapping[int, int]) -> bool:
+        """Tell whether a position is one of the log as it is."""
+        partition = partition_of(position.replica, self._log.partitions)
+        same = not self._topic_id or position.topic_id in ("", self._topic_id)
+        return same and position.partition == partition and position.offset < ends[partition]
 
     async def _write(self, positions: Sequence[PositionRecord]) -> None:
         """Write positions; what fails is told and due again."""

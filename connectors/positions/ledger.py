@@ -62,7 +62,6 @@ class Ledger:
         self._accounted: dict[int, int] = {}
         self._changed: set[SourceKey] = set()
         self._leaving: set[SourceKey] = set()
-        self._surpassed: dict[SourceKey, int] = {}
 
     def __contains__(self, source: SourceKey) -> bool:
         return source in self._positions
@@ -87,7 +86,6 @@ class Ledger:
             if position.incarnation and not position.closed:
                 position.life = position.life or self._lives[source]
             self._leaving.discard(source)
-            self._surpassed.pop(source, None)
             self._changed.add(source)
 
     def forget(self, source: SourceKey) -> None:
@@ -121,12 +119,21 @@ class Ledger:
         if offset > self._accounted.get(partition, -1):
             self._accounted[partition] = offset
 
-    def surpass(self, source: SourceKey, incarnation: int) -> None:
-        """Another connector publishes this incarnation of a source of ours.
+    def overtaken(self, by: PositionRecord) -> bool:
+        """Another connector has published this of a source of ours; return whether its incarnation is later.
 
-        While ours is less, workers leave it out, and its position must not be the one that compaction keeps.
+        Then the source goes on there: readers leave out what comes of an earlier one.
         """
-        self._surpassed[source] = max(incarnation, self._surpassed.get(source, 0))
+        source = (by.replica, by.dp_rank)
+        position = self._positions.get(source)
+        if position is None or by.incarnation <= position.incarnation:
+            return False
+        by.place, by.topic_id = position.place, position.topic_id
+        if not by.closed:
+            by.life = by.life or self._lives[source]
+        self._positions[source] = by
+        self._changed.add(source)
+        return True
 
     def take(self, *, everything: bool = False) -> list[PositionRecord]:
         """Return copies of the positions to write: those that changed since the last call, or all."""
@@ -134,9 +141,6 @@ class Ledger:
         taken = []
         for source in sources:
             position = self._positions[source]
-            behind = position.incarnation < self._surpassed.get(source, 0)
-            if behind and source not in self._leaving:
-                continue
             position.offset = max(position.offset, self._accounted.get(position.partition, -1))
             position.connector = self.connector
             taken.append(msgspec.structs.replace(position))

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -72,6 +72,10 @@ class Topic(NamedTuple):
     partitions: int
 
 
+Place = tuple[int, float]
+"""An offset of the events topic, and when somebody was there: seconds since the epoch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A position as it was found in the positions topic."""
@@ -79,6 +83,44 @@ class Stored:
     position: PositionRecord
     written_at: float
     """Seconds since the epoch, by the clock of its writer."""
+    others: tuple[Place, ...] = ()
+    """Where other connectors were in the log that read the source as well: what they published behind that it
+    does not account for."""
+
+    @property
+    def place(self) -> Place:
+        """Where its writer was, and when."""
+        return self.position.offset, self.written_at
+
+
+class Found:
+    """The positions of one source that connectors wrote, in the order of the topic. Pure."""
+
+    def __init__(self) -> None:
+        self._furthest: Stored | None = None
+        self._places: dict[str, Place] = {}
+        self._seen: set[str] = set()
+
+    def add(self, stored: Stored) -> None:
+        """Take the next one."""
+        writer = stored.position.connector
+        if writer not in self._seen:
+            # Who begins has read what others published before.
+            self._seen.add(writer)
+            self._places.clear()
+        self._places[writer] = stored.place
+        if self._furthest is None or progress(stored.position) >= progress(self._furthest.position):
+            self._furthest = stored
+
+    @property
+    def furthest(self) -> Stored | None:
+        """The one that counts, and where other writers were."""
+        best = self._furthest
+        if best is None:
+            return None
+        own = best.position.connector
+        others = tuple(place for writer, place in self._places.items() if writer != own)
+        return replace(best, others=others)
 
 
 class PositionReader:
@@ -121,18 +163,17 @@ class PositionReader:
         Of several connectors that read one engine, the one behind may write last: the position that is
         furthest counts. A record that cannot be decoded is reported; its source stays unknown.
         """
-        found: dict[bytes, Stored | None] = {}
+        found: dict[bytes, Found] = {}
         for topic_partition, end in (await self._ends(self._positions)).items():
             async for message in self._scan(topic_partition, 0, end):
-                before, now = found.get(message.key), self._stored(message)
-                behind = before and now and progress(now.position) < progress(before.position)
-                found[message.key] = before if behind else now
+                stored = self._stored(message)
+                if stored is None:
+                    found.pop(message.key, None)
+                else:
+                    found.setdefault(message.key, Found()).add(stored)
         self._connected().unsubscribe()
-        return {
-            (stored.position.replica, stored.position.dp_rank): stored
-            for stored in found.values()
-            if stored is not None
-        }
+        furthest = (of_source.furthest for of_source in found.values())
+        return {(each.position.replica, each.position.dp_rank): each for each in furthest if each is not None}
 
     async def topic_id(self) -> str:
         """Return the id of the events topic, empty where brokers tell none. Raises PositionsUnreadable."""
@@ -146,7 +187,8 @@ class PositionReader:
         return {topic_partition.partition: end for topic_partition, end in ends.items()}
 
     async def follow(self, stored: Iterable[Stored], ends: Mapping[int, int]) -> None:
-        """Move positions by what the events topic holds of their sources behind them, up to `ends`.
+        """Move positions by what the events topic holds of their sources behind them and behind `others`, up
+        to `ends`.
 
         A partition is read from the smallest offset; where nothing of interest can come any more, reading
         goes on at the next one. Raises PositionsUnreadable.
@@ -185,7 +227,7 @@ class PositionReader:
         self._connected().unsubscribe()
         return [position for partition in read.values() for position in partition.positions.values()]
 
-    async def written_since(self, offsets: Mapping[int, int]) -> tuple[list[PositionRecord], dict[int, int]]:
+    async def written_since(self, offsets: Mapping[int, int]) -> tuple[list[Stored], dict[int, int]]:
         """Return positions written from these offsets of the positions topic on, and the next offsets.
 
         Where a partition has no offset given, nothing of it is read. Raises PositionsUnreadable.
@@ -198,7 +240,7 @@ class PositionReader:
             ):
                 stored = self._stored(message)
                 if stored is not None:
-                    positions.append(stored.position)
+                    positions.append(stored)
         self._connected().unsubscribe()
         return positions, {topic_partition.partition: end for topic_partition, end in ends.items()}
 
@@ -211,16 +253,16 @@ class PositionReader:
     async def _follow(self, partition: int, items: list[Stored], end: int, deadline: float) -> None:
         positions = {(item.position.replica, item.position.dp_rank): item.position for item in items}
         keys = {replica.encode() for replica, _ in positions}
-        starts = deque(
-            sorted((item.position.offset + 1, item.written_at + HORIZON_SECONDS) for item in items)
-        )
+        places = {place for item in items for place in (item.place, *item.others)}
+        starts = deque(sorted((offset + 1, written_at + HORIZON_SECONDS) for offset, written_at in places))
         topic_partition = TopicPartition(self._events.name, partition)
         while starts and starts[0][0] < end:
             first, until = starts.popleft()
             async for message in self._scan(topic_partition, first, end):
                 if message.key in keys and (mention := _mention(message)) is not None:
                     position = positions.get(mention.source)
-                    if position is not None and message.offset > position.offset:
+                    if position is not None:
+                        # Of what it accounts for already nothing moves it.
                         advance(position, mention)
                 while starts and starts[0][0] <= message.offset + 1:
                     until = max(until, starts.popleft()[1])

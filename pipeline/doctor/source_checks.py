@@ -218,7 +218,7 @@ def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "two-connectors",
             "problem",
             "new sessions of these engines begin before the old ones end, or most batches come twice",
-            "make sure that only one connector reads each engine, then restart that one",
+            "make sure that only one connector reads each engine",
             _names(found),
         )
 

@@ -300,6 +300,8 @@ class SourceResidency:
             if event.last > head.last_seq:
                 health.lost(head.health, event.last - max(event.first, head.last_seq + 1) + 1)
                 head.last_seq, head.passed_over = event.last, 0
+            if event.last == head.last_seq:
+                # Also where it only tells that nothing confirms the last batch.
                 self._degrade(self._known_until(at))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:

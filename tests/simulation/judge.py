@@ -85,9 +85,6 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
         missing = [seq for seq in missing if seq >= first]
     if missing:
         yield f"{engine.name}: batches {missing[:5]} of the engine's life are neither in the log nor a gap"
-    if engine.life and play.schedule.keeps < 10:
-        # Two lives of which nothing in common is kept cannot always be told apart (architecture, 4a).
-        return
     if not lost:
         other = [seq for seq, (at, _) in enumerate(engine.published) if abs(known.get(seq, at) - at) > 1e-6]
         if other:

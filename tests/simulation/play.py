@@ -23,6 +23,8 @@ from tests.simulation.store import Trouble
 
 SETTLING_SECONDS = 6.0
 """After the last action: a connector asks for the end of an idle stream after three."""
+LOOKING_SECONDS = 10.0
+"""In which a connector looks twice for others that read its sources."""
 COMPACTED_SECONDS = 6.0
 """Newer records are not compacted."""
 PATIENCE_SECONDS = 90.0
@@ -182,11 +184,9 @@ class Play:
         for supervised in self.all:
             supervised.heal()
         if self.overlapping:
-            # Where all were stopped, one goes on: with what the one wrote that was furthest.
+            # Those that stay find out what the others did when they look twice.
             self._end(self.overlapping)
-            self._end(self.connectors)
-            for supervised in self.connectors:
-                supervised.start()
+            simulation.run(simulation.now + LOOKING_SECONDS)
         simulation.run(simulation.now + 2.0)
         for engine in self.engines:
             engine.up = True
@@ -229,10 +229,7 @@ class Play:
         return self.engines[whom % len(self.engines)]
 
     def _process(self, whom: int) -> Supervised:
-        # One of two that read the same engines, killed before its first positions are written, leaves records
-        # of which the other one never hears: known, and not mended.
-        processes = [process for process in self.all if process not in self.overlapping]
-        return processes[whom % len(processes)]
+        return self.all[whom % len(self.all)]
 
     def _serve(self, whom: int, rng: random.Random) -> None:
         if (engine := self._engine(whom)).up:

@@ -468,7 +468,8 @@ class SourceRecount:
                 self.first_seq, self.last_seq = event.first_seq, event.first_seq - 1
                 self.trust.opened(batch.ts, complete=event.complete)
         elif isinstance(event, Gap):
-            if event.last > self.last_seq:
+            # Also one of doubt, which ends with the last batch, and repeated ones.
+            if event.last >= self.last_seq:
                 first = max(event.first, self.last_seq + 1)
                 self._lost(event.last - first + 1)
                 self.trust.degraded(self._known_until(batch.ts))

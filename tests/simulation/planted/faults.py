@@ -11,6 +11,7 @@ import connectors.order.log
 import connectors.order.recovery
 import connectors.order.sequence
 import connectors.positions.keeper
+import connectors.positions.ledger
 import connectors.positions.reader
 import pipeline.clickhouse.writer
 import pipeline.fleet.snapshot
@@ -46,6 +47,23 @@ def no_first_position() -> None:
     async def nothing(self: Any, positions: Any) -> None: ...
 
     connectors.positions.keeper.Positions._send_surely = nothing  # type: ignore[method-assign]
+
+
+def a_later_incarnation_is_not_noticed() -> None:
+    """A connector goes on with its incarnation after another one's, which readers leave out."""
+    connectors.positions.ledger.Ledger.overtaken = lambda self, by: False  # type: ignore[method-assign]
+
+
+def others_are_not_read() -> None:
+    """Positions account for what others published before."""
+    connectors.positions.reader.Found.furthest = property(  # type: ignore[assignment]
+        lambda self: self._furthest
+    )
+
+
+def doubt_is_not_told() -> None:
+    """An answer without the last batch confirms it, if nothing is missing."""
+    connectors.order.log.SourceLog.doubt = lambda self, position, now: None  # type: ignore[method-assign]
 
 
 def gaps_are_not_told() -> None:
@@ -209,7 +227,10 @@ FAULTS = {
     for fault in (
         Fault("connectors/positions", last_position_counts),
         Fault("connectors/positions", no_first_position),
+        Fault("connectors/positions", a_later_incarnation_is_not_noticed),
+        Fault("connectors/positions", others_are_not_read),
         Fault("connectors/order", gaps_are_not_told),
+        Fault("connectors/order", doubt_is_not_told),
         Fault("connectors/order", nothing_is_a_duplicate),
         Fault("connectors/order", lives_are_not_compared),
         Fault("pipeline/residency", residency_is_announced_twice),

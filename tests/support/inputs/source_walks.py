@@ -120,7 +120,10 @@ class Walk:
         rng = self.rng
         kind = rng.randrange(12)
         if kind == 0:
-            first, self.seq = self.seq, self.seq + rng.randint(1, 4)
+            lost = rng.randint(1, 4)
+            if lost == 4 and self.seq:
+                return Gap(self.seq - 1, self.seq - 1, "unconfirmed")
+            first, self.seq = self.seq, self.seq + lost
             return Gap(first, self.seq - 1, "replay_truncated")
         if kind == 1:
             self.seq += 1

@@ -18,12 +18,12 @@ from aiokafka.structs import TopicPartition
 
 from connectors.kafka.errors import TopicMissing
 from connectors.kafka.topics import partition_of, topic_name
+from connectors.order.sequence import StoredPosition
 from connectors.positions import keeper as positions_module
 from connectors.positions import reader as position_reader
 from connectors.positions.keeper import Positions
-from connectors.positions.reader import PositionReader, Topic
 from connectors.publish.publisher import Publisher
-from connectors.sources import Source
+from connectors.sources import Source, SourceKey
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.events import Batch, Closed, EventsRecord, Stored
 from schemas.positions import PositionRecord, position_key
@@ -75,6 +75,7 @@ class Parts:
     publisher: Publisher
     positions: Positions
     told: Recorder
+    overtaken: dict[SourceKey, StoredPosition]
 
     async def publish(self, *records: EventsRecord) -> None:
         """Return when they are acknowledged."""
@@ -89,11 +90,12 @@ async def running(kafka: Kafka, *, killed: bool = True) -> AsyncIterator[Parts]:
     told = Recorder()
     found: list[Positions] = []
     publisher = Publisher(Settings(kafka=kafka), told, lambda *said: found[0].acknowledged(*said))
-    found.append(Positions(kafka, publisher, told))
+    overtaken: dict[SourceKey, StoredPosition] = {}
+    found.append(Positions(kafka, publisher, told, overtaken.__setitem__))
     await publisher.start()
     try:
         await found[0].start()
-        yield Parts(publisher, found[0], told)
+        yield Parts(publisher, found[0], told, overtaken)
     finally:
         if killed:
             await publisher.stop()
@@ -484,42 +486,47 @@ async def test_who_restarts_after_another_connector_goes_on_where_that_one_was(
     assert place(found["b", 0]) == (7, 8, fingerprint_for(7, 8), False)
 
 
-async def test_a_connector_that_is_behind_another_leaves_its_position_alone(
+async def test_a_connector_goes_on_with_the_later_incarnation_of_one_that_was_killed(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compaction keeps what was written last, and the one behind may live for longer."""
-    monkeypatch.setattr(positions_module, "WRITE_SECONDS", 0.01)
-    reader = PositionReader(
-        kafka,
-        events=Topic(topic_name(kafka, "events"), PARTITIONS),
-        positions=Topic(topic_name(kafka, "positions"), 1),
-        telemetry=Recorder(),
-    )
+    """It is killed before a position of what it published is written: only the log has that."""
+    monkeypatch.setattr(positions_module, "REFRESH_EVERY", 1)
+    monkeypatch.setattr(positions_module, "OWNERS_EVERY", 1)
     deadline = time.monotonic() + 120
-    async with running(kafka) as behind, running(kafka) as ahead:
-        await behind.positions.resume([source("a"), source("b")])
-        await ahead.positions.resume([source("a")])
-        await behind.publish(run("a", 8, 0, 2))
-        await ahead.publish(run("a", 9, 0, 3))
-        await reader.start()
-        try:
-            while not any(one.incarnation == 9 for one in (await reader.written_since({0: 0}))[0]):
-                assert time.monotonic() < deadline
-            for _ in range(2):  # the first of these looks may have begun before that was written
-                behind.told.contested.clear()
-                while not behind.told.contested:
-                    assert time.monotonic() < deadline
-                    await asyncio.sleep(0.01)
-            await ahead.positions.write(5.0)
-            await behind.publish(run("a", 8, 3, 30), run("b", 7, 0, 1))
-            written: dict[str, tuple[int, int | None, int, bool]] = {}
-            while written.get("b", NOTHING)[:2] != (7, 1):
-                assert time.monotonic() < deadline
-                records, _ = await reader.written_since({0: 0})
-                written = {record.replica: place(record) for record in records}
-        finally:
-            await reader.stop()
-    assert written["a"] == (9, 3, fingerprint_for(9, 3), False)
+    async with running(kafka) as stays:
+        await stays.positions.resume([source("a"), source("b")])
+        await stays.publish(run("a", 8, 0, 2), run("b", 8, 0, 1))
+        monkeypatch.setattr(positions_module, "WRITE_SECONDS", 600.0)
+        async with running(kafka) as killed:
+            await killed.positions.resume([source("a")])
+            await killed.publish(run("a", 9, 0, 3))
+        monkeypatch.setattr(positions_module, "WRITE_SECONDS", 0.01)
+        await stays.publish(run("a", 8, 3, 30), run("b", 8, 2, 5))
+        while not stays.overtaken:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        await stays.publish(run("a", 9, 4, 4))
+    assert stays.overtaken == {("a", 0): StoredPosition(9, 3, fingerprint_for(9, 3))}
+    assert stays.told.contested == {("a", 0)}
+    async with running(kafka) as parts:
+        found = await parts.positions.resume([source("a"), source("b")])
+    assert place(found["a", 0]) == (9, 4, fingerprint_for(9, 4), False)
+    assert place(found["b", 0]) == (8, 5, fingerprint_for(8, 5), False)
+
+
+@pytest.mark.usefixtures("seldom")
+async def test_who_restarts_finds_what_another_connector_published_before_it_was_killed(kafka: Kafka) -> None:
+    """The one that stayed wrote positions behind it, and knew nothing of it."""
+    async with running(kafka, killed=False) as stays:
+        await stays.positions.resume([source("a")])
+        await stays.publish(run("a", 8, 0, 2))
+        async with running(kafka) as killed:
+            await killed.positions.resume([source("a")])
+            await killed.publish(run("a", 9, 0, 3))
+        await stays.publish(run("a", 8, 3, 30))
+    async with running(kafka) as parts:
+        found = await parts.positions.resume([source("a")])
+    assert place(found["a", 0]) == (9, 3, fingerprint_for(9, 3), False)
 
 
 async def test_a_source_that_comes_back_to_the_same_process(kafka: Kafka) -> None:

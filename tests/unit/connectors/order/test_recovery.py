@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -69,6 +70,9 @@ class Driver:
     def wait(self, seconds: float, connected: bool = True) -> None:
         self.now += seconds
         self._take(self.stream.look(self.now, connected=connected))
+
+    def overtaken(self, by: StoredPosition) -> None:
+        self._take(self.stream.overtaken(by))
 
     def new(self) -> list[Entry]:
         """What was published since the last call."""
@@ -388,6 +392,93 @@ def test_resume_behind_the_buffer_says_what_is_missing_whatever_the_life(life: i
     assert driver.answer(range(30, 42), life=life) == 5
     assert driver.new() == [Gap(6, 29, "replay_truncated"), *range(30, 42)]
     assert driver.lives == [77]
+
+
+def test_another_connector_that_opened_a_later_incarnation_is_followed() -> None:
+    driver = Driver(StoredPosition(77, 5, print_of(5)))
+    driver.caught_up(*range(5, 20))
+    driver.overtaken(StoredPosition(99, 8, print_of(8)))
+    driver.live(20)
+    assert driver.new() == [], "nothing before it is known what the log lacks"
+    assert driver.answer(range(8, 21)) == 8
+    assert driver.new() == [*range(9, 21)]
+    driver.live(21)
+    assert (driver.new(), driver.lives) == ([21], [77, 99])
+    driver.overtaken(StoredPosition(98, 3, print_of(3)))
+    driver.live(22)
+    assert (driver.new(), driver.lives) == ([22], [77, 99]), "an earlier one is nobody's"
+
+
+UNCONFIRMED = Gap(5, 5, "unconfirmed")
+
+
+@pytest.mark.parametrize("life", [0, 1])
+@pytest.mark.parametrize(
+    ("live", "answer"), [([], range(6, 9)), ([8], range(6, 9)), ([6, 7, 8], range(8, 9))]
+)
+def test_resume_where_nothing_is_missing_but_what_would_confirm_it(
+    life: int, live: list[int], answer: range
+) -> None:
+    driver = Driver(StoredPosition(77, 5, print_of(5)))
+    driver.live(*live, life=life)
+    assert driver.answer(answer, life=life) == 5
+    assert driver.new() == [UNCONFIRMED, 6, 7, 8]
+    assert driver.lives == [77]
+    assert (driver.stream.counts.gaps_by_reason, driver.stream.counts.lost_batches) == ({"unconfirmed": 1}, 0)
+    driver.wait(11)
+    assert driver.answer([8], life=life) == 8
+    driver.live(9, life=life)
+    assert driver.new() == [9], "what was doubted is confirmed from there on"
+
+
+def test_a_doubt_is_told_once_a_gap_tells_it_as_well() -> None:
+    driver = Driver(StoredPosition(77, 5, print_of(5)))
+    driver.live(6, 7)
+    assert driver.answer(range(10, 12)) == 5
+    assert driver.new() == [UNCONFIRMED, 6, 7, Gap(8, 9, "replay_truncated"), 10, 11]
+
+
+def test_live_batches_confirm_what_a_short_buffer_no_longer_has() -> None:
+    driver = Driver().caught_up(*range(6))
+    driver.wait(11)
+    assert driver.ask() == 5
+    driver.live(6, 7)
+    driver.part([7])
+    driver.end()
+    driver.live(8)
+    assert driver.new() == [6, 7, 8]
+
+
+def test_the_unseen_end_of_an_idle_stream_is_in_doubt_where_its_beginning_has_left_the_buffer() -> None:
+    driver = Driver().caught_up(*range(6))
+    driver.wait(11)
+    assert driver.answer([6, 7]) == 5
+    assert driver.new() == [UNCONFIRMED, 6, 7]
+
+
+def test_a_doubt_ends_with_the_life_that_it_is_about() -> None:
+    driver = Driver(StoredPosition(77, 5, print_of(5)))
+    driver.ask()
+    driver.raw((b"", (7).to_bytes(8, "big"), b"?"))
+    driver._take(driver.stream.replayed([(7, b"?")], driver.now))
+    driver.end()
+    driver.new()
+    driver.wait(11)
+    driver.answer([], life=1)
+    assert driver.answer(range(2), life=1) == 0
+    assert driver.new() == [RESTARTED, OPENED, 0, 1]
+
+
+def test_without_replay_what_another_connector_left_is_a_gap() -> None:
+    driver = Driver()
+    driver.stream.readdress(replace(SOURCE, replay_endpoint=None))
+    driver.live(0, 1, 2)
+    driver.overtaken(StoredPosition(10**18, 1, print_of(1)))
+    driver.live(3)
+    assert driver.new() == [OPENED, 0, 1, 2, Gap(2, 2, "replay_not_configured"), 3]
+    driver.overtaken(StoredPosition(2 * 10**18, 1, print_of(1), closed=True))
+    driver.live(4)
+    assert driver.new() == [Opened(4, False, SOURCE.endpoint), 4]
 
 
 def test_resume_of_an_engine_that_does_not_answer_goes_on_where_it_can() -> None:

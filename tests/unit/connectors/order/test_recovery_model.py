@@ -276,14 +276,12 @@ class World:
 def continues_by_chance(log: Log, world: World) -> bool:
     """Whether a new life was first seen at the very number that the old one would have had next.
 
-    Nothing tells the two apart if what came before was lost on the wire, or has left the engine's buffer.
+    Nothing tells the two apart if what came before was lost on the wire.
     """
-    batches = [entry for entry in log.entries if not isinstance(entry, Gap)]
     return any(
-        life != next_life
-        and next_seq == seq + 1
-        and (world.first_seen(next_life, next_seq) or not world.can_replay(next_life, next_seq))
-        for (life, seq), (next_life, next_seq) in pairwise(batches)
+        before[0] != after[0] and world.first_seen(*after)
+        for before, after in pairwise(log.entries)
+        if not (isinstance(before, Gap) or isinstance(after, Gap))
     )
 
 
@@ -297,7 +295,11 @@ def check_order(log: Log, present: int) -> None:
     mixing = unverified = False
     for entry in log.entries:
         assert due is not None
-        if isinstance(entry, Gap):
+        if isinstance(entry, Gap) and entry.reason == "unconfirmed":
+            assert before is not None
+            assert entry.first == entry.last == before[1]
+            mixing = unverified = True
+        elif isinstance(entry, Gap):
             assert entry.first == due
             assert entry.last >= entry.first
             due = entry.last + 1

@@ -252,24 +252,26 @@ def test_a_forgotten_source_is_ending_until_its_end_is_acknowledged() -> None:
     assert not ledger.ending([("a", 0)])
 
 
-def test_a_position_behind_another_connectors_is_not_written() -> None:
+def test_a_source_that_another_connector_has_overtaken_goes_on_there() -> None:
     ledger = Ledger("c")
-    ledger.begin([PositionRecord("a", 0, 3, 1, incarnation=7), PositionRecord("b", 0, 3, 1, incarnation=7)])
-    assert len(ledger.take()) == 2
-    ledger.surpass(("a", 0), 8)
-    ledger.surpass(("b", 0), 7)
-    ledger.acknowledged(3, 2, [Mention((name, 0), 7, 5, 1, False) for name in "ab"])
-    assert [each.replica for each in ledger.take()] == ["b"]
-    assert [each.replica for each in ledger.take(everything=True)] == ["b"]
-    ledger.acknowledged(3, 3, [Mention(("a", 0), 9, 0, 1, False)])
-    assert [(each.replica, each.incarnation) for each in ledger.take()] == [("a", 9)]
+    ledger.begin([PositionRecord("a", 0, 3, 1, incarnation=7, seq=90)], {("a", 0): "u1"})
+    assert ledger.overtaken(PositionRecord("a", 0, 3, 5, incarnation=8, seq=4, fingerprint=44))
+    assert not ledger.overtaken(PositionRecord("a", 0, 3, 6, incarnation=8, seq=5)), (
+        "that is the same session"
+    )
+    assert not ledger.overtaken(PositionRecord("b", 0, 3, 6, incarnation=8, seq=5)), "not ours"
+    ledger.acknowledged(3, 7, [Mention(("a", 0), 7, 91, 1, False)])
+    [taken] = ledger.take()
+    assert (taken.incarnation, taken.seq, taken.fingerprint, taken.offset) == (8, 4, 44, 7)
+    assert (taken.life, taken.connector) == ("u1", "c")
+    ledger.acknowledged(3, 8, [Mention(("a", 0), 8, 6, 66, False)])
+    assert [(each.seq, each.fingerprint) for each in ledger.take()] == [(6, 66)]
 
 
-def test_a_source_behind_another_connectors_is_forgotten_as_any_other() -> None:
+def test_a_source_that_was_overtaken_is_forgotten_as_any_other() -> None:
     ledger = Ledger("c")
     ledger.begin([PositionRecord("a", 0, 3, 1, incarnation=7)])
-    ledger.surpass(("a", 0), 8)
+    assert ledger.overtaken(PositionRecord("a", 0, 3, 5, incarnation=8, seq=4, closed=True))
     ledger.forget(("a", 0))
-    ledger.acknowledged(3, 2, [Mention(("a", 0), 7, None, 0, True)])
     ledger.written(ledger.take())
     assert ("a", 0) not in ledger

@@ -119,7 +119,7 @@ def _parts(
                 said = [(gap.first, gap.reason) for gap in gaps]
                 if engine.answers:
                     untold = (
-                        said == [(taken + 1, "replay_truncated")]
+                        said in ([(taken + 1, "replay_truncated")], [(taken, "unconfirmed")])
                         and engine.forgets
                         and life.last_seq >= taken + engine.buffer
                     )

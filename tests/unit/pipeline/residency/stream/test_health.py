@@ -128,6 +128,21 @@ def test_a_replay_before_first_contact_is_history_and_one_after_it_fills_a_gap()
         }
 
 
+def test_a_doubt_degrades_and_nothing_is_lost() -> None:
+    for log in logs():
+        log.add(
+            notice(30, Opened(0, complete=True)), live(0, 30, Stored(hashes(1), 16)), live(1, 31), live(2, 32)
+        )
+        log.add(live(3, 40), notice(45, Gap(3, 3, "unconfirmed")), live(4, 46))
+        assert log.health("trust", "trust_since", "lost_batches")[40] == ("degraded", 40, 0)
+        log.add(live(5, 51, Cleared()), notice(52, Gap(3, 3, "unconfirmed")))
+        assert log.health("trust", "lost_batches")[50] == ("degraded", 0), "a row has the worst of its window"
+        log.add(live(6, 61))
+        assert log.health("trust", "lost_batches")[60] == ("complete", 0), (
+            "a notice that came again says nothing"
+        )
+
+
 def test_trust_is_since_what_it_rests_on() -> None:
     for log in logs():
         log.add(notice(30, Opened(0, complete=True)), replayed(0, 1, 30, Stored(hashes(1), 16)), live(1, 31))

@@ -1,0 +1,55 @@
+"""Whose positions count, and behind which ones somebody may have published what nobody accounts for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from connectors.positions.reader import Found, Stored
+from schemas.positions import PositionRecord
+
+Written = tuple[str, int, int, int]
+"""Connector, offset, incarnation, sequence number."""
+
+
+def found(*written: Written) -> Stored | None:
+    of_source = Found()
+    for at, (connector, offset, incarnation, seq) in enumerate(written):
+        position = PositionRecord("a", 0, 3, offset, incarnation, seq, connector=connector)
+        of_source.add(Stored(position, float(at)))
+    return of_source.furthest
+
+
+def test_nothing_is_found_where_nothing_was_written() -> None:
+    assert found() is None
+
+
+@pytest.mark.parametrize(
+    ("written", "counts", "others"),
+    [
+        ([("x", 1, 7, 3)], 0, []),
+        ([("x", 1, 7, 3), ("x", 2, 7, 4)], 1, []),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3)], 1, []),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("x", 5, 7, 9)], 2, [1]),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("y", 4, 8, 0), ("x", 5, 7, 9)], 2, [3]),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("x", 5, 7, 9), ("z", 6, 7, 9)], 3, []),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("z", 3, 7, 3), ("x", 5, 7, 9), ("y", 6, 7, 8)], 3, [2, 4]),
+    ],
+    ids=[
+        "one",
+        "the last of one",
+        "who begins has read what was before",
+        "who wrote on does not know what the other one did",
+        "the later session counts",
+        "until somebody begins",
+        "three",
+    ],
+)
+def test_the_furthest_counts_and_others_are_read_on_from_where_they_were(
+    written: Sequence[Written], counts: int, others: Sequence[int]
+) -> None:
+    stored = found(*written)
+    assert stored is not None
+    assert stored.place == (written[counts][1], counts)
+    assert sorted(stored.others) == [(written[at][1], at) for at in others]
