@@ -141,6 +141,7 @@ def test_whatif_counts_what_the_trace_does(row: dict[str, Any], hour: Hour) -> N
     assert row["queried_blocks"] - row["hit_blocks"] == hour.fills.total()
 
 
+@pytest.mark.night
 def test_the_first_figures_are_those_of_the_trace(row: dict[str, Any], hour: Hour) -> None:
     fills, filled = hour.fills, hour.fills.total()
     both, elsewhere = fills["peer_and_evicted"], fills["evicted_elsewhere"]

@@ -36,6 +36,7 @@ def guarded(served: Served, free_port: Callable[[], int], tmp_path: Path) -> Ite
     server.stop()
 
 
+@pytest.mark.night
 def test_nobody_sees_figures_without_the_token(guarded: Served, visit: Open) -> None:
     tab = visit(guarded.origin, quiet=False)
     tab.page.goto(f"{guarded.origin}/?board=replica&{RANGE}")

@@ -11,8 +11,9 @@ from pipeline.dashboards.boards import BOARDS
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import Row
 from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, write_rows
-from tests.support.suite.night import first_by_day
 from tests.system.browser.tabs import Open, Served, serve
+
+pytestmark = pytest.mark.night
 
 RANGE = f"from={int(HOUR.timestamp())}&to={int(HOUR.timestamp()) + 3599}&refresh=0"
 MODEL = """<img src=x onerror="window.ran='model'">"""
@@ -37,7 +38,7 @@ def hostile(
     server.stop()
 
 
-@pytest.mark.parametrize("board", first_by_day([board.id for board in BOARDS]))
+@pytest.mark.parametrize("board", [board.id for board in BOARDS])
 def test_markup_in_names_is_shown_and_not_run(hostile: Served, visit: Open, board: str) -> None:
     tab = visit(hostile.origin)
     tab.open(f"board={board}&{RANGE}")

@@ -16,6 +16,8 @@ from pipeline.worker.exits import ExitCode
 from schemas.events import EventsRecord
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.night
+
 Make = Callable[..., Any]
 _WINDOW = 10.0
 
@@ -45,7 +47,7 @@ def undisturbed(
     return tables
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(4, marks=pytest.mark.night)])
+@pytest.mark.parametrize("kills", [2, 4])
 def test_workers_killed_at_random(
     kills: int,
     log: list[EventsRecord],
@@ -74,7 +76,6 @@ def test_workers_killed_at_random(
     assert laboratory.verified()
 
 
-@pytest.mark.night
 def test_frozen_worker_is_fenced(
     log: list[EventsRecord],
     broker: EmbeddedBroker,
@@ -103,7 +104,6 @@ def test_frozen_worker_is_fenced(
     assert laboratory.verified()
 
 
-@pytest.mark.night
 def test_partitions_move_to_a_second_worker_and_back(
     log: list[EventsRecord],
     broker: EmbeddedBroker,
@@ -126,7 +126,6 @@ def test_partitions_move_to_a_second_worker_and_back(
     assert laboratory.verified()
 
 
-@pytest.mark.night
 def test_store_and_broker_crash_under_a_worker(
     log: list[EventsRecord],
     new_parts: Make,

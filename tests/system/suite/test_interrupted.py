@@ -89,7 +89,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with (tmp_path / "run.log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--no-loadscope-reorder", "-m", "not night", *TESTS],
+            [*command, "--no-loadscope-reorder", *TESTS],
             cwd=ROOT,
             env={**known, "TMPDIR": str(directory), "RUN_OF_TESTS": mark},
             stdin=subprocess.DEVNULL,

@@ -229,6 +229,7 @@ def test_what_is_not_answered_is_missing_and_said_to_be(store: EmbeddedStore) ->
     assert of(found, metrics.Fleet.prefill)["m", "peer"] == 12.0
 
 
+@pytest.mark.night
 def test_models_and_replicas_beyond_the_bounds_are_added_up(
     own: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,8 @@ def whole(records: list[ResidencyRecord]) -> Sample:
     return sampled(records, 1)
 
 
-@pytest.mark.parametrize("one_in", [pytest.param(4, marks=pytest.mark.night), 16])
+@pytest.mark.night
+@pytest.mark.parametrize("one_in", [4, 16])
 def test_shares_of_a_sample_are_within_the_stated_error(
     one_in: int, records: list[ResidencyRecord], whole: Sample
 ) -> None:

@@ -106,6 +106,7 @@ def test_answers_after_each_kill_are_those_of_a_recount(
     index.stop()
 
 
+@pytest.mark.night
 def test_shares_know_all_replicas_together(log: IndexLog, start: Callable[..., IndexProcess]) -> None:
     walks, records = fleet(17, 25, sources=7)
     log.produce(records, applied=True)
