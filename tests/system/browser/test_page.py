@@ -97,6 +97,11 @@ def test_figures_on_the_page_are_those_of_the_rows(served: Served, visit: Open) 
     )
     cells = tab.page.locator("#fleet-replicas tbody tr").first.locator("td").all_text_contents()
     assert cells == ["m", "a", "36,000", "32,400", "60", "0", "20", "10", "10", "0", "90", "complete"]
+
+
+@pytest.mark.night
+def test_streams_on_the_page_are_those_of_the_rows(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
     tab.open(f"board=health&{RANGE}")
     assert [tab.value("fleet-sources", trust) for trust in ("complete", "partial", "degraded")] == [1, 0, 1]
 

@@ -1,0 +1,34 @@
+"""What the processes of a run share is made once, and lent to one of them at a time."""
+
+from __future__ import annotations
+
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.support.suite.servers import Lent, Shared
+
+
+def made_by(directory: Path, number: int) -> str:
+    return Shared(directory).once("tables", lambda: f"made by {number}")
+
+
+def test_the_first_process_makes_what_all_have(tmp_path: Path) -> None:
+    with get_context("fork").Pool(4) as processes:
+        found = processes.starmap(made_by, [(tmp_path, number) for number in range(8)])
+    assert len({*found}) == 1
+
+
+def test_what_is_lent_is_nobody_elses_meanwhile_and_used_when_it_comes_back(tmp_path: Path) -> None:
+    numbers = iter("abc")
+    one, other = Shared(tmp_path), Shared(tmp_path)
+    with one.lent("tables", lambda: next(numbers)) as first:
+        with other.lent("tables", lambda: next(numbers)) as second:
+            assert (first, second) == (Lent("a", used=False), Lent("b", used=False))
+        with other.lent("tables", lambda: next(numbers)) as again:
+            assert again == Lent("b", used=True)
+    with other.lent("tables", lambda: next(numbers)) as back:
+        assert back == Lent("a", used=True)
+
+
+def test_outside_of_a_parallel_run_there_is_no_server(tmp_path: Path) -> None:
+    assert Shared(tmp_path).running("broker") is None
