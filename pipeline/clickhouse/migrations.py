@@ -12,7 +12,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from pipeline.clickhouse.client import connect, first_line, store_unavailable
 from pipeline.clickhouse.layout import databases, placed
-from pipeline.clickhouse.sql_files import APPLIED, DIRECTORY, Migration, migrations, outdated, split
+from pipeline.clickhouse.sql_files import APPLIED, DIRECTORY, Migration, migrations, outdated
 from pipeline.clickhouse.view_files import RECORDED, View, gone, views
 from pipeline.errors import DatabaseOutdated, MigrationChanged, MigrationRefused, StoreUnavailable
 from schemas.settings import ClickHouse, Settings
@@ -123,7 +123,7 @@ def known(rows: Iterable[Sequence[Any]]) -> dict[str, str]:
 
 
 def _run(client: Client, store: ClickHouse, migration: Migration, shards: int) -> None:
-    for number, piece in enumerate(split(migration.text), 1):
+    for number, piece in enumerate(migration.statements, 1):
         with _refused(store, f"statement {number} of migration {migration.name}"):
             for statement in placed(piece, store):
                 client.command(statement, settings=_patience(store))

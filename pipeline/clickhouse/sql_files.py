@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import schemas
+from pipeline.clickhouse import grains
 
 DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
 TABLES, VIEWS, ROLLUPS = "tables", "views", "rollups"
@@ -35,10 +36,10 @@ ORDER BY name
 
 @dataclass(frozen=True)
 class Migration:
-    """One numbered file: its name, its text and the text's digest (hex)."""
+    """One numbered file: its name, its statements and its text's digest (hex)."""
 
     name: str
-    text: str
+    statements: Sequence[str]
     sha256: str
 
 
@@ -47,19 +48,20 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
     found = []
     for path in sorted(path for path in (directory / TABLES).iterdir() if _NUMBERED.fullmatch(path.name)):
         text = path.read_text("utf-8")
-        found.append(Migration(path.name, text, hashlib.sha256(text.encode()).hexdigest()))
+        statements = [one for piece in split(text) for one in grains.of_table(piece)]
+        found.append(Migration(path.name, statements, hashlib.sha256(text.encode()).hexdigest()))
     return found
 
 
 def view_texts(directory: Path = DIRECTORY) -> list[str]:
-    """Return the texts of the files of views, by name."""
-    return [path.read_text("utf-8") for path in sorted((directory / VIEWS).glob("*.sql"))]
+    """Return the texts of the files of views, by name, with all grains."""
+    return [grains.of_view(path.read_text("utf-8")) for path in sorted((directory / VIEWS).glob("*.sql"))]
 
 
 def rollup(table: str) -> str:
     """Return the statement that computes periods of a table of minutes or hours."""
-    [statement] = split((DIRECTORY / ROLLUPS / f"{table}.sql").read_text("utf-8"))
-    return statement
+    family, _, grain = table.rpartition("_")
+    return grains.of_rollup((DIRECTORY / ROLLUPS / f"{family}.sql").read_text("utf-8"), grain)
 
 
 def engines() -> set[str]:
@@ -73,7 +75,7 @@ def filled() -> set[str]:
 
 
 def _of_tables() -> list[str]:
-    return [APPLIED, *(each.text for each in migrations())]
+    return [APPLIED, *(statement for each in migrations() for statement in each.statements)]
 
 
 def outdated(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str, ...]:

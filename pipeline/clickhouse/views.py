@@ -13,6 +13,9 @@ import re
 IN_UTC = "_in_utc"
 """Ends the name of the view that is given moments."""
 
+INNER = ("_windows", "_of_both")
+"""What the names of views end with that only other views ask: no reader's times have to be read for them."""
+
 PINNED = {
     # NULL in place of 0 and of the empty text, where a join finds nothing, an aggregate nothing to add up.
     "join_use_nulls": 0,
@@ -75,12 +78,15 @@ def for_readers(statement: str) -> list[str]:
     parameters = dict(_PARAMETER.findall(statement[found.end() :]))
     if _MOMENT not in parameters.values():
         return [inner]
+    inner = _VIEW.sub(rf"\g<verb>{IN_UTC} AS", inner)
+    if found["name"].endswith(INNER):
+        return [inner]
     arguments = ",\n    ".join(
         f"{name} = {_moment(name) if kind == _MOMENT else f'{{{name}:{kind}}}'}"
         for name, kind in parameters.items()
     )
     outer = f"{found['verb']} AS\nSELECT *\nFROM {{database}}.{found['name']}{IN_UTC}(\n    {arguments}\n)"
-    return [_VIEW.sub(rf"\g<verb>{IN_UTC} AS", inner), _with_settings(outer)]
+    return [inner, _with_settings(outer)]
 
 
 def _moment(name: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pipeline.clickhouse.layout import placed
-from pipeline.clickhouse.sql_files import migrations, split
+from pipeline.clickhouse.sql_files import migrations
 from pipeline.clickhouse.view_files import views
 from schemas.settings import ClickHouse
 
 
 def tables() -> list[str]:
     """Return those of the tables, as the files have them."""
-    return [piece for migration in migrations() for piece in split(migration.text)]
+    return [statement for migration in migrations() for statement in migration.statements]
 
 
 def everything(store: ClickHouse) -> list[str]:

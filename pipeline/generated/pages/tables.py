@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import get_args
 
 import schemas.rows
 from pipeline.clickhouse.sql_files import migrations, view_texts
+from pipeline.clickhouse.views import INNER
 from pipeline.generated.pages.markdown import code, page, table
 from pipeline.generated.source_docs import attribute_docs, one_line
 from pipeline.generated.sql_tables import Table, View, parse
@@ -90,8 +92,21 @@ def row_types() -> dict[str, type]:
 
 
 def tables_and_views() -> tuple[dict[str, Table], dict[str, View]]:
-    """Return the tables and views that the files define, views by name."""
-    return parse([*(migration.text for migration in migrations()), *view_texts()])
+    """Return the tables that the files define, and the views that readers ask, by name."""
+    of_tables = [statement for each in migrations() for statement in each.statements]
+    tables, views = parse([*of_tables, *view_texts()])
+    return tables, {
+        name: replace(view, table=_read(view, views))
+        for name, view in views.items()
+        if not name.endswith(INNER)
+    }
+
+
+def _read(view: View, views: dict[str, View]) -> str:
+    """Return what a view reads first that readers may ask, too."""
+    while view.table.endswith(INNER):
+        view = views[view.table]
+    return view.table
 
 
 def tables_page() -> bytes:

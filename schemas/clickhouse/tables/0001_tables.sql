@@ -279,7 +279,7 @@ ORDER BY model;
 -- those of the last window, *_max the largest, flows are sums; trust, connected, lag and drift_blocks are the worst;
 -- `windows` counts the ten-second windows behind a row; `version` is when it was computed (us).
 
-CREATE TABLE IF NOT EXISTS {database}.occupancy_1m
+CREATE TABLE IF NOT EXISTS {database}.occupancy_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     model LowCardinality(String) CODEC(ZSTD(1)),
@@ -303,41 +303,12 @@ CREATE TABLE IF NOT EXISTS {database}.occupancy_1m
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfHour(window), model, replica, dp_rank, medium, group_idx, block_size, window)
-TTL window + INTERVAL 60 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), model, replica, dp_rank, medium, group_idx, block_size, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.occupancy_1h
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    medium LowCardinality(String) CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    block_size UInt32 CODEC(ZSTD(1)),
-    entries UInt64 CODEC(Delta, ZSTD(1)),
-    blocks UInt64 CODEC(Delta, ZSTD(1)),
-    tokens UInt64 CODEC(T64, ZSTD(1)),
-    covered_blocks UInt64 CODEC(T64, ZSTD(1)),
-    capacity_blocks UInt64 CODEC(Delta, ZSTD(1)),
-    store_only Bool,
-    entries_max UInt64 CODEC(Delta, ZSTD(1)),
-    blocks_max UInt64 CODEC(Delta, ZSTD(1)),
-    tokens_max UInt64 CODEC(T64, ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfMonth(window), model, replica, dp_rank, medium, group_idx, block_size, window)
-TTL window + INTERVAL 2 YEAR DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.flow_1m
+CREATE TABLE IF NOT EXISTS {database}.flow_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     model LowCardinality(String) CODEC(ZSTD(1)),
@@ -362,42 +333,12 @@ CREATE TABLE IF NOT EXISTS {database}.flow_1m
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfHour(window), model, replica, dp_rank, medium, group_idx, window)
-TTL window + INTERVAL 60 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), model, replica, dp_rank, medium, group_idx, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.flow_1h
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    medium LowCardinality(String) CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    stored_blocks UInt64 CODEC(T64, ZSTD(1)),
-    stored_tokens UInt64 CODEC(T64, ZSTD(1)),
-    filled_blocks UInt64 CODEC(T64, ZSTD(1)),
-    removed_blocks UInt64 CODEC(T64, ZSTD(1)),
-    evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
-    evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
-    cleared_blocks UInt64 CODEC(T64, ZSTD(1)),
-    expired_blocks UInt64 CODEC(T64, ZSTD(1)),
-    reannounced_blocks UInt64 CODEC(T64, ZSTD(1)),
-    unknown_removed_blocks UInt64 CODEC(T64, ZSTD(1)),
-    lifetime_hist Array(UInt64) CODEC(T64, ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfMonth(window), model, replica, dp_rank, medium, group_idx, window)
-TTL window + INTERVAL 2 YEAR DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.stream_health_1m
+CREATE TABLE IF NOT EXISTS {database}.stream_health_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     model LowCardinality(String) CODEC(ZSTD(1)),
@@ -424,46 +365,14 @@ CREATE TABLE IF NOT EXISTS {database}.stream_health_1m
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfHour(window), model, replica, dp_rank, window)
-TTL window + INTERVAL 60 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), model, replica, dp_rank, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.stream_health_1h
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    batches UInt64 CODEC(T64, ZSTD(1)),
-    events UInt64 CODEC(T64, ZSTD(1)),
-    duplicate_batches UInt64 CODEC(T64, ZSTD(1)),
-    gap_batches UInt64 CODEC(T64, ZSTD(1)),
-    replayed_batches UInt64 CODEC(T64, ZSTD(1)),
-    lost_batches UInt64 CODEC(T64, ZSTD(1)),
-    undecodable_events UInt64 CODEC(T64, ZSTD(1)),
-    restarts UInt64 CODEC(T64, ZSTD(1)),
-    incarnation UInt64 CODEC(Delta, ZSTD(1)),
-    last_seq Int64 CODEC(Delta, ZSTD(1)),
-    last_batch_at Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
-    connected Bool,
-    lag_seconds Float64 CODEC(ZSTD(1)),
-    drift_blocks UInt64 CODEC(T64, ZSTD(1)),
-    drift_since Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfMonth(window), model, replica, dp_rank, window)
-TTL window + INTERVAL 2 YEAR DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
--- The first and the last scrape of an engine's counters in each minute. A plain materialised view may write
+-- The first and the last scrape of an engine's counters in each minute and each hour. A plain materialised view may write
 -- them: a scrape never changes, so writing it twice, or late, changes nothing.
-CREATE TABLE IF NOT EXISTS {database}.engine_counters_by_minute
+CREATE TABLE IF NOT EXISTS {database}.engine_counters_by_{period}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     model LowCardinality(String) CODEC(ZSTD(1)),
@@ -473,41 +382,15 @@ CREATE TABLE IF NOT EXISTS {database}.engine_counters_by_minute
     last SimpleAggregateFunction(max, Tuple(time DateTime64(3, 'UTC'), queries Int64, hits Int64)) CODEC(ZSTD(1))
 )
 ENGINE = {engine:AggregatingMergeTree()}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfHour(window), model, replica, dp_rank, window)
-TTL window + INTERVAL 60 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), model, replica, dp_rank, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
--- Writes engine_counters_by_minute.
-CREATE MATERIALIZED VIEW IF NOT EXISTS {database}.engine_counters_to_minutes TO {database}.engine_counters_by_minute AS
+-- Writes engine_counters_by_{period}.
+CREATE MATERIALIZED VIEW IF NOT EXISTS {database}.engine_counters_to_{period}s TO {database}.engine_counters_by_{period} AS
 SELECT
-    toStartOfMinute(toDateTime(time)) AS window, model, replica, dp_rank,
-    min((time, toInt64(assumeNotNull(prefix_cache_queries)), toInt64(assumeNotNull(prefix_cache_hits)))) AS first,
-    max((time, toInt64(assumeNotNull(prefix_cache_queries)), toInt64(assumeNotNull(prefix_cache_hits)))) AS last
-FROM {database}.engine_counters
-WHERE prefix_cache_queries IS NOT NULL AND prefix_cache_hits IS NOT NULL
-GROUP BY window, model, replica, dp_rank;
-
--- The same in each hour.
-CREATE TABLE IF NOT EXISTS {database}.engine_counters_by_hour
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    first SimpleAggregateFunction(min, Tuple(time DateTime64(3, 'UTC'), queries Int64, hits Int64)) CODEC(ZSTD(1)),
-    last SimpleAggregateFunction(max, Tuple(time DateTime64(3, 'UTC'), queries Int64, hits Int64)) CODEC(ZSTD(1))
-)
-ENGINE = {engine:AggregatingMergeTree()}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfMonth(window), model, replica, dp_rank, window)
-TTL window + INTERVAL 2 YEAR DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
--- Writes engine_counters_by_hour.
-CREATE MATERIALIZED VIEW IF NOT EXISTS {database}.engine_counters_to_hours TO {database}.engine_counters_by_hour AS
-SELECT
-    toStartOfHour(toDateTime(time)) AS window, model, replica, dp_rank,
+    {start}(toDateTime(time)) AS window, model, replica, dp_rank,
     min((time, toInt64(assumeNotNull(prefix_cache_queries)), toInt64(assumeNotNull(prefix_cache_hits)))) AS first,
     max((time, toInt64(assumeNotNull(prefix_cache_queries)), toInt64(assumeNotNull(prefix_cache_hits)))) AS last
 FROM {database}.engine_counters
@@ -522,7 +405,7 @@ GROUP BY window, model, replica, dp_rank;
 -- most in each. A row lists all prefixes of its period, so that the list is replaced as a whole: which prefixes are
 -- among the first ones changes while a period fills.
 
-CREATE TABLE IF NOT EXISTS {database}.fills_1m
+CREATE TABLE IF NOT EXISTS {database}.fills_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     hash_domain LowCardinality(String) CODEC(ZSTD(1)),
@@ -557,52 +440,12 @@ CREATE TABLE IF NOT EXISTS {database}.fills_1m
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfHour(window), hash_domain, model, replica, dp_rank, group_idx, window)
-TTL window + INTERVAL 60 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), hash_domain, model, replica, dp_rank, group_idx, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.fills_1h
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    filled_blocks UInt64 CODEC(T64, ZSTD(1)),
-    filled_tokens UInt64 CODEC(T64, ZSTD(1)),
-    promoted_blocks UInt64 CODEC(T64, ZSTD(1)),
-    promoted_tokens UInt64 CODEC(T64, ZSTD(1)),
-    peer_blocks UInt64 CODEC(T64, ZSTD(1)),
-    peer_tokens UInt64 CODEC(T64, ZSTD(1)),
-    peer_and_evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
-    peer_and_evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
-    evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
-    evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
-    evicted_elsewhere_blocks UInt64 CODEC(T64, ZSTD(1)),
-    evicted_elsewhere_tokens UInt64 CODEC(T64, ZSTD(1)),
-    cleared_blocks UInt64 CODEC(T64, ZSTD(1)),
-    cleared_tokens UInt64 CODEC(T64, ZSTD(1)),
-    cold_blocks UInt64 CODEC(T64, ZSTD(1)),
-    cold_tokens UInt64 CODEC(T64, ZSTD(1)),
-    unknown_blocks UInt64 CODEC(T64, ZSTD(1)),
-    unknown_tokens UInt64 CODEC(T64, ZSTD(1)),
-    reannounced_blocks UInt64 CODEC(T64, ZSTD(1)),
-    reannounced_tokens UInt64 CODEC(T64, ZSTD(1)),
-    regret_hist Array(UInt64) CODEC(T64, ZSTD(1)),
-    sampled_one_in UInt32 CODEC(ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfMonth(window), hash_domain, model, replica, dp_rank, group_idx, window)
-TTL window + INTERVAL 2 YEAR DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.redundancy_1m
+CREATE TABLE IF NOT EXISTS {database}.redundancy_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     hash_domain LowCardinality(String) CODEC(ZSTD(1)),
@@ -622,37 +465,12 @@ CREATE TABLE IF NOT EXISTS {database}.redundancy_1m
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfHour(window), hash_domain, model, medium, group_idx, window)
-TTL window + INTERVAL 60 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), hash_domain, model, medium, group_idx, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.redundancy_1h
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    medium LowCardinality(String) CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    owners_1 UInt64 CODEC(T64, ZSTD(1)),
-    owners_2 UInt64 CODEC(T64, ZSTD(1)),
-    owners_3 UInt64 CODEC(T64, ZSTD(1)),
-    owners_4_7 UInt64 CODEC(T64, ZSTD(1)),
-    owners_8_up UInt64 CODEC(T64, ZSTD(1)),
-    unique_tokens UInt64 CODEC(T64, ZSTD(1)),
-    physical_tokens UInt64 CODEC(T64, ZSTD(1)),
-    sampled_one_in UInt32 CODEC(ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfMonth(window), hash_domain, model, medium, group_idx, window)
-TTL window + INTERVAL 2 YEAR DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.capacity_curve_1m
+CREATE TABLE IF NOT EXISTS {database}.capacity_curve_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     hash_domain LowCardinality(String) CODEC(ZSTD(1)),
@@ -667,35 +485,15 @@ CREATE TABLE IF NOT EXISTS {database}.capacity_curve_1m
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfHour(window), hash_domain, model, replica, dp_rank, group_idx, window)
-TTL window + INTERVAL 60 DAY DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.capacity_curve_1h
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    needed_hist Array(UInt64) CODEC(T64, ZSTD(1)),
-    sampled_one_in UInt32 CODEC(ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfMonth(window), hash_domain, model, replica, dp_rank, group_idx, window)
-TTL window + INTERVAL 2 YEAR DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), hash_domain, model, replica, dp_rank, group_idx, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
 -- Of each hash domain, model and group in one row: the 100 prefixes with most duplicated and the 100 with most refilled
 -- tokens of the period, as lists with an entry for each, by `prefix` and `lora`. `shared_tokens` and `duplicated_tokens`
 -- are the most at the end of a window, `refilled_tokens` and `refilled_tokens_missing` sums.
-CREATE TABLE IF NOT EXISTS {database}.hot_prefixes_1m
+CREATE TABLE IF NOT EXISTS {database}.hot_prefixes_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     hash_domain LowCardinality(String) CODEC(ZSTD(1)),
@@ -715,35 +513,9 @@ CREATE TABLE IF NOT EXISTS {database}.hot_prefixes_1m
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfHour(window), hash_domain, model, group_idx, window)
-TTL window + INTERVAL 60 DAY DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
--- The same per hour, from the minutes.
-CREATE TABLE IF NOT EXISTS {database}.hot_prefixes_1h
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    lora Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    prefix Array(UInt64) CODEC(Delta, ZSTD(1)),
-    depth_blocks Array(UInt32) CODEC(T64, ZSTD(1)),
-    owners Array(UInt32) CODEC(T64, ZSTD(1)),
-    shared_tokens Array(UInt64) CODEC(T64, ZSTD(1)),
-    duplicated_tokens Array(UInt64) CODEC(T64, ZSTD(1)),
-    refilled_tokens Array(UInt64) CODEC(T64, ZSTD(1)),
-    refilled_tokens_missing Array(UInt64) CODEC(T64, ZSTD(1)),
-    sampled_one_in Array(UInt32) CODEC(ZSTD(1)),
-    trust Array(Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3)) CODEC(ZSTD(1)),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMM(window)
-ORDER BY (toStartOfMonth(window), hash_domain, model, group_idx, window)
-TTL window + INTERVAL 2 YEAR DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), hash_domain, model, group_idx, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
 -- Minutes that are to be recomputed, and their hours: those with `noted` above `done`.

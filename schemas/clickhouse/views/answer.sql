@@ -5,6 +5,6 @@
 CREATE VIEW {database}.answer AS
 SELECT place, title, figure, detail, change, value, before
 FROM {database}.briefing(
-    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, models = {models:Array(String)})
+    {range}, models = {models:Array(String)})
 WHERE part = 'answer'
 ORDER BY place

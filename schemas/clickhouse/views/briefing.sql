@@ -6,18 +6,18 @@
 -- those joined by AND.
 CREATE VIEW {database}.briefing AS
 WITH
-    toIntervalSecond(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) + 1) AS length,
-    (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})) AS windows,
+    toIntervalSecond(dateDiff('second', {from}, {to}) + 1) AS length,
+    {finest} AS windows,
     (
         SELECT seconds
-        FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {from:DateTime('UTC')} - INTERVAL 1 SECOND)
+        FROM {database}.finest(from = {from} - length, to = {from} - INTERVAL 1 SECOND)
     ) AS windows_before,
     (
         SELECT seconds
-        FROM {database}.finest(from = {from:DateTime('UTC')} - INTERVAL 1 HOUR, to = {to:DateTime('UTC')})
+        FROM {database}.finest(from = {from} - INTERVAL 1 HOUR, to = {to})
     ) AS windows_from_hour_before,
     (
-        SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')} - length, to = {to:DateTime('UTC')})
+        SELECT seconds FROM {database}.finest(from = {from} - length, to = {to})
     ) AS windows_of_both,
     share -> concat(toString(round(100 * assumeNotNull(share), if(assumeNotNull(share) < 0.0995, 1, 0))), ' %')
         AS percent,
@@ -37,7 +37,7 @@ WITH
         number < 172800, concat(toString(intDiv(number, 3600)), ' h'),
         concat(toString(intDiv(number, 86400)), ' days')) AS lasting,
     -- With its date, where a day is shorter than the range and the hour before it.
-    at -> formatDateTime(at, if(dateDiff('second', {from:DateTime('UTC')}, {to:DateTime('UTC')}) < 82800, '%H:%i UTC',
+    at -> formatDateTime(at, if(dateDiff('second', {from}, {to}) < 82800, '%H:%i UTC',
         '%F %H:%i UTC')) AS moment,
     number -> concat(
         toString(multiIf(number >= 999950000, round(number / 1e9, 2), number >= 999950, round(number / 1e6, 2),
@@ -89,7 +89,7 @@ WITH
                 if(count() OVER (PARTITION BY earlier, replica_facts.hash_domain) > 1
                     AND 2 * most > sum(most) OVER (PARTITION BY earlier, replica_facts.hash_domain), replica, '') AS own
             FROM {database}.facts_of_both(
-                before = {from:DateTime('UTC')} - length, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+                before = {from} - length, {range},
                 seconds = windows, seconds_before = windows_before
             ) AS replica_facts
         ) AS facts
@@ -131,9 +131,7 @@ WITH
         SELECT
             hash_domain,
             groupArraySorted(2)((-toInt64(refilled_tokens), first_block, since, others_refilled_tokens)) AS news
-        FROM {database}.new_prefixes_windows(
-            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows_of_both
-        )
+        FROM {database}.new_prefixes_windows({range}, seconds = windows_of_both)
         GROUP BY hash_domain
     ),
     advice AS
@@ -162,7 +160,7 @@ WITH
                 kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
             concat('SELECT * FROM {database}.',
                 multiIf(kind = 'restarts', 'coinciding_restarts', kind = 'prefix', 'new_prefixes', 'replica_facts'),
-                '(from = ''', toString({from:DateTime('UTC')}), ''', to = ''', toString({to:DateTime('UTC')}),
+                '(from = ''', toString({from}), ''', to = ''', toString({to}),
                 ''') WHERE hash_domain = ''', replaceAll(hash_domain, '''', ''''''), '''') AS evidence
         FROM
         (
@@ -286,16 +284,13 @@ WITH
                                     doubt -> arrayFilter(each -> each.1 = doubt, doubtful), [3, 2, 1])))
                         )) AS found
                     FROM domains
-                    LEFT JOIN {database}.coinciding_restarts_windows(
-                        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = windows,
-                        seconds_from_hour_before = windows_from_hour_before
-                    ) AS restarts
+                    LEFT JOIN {database}.coinciding_restarts_windows({range}, seconds = windows, seconds_from_hour_before = windows_from_hour_before) AS restarts
                         ON restarts.hash_domain = domains.hash_domain
                     LEFT JOIN prefixes ON prefixes.hash_domain = domains.hash_domain
                 )
                 ARRAY JOIN found AS one
                 CROSS JOIN {database}.observed_windows(
-                    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, length = windows) AS watched
+                    {range}, length = windows) AS watched
                 WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * filled_tokens)
             )
         )
@@ -433,12 +428,12 @@ FROM
             ) AS lately,
             length(lately) AS all,
             arrayCount(one -> one.3 = 'complete', lately) AS complete,
-            greatest(0, dateDiff('second', newest.2, {to:DateTime('UTC')})) AS age,
-            dateDiff('second', newest.3, {to:DateTime('UTC')}) AS at_most,
+            greatest(0, dateDiff('second', newest.2, {to})) AS age,
+            dateDiff('second', newest.3, {to}) AS at_most,
             countIf(earlier) AS all_past,
             countIf(earlier AND trust = 'complete') AS complete_past
         FROM {database}.latest_of_both(
-            before = {from:DateTime('UTC')} - length, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+            before = {from} - length, {range},
             seconds = windows, seconds_before = windows_before
         )
         WHERE empty({models:Array(String)}) OR has({models:Array(String)}, model)

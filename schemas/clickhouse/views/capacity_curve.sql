@@ -1,7 +1,19 @@
+-- Rows of ten seconds, both ends of the range included: the winning version of each.
 CREATE VIEW {database}.capacity_curve AS
 SELECT *
 FROM {database}.capacity_curve_10s FINAL
-WHERE window >= {from:DateTime('UTC')}
-    AND window <= {to:DateTime('UTC')}
-    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
-    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+WHERE {bounds};
+
+-- capacity_curve_series of windows of `seconds`.
+CREATE VIEW {database}.capacity_curve_windows AS
+-- for 10s, 1m, 1h
+SELECT window, hash_domain, model, replica, dp_rank, group_idx, needed_hist, sampled_one_in, trust
+FROM {database}.capacity_curve_{grain} FINAL
+WHERE {seconds:UInt32} = {length}
+    AND {bounds}
+-- end
+;
+
+CREATE VIEW {database}.capacity_curve_series AS
+SELECT *
+FROM {database}.capacity_curve_windows({range}, seconds = {finest});

@@ -3,8 +3,8 @@
 CREATE VIEW {database}.engine_hits_of_both AS
 WITH
     {before:DateTime('UTC')} AS past_since,
-    {from:DateTime('UTC')} AS now_since,
-    {to:DateTime('UTC')} AS now_until,
+    {from} AS now_since,
+    {to} AS now_until,
     {seconds:UInt32} AS now_seconds,
     {seconds_before:UInt32} AS past_seconds
 SELECT model, replica, each.1 AS earlier, toNullable(each.2) AS queried, toNullable(each.3) AS hit
@@ -48,43 +48,26 @@ FROM
                 AND prefix_cache_queries IS NOT NULL
                 AND prefix_cache_hits IS NOT NULL
             UNION ALL
+            -- for 1m, 1h
             SELECT
-                model, replica, dp_rank, 60 AS length, toDateTime64(window, 3, 'UTC') AS at, newest.time AS time,
-                toDateTime64(toStartOfMinute(now_since), 3, 'UTC') - INTERVAL 1 MINUTE AS begin,
-                now_seconds = 60 AND newest.time >= toStartOfMinute(now_since) AS now,
-                past_seconds = 60 AND newest.time >= toStartOfMinute(past_since) AND window < now_since AS past,
+                model, replica, dp_rank, {length} AS length, toDateTime64(window, 3, 'UTC') AS at, newest.time AS time,
+                toDateTime64({start}(now_since), 3, 'UTC') - INTERVAL 1 {unit} AS begin,
+                now_seconds = {length} AND newest.time >= {start}(now_since) AS now,
+                past_seconds = {length} AND newest.time >= {start}(past_since) AND window < now_since AS past,
                 newest.queries AS queries, newest.hits AS hits,
                 oldest.queries AS first_queries, oldest.hits AS first_hits
             FROM
             (
                 SELECT model, replica, dp_rank, window, materialize(first) AS oldest, materialize(last) AS newest
-                FROM {database}.engine_counters_by_minute FINAL
-                WHERE (now_seconds = 60 OR past_seconds = 60)
-                    AND window >= toStartOfMinute(if(past_seconds = 60, past_since, now_since)) - INTERVAL 1 MINUTE
-                    AND window <= if(now_seconds = 60, now_until, now_since - INTERVAL 1 SECOND)
-                    AND toStartOfHour(window)
-                        >= toStartOfHour(if(past_seconds = 60, past_since, now_since) - INTERVAL 1 MINUTE)
-                    AND toStartOfHour(window) <= if(now_seconds = 60, now_until, now_since - INTERVAL 1 SECOND)
+                FROM {database}.engine_counters_by_{period} FINAL
+                WHERE (now_seconds = {length} OR past_seconds = {length})
+                    AND window >= {start}(if(past_seconds = {length}, past_since, now_since)) - INTERVAL 1 {unit}
+                    AND window <= if(now_seconds = {length}, now_until, now_since - INTERVAL 1 SECOND)
+                    AND {slice}(window)
+                        >= {slice}(if(past_seconds = {length}, past_since, now_since) - INTERVAL 1 {unit})
+                    AND {slice}(window) <= if(now_seconds = {length}, now_until, now_since - INTERVAL 1 SECOND)
             )
-            UNION ALL
-            SELECT
-                model, replica, dp_rank, 3600 AS length, toDateTime64(window, 3, 'UTC') AS at, newest.time AS time,
-                toDateTime64(toStartOfHour(now_since), 3, 'UTC') - INTERVAL 1 HOUR AS begin,
-                now_seconds = 3600 AND newest.time >= toStartOfHour(now_since) AS now,
-                past_seconds = 3600 AND newest.time >= toStartOfHour(past_since) AND window < now_since AS past,
-                newest.queries AS queries, newest.hits AS hits,
-                oldest.queries AS first_queries, oldest.hits AS first_hits
-            FROM
-            (
-                SELECT model, replica, dp_rank, window, materialize(first) AS oldest, materialize(last) AS newest
-                FROM {database}.engine_counters_by_hour FINAL
-                WHERE (now_seconds = 3600 OR past_seconds = 3600)
-                    AND window >= toStartOfHour(if(past_seconds = 3600, past_since, now_since)) - INTERVAL 1 HOUR
-                    AND window <= if(now_seconds = 3600, now_until, now_since - INTERVAL 1 SECOND)
-                    AND toStartOfMonth(window)
-                        >= toStartOfMonth(if(past_seconds = 3600, past_since, now_since) - INTERVAL 1 HOUR)
-                    AND toStartOfMonth(window) <= if(now_seconds = 3600, now_until, now_since - INTERVAL 1 SECOND)
-            )
+            -- end
         )
         WINDOW scrapes AS
             (PARTITION BY model, replica, dp_rank, length ORDER BY time ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)

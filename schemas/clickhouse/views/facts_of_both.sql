@@ -29,19 +29,17 @@ SELECT
     hashing.hashes = 'alone' AS hashes_alone,
     health.doubt AS doubt
 FROM {database}.fills_of_both(
-    before = {before:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    before = {before:DateTime('UTC')}, {range},
     seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}
 ) AS fills
 LEFT JOIN {database}.engine_hits_of_both(
-    before = {before:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},
+    before = {before:DateTime('UTC')}, {range},
     seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}
 ) AS engine ON engine.model = fills.model AND engine.replica = fills.replica AND engine.earlier = fills.earlier
 LEFT JOIN
 (
     SELECT hash_domain, replica, group_idx, sumForEach(needed_hist) AS needed
-    FROM {database}.capacity_curve_windows(
-        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = {seconds:UInt32}
-    )
+    FROM {database}.capacity_curve_windows({range}, seconds = {seconds:UInt32})
     GROUP BY hash_domain, replica, group_idx
 ) AS curve
     ON curve.hash_domain = fills.hash_domain AND curve.replica = fills.replica
@@ -54,7 +52,7 @@ LEFT JOIN
 LEFT JOIN
 (
     SELECT model, replica, any(gpu_seconds_per_token) AS rate, any(toString(rate_basis)) AS basis
-    FROM {database}.prefill_rates(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    FROM {database}.prefill_rates({range})
     GROUP BY model, replica
 ) AS cost ON cost.model = fills.model AND cost.replica = fills.replica
 LEFT JOIN
@@ -72,9 +70,7 @@ LEFT JOIN
             model,
             replica,
             if(argMax(drift_blocks, window) > 0, 3, toUInt8(argMax(trust, window)) - 1) AS state
-        FROM {database}.stream_health_windows(
-            from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
-        )
+        FROM {database}.stream_health_windows({range}, step = 10, seconds = {seconds:UInt32})
         GROUP BY model, replica, dp_rank
     )
     GROUP BY model, replica

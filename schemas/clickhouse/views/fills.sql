@@ -1,7 +1,27 @@
+-- Rows of ten seconds, both ends of the range included: the winning version of each.
 CREATE VIEW {database}.fills AS
 SELECT *
 FROM {database}.fills_10s FINAL
-WHERE window >= {from:DateTime('UTC')}
-    AND window <= {to:DateTime('UTC')}
-    AND toStartOfHour(window) >= toStartOfHour({from:DateTime('UTC')})
-    AND toStartOfHour(window) <= {to:DateTime('UTC')}
+WHERE {bounds};
+
+-- fills_series of windows of `seconds`.
+CREATE VIEW {database}.fills_windows AS
+-- for 10s, 1m, 1h
+SELECT
+    window,
+    intDiv({step:UInt32} + {rest}, {length}) * {length} AS width,
+    toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
+    hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens, promoted_tokens, peer_tokens,
+    peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
+    regret_hist, sampled_one_in, trust
+FROM {database}.fills_{grain} FINAL
+WHERE {seconds:UInt32} = {length}
+    AND {bounds}
+-- end
+;
+
+-- The same for a chart, from the table that fits the range: `time` is the start of the point of `width` seconds that a
+-- window belongs to.
+CREATE VIEW {database}.fills_series AS
+SELECT *
+FROM {database}.fills_windows({range}, step = {step:UInt32}, seconds = {finest});

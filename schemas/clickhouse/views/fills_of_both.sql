@@ -3,8 +3,8 @@
 CREATE VIEW {database}.fills_of_both AS
 WITH
     {before:DateTime('UTC')} AS past_since,
-    {from:DateTime('UTC')} AS now_since,
-    {to:DateTime('UTC')} AS now_until,
+    {from} AS now_since,
+    {to} AS now_until,
     {seconds:UInt32} AS now_seconds,
     {seconds_before:UInt32} AS past_seconds
 SELECT
@@ -37,43 +37,20 @@ FROM
         max(trust) AS worst
     FROM
     (
+        -- for 10s, 1m, 1h
         SELECT
             window, hash_domain, model, replica, group_idx, filled_tokens, peer_tokens, peer_and_evicted_tokens,
             evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in,
             trust,
-            (now_seconds = 10 AND window >= now_since) + 2 * (past_seconds = 10 AND window < now_since) AS ranges
-        FROM {database}.fills_10s FINAL
-        WHERE (now_seconds = 10 OR past_seconds = 10)
-            AND window >= if(past_seconds = 10, past_since, now_since)
-            AND window <= if(now_seconds = 10, now_until, now_since - INTERVAL 1 SECOND)
-            AND toStartOfHour(window) >= toStartOfHour(if(past_seconds = 10, past_since, now_since))
-            AND toStartOfHour(window) <= if(now_seconds = 10, now_until, now_since - INTERVAL 1 SECOND)
-        UNION ALL
-        SELECT
-            window, hash_domain, model, replica, group_idx, filled_tokens, peer_tokens, peer_and_evicted_tokens,
-            evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in,
-            trust,
-            (now_seconds = 60 AND window >= toStartOfMinute(now_since))
-                + 2 * (past_seconds = 60 AND window < now_since) AS ranges
-        FROM {database}.fills_1m FINAL
-        WHERE (now_seconds = 60 OR past_seconds = 60)
-            AND window >= toStartOfMinute(if(past_seconds = 60, past_since, now_since))
-            AND window <= if(now_seconds = 60, now_until, now_since - INTERVAL 1 SECOND)
-            AND toStartOfHour(window) >= toStartOfHour(if(past_seconds = 60, past_since, now_since))
-            AND toStartOfHour(window) <= if(now_seconds = 60, now_until, now_since - INTERVAL 1 SECOND)
-        UNION ALL
-        SELECT
-            window, hash_domain, model, replica, group_idx, filled_tokens, peer_tokens, peer_and_evicted_tokens,
-            evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in,
-            trust,
-            (now_seconds = 3600 AND window >= toStartOfHour(now_since))
-                + 2 * (past_seconds = 3600 AND window < now_since) AS ranges
-        FROM {database}.fills_1h FINAL
-        WHERE (now_seconds = 3600 OR past_seconds = 3600)
-            AND window >= toStartOfHour(if(past_seconds = 3600, past_since, now_since))
-            AND window <= if(now_seconds = 3600, now_until, now_since - INTERVAL 1 SECOND)
-            AND toStartOfMonth(window) >= toStartOfMonth(if(past_seconds = 3600, past_since, now_since))
-            AND toStartOfMonth(window) <= if(now_seconds = 3600, now_until, now_since - INTERVAL 1 SECOND)
+            (now_seconds = {length} AND window >= {start}(now_since))
+                + 2 * (past_seconds = {length} AND window < now_since) AS ranges
+        FROM {database}.fills_{grain} FINAL
+        WHERE (now_seconds = {length} OR past_seconds = {length})
+            AND window >= {start}(if(past_seconds = {length}, past_since, now_since))
+            AND window <= if(now_seconds = {length}, now_until, now_since - INTERVAL 1 SECOND)
+            AND {slice}(window) >= {slice}(if(past_seconds = {length}, past_since, now_since))
+            AND {slice}(window) <= if(now_seconds = {length}, now_until, now_since - INTERVAL 1 SECOND)
+        -- end
     )
     GROUP BY hash_domain, model, replica, group_idx, ranges
 )

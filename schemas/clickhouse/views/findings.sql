@@ -10,6 +10,6 @@ SELECT
     tokens_per_hour, at_least_per_hour, at_most_per_hour, gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis,
     ranked_by, board, evidence
 FROM {database}.briefing(
-    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, models = CAST([], 'Array(String)'))
+    {range}, models = CAST([], 'Array(String)'))
 WHERE part = 'finding'
 ORDER BY place

@@ -1,7 +1,82 @@
+-- hit_potential_series of windows of `seconds`.
+CREATE VIEW {database}.hit_potential_windows AS
+SELECT
+    fills.model AS model,
+    fills.replica AS replica,
+    fills.hash_domain AS hash_domain,
+    filled_blocks,
+    filled_tokens,
+    promoted_tokens,
+    peer_tokens,
+    peer_and_evicted_tokens,
+    evicted_tokens,
+    evicted_elsewhere_tokens,
+    cleared_tokens,
+    cold_tokens,
+    unknown_tokens,
+    peer_tokens + peer_and_evicted_tokens + evicted_tokens + evicted_elsewhere_tokens + cleared_tokens
+        AS avoidable_tokens,
+    (peer_tokens + peer_and_evicted_tokens) / nullIf(filled_tokens, 0) AS routing_share,
+    (evicted_tokens + evicted_elsewhere_tokens + peer_and_evicted_tokens) / nullIf(filled_tokens, 0) AS capacity_share,
+    peer_and_evicted_tokens / nullIf(filled_tokens, 0) AS routing_and_capacity_share,
+    cleared_tokens / nullIf(filled_tokens, 0) AS warm_up_share,
+    promoted_tokens / nullIf(filled_tokens, 0) AS promoted_share,
+    cold_tokens / nullIf(filled_tokens, 0) AS cold_share,
+    unknown_tokens / nullIf(filled_tokens, 0) AS unknown_share,
+    -- An engine counts for all its hash domains: the last one has its counters, and what was avoidable in any of them.
+    if(max((last, hash_domain)) OVER replicas = (last, hash_domain), engine.queried, NULL) AS queried_tokens,
+    if(isNull(queried_tokens), NULL, engine.hit) AS hit_tokens,
+    hit_tokens / nullIf(queried_tokens, 0) AS actual_hit_rate,
+    least(queried_tokens, hit_tokens + sum(evicted_tokens + peer_and_evicted_tokens + cleared_tokens) OVER replicas)
+        / nullIf(queried_tokens, 0) AS own_ideal_hit_rate,
+    least(queried_tokens, hit_tokens + sum(avoidable_tokens) OVER replicas) / nullIf(queried_tokens, 0)
+        AS ideal_hit_rate,
+    fills.sampled_one_in AS sampled_one_in,
+    fills.trust AS trust
+FROM
+(
+    SELECT
+        hash_domain,
+        model,
+        replica,
+        group_idx,
+        max(window) AS last,
+        sum(filled_blocks) AS filled_blocks,
+        sum(filled_tokens) AS filled_tokens,
+        sum(promoted_tokens) AS promoted_tokens,
+        sum(peer_tokens) AS peer_tokens,
+        sum(peer_and_evicted_tokens) AS peer_and_evicted_tokens,
+        sum(evicted_tokens) AS evicted_tokens,
+        sum(evicted_elsewhere_tokens) AS evicted_elsewhere_tokens,
+        sum(cleared_tokens) AS cleared_tokens,
+        sum(cold_tokens) AS cold_tokens,
+        sum(unknown_tokens) AS unknown_tokens,
+        max(sampled_one_in) AS sampled_one_in,
+        max(trust) AS trust
+    FROM {database}.fills_windows({range}, step = 10, seconds = {seconds:UInt32})
+    GROUP BY hash_domain, model, replica, group_idx
+    ORDER BY filled_tokens DESC, group_idx
+    LIMIT 1 BY hash_domain, model, replica
+) AS fills
+LEFT JOIN
+(
+    SELECT model, replica, sum(queried) AS queried, sum(hit) AS hit
+    FROM {database}.engine_hits_windows({range}, seconds = {seconds:UInt32})
+    GROUP BY model, replica
+) AS engine ON engine.model = fills.model AND engine.replica = fills.replica
+WINDOW replicas AS (PARTITION BY fills.model, fills.replica)
+SETTINGS join_use_nulls = 1;
+
 -- Per replica: prefill work done, what of it had been done before and who could have saved it, and the hit rates
 -- behind it. Where an engine keeps several KV-cache groups, those of the group that filled most tokens (of equal ones
 -- the first): the others hold the same tokens once more. Where a replica had several hash domains in the range, its
 -- hit rates stand at the last one.
 CREATE VIEW {database}.hit_potential AS
 SELECT *
-FROM {database}.hit_potential_windows(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, seconds = 10)
+FROM {database}.hit_potential_windows({range}, seconds = 10);
+
+-- hit_potential from the table that fits the range; what an engine counted between its last scrape that is read and a
+-- restart is missing.
+CREATE VIEW {database}.hit_potential_series AS
+SELECT *
+FROM {database}.hit_potential_windows({range}, seconds = {finest});

@@ -3,8 +3,8 @@
 CREATE VIEW {database}.latest_of_both AS
 WITH
     {before:DateTime('UTC')} AS past_since,
-    {from:DateTime('UTC')} AS now_since,
-    {to:DateTime('UTC')} AS now_until,
+    {from} AS now_since,
+    {to} AS now_until,
     {seconds:UInt32} AS now_seconds,
     {seconds_before:UInt32} AS past_seconds,
     if(past_seconds = 10, past_since, if(now_seconds = 10, now_since, now_until)) AS begin
@@ -41,27 +41,18 @@ FROM
                 AND toStartOfHour(window) >= toStartOfHour(least(begin, now_until - INTERVAL 30 MINUTE))
                 AND toStartOfHour(window) <= now_until
             UNION ALL
+            -- for 1m, 1h
             SELECT
-                model, replica, dp_rank, window, 60 AS width, trust,
-                2 * (now_seconds = 60 AND window >= toStartOfMinute(now_since))
-                    + 4 * (past_seconds = 60 AND window < now_since) AS ranges
-            FROM {database}.stream_health_1m FINAL
-            WHERE (now_seconds = 60 OR past_seconds = 60)
-                AND window >= toStartOfMinute(if(past_seconds = 60, past_since, now_since))
-                AND window <= if(now_seconds = 60, now_until, now_since - INTERVAL 1 SECOND)
-                AND toStartOfHour(window) >= toStartOfHour(if(past_seconds = 60, past_since, now_since))
-                AND toStartOfHour(window) <= if(now_seconds = 60, now_until, now_since - INTERVAL 1 SECOND)
-            UNION ALL
-            SELECT
-                model, replica, dp_rank, window, 3600 AS width, trust,
-                2 * (now_seconds = 3600 AND window >= toStartOfHour(now_since))
-                    + 4 * (past_seconds = 3600 AND window < now_since) AS ranges
-            FROM {database}.stream_health_1h FINAL
-            WHERE (now_seconds = 3600 OR past_seconds = 3600)
-                AND window >= toStartOfHour(if(past_seconds = 3600, past_since, now_since))
-                AND window <= if(now_seconds = 3600, now_until, now_since - INTERVAL 1 SECOND)
-                AND toStartOfMonth(window) >= toStartOfMonth(if(past_seconds = 3600, past_since, now_since))
-                AND toStartOfMonth(window) <= if(now_seconds = 3600, now_until, now_since - INTERVAL 1 SECOND)
+                model, replica, dp_rank, window, {length} AS width, trust,
+                2 * (now_seconds = {length} AND window >= {start}(now_since))
+                    + 4 * (past_seconds = {length} AND window < now_since) AS ranges
+            FROM {database}.stream_health_{grain} FINAL
+            WHERE (now_seconds = {length} OR past_seconds = {length})
+                AND window >= {start}(if(past_seconds = {length}, past_since, now_since))
+                AND window <= if(now_seconds = {length}, now_until, now_since - INTERVAL 1 SECOND)
+                AND {slice}(window) >= {slice}(if(past_seconds = {length}, past_since, now_since))
+                AND {slice}(window) <= if(now_seconds = {length}, now_until, now_since - INTERVAL 1 SECOND)
+            -- end
         ) AS rows
         GROUP BY model, replica, dp_rank, width, ranges
     )

@@ -14,17 +14,15 @@ SELECT
 FROM
 (
     SELECT model, replica, dp_rank, trust, true AS exact, window, window + INTERVAL 10 SECOND AS end
-    FROM {database}.stream_health(from = {to:DateTime('UTC')} - INTERVAL 30 MINUTE, to = {to:DateTime('UTC')})
+    FROM {database}.stream_health(from = {to} - INTERVAL 30 MINUTE, to = {to})
     UNION ALL
     SELECT
         model, replica, dp_rank, trust, false AS exact, window,
         if(
-            {to:DateTime('UTC')} - INTERVAL 30 MINUTE > now() - INTERVAL 7 DAY,
-            least(window + width, {to:DateTime('UTC')} - INTERVAL 30 MINUTE),
+            {to} - INTERVAL 30 MINUTE > now() - INTERVAL 7 DAY,
+            least(window + width, {to} - INTERVAL 30 MINUTE),
             window + width
         ) AS end
-    FROM {database}.stream_health_windows(
-        from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 10, seconds = {seconds:UInt32}
-    )
+    FROM {database}.stream_health_windows({range}, step = 10, seconds = {seconds:UInt32})
 ) AS part
 GROUP BY model, replica, dp_rank

@@ -22,7 +22,7 @@ FROM
         sum(one.accesses) AS counted,
         max(one.capacity_bytes) AS capacity,
         max(one.trust) AS worst
-    FROM {database}.objects(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS one
+    FROM {database}.objects({range}) AS one
     GROUP BY model, replica, dp_rank, medium
 )
 ARRAY JOIN arrayZip(arrayCumSum(needed), arrayEnumerate(needed)) AS each

@@ -8,8 +8,8 @@ SELECT
     model, replica, dp_rank, medium, objects, bytes, capacity_bytes, stored_objects, stored_bytes, accesses,
     accessed_tokens, accessed_bytes, hits, hit_tokens, hit_bytes, first_accesses, unknown_accesses, unlisted_objects,
     trust
-FROM {database}.object_use(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+FROM {database}.object_use({range})
 WHERE (greatest(10, assumeNotNull((
     SELECT toUInt32(intDiv({step:UInt32} + seconds - 1, seconds) * seconds)
-    FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    FROM {database}.finest({range})
 ))) AS width) > 0

@@ -25,5 +25,5 @@ SELECT
     sum(one.unknown_accesses) AS unknown_accesses,
     sum(one.unlisted_objects) AS unlisted_objects,
     max(one.trust) AS trust
-FROM {database}.objects(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS one
+FROM {database}.objects({range}) AS one
 GROUP BY window, model, replica, dp_rank, medium

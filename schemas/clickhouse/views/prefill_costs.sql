@@ -16,5 +16,5 @@ SELECT
     if(sum(parts.tokens) = 0, max(parts.rate_basis), maxIf(parts.rate_basis, parts.tokens > 0)) AS rate_basis,
     max(parts.sampled_one_in) AS sampled_one_in,
     max(parts.trust) AS trust
-FROM {database}.prefill_costs_series(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = 86400) AS parts
+FROM {database}.prefill_costs_series({range}, step = 86400) AS parts
 GROUP BY tenant, model, replica, kind, cause, currency

@@ -45,7 +45,7 @@ FROM
                 toDate(window) AS day,
                 arrayCount(change -> change.1 = model AND change.2 <= window, (
                     SELECT groupArray((model, since))
-                    FROM {database}.prefill_epochs(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+                    FROM {database}.prefill_epochs({range})
                     WHERE epoch > 0
                 )) AS epoch,
                 hash_domain,
@@ -63,9 +63,7 @@ FROM
                 -- The group that filled most in the range, as in hit_potential; of equal ones the first.
                 (sum(sum(filled_tokens)) OVER (PARTITION BY hash_domain, model, replica, group_idx), -toInt32(group_idx))
                     AS of_group
-            FROM {database}.fills_series(
-                from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = {step:UInt32}
-            )
+            FROM {database}.fills_series({range}, step = {step:UInt32})
             GROUP BY time, width, day, epoch, hash_domain, model, replica, group_idx
         )
     )
@@ -83,12 +81,12 @@ FROM
         toDateTime(intDiv(toUnixTimestamp(scrapes.time), width) * width, 'UTC') AS time,
         assumeNotNull((
             SELECT toUInt32(intDiv({step:UInt32} + seconds - 1, seconds) * seconds)
-            FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+            FROM {database}.finest({range})
         )) AS width,
         toDate(scrapes.time) AS day,
         arrayCount(change -> change.1 = model AND change.2 <= scrapes.time, (
             SELECT groupArray((model, since))
-            FROM {database}.prefill_epochs(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+            FROM {database}.prefill_epochs({range})
             WHERE epoch > 0
         )) AS epoch,
         '' AS hash_domain,
@@ -99,14 +97,14 @@ FROM
         'saved' AS kind,
         'gpu' AS cause,
         sum(hit) AS tokens
-    FROM {database}.engine_hits_series(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}) AS scrapes
+    FROM {database}.engine_hits_series({range}) AS scrapes
     GROUP BY time, width, day, epoch, model, replica
 ) AS tokens_of
 LEFT JOIN
 (
     -- What has no hash domain is of the latest one.
     SELECT tenant, model, replica, ranks, arrayJoin(if(latest, [hash_domain, ''], [hash_domain])) AS domain
-    FROM {database}.prefill_replicas(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    FROM {database}.prefill_replicas({range})
 ) AS replicas
     ON replicas.domain = tokens_of.hash_domain
     AND replicas.model = tokens_of.model AND replicas.replica = tokens_of.replica
@@ -118,7 +116,7 @@ LEFT JOIN
         SELECT
             model, replica, dp_rank, day,
             sum(tokens) AS tokens, sum(seconds) AS seconds, sum(observed_seconds) AS observed_seconds
-        FROM {database}.prefill_hours(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+        FROM {database}.prefill_hours({range})
         ARRAY JOIN [toDate(window), toDate(window) + 1] AS day
         GROUP BY model, replica, dp_rank, day
     ) AS of_ranks
@@ -128,6 +126,6 @@ LEFT JOIN
 LEFT JOIN
 (
     SELECT model, epoch, prefill_tokens_per_second, gpus_per_replica, gpu_hour_price, currency
-    FROM {database}.prefill_epochs(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    FROM {database}.prefill_epochs({range})
 ) AS settings ON settings.model = tokens_of.model AND settings.epoch = tokens_of.epoch
 SETTINGS join_use_nulls = 1

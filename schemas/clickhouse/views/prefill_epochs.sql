@@ -18,8 +18,8 @@ FROM
             one -> one.1,
             groupArray((since, prefill_tokens_per_second, gpus_per_replica, gpu_hour_price, currency))
         ) AS all,
-        arrayFilter(one -> one.1 <= {from:DateTime('UTC')}, all) AS before,
-        arrayFilter(one -> one.1 > {from:DateTime('UTC')} AND one.1 <= {to:DateTime('UTC')}, all) AS inside,
+        arrayFilter(one -> one.1 <= {from}, all) AS before,
+        arrayFilter(one -> one.1 > {from} AND one.1 <= {to}, all) AS inside,
         arrayConcat([if(empty(before), all[1], before[-1])], inside) AS epochs
     FROM {database}.prefill_settings FINAL
     GROUP BY model

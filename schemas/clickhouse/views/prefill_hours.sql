@@ -26,11 +26,11 @@ FROM
         -- As in engine_hits_series: `materialize` has FINAL read the whole tuple.
         SELECT model, replica, dp_rank, window, materialize(first) AS oldest, materialize(last) AS newest
         FROM {database}.prefill_counters_by_hour FINAL
-        WHERE window >= toStartOfDay({from:DateTime('UTC')}) - INTERVAL 25 HOUR
-            AND window < toStartOfDay({to:DateTime('UTC')}) + INTERVAL 1 DAY
-            AND toStartOfMonth(window) >= toStartOfMonth(toStartOfDay({from:DateTime('UTC')}) - INTERVAL 25 HOUR)
-            AND toStartOfMonth(window) <= {to:DateTime('UTC')}
+        WHERE window >= toStartOfDay({from}) - INTERVAL 25 HOUR
+            AND window < toStartOfDay({to}) + INTERVAL 1 DAY
+            AND toStartOfMonth(window) >= toStartOfMonth(toStartOfDay({from}) - INTERVAL 25 HOUR)
+            AND toStartOfMonth(window) <= {to}
     )
     WINDOW hours AS (PARTITION BY model, replica, dp_rank ORDER BY window ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
 )
-WHERE window >= toStartOfDay({from:DateTime('UTC')}) - INTERVAL 1 DAY
+WHERE window >= toStartOfDay({from}) - INTERVAL 1 DAY

@@ -24,7 +24,7 @@ SELECT
 FROM
 (
     SELECT DISTINCT tenant, model, replica, ranks
-    FROM {database}.prefill_replicas(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    FROM {database}.prefill_replicas({range})
 ) AS replicas
 LEFT JOIN
 (
@@ -34,7 +34,7 @@ LEFT JOIN
         SELECT
             model, replica, dp_rank,
             sum(tokens) AS tokens, sum(seconds) AS seconds, sum(observed_seconds) AS observed_seconds
-        FROM {database}.prefill_hours(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+        FROM {database}.prefill_hours({range})
         GROUP BY model, replica, dp_rank
     ) AS of_ranks
     GROUP BY model, replica
@@ -43,7 +43,7 @@ LEFT JOIN
 LEFT JOIN
 (
     SELECT model, prefill_tokens_per_second, gpus_per_replica, gpu_hour_price, currency
-    FROM {database}.prefill_epochs(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    FROM {database}.prefill_epochs({range})
     WHERE last
 ) AS settings ON settings.model = replicas.model
 SETTINGS join_use_nulls = 1

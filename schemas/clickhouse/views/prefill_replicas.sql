@@ -12,7 +12,7 @@ FROM
         length(of_replica) AS ranks,
         row_number() OVER (PARTITION BY model, replica ORDER BY max(opened_at) DESC, hash_domain) = 1 AS latest
     FROM {database}.sources FINAL
-    WHERE (closed_at IS NULL OR closed_at >= {from:DateTime('UTC')})
-        AND opened_at <= {to:DateTime('UTC')}
+    WHERE (closed_at IS NULL OR closed_at >= {from})
+        AND opened_at <= {to}
     GROUP BY tenant, hash_domain, model, replica
 )

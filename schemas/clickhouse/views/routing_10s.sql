@@ -19,10 +19,10 @@ SELECT
     countIf(one.upper_bound) AS upper_bound_choices,
     max(one.trust) AS trust
 FROM {database}.choices AS one FINAL
-WHERE one.time >= {from:DateTime('UTC')}
-    AND one.time < {to:DateTime('UTC')} + INTERVAL 10 SECOND
-    AND toStartOfHour(one.time) >= toStartOfHour({from:DateTime('UTC')})
-    AND toStartOfHour(one.time) <= {to:DateTime('UTC')} + INTERVAL 10 SECOND
-    AND intDiv(toUnixTimestamp(one.time), 10) * 10 >= toUnixTimestamp({from:DateTime('UTC')})
-    AND intDiv(toUnixTimestamp(one.time), 10) * 10 <= toUnixTimestamp({to:DateTime('UTC')})
+WHERE one.time >= {from}
+    AND one.time < {to} + INTERVAL 10 SECOND
+    AND toStartOfHour(one.time) >= toStartOfHour({from})
+    AND toStartOfHour(one.time) <= {to} + INTERVAL 10 SECOND
+    AND intDiv(toUnixTimestamp(one.time), 10) * 10 >= toUnixTimestamp({from})
+    AND intDiv(toUnixTimestamp(one.time), 10) * 10 <= toUnixTimestamp({to})
 GROUP BY window, model, tenant, replica

@@ -7,8 +7,8 @@ SELECT
     toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
     model, tenant, replica, choices, judged_choices, worse_choices, best_tokens, chosen_tokens, lost_tokens,
     stale_choices, stale_lost_tokens, unknown_replica_choices, share_choices, upper_bound_choices, trust
-FROM {database}.routing_10s(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+FROM {database}.routing_10s({range})
 WHERE (greatest(10, assumeNotNull((
     SELECT toUInt32(intDiv({step:UInt32} + seconds - 1, seconds) * seconds)
-    FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')})
+    FROM {database}.finest({range})
 ))) AS width) > 0

@@ -14,37 +14,37 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, write_rows
 
 OF_BOTH = (
-    "before = {before:DateTime}, from = {from:DateTime}, to = {to:DateTime},"
+    "before = {before:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},"
     " seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}"
 )
-OF_ONE = "from = {from:DateTime}, to = {to:DateTime}"
+OF_ONE = "from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}"
 SUMS = ("filled", "peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared", "cold", "unknown")
 FILLS = (
     f"SELECT hash_domain, model, replica, group_idx, last, {', '.join(SUMS)}, one_in, toString(worst)"
-    f" FROM fills_of_both({OF_BOTH}) WHERE earlier = {{earlier:UInt8}} ORDER BY ALL",
+    f" FROM fills_of_both_in_utc({OF_BOTH}) WHERE earlier = {{earlier:UInt8}} ORDER BY ALL",
     "SELECT * FROM (SELECT hash_domain, model, replica, group_idx, max(window),"
     f" {', '.join(f'sum({name}_tokens) AS {name}' for name in SUMS)},"
     " max(sampled_one_in), toString(max(trust))"
-    f" FROM fills_windows({OF_ONE}, step = 10, seconds = {{seconds:UInt32}})"
+    f" FROM fills_windows_in_utc({OF_ONE}, step = 10, seconds = {{seconds:UInt32}})"
     " GROUP BY hash_domain, model, replica, group_idx"
     " ORDER BY filled DESC, group_idx LIMIT 1 BY hash_domain, model, replica) ORDER BY ALL",
 )
 HITS = (
-    f"SELECT model, replica, queried, hit FROM engine_hits_of_both({OF_BOTH})"
+    f"SELECT model, replica, queried, hit FROM engine_hits_of_both_in_utc({OF_BOTH})"
     " WHERE earlier = {earlier:UInt8} ORDER BY ALL",
     f"SELECT model, replica, sum(queried), sum(hit)"
-    f" FROM engine_hits_windows({OF_ONE}, seconds = {{seconds:UInt32}})"
+    f" FROM engine_hits_windows_in_utc({OF_ONE}, seconds = {{seconds:UInt32}})"
     " GROUP BY model, replica ORDER BY ALL",
 )
 STREAMS = (
     "SELECT model, replica, dp_rank, toString(trust), if(earlier, NULL, (toUInt8(exact), window, end))"
-    f" FROM latest_of_both({OF_BOTH}) WHERE earlier = {{earlier:UInt8}} ORDER BY ALL",
+    f" FROM latest_of_both_in_utc({OF_BOTH}) WHERE earlier = {{earlier:UInt8}} ORDER BY ALL",
     "SELECT model, replica, dp_rank, toString(trust), (toUInt8(exact), window, end)"
     f" FROM latest_streams({OF_ONE}, seconds = {{seconds:UInt32}}) ORDER BY ALL",
 )
 EARLIER_STREAMS = (
     "SELECT model, replica, dp_rank, toString(argMax(trust, window)), NULL"
-    f" FROM stream_health_windows({OF_ONE}, step = 10, seconds = {{seconds:UInt32}})"
+    f" FROM stream_health_windows_in_utc({OF_ONE}, step = 10, seconds = {{seconds:UInt32}})"
     " GROUP BY model, replica, dp_rank ORDER BY ALL"
 )
 RANGES = ((1800, 3599), (1807, 2603), (3333, 3599), (2700, 3599))

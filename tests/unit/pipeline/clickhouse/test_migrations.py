@@ -11,7 +11,7 @@ from tests.support.sql_statements import everything
 
 
 def files(*names: str) -> list[Migration]:
-    return [Migration(name, "", "") for name in names]
+    return [Migration(name, [], "") for name in names]
 
 
 def test_numbers_have_no_holes() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pipeline.clickhouse.sql_files import DIRECTORY, VIEWS
@@ -19,7 +22,7 @@ def digests(**texts: str) -> dict[str, str]:
 def test_what_is_asked_comes_first() -> None:
     assert [view.name for view in in_order({"b": B, "c": C, "a": A}, "")] == ["a", "c", "b"]
     made = [view.name for view in views()]
-    assert len(made) == len(set(made)) > 100
+    assert len(made) == len(set(made)) > 80
     for number, view in enumerate(views()):
         assert not [name for name in made[number + 1 :] if f"{{database}}.{name}(" in view.text]
 
@@ -44,5 +47,7 @@ def test_views_that_ask_each_other_are_refused() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((DIRECTORY / VIEWS).glob("*.sql")), ids=lambda path: path.stem)
-def test_a_file_makes_the_view_of_its_name(path: object) -> None:
-    assert f"CREATE VIEW {{database}}.{path.stem} AS\n" in path.read_text("utf-8")  # type: ignore[attr-defined]
+def test_a_file_makes_the_views_of_its_name(path: Path) -> None:
+    made = re.findall(r"^CREATE VIEW \{database\}\.(\w+) AS$", path.read_text("utf-8"), re.M)
+    assert made
+    assert {name for name in made if not name.startswith(path.stem)} == set()

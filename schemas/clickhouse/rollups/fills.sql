@@ -1,6 +1,6 @@
--- Recomputes fills_1m for the given periods; safe to run at any time and as often as you like.
--- periods: starts of minutes; from: the first, to: the end of the last (exclusive).
-INSERT INTO {database}.fills_1m
+-- Recomputes fills_1m and fills_1h for the given periods; safe to run at any time and as often as you like.
+-- periods: starts of minutes or hours; from: the first, to: the end of the last (exclusive).
+INSERT INTO {database}.fills_{grain}
 (
     window, hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens,
     promoted_blocks, promoted_tokens, peer_blocks, peer_tokens, peer_and_evicted_blocks,
@@ -10,7 +10,7 @@ INSERT INTO {database}.fills_1m
     version
 )
 SELECT
-    toStartOfMinute(fine.window) AS window,
+    {start}(fine.window) AS window,
     fine.hash_domain,
     fine.model,
     fine.replica,
@@ -39,12 +39,12 @@ SELECT
     sumForEach(fine.regret_hist) AS regret_hist,
     max(fine.sampled_one_in) AS sampled_one_in,
     max(fine.trust) AS trust,
-    count() AS windows,
+    {windows} AS windows,
     {version:UInt64} AS version
-FROM {database}.fills_10s AS fine FINAL
+FROM {database}.fills_{finer} AS fine FINAL
 WHERE fine.window >= {from:DateTime('UTC')}
     AND fine.window < {to:DateTime('UTC')}
     AND toStartOfHour(fine.window) >= toStartOfHour({from:DateTime('UTC')})
     AND toStartOfHour(fine.window) < {to:DateTime('UTC')}
-    AND has({periods:Array(DateTime('UTC'))}, toStartOfMinute(fine.window))
+    AND has({periods:Array(DateTime('UTC'))}, {start}(fine.window))
 GROUP BY window, fine.hash_domain, fine.model, fine.replica, fine.dp_rank, fine.group_idx

@@ -1,6 +1,6 @@
--- Recomputes hot_prefixes_1m for the given periods; safe to run at any time and as often as you like.
--- periods: starts of minutes; from: the first, to: the end of the last (exclusive).
-INSERT INTO {database}.hot_prefixes_1m
+-- Recomputes hot_prefixes_1m and hot_prefixes_1h for the given periods; safe to run at any time and as often as you like.
+-- periods: starts of minutes or hours; from: the first, to: the end of the last (exclusive).
+INSERT INTO {database}.hot_prefixes_{grain}
 (
     window, hash_domain, model, group_idx, prefix, lora, depth_blocks, owners, shared_tokens, duplicated_tokens,
     refilled_tokens, refilled_tokens_missing, sampled_one_in, trust, windows, version
@@ -36,7 +36,7 @@ FROM
         FROM
         (
             SELECT
-                toStartOfMinute(each.at) AS period,
+                {start}(each.at) AS period,
                 each.hash_domain AS hash_domain,
                 each.model AS model,
                 each.group_idx AS group_idx,
@@ -50,9 +50,10 @@ FROM
                 sum(each.refilled_tokens_missing) AS refilled_tokens_missing,
                 max(each.sampled_one_in) AS sampled_one_in,
                 max(each.trust) AS trust,
-                sum(each.windows) AS windows
+                sumIf(each.windows, each.place = 1) AS windows
             FROM
             (
+                -- for 1m
                 SELECT
                     fine.window AS at,
                     fine.hash_domain AS hash_domain,
@@ -68,7 +69,8 @@ FROM
                     sum(fine.refilled_tokens_missing) AS refilled_tokens_missing,
                     max(fine.sampled_one_in) AS sampled_one_in,
                     max(fine.trust) AS trust,
-                    count() AS windows
+                    count() AS windows,
+                    1 AS place
                 FROM {database}.hot_prefixes_10s AS fine FINAL
                 WHERE fine.window >= {from:DateTime('UTC')}
                     AND fine.window < {to:DateTime('UTC')}
@@ -76,6 +78,21 @@ FROM
                     AND toStartOfHour(fine.window) < {to:DateTime('UTC')}
                     AND has({periods:Array(DateTime('UTC'))}, toStartOfMinute(fine.window))
                 GROUP BY at, fine.hash_domain, fine.model, fine.group_idx, fine.lora, fine.prefix
+                -- end
+                -- for 1h
+                SELECT
+                    fine.window AS at, hash_domain, model, group_idx, lora, prefix, depth_blocks, owners, shared_tokens,
+                    duplicated_tokens, refilled_tokens, refilled_tokens_missing, sampled_one_in, trust, windows, place
+                FROM {database}.hot_prefixes_1m AS fine FINAL
+                ARRAY JOIN
+                    lora, prefix, depth_blocks, owners, shared_tokens, duplicated_tokens, refilled_tokens,
+                    refilled_tokens_missing, sampled_one_in, trust, arrayEnumerate(prefix) AS place
+                WHERE fine.window >= {from:DateTime('UTC')}
+                    AND fine.window < {to:DateTime('UTC')}
+                    AND toStartOfHour(fine.window) >= toStartOfHour({from:DateTime('UTC')})
+                    AND toStartOfHour(fine.window) < {to:DateTime('UTC')}
+                    AND has({periods:Array(DateTime('UTC'))}, toStartOfHour(fine.window))
+                -- end
             ) AS each
             GROUP BY period, each.hash_domain, each.model, each.group_idx, each.lora, each.prefix
         )

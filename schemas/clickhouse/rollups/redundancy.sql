@@ -1,6 +1,6 @@
--- Recomputes redundancy_1m for the given periods; safe to run at any time and as often as you like.
--- periods: starts of minutes; from: the first, to: the end of the last (exclusive).
-INSERT INTO {database}.redundancy_1m
+-- Recomputes redundancy_1m and redundancy_1h for the given periods; safe to run at any time and as often as you like.
+-- periods: starts of minutes or hours; from: the first, to: the end of the last (exclusive).
+INSERT INTO {database}.redundancy_{grain}
 (
     window, hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
     unique_tokens, physical_tokens, sampled_one_in, trust, windows, version
@@ -25,7 +25,7 @@ SELECT
 FROM
 (
     SELECT
-        toStartOfMinute(fine.window) AS period,
+        {start}(fine.window) AS period,
         fine.hash_domain AS hash_domain,
         fine.model AS model,
         fine.medium AS medium,
@@ -39,13 +39,13 @@ FROM
         argMax(fine.physical_tokens, fine.window) AS physical_tokens,
         argMax(fine.sampled_one_in, fine.window) AS sampled_one_in,
         max(fine.trust) AS trust,
-        count() AS windows
-    FROM {database}.redundancy_10s AS fine FINAL
+        {windows} AS windows
+    FROM {database}.redundancy_{finer} AS fine FINAL
     WHERE fine.window >= {from:DateTime('UTC')}
         AND fine.window < {to:DateTime('UTC')}
         AND toStartOfHour(fine.window) >= toStartOfHour({from:DateTime('UTC')})
         AND toStartOfHour(fine.window) < {to:DateTime('UTC')}
-        AND has({periods:Array(DateTime('UTC'))}, toStartOfMinute(fine.window))
-    GROUP BY period, fine.hash_domain, fine.model, fine.medium, fine.group_idx, fine.shard
+        AND has({periods:Array(DateTime('UTC'))}, {start}(fine.window))
+    GROUP BY period, fine.hash_domain, fine.model, fine.medium, fine.group_idx{shard}
 ) AS last
 GROUP BY window, last.hash_domain, last.model, last.medium, last.group_idx

@@ -1,13 +1,13 @@
--- Recomputes stream_health_1m for the given periods; safe to run at any time and as often as you like.
--- periods: starts of minutes; from: the first, to: the end of the last (exclusive).
-INSERT INTO {database}.stream_health_1m
+-- Recomputes stream_health_1m and stream_health_1h for the given periods; safe to run at any time and as often as you like.
+-- periods: starts of minutes or hours; from: the first, to: the end of the last (exclusive).
+INSERT INTO {database}.stream_health_{grain}
 (
     window, model, replica, dp_rank, batches, events, duplicate_batches, gap_batches, replayed_batches,
     lost_batches, undecodable_events, restarts, incarnation, last_seq, last_batch_at, connected, lag_seconds,
     drift_blocks, drift_since, trust, trust_since, windows, version
 )
 SELECT
-    toStartOfMinute(fine.window) AS window,
+    {start}(fine.window) AS window,
     fine.model,
     fine.replica,
     fine.dp_rank,
@@ -28,12 +28,12 @@ SELECT
     tupleElement(argMax(tuple(fine.drift_since), fine.window), 1) AS drift_since,
     max(fine.trust) AS trust,
     argMax(fine.trust_since, (fine.trust, fine.window)) AS trust_since,
-    count() AS windows,
+    {windows} AS windows,
     {version:UInt64} AS version
-FROM {database}.stream_health_10s AS fine FINAL
+FROM {database}.stream_health_{finer} AS fine FINAL
 WHERE fine.window >= {from:DateTime('UTC')}
     AND fine.window < {to:DateTime('UTC')}
     AND toStartOfHour(fine.window) >= toStartOfHour({from:DateTime('UTC')})
     AND toStartOfHour(fine.window) < {to:DateTime('UTC')}
-    AND has({periods:Array(DateTime('UTC'))}, toStartOfMinute(fine.window))
+    AND has({periods:Array(DateTime('UTC'))}, {start}(fine.window))
 GROUP BY window, fine.model, fine.replica, fine.dp_rank

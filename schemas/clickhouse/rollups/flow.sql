@@ -1,13 +1,13 @@
--- Recomputes flow_1h for the given periods; safe to run at any time and as often as you like.
--- periods: starts of hours; from: the first, to: the end of the last (exclusive).
-INSERT INTO {database}.flow_1h
+-- Recomputes flow_1m and flow_1h for the given periods; safe to run at any time and as often as you like.
+-- periods: starts of minutes or hours; from: the first, to: the end of the last (exclusive).
+INSERT INTO {database}.flow_{grain}
 (
     window, model, replica, dp_rank, medium, group_idx, stored_blocks, stored_tokens, filled_blocks,
     removed_blocks, evicted_blocks, evicted_tokens, cleared_blocks, expired_blocks, reannounced_blocks,
     unknown_removed_blocks, lifetime_hist, trust, trust_since, windows, version
 )
 SELECT
-    toStartOfHour(fine.window) AS window,
+    {start}(fine.window) AS window,
     fine.model,
     fine.replica,
     fine.dp_rank,
@@ -26,12 +26,12 @@ SELECT
     sumForEach(fine.lifetime_hist) AS lifetime_hist,
     max(fine.trust) AS trust,
     argMax(fine.trust_since, (fine.trust, fine.window)) AS trust_since,
-    sum(fine.windows) AS windows,
+    {windows} AS windows,
     {version:UInt64} AS version
-FROM {database}.flow_1m AS fine FINAL
+FROM {database}.flow_{finer} AS fine FINAL
 WHERE fine.window >= {from:DateTime('UTC')}
     AND fine.window < {to:DateTime('UTC')}
     AND toStartOfHour(fine.window) >= toStartOfHour({from:DateTime('UTC')})
     AND toStartOfHour(fine.window) < {to:DateTime('UTC')}
-    AND has({periods:Array(DateTime('UTC'))}, toStartOfHour(fine.window))
+    AND has({periods:Array(DateTime('UTC'))}, {start}(fine.window))
 GROUP BY window, fine.model, fine.replica, fine.dp_rank, fine.medium, fine.group_idx

@@ -1,0 +1,110 @@
+"""A text of SQL for windows of ten seconds, of minutes and of hours, which stands once. Pure.
+
+`-- for 10s, 1m, 1h` to `-- end` is for these grains: in a view an arm of a UNION ALL for each, in a rollup
+what only the statement of that grain has. In it, and in a statement of `tables` that names `{grain}` or
+`{period}`, the fields of `Grain` stand for what differs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Grain(NamedTuple):
+    """What stands for each field in a text."""
+
+    grain: str
+    """What the names of its tables end with."""
+    length: int
+    """Seconds of a window."""
+    unit: str
+    """What a window is called after INTERVAL 1."""
+    period: str
+    """What it is called in the names of tables of counters."""
+    start: str
+    """The function from a time to the start of its window; none of ten seconds, which begin in the range."""
+    slice: str
+    """The function from a window to the first expression of the sorting key."""
+    partition: str
+    """The function from a window to its partition."""
+    kept: str
+    """How long rows are kept."""
+    finer: str = ""
+    """The grain that it is computed from."""
+    windows: str = ""
+    """How many ten-second windows are behind some rows of the finer grain."""
+    peak: str = ""
+    """What ends the name of a column of the finer grain that has the largest of its windows."""
+    shard: str = ""
+    """What rows of the finer grain differ by, beside the key of this one."""
+
+
+TEN_SECONDS = Grain("10s", 10, "SECOND", "second", "", "toStartOfHour", "toYYYYMMDD", "7 DAY")
+MINUTES = Grain(
+    "1m", 60, "MINUTE", "minute", "toStartOfMinute", "toStartOfHour", "toYYYYMM", "60 DAY",
+    finer="10s", windows="count()", shard=", fine.shard",
+)  # fmt: skip
+HOURS = Grain(
+    "1h", 3600, "HOUR", "hour", "toStartOfHour", "toStartOfMonth", "toYYYYMM", "2 YEAR",
+    finer="1m", windows="sum(fine.windows)", peak="_max",
+)  # fmt: skip
+GRAINS = {each.grain: each for each in (TEN_SECONDS, MINUTES, HOURS)}
+
+_FINEST = "(SELECT seconds FROM {database}.finest({range}))"
+_BOUNDS = """window >= {start}({from})
+{indent}AND window <= {to}
+{indent}AND {slice}(window) >= {slice}({from})
+{indent}AND {slice}(window) <= {to}"""
+_EVERYWHERE = {
+    "{finest}": _FINEST,
+    "{range}": "from = {from}, to = {to}",
+    "{from}": "{from:DateTime('UTC')}",
+    "{to}": "{to:DateTime('UTC')}",
+}
+"""What stands for these in any view, in this order."""
+_BLOCK = re.compile(r"^ *-- for ((?:\w+(?:, )?)+)\n(.*?)^ *-- end\n?", re.M | re.S)
+_BOUNDED = re.compile(r"^( *)(.*)\{bounds\}", re.M)
+
+
+def of_view(text: str) -> str:
+    """Return a view with an arm for each grain of a block; what is outside of blocks is of ten seconds."""
+
+    def arms(block: re.Match[str]) -> str:
+        return "UNION ALL\n".join(filled(block[2], GRAINS[name]) for name in block[1].split(", "))
+
+    text = filled(_BLOCK.sub(arms, text), TEN_SECONDS)
+    for name, meaning in _EVERYWHERE.items():
+        text = text.replace(name, meaning)
+    return text
+
+
+def of_rollup(text: str, grain: str) -> str:
+    """Return the statement that computes minutes (`1m`) or hours (`1h`)."""
+
+    def own(block: re.Match[str]) -> str:
+        return block[2] if grain in block[1].split(", ") else ""
+
+    return filled(_BLOCK.sub(own, text), GRAINS[grain])
+
+
+def of_table(statement: str) -> Sequence[str]:
+    """Return the statement for minutes and for hours where it names a grain, else as it is."""
+    if not re.search(r"\{(grain|period)\}", statement):
+        return (statement,)
+    return [filled(statement, each) for each in (MINUTES, HOURS)]
+
+
+def filled(text: str, grain: Grain) -> str:
+    """Return a text with what differs between grains filled in."""
+    text = _BOUNDED.sub(_bounds, text)
+    for name, meaning in {**grain._asdict(), "rest": grain.length - 1}.items():
+        text = text.replace(f"{{{name}}}", str(meaning))
+    return text
+
+
+def _bounds(at: re.Match[str]) -> str:
+    indent, before = at.groups()
+    deeper = indent if before.startswith("AND") else indent + "    "
+    return indent + before + _BOUNDS.replace("{indent}", deeper)

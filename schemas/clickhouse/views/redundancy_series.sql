@@ -1,6 +1,0 @@
-CREATE VIEW {database}.redundancy_series AS
-SELECT *
-FROM {database}.redundancy_windows(
-    from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}, step = {step:UInt32},
-    seconds = (SELECT seconds FROM {database}.finest(from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}))
-)
