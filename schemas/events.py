@@ -58,7 +58,8 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     parent: PackedHash | None = None
     """Packed hash of the block before the first one; None at the start of a sequence."""
     medium: Text = "gpu"
-    """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded."""
+    """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded. `kvcr:cpu` is the
+    owner `kvcr`'s, `remote:storage` one that other engines reach as well."""
     raw_medium: Text | None = None
     """The engine's spelling, if it is not just the canonical name in capitals."""
     group_idx: GroupIdx = 0
@@ -102,7 +103,8 @@ class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=Tru
     """The engine dropped its prefix cache."""
 
     medium: Text | None = None
-    """Canonical, if the engine says which; empty: every one; None: every one if the source's records say
+    """Canonical, if the engine says which; empty: every one that is the engine's own; an owner and a colon
+    (`kvcr:`): every one of that owner; None: every one of the engine's own if the source's records say
     `clears_all`, otherwise that is the reader's setting."""
     group_idx: GroupIdx | None = None
     """The group that was dropped, of all if None."""
@@ -302,15 +304,35 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     session and the last of its numbers in this record."""
 
 
-STORE_ONLY = frozenset({"storage", "fs", "obj"})
-"""Canonical media whose removals no engine announces, whoever stores there."""
+_FILES = frozenset({"storage", "fs", "obj"})
+"""Canonical media where each block is a file or an object, whose removals no engine announces."""
+
+OWNED = ":"
+"""Between an owner and the medium where it keeps blocks, in the name of a medium that is not the engine's."""
 
 
-KEPT_ONCE = STORE_ONLY
-"""Canonical media that hold a file or an object for each block, however often it is handed to them; they
-outlive the engine, so nobody knows from the events alone all that they hold."""
+def owner_of(medium: str) -> str:
+    """Return whose a canonical medium is; empty: the engine's own."""
+    owner, colon, _ = medium.partition(OWNED)
+    return owner if colon else ""
 
 
-def is_store_only(event: Stored) -> bool:
-    """Tell whether removals of blocks like these are never announced."""
-    return event.store_only or event.medium in STORE_ONLY
+def is_kept_once(medium: str) -> bool:
+    """Tell whether a medium holds each block once, however often it is handed to it.
+
+    Such media outlive the engine, so nobody knows from the events alone all that they hold.
+    """
+    return medium in _FILES or OWNED in medium
+
+
+def is_store_only(event: Stored | Removed) -> bool:
+    """Tell whether, to judge by the first event of a medium, its removals are never announced."""
+    return event.medium in _FILES or (isinstance(event, Stored) and event.store_only)
+
+
+def is_cleared(medium: str, scope: str) -> bool:
+    """Tell whether a clear is of a medium.
+
+    `scope` is a medium; an owner and a colon, for all of that owner; or empty, for all of the engine's own.
+    """
+    return medium == scope or owner_of(medium) + OWNED == (scope or OWNED)

@@ -6,7 +6,7 @@ then its messages have a sequence number, too; before, only that they have none 
 
 from __future__ import annotations
 
-from connectors.engines.description import Engine, EventType, Field, Medium
+from connectors.engines.description import Engine, EventType, Field
 from connectors.engines.sighting import Sighting
 
 _OFFSET = "token_offset"
@@ -46,8 +46,8 @@ _TRANSFERRED = EventType(
 
 
 def _recognised(seen: Sighting) -> bool:
-    """Tell ATOM's events by the type, the element and the medium that nobody else has."""
-    if seen.kind == "moved" or seen.medium == "remote" or _OFFSET in seen.marks:
+    """Tell ATOM's events by the type and the element that nobody else has."""
+    if seen.kind == "moved" or _OFFSET in seen.marks:
         return True
     return seen.elements is not None and len(seen.elements) == _LENGTH
 
@@ -55,8 +55,9 @@ def _recognised(seen: Sighting) -> bool:
 ATOM = Engine(
     name="atom",
     events=(_STORED, _TRANSFERRED),
-    # What other hosts sent: announced when it came, and never again.
-    media={"REMOTE": Medium("remote", store_only=True)},
+    media={},
+    # What other hosts sent: announced when it came, and never again. FlexKV's medium REMOTE is another one.
+    store_only=frozenset({"remote"}),
     recognised=_recognised,
     # BlockPool.publish points a hash at the block that was computed last, and announces it every time.
     one_copy=True,

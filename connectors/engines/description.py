@@ -108,6 +108,9 @@ class Engine:
     events: tuple[EventType, ...]
     media: Mapping[str, Medium]
     """By spelling. In another case it means the same, and is store-only if every known spelling is."""
+    store_only: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """Canonical media on which it announces what comes and never what leaves, whatever others of that name
+    do. Batches with them take the slow way."""
     recognised: Callable[[Sighting], bool]
     """Tells whether one event can only be of this engine. It is asked about events of its types."""
     suspected: Callable[[Sighting], bool] = lambda seen: False

@@ -49,6 +49,10 @@ class StreamEra:
         """Whether the engine knows at most one copy of each block."""
         return self._engine is not None and self._engine.one_copy
 
+    def store_only(self, medium: str) -> bool:
+        """Tell whether the engine announces no removals on a canonical medium where others may."""
+        return self._engine is not None and medium in self._engine.store_only
+
     @property
     def clears_all(self) -> bool | None:
         """Whether a clear without a medium is of every one; None while the engine is not known."""

@@ -28,10 +28,12 @@ Meaning = Literal[
     "keys",
     "media_keys",
     "salt",
+    "owner",
+    "locality",
 ]
 """What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number. `from_medium` is where
-blocks leave that come to `medium`. The last four are hashed where content hashes (CONTENT) or salts
-(SALTED) are wanted, and go no further."""
+blocks leave that come to `medium`; `owner` and `locality` say whose that is. The four from `tokens` to `salt`
+are hashed where content hashes (CONTENT) or salts (SALTED) are wanted, and go no further."""
 
 NIL = Raw(b"\xc0")
 

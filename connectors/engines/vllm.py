@@ -13,6 +13,9 @@ _LENGTHS = range(6, 13)
 _NAMED_SINCE_LENGTH = 8
 """0.14 added the adapter's name as the eighth element. SGLang's arrays have a map there, or end before."""
 
+_WHOSE = (Field("locality", "locality"), Field("owner", "ownership"))
+"""Whose the medium is, in maps: since 0.26, since 0.29."""
+
 _STORED = EventType(
     "BlockStored",
     "stored",
@@ -24,11 +27,12 @@ _STORED = EventType(
         Field("lora_id", "lora_id", 5),  # deprecated upstream in favour of the name
         Field("medium", "medium", 6),  # since 0.10.2
         Field("lora_name", "lora_name", 7),  # since 0.14
-        Field("keys", "extra_keys", 8),  # since 0.17; locality since 0.26, ownership since 0.29
+        Field("keys", "extra_keys", 8),  # since 0.17
         Field("group_idx", "group_idx", 9),  # since 0.20
         Field("spec_kind", "kv_cache_spec_kind", 10),  # since 0.22
         Field("sliding_window", "kv_cache_spec_sliding_window", 11),  # since 0.22
         Field("session", "session_id"),  # since 0.30
+        *_WHOSE,
     ),
 )
 _REMOVED = EventType(
@@ -38,11 +42,13 @@ _REMOVED = EventType(
         Field("hashes", "block_hashes", 1, required=True),
         Field("medium", "medium", 2),  # since 0.10.2
         Field("group_idx", "group_idx", 3),  # since 0.20
+        *_WHOSE,
     ),
 )
-_CLEARED = EventType("AllBlocksCleared", "cleared", (Field("medium", "medium", 1),))  # ATOM's have a medium
+# ATOM's have a medium. No release of vLLM names an owner here; Dynamo and SMG read it.
+_CLEARED = EventType("AllBlocksCleared", "cleared", (Field("medium", "medium", 1), *_WHOSE))
 _TIER_CLEARED = EventType(  # proposed upstream (#57296)
-    "TierBlocksCleared", "cleared", (Field("medium", "medium", 1, required=True),)
+    "TierBlocksCleared", "cleared", (Field("medium", "medium", 1, required=True), *_WHOSE)
 )
 _INACTIVE = EventType("BlockInactive", "skipped")  # proposed (#50732): no request uses a block that stays
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import isfinite
 
 from msgspec import DecodeError, Raw
 from msgspec.msgpack import Decoder
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
-from connectors.engines.media import Location
+from connectors.engines.media import Location, Media
 from connectors.normalise.bounds import MAX_BATCH_HASHES
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import MILLISECONDS, rank_of
@@ -53,7 +54,7 @@ class FastDecoder:
         self._decode: Callable[[bytes], WireBatch] = Decoder(arrays).decode
         self._decode_other: Callable[[bytes], WireBatch] = Decoder(maps).decode
         self._packer = HashPacker()
-        self._locate = catalogue.media.locate
+        self._locate = _located_alike(catalogue.media)
         self._raw_rank = ABSENT
         self.rank = NO_RANK
         """Data-parallel rank that the last batch said."""
@@ -85,6 +86,18 @@ class FastDecoder:
         payload = _TIMELESS + len(raw_events).to_bytes(4, "big") + b"".join(raw_events)
         batch = self.decode_batch(payload, 0, 0.0, False)
         return None if batch is None else batch.events
+
+
+def _located_alike(media: Media) -> Locate:
+    """Return what locates media of which all engines say the same, and gives up the others."""
+
+    def locate(raw: str | None) -> Location:
+        location = media.locate(raw)
+        if location[0] in media.by_engine:
+            raise EventError("bad_medium")  # no fault, but somebody has to look which engine it is
+        return location
+
+    return lru_cache(maxsize=256)(locate)
 
 
 def _count_hashes(wire_events: Sequence[WireEvent]) -> int:

@@ -16,6 +16,7 @@ from msgspec import DecodeError, Raw, defstruct
 from msgspec.msgpack import Decoder
 
 from connectors.engines.catalogue import CATALOGUE, OTHER_TYPE_KEY, TYPE_KEY, Catalogue, EventForm
+from connectors.engines.media import owner_named
 from connectors.engines.recognition import StreamEra
 from connectors.engines.sighting import NIL, Meaning, Sighting, is_map
 from connectors.normalise.bounds import (
@@ -35,7 +36,7 @@ from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
 from connectors.process.array_length import array_length
-from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
+from schemas.events import OWNED, Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import UndecodableReason
 
@@ -227,18 +228,21 @@ class ReferenceDecoder:
             medium = self._medium_if_any(value("medium"))
             if medium is None and "medium" in form.required:
                 raise EventError("bad_medium")
-            return (Cleared(medium),)
+            owner = _owner(value)
+            return (Cleared(f"{owner}{OWNED}{medium or ''}" if owner else medium),)
         raw_hashes = value("hashes")
         if array_length(raw_hashes) > room:
             raise FrameError("frame_too_large")
         hashes = _hashes(raw_hashes)
         packed = pack_hashes(hashes)
-        medium, raw_medium, store_only = self._locate(_decode(_OPTIONAL_TEXT, value("medium"), "bad_medium"))
+        spelling = _decode(_OPTIONAL_TEXT, value("medium"), "bad_medium")
+        medium, raw_medium, store_only = self._locate(spelling, _owner(value))
         group_idx = _group_idx(value("group_idx"))
         event: Event
         seen = Sighting(form.name, form.kind, elements, fields, hashes, medium, raw_medium, marks)
         if form.kind == "moved":
             self._era.saw(seen, form)
+            store_only = store_only or self._era.store_only(medium)
             left, raw_left, _ = self._locate(_decode(_OPTIONAL_TEXT, value("from_medium"), "bad_medium"))
             return (
                 Removed(packed, left, raw_left, group_idx),
@@ -262,7 +266,6 @@ class ReferenceDecoder:
                 _decode(_OPTIONAL_TEXT, value("session"), "bad_field_type")
                 if self._forward_session_ids
                 else None,
-                store_only,
             )
             if self._linker is not None and medium == "gpu":
                 told = Told.by(fields, in_map=elements is None)
@@ -271,6 +274,8 @@ class ReferenceDecoder:
                 adapter = value("lora_name") != NIL
                 event.salt = salt_name(fields.get("salt"), fields.get("keys"), self._salts, adapter=adapter)
         self._era.saw(seen, form)
+        if isinstance(event, Stored):
+            event.store_only = store_only or self._era.store_only(medium)
         if isinstance(event, Stored) and hashes and elements is not None and len(elements) == UNFILLED_LENGTH:
             last = tokens_in_last(len(hashes), event.block_size, fields.get("tokens"))
             if last != event.block_size:
@@ -300,6 +305,16 @@ class ReferenceDecoder:
         tokens = size * (len(packed) // HASH_BYTES)
         # What is evicted is announced by nothing, only what somebody removes.
         return Stored(packed, size, tokens, None, medium, raw_medium, group, store_only=True)
+
+
+def _owner(value: Callable[[Meaning], Raw]) -> str:
+    """Return whose the medium of an event is; empty: the engine's own."""
+    owner, locality = value("owner"), value("locality")
+    if owner == NIL and locality == NIL:
+        return ""
+    return owner_named(
+        _decode(_OPTIONAL_TEXT, owner, "bad_medium"), _decode(_OPTIONAL_TEXT, locality, "bad_medium")
+    )
 
 
 @lru_cache(maxsize=8)

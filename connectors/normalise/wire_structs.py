@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Annotated, Any, Protocol, Union
+from typing import Annotated, Any, Literal, Protocol, Union
 
 from msgspec import Meta, Raw, Struct, defstruct
 
@@ -72,6 +72,8 @@ _TYPES: dict[Meaning, Any] = {
     "keys": Raw,
     "media_keys": Raw,
     "salt": Raw,
+    "owner": _NOTHING | None,
+    "locality": Literal["LOCAL"] | None,
 }
 _MAY_BE_FOREIGN: frozenset[Meaning] = frozenset({"lora_name"})
 """Fields for which the fast decoder takes a map; it gives up a payload that has one elsewhere."""

@@ -12,7 +12,6 @@ from zlib import crc32
 from pipeline.errors import TooManySources
 from pipeline.fleet.kernel.keys import constant_of
 from pipeline.fleet.kernel.tables import STORE_ONLY_BIT
-from schemas.events import STORE_ONLY
 from schemas.fleet_checkpoints import FleetHead, FleetLineage, FleetSource, FleetSpace
 
 MAX_SOURCES = 1 << 16
@@ -47,7 +46,7 @@ class Media:
 
     def bit(self, medium: str, *, store_only: bool) -> int:
         """Return the bit; media beyond the seventh of a kind share one. A GPU is never store-only."""
-        store_only = medium != "gpu" and (store_only or medium in STORE_ONLY)
+        store_only = store_only and medium != "gpu"
         name = f"{medium}/store-only" if store_only else medium
         bit = self.bits.get(name)
         if bit is None:

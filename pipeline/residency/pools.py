@@ -27,6 +27,7 @@ from pipeline.residency.windows import window_end
 from schemas.checkpoints import FlowState, PoolHead, SourceHead
 from schemas.events import (
     MOST_REMARKS,
+    OWNED,
     Accessed,
     Capacity,
     Cleared,
@@ -34,6 +35,7 @@ from schemas.events import (
     Removed,
     Stored,
     Undecodable,
+    is_cleared,
     is_store_only,
 )
 from schemas.hashes import HASH_BYTES
@@ -183,7 +185,7 @@ class Pools:
                         self.objects.remove(event.medium, event.group_idx, event.hashes)
                 collected += len(event.hashes)
             elif type(event) is Cleared:
-                if event.medium and not self._has(event.medium):
+                if event.medium and not event.medium.endswith(OWNED) and not self._has(event.medium):
                     told(LeftOut("too_many_sizes", 1))
                     continue
                 self.clear(at, self.cleared_medium(event), event.group_idx)
@@ -333,18 +335,18 @@ class Pools:
         return gone > 0
 
     def cleared_medium(self, event: Cleared) -> str:
-        """Return the medium that a clear is of; empty: every one."""
+        """Return what a clear is of, as `schemas.events.is_cleared` has it."""
         if event.medium is not None:
             return event.medium
         return "" if self._source.clears_all or self._settings.clear_scope == "all" else "gpu"
 
-    def clear(self, at: float, medium: str = "", group: int | None = None) -> None:
-        """Everything left, or everything on one medium, or of one group."""
+    def clear(self, at: float, scope: str | None = None, group: int | None = None) -> None:
+        """Everything left, or what a clear of `scope` is of, or of one group."""
         self._settled = False
         for (of_medium, of_group), pool in self._by_key.items():
-            if medium in ("", of_medium) and group in (None, of_group):
+            if (scope is None or is_cleared(of_medium, scope)) and group in (None, of_group):
                 pool.clear(at)
-        self.objects.clear(medium, group)
+        self.objects.clear(scope, group)
 
     def settle(self) -> None:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
@@ -408,9 +410,7 @@ class Pools:
         """Return the new pool that an event is the first of, None if there are too many."""
         if self._full:
             return None
-        head = PoolHead(event.medium, event.group_idx, FlowState())
-        if isinstance(event, Stored):
-            head.store_only = is_store_only(event)
+        head = PoolHead(event.medium, event.group_idx, FlowState(), store_only=is_store_only(event))
         pool = self._by_key[head.medium, head.group_idx] = self._new_pool(head, self._shared)
         self._heads.append(head)
         self._full = limits.sizes(self) >= self._settings.max_pool_sizes

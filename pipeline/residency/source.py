@@ -26,6 +26,7 @@ from schemas.checkpoints import (
 )
 from schemas.events import (
     MOST_REMARKS,
+    OWNED,
     Batch,
     Cleared,
     Closed,
@@ -36,6 +37,7 @@ from schemas.events import (
     Opened,
     SourceStatus,
     Undecodable,
+    is_cleared,
 )
 from schemas.reasons import LimitReason, Remark
 from schemas.settings import Worker
@@ -280,8 +282,11 @@ class SourceResidency:
     def _cleared(self, event: Cleared, at: float) -> None:
         """Something is known to be empty, unless nobody can know what there is."""
         if event.group_idx is None and NEVER_COMPLETE.isdisjoint(self.head.remarks):
-            medium = self.pools.cleared_medium(event)
-            trust.cleared(self.head.trust, {medium} if medium else None, at)
+            scope, known = self.pools.cleared_medium(event), media(self.head)
+            empty = {medium for medium in known if is_cleared(medium, scope)}
+            if scope and not scope.endswith(OWNED):
+                empty.add(scope)
+            trust.cleared(self.head.trust, empty, at, others=None if scope else known - empty)
 
     def _limited(self, left_out: LeftOut, at: float) -> None:
         self.head.limited = True

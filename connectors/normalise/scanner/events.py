@@ -8,8 +8,9 @@ from connectors.normalise.scanner.blake2b import Words
 from connectors.normalise.scanner.forms import (
     F_GROUP,
     F_HASHES,
+    F_LOCALITY,
     F_MEDIUM,
-    F_TENANT,
+    F_RARE,
     FIELDS,
     KIND,
     REMOVED,
@@ -28,6 +29,7 @@ from connectors.normalise.scanner.location import (
     MEDIUM_LOCATION,
     MEDIUM_ROW,
     group_at,
+    is_local,
     medium_row,
     put_location,
 )
@@ -91,7 +93,9 @@ def put_events(
             if form < 0:
                 return -1, o, 0, 0
             p = find_in_map(data, behind, end, entries, forms, form, fields, stack)
-        if p < 0 or not has_required(forms, form, fields) or fields[F_TENANT] >= 0:
+        if p < 0 or not has_required(forms, form, fields) or fields[F_RARE] >= 0:
+            return -1, o, 0, 0
+        if fields[F_LOCALITY] >= 0 and not is_local(data, fields[F_LOCALITY], end):
             return -1, o, 0, 0
         kind = forms[form + KIND]
         if kind == REMOVED:

@@ -28,15 +28,16 @@ from connectors.process.msgpack import same_bytes, text_at
     F_KIND,
     F_WINDOW,
     F_SESSION,
-    F_TENANT,
+    F_RARE,
     F_TOKENS,
     F_KEYS,
     F_MEDIA_KEYS,
     F_SALT,
+    F_LOCALITY,
     F_TYPE,
     F_OTHER,
-) = range(17)
-FIELDS: Final = 17
+) = range(18)
+FIELDS: Final = 18
 FOREIGN: Final = 0x80
 """Added to a field: it is another one if its value is a map."""
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from connectors.normalise.scanner.layout import Bytes
-from connectors.normalise.scanner.msgpack_keys import W_GROUP, put
+from connectors.normalise.scanner.msgpack_keys import K_LOCAL, W_GROUP, is_text, put
 from connectors.normalise.scanner.writing import put_integer
 from connectors.process.compiled import inner
 from connectors.process.msgpack import integer_at, text_at
@@ -66,6 +66,12 @@ def put_location(media: Bytes, row: int, group: int, out: Bytes, o: int) -> int:
         o = put(out, o, W_GROUP)
         o = put_integer(group, out, o)
     return o
+
+
+@inner
+def is_local(data: Bytes, p: int, end: int) -> bool:
+    """Tell whether the locality at `p` is nil or LOCAL."""
+    return (p < end and data[p] == 0xC0) or is_text(data, p, end, K_LOCAL)
 
 
 @inner

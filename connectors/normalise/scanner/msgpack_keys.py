@@ -1,4 +1,4 @@
-"""Keys of all payloads and of our records, as encoded bytes, for compiled code to compare and copy."""
+"""Keys, and a value, of payloads and of our records, encoded, for compiled code to compare and copy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec.msgpack import encode
 from connectors.normalise.scanner.layout import Bytes
 from connectors.process.compiled import inner
 
-_READ = ("type", "ts", "events")
+_READ = ("type", "ts", "events", "LOCAL")
 _WRITTEN = (
     ("type", "stored", "hashes"),
     ("type", "removed", "hashes"),
@@ -39,6 +39,7 @@ for _row, _encoded in zip(
     K_TYPE,
     K_TS,
     K_EVENTS,
+    K_LOCAL,
     W_STORED,
     W_REMOVED,
     W_CLEARED,

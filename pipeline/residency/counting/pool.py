@@ -35,7 +35,7 @@ from pipeline.residency.counting.shared import EARLY_HASHES, EARLY_STORES, Share
 from pipeline.residency.histogram import added, trimmed
 from pipeline.residency.occupancy import Occupancy, counted_occupancy
 from schemas.checkpoints import PoolHead
-from schemas.events import KEPT_ONCE, Stored
+from schemas.events import Stored, is_kept_once
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import WithoutContent
 from schemas.residency import CLEARED
@@ -109,8 +109,8 @@ class Pool:
 
     @property
     def one_copy(self) -> bool:
-        """Whether a store of a resident block repeats it: so the engine, or there is a file a block."""
-        return self._shared.one_copy or self.head.medium in KEPT_ONCE
+        """Whether a store of a resident block repeats it: so the engine, or the medium keeps each once."""
+        return self._shared.one_copy or is_kept_once(self.head.medium)
 
     @property
     def keeps_contents(self) -> bool:

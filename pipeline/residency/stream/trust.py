@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from schemas.checkpoints import TrustSince, TrustState
-from schemas.events import KEPT_ONCE
+from schemas.events import is_kept_once
 from schemas.trust import TRUST_ORDER
 
 ALL_OTHERS = ""
@@ -62,11 +62,15 @@ def degraded(trust: TrustState, at: float, medium: str | None = None) -> None:
     trust.by_medium = {medium: _worse(since, at) for medium, since in trust.by_medium.items()}
 
 
-def cleared(trust: TrustState, media: Set[str] | None, at: float) -> None:
-    """These media (None: all) are known to be empty, so from here on they are complete."""
-    if media is None:
+def cleared(trust: TrustState, media: Set[str], at: float, *, others: Set[str] | None = None) -> None:
+    """These media are known to be empty, so from here on they are complete.
+
+    With `others` so are all that nobody knows yet, and `others` are those that stay as they are.
+    """
+    if others is not None:
+        stay = {medium: of(trust, medium) for medium in others}
         left_behind(trust)
-        trust.by_medium.clear()
+        trust.by_medium = stay
         trust.general = _complete(trust.general, at)
     else:
         for medium in media:
@@ -84,7 +88,7 @@ def _passed(trust: TrustState, medium: str) -> TrustSince | None:
 
 
 def _at_best(medium: str, since: TrustSince) -> TrustSince:
-    if medium in KEPT_ONCE and since.trust == "complete":
+    if is_kept_once(medium) and since.trust == "complete":
         return TrustSince("partial", since.since)
     return since
 

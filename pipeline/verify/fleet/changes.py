@@ -14,13 +14,10 @@ from pipeline.verify.fleet.parsed import Chain, chains_of, columns_of, counting
 from schemas.residency import ResidencyChanges, ResidencyRecord
 from schemas.trust import Trust
 
-NEVER_REMOVED = ("storage", "fs", "obj")
-"""Media of which engines announce what they store and never what they drop."""
-
 
 def removals_announced(pool: ResidencyChanges) -> bool:
     """Tell whether what is held on the medium of these changes is certain, as it always is on a GPU."""
-    return pool.medium == "gpu" or not (pool.store_only or pool.medium in NEVER_REMOVED)
+    return pool.medium == "gpu" or not pool.store_only
 
 
 SourceId = tuple[str, int]

@@ -15,8 +15,8 @@ from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
 from pipeline.verify.replica.trust import SourceTrust
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import (
-    KEPT_ONCE,
     MOST_REMARKS,
+    OWNED,
     Accessed,
     Batch,
     Capacity,
@@ -31,6 +31,8 @@ from schemas.events import (
     SourceStatus,
     Stored,
     Undecodable,
+    is_cleared,
+    is_kept_once,
     is_store_only,
 )
 from schemas.hashes import HASH_BYTES, unpack_hashes
@@ -318,7 +320,7 @@ class SourceRecount:
         elif isinstance(event, Removed):
             where = (event.medium, event.group_idx)
             if where not in self.pools:
-                self.pools[where] = Copies(store_only=False)
+                self.pools[where] = Copies(store_only=is_store_only(event))
             pool = self.pools[where]
             unknown = pool.flow.unknown_removed_blocks
             pool.remove(unpack_hashes(event.hashes), at)
@@ -341,18 +343,26 @@ class SourceRecount:
             self.objects.declared(event.medium, event.capacity_bytes)
 
     def _cleared(self, event: Cleared, at: float) -> None:
-        scope = event.medium or None
-        if event.medium is None:
-            scope = None if self.clears_all or self.worker.clear_scope == "all" else "gpu"
-        elif scope is not None and not self._room_for_medium(scope):
+        scope = event.medium
+        if scope is None:
+            scope = "" if self.clears_all or self.worker.clear_scope == "all" else "gpu"
+        elif scope and not scope.endswith(OWNED) and not self._room_for_medium(scope):
             self._undecodable(1, at)
             return
+        cleared = {medium for medium in self.media() if is_cleared(medium, scope)}
+        if scope and not scope.endswith(OWNED):
+            cleared.add(scope)
         for (medium, group), pool in self.pools.items():
-            if scope in (None, medium) and event.group_idx in (None, group):
+            if medium in cleared and event.group_idx in (None, group):
                 pool.clear(at)
-        self.objects.cleared(scope, event.group_idx)
+        for medium in cleared:
+            self.objects.cleared(medium, event.group_idx)
         if event.group_idx is None and not {"no_identity", "no_sequence"} & {*self.remarks}:
-            self.trust.cleared(scope, at)
+            if scope:
+                for medium in cleared:
+                    self.trust.cleared(medium, at)
+            else:
+                self.trust.cleared(None, at, but=self.media() - cleared)
 
     def _contradicted(self, medium: str) -> None:
         """Note that a block left which cannot have been there, if all that were there are known."""
@@ -365,9 +375,10 @@ class SourceRecount:
     def _room_for_medium(self, medium: str) -> bool:
         """Tell whether a medium that an event names is known, or becomes so, by its group 0."""
         if medium not in self.media():
-            if limits.no_room_for(Removed(b"", medium), self.pools, self.worker):
+            first = Removed(b"", medium)
+            if limits.no_room_for(first, self.pools, self.worker):
                 return False
-            self.pools[medium, 0] = Copies(store_only=False)
+            self.pools[medium, 0] = Copies(store_only=is_store_only(first))
         return True
 
     def _left_out(self, event: Stored | Removed) -> bool:
@@ -380,7 +391,7 @@ class SourceRecount:
         if where not in self.pools:
             self.pools[where] = Copies(store_only=is_store_only(event))
         pool = self.pools[where]
-        one_copy = self.one_copy or event.medium in KEPT_ONCE
+        one_copy = self.one_copy or is_kept_once(event.medium)
         if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
             sizes = None if one_copy else pool.overlapping_sizes(event.block_size)
             if sizes is not None:

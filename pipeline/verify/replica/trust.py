@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.events import KEPT_ONCE
+from schemas.events import is_kept_once
 from schemas.trust import TRUST_ORDER, Trust
 
 
@@ -80,11 +80,12 @@ class SourceTrust:
         self.general = _degraded(self.general, at)
         self.special = {medium: _degraded(since, at) for medium, since in self.special.items()}
 
-    def cleared(self, medium: str | None, at: float) -> None:
-        """Make a medium (None: all) complete from then on, unless it is already: it is empty."""
+    def cleared(self, medium: str | None, at: float, but: Iterable[str] = ()) -> None:
+        """Make a medium (None: all but some) complete from then on, unless it is already: it is empty."""
         self._leave(medium)
         if medium is None:
-            self.general, self.special = _complete(self.general, at), {}
+            unchanged = {each: self.of(each) for each in but}
+            self.general, self.special = _complete(self.general, at), unchanged
         else:
             self.special[medium] = _complete(self.of(medium), at)
 
@@ -99,7 +100,7 @@ class SourceTrust:
 
 def _of_medium(medium: str, since: Since) -> Since:
     """Return the trust of a medium whose events say so: what outlives engines holds what nobody announced."""
-    return since._replace(trust="partial") if medium in KEPT_ONCE and since.trust == "complete" else since
+    return since._replace(trust="partial") if since.trust == "complete" and is_kept_once(medium) else since
 
 
 def _degraded(since: Since, at: float) -> Since:

@@ -23,7 +23,7 @@ def test_a_type_of_several_engines_has_the_fields_of_all() -> None:
     names = ["vllm", "sglang", "trtllm", "tokenspeed", "mooncake", "llm-d", "lmcache", "atom"]
     assert [engine.name for engine in form.engines] == names
     assert (form.positions["lora_name"], form.foreign_maps) == (7, {7})
-    assert list(form.keys)[-5:] == ["session", "salt", "media_keys", "object_key", "tenant"]
+    assert list(form.keys)[-5:] == ["owner", "salt", "media_keys", "object_key", "tenant"]
     assert (form.least, CATALOGUE.forms["BlockRemoved"].least) == (5, 2)
     assert CATALOGUE.forms["AllBlocksCleared"].least == 1
 
