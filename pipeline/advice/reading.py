@@ -1,4 +1,4 @@
-"""Reads the answer and the findings of a range; the views have every word and figure of them."""
+"""Reads the answer and the findings of a range: the view has every figure, and words by `sentences`."""
 
 from __future__ import annotations
 

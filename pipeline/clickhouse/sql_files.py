@@ -10,6 +10,7 @@ from pathlib import Path
 
 import schemas
 from pipeline.clickhouse import grains
+from pipeline.clickhouse.sentences import spoken
 
 DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
 TABLES, VIEWS, ROLLUPS = "tables", "views", "rollups"
@@ -54,8 +55,9 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
 
 
 def view_texts(directory: Path = DIRECTORY) -> list[str]:
-    """Return the texts of the files of views, by name, with all grains."""
-    return [grains.of_view(path.read_text("utf-8")) for path in sorted((directory / VIEWS).glob("*.sql"))]
+    """Return the texts of the files of views, by name, with all grains and sentences."""
+    texts = [path.read_text("utf-8") for path in sorted((directory / VIEWS).glob("*.sql"))]
+    return [grains.of_view(spoken(text)) for text in texts]
 
 
 def rollup(table: str) -> str:

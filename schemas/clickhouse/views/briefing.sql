@@ -25,12 +25,7 @@ WITH
         toString(multiIf(number >= 999950, round(number / 1e6, 2), number >= 999.5, round(number / 1e3, 1),
             number >= 9.95, round(number), round(number, 1))),
         multiIf(number >= 999950, 'M', number >= 999.5, 'k', '')) AS short_rate,
-    (now, before) -> multiIf(
-        isNull(now), '',
-        isNull(before), 'nothing to compare with before',
-        abs(assumeNotNull(now - before)) < 0.0005, 'as in the range before',
-        concat(if(assumeNotNull(now - before) > 0, '▲ ', '▼ '),
-            toString(round(100 * abs(assumeNotNull(now - before)), 1)), ' points against the range before')) AS changed,
+    (now, before) -> {say:change} AS changed,
     number -> multiIf(
         number < 120, concat(toString(number), ' s'),
         number < 7200, concat(toString(intDiv(number, 60)), ' min'),
@@ -142,18 +137,11 @@ WITH
                     subject
             ) AS place,
             kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt, seconds,
-            multiIf(
-                is_doubt, concat(short(tokens_per_hour), ' tokens/h of unknown cause, at most ', short(at_most_per_hour),
-                    ' in doubt'),
-                concat('saves ', if(at_least > 0, 'at least ', 'about '), short(tokens_per_hour), ' tokens/h',
-                    if(isNull(gpu_seconds_per_hour), '',
-                        concat(' (', toString(round(assumeNotNull(gpu_seconds_per_hour) / 3600, 2)), ' GPUs)')),
-                    ', at most ', short(at_most_per_hour))) AS figure,
+            {say:worth} AS figure,
             concat(
-                if(incomplete > 0,
-                    concat('rests on incomplete data: ', toString(incomplete), ' of ', toString(behind), ' replicas'), ''),
+                if(incomplete > 0, {say:incomplete}, ''),
                 if(incomplete > 0 AND sampled > 1, '; ', ''),
-                if(sampled > 1, concat('estimated from one block in ', toString(sampled)), '')) AS caveat,
+                if(sampled > 1, {say:sampled}, '')) AS caveat,
             tokens, at_least, at_most, filled_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
             gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
             multiIf(is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
@@ -166,45 +154,8 @@ WITH
         (
             SELECT
                 * EXCEPT (rated, share, number, bytes, at, many),
-                multiIf(
-                    kind = 'routing', concat('Another replica held ', percent(share), ' of the prefill of ', model),
-                    kind = 'capacity', concat(
-                        multiIf(many = 1, subject, many <= 3, arrayStringConcat(replicas, ', '),
-                            concat(toString(many), ' replicas of ', model)),
-                        if(many = 1, ' evicts what it fills again: ', ' evict what they fill again: '), percent(share),
-                        if(many = 1, ' of its prefill', ' of their prefill')),
-                    kind = 'restarts', concat(toString(many), ' of ', toString(behind), ' replicas of ', model,
-                        ' restarted together at ', moment(at), ': ', percent(share), ' of the prefill was filled again'),
-                    kind = 'prefix', concat('Prefix ', subject, ' of ', model, ' is new since ', moment(at), ' and makes ',
-                        percent(share), ' of the avoidable prefill'),
-                    kind = 'hashes', concat(subject,
-                        if(many = 1, ' hashes', concat(' and ', toString(many - 1), ' more hash')),
-                        ' differently from the other replicas of ', model, ': nobody can see which prefixes they share'),
-                    kind = 'streams', concat(toString(many), ' of ', toString(behind), ' replicas of ', model,
-                        transform(number, [3, 2], [' announce more blocks than the engine has', ' lost events for good'],
-                            ' ran before kvlens did, so older blocks are unknown'),
-                        if(many = 1, ': ', ', first '), subject),
-                    ''
-                ) AS finding,
-                multiIf(
-                    kind = 'routing',
-                        concat('Route ', model, ' by prefix: send each request to the replica that holds most of it'),
-                    kind = 'capacity', concat(
-                        'Give ', if(many = 1, subject, 'each of them'), ' ',
-                        if(bytes > 0, replaceOne(formatReadableSize(bytes), '.00', ''), concat(toString(number), ' tokens')),
-                        ' more KV cache a rank, or a CPU tier with so much more room than the GPU cache'),
-                    kind = 'restarts', concat('Restart ', model, ' in rotation, ', toString(greatest(1, intDiv(behind, 8))),
-                        ' at a time, and route by prefix: the others still hold what is shared'),
-                    kind = 'prefix', concat('Send requests that begin with ', subject,
-                        ' to one replica, or undo the change of prompt'),
-                    kind = 'hashes', concat('Give all replicas of ', model,
-                        ' the same hash algorithm and PYTHONHASHSEED, or these another hash_scheme'),
-                    kind = 'streams', transform(number, [3, 2], [
-                        'Do not trust its occupancy; clear the cache of the engine or restart it',
-                        'Set replay_endpoint, then clear the cache of these engines or restart them in turn'],
-                        'Nothing now: a restart or a cleared cache completes it'),
-                    ''
-                ) AS action,
+                {say:title} AS finding,
+                {say:action} AS action,
                 if(
                     empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
                     arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / arraySum(rate -> rate.2, rated)
@@ -328,40 +279,23 @@ FROM
     SELECT
         [
             (
-                toUInt32(1), 'Prefill you could avoid', if(now.filled = 0, '', percent(now.avoidable / now.filled)),
-                concat(short_rate(now.avoidable / now.seconds), ' tokens/s',
-                    if(isNull(now.gpu_seconds), ', its cost is not known',
-                        concat(' ≈ ', toString(round(assumeNotNull(now.gpu_seconds) / now.seconds, 2)), ' GPUs, ',
-                            if(now.assumed, 'assumed', 'measured')))),
+                toUInt32(1), {say:avoidable title}, if(now.filled = 0, '', percent(now.avoidable / now.filled)), {say:avoidable},
                 toNullable(now.avoidable / nullIf(now.filled, 0)), now.avoidable_past / nullIf(now.filled_past, 0)
             ),
             (
-                toUInt32(2), 'Hit rate',
-                multiIf(now.filled = 0, '', now.queried = 0, 'not known', percent(now.hit / now.queried)),
-                if(now.queried = 0, 'kvlens reads the metrics of no engine',
-                    concat('up to ', percent(now.ideal / now.queried), ' possible')),
+                toUInt32(2), {say:hits title},
+                multiIf(now.filled = 0, '', now.queried = 0, {say:hits unknown}, percent(now.hit / now.queried)), {say:hits},
                 toNullable(now.hit / nullIf(now.queried, 0)), now.hit_past / nullIf(now.queried_past, 0)
             ),
             (
-                toUInt32(3), 'Biggest lever',
-                if(now.filled = 0, '', transform(now.lever_kind, ['routing', 'capacity', 'restarts', 'prefix'],
-                    ['Routing', 'Cache size', 'Restarts', 'A new prefix'], 'none')),
-                if(now.lever_kind = '', 'nothing known would save a hundredth of the prefill',
-                    concat(if(now.lever_at_least > 0, 'saves at least ', 'saves about '),
-                        percent(now.lever_tokens / now.filled), ' of the prefill, at most ',
-                        percent(now.lever_at_most / now.filled))),
+                toUInt32(3), {say:lever title}, if(now.filled = 0, '', {say:lever name}), {say:lever},
                 multiIf(now.lever_kind = 'routing', now.routing, now.lever_kind = 'capacity', now.evicted,
                     now.lever_kind = 'restarts', now.cleared, NULL) / nullIf(now.filled, 0),
                 multiIf(now.lever_kind = 'routing', now.routing_past, now.lever_kind = 'capacity', now.evicted_past,
                     now.lever_kind = 'restarts', now.cleared_past, NULL) / nullIf(now.filled_past, 0)
             ),
             (
-                toUInt32(4), 'Data',
-                if(streams.all = 0, '', concat(toString(streams.complete), ' of ', toString(streams.all), ' complete')),
-                multiIf(
-                    streams.newest.1, concat('newest rows ', toString(streams.age), ' s old'),
-                    streams.age > 0, concat('no rows for at least ', lasting(streams.age)),
-                    concat('newest rows at most ', lasting(streams.at_most), ' old')),
+                toUInt32(4), {say:data title}, if(streams.all = 0, '', {say:data complete}), {say:data},
                 toNullable(streams.complete / nullIf(streams.all, 0)),
                 streams.complete_past / nullIf(streams.all_past, 0)
             )

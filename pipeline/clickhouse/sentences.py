@@ -1,0 +1,167 @@
+"""What the answer and the findings say: each sentence once, in words with names of arguments. Pure.
+
+`briefing` decides which findings there are, and has their figures and arguments; it names a text as
+`{say:NAME}`, which becomes one expression of SQL. So the page, Grafana, the terminal and who asks the view
+himself read the same words. A finding more is a branch in `briefing.sql` and a line in TITLES and in ACTIONS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+Cases = Sequence[tuple[str, str]] | str
+"""A text; or conditions of SQL, each with its text: the first that holds decides, "" is for the rest."""
+
+TITLES: dict[str, Cases] = {
+    "routing": "Another replica held {share} of the prefill of {model}",
+    "capacity": (
+        ("many = 1", "{subject} evicts what it fills again: {share} of its prefill"),
+        ("many <= 3", "{names} evict what they fill again: {share} of their prefill"),
+        ("", "{many} replicas of {model} evict what they fill again: {share} of their prefill"),
+    ),
+    "restarts": "{so_many} restarted together at {at}: {share} of the prefill was filled again",
+    "prefix": "Prefix {subject} of {model} is new since {at} and makes {share} of the avoidable prefill",
+    "hashes": (
+        ("many = 1", "{subject} hashes differently from {the_rest}"),
+        ("", "{subject} and {others} more hash differently from {the_rest}"),
+    ),
+    "streams": (
+        ("number = 3", "{so_many} announce more blocks than the engine has{first}"),
+        ("number = 2", "{so_many} lost events for good{first}"),
+        ("", "{so_many} ran before kvlens did, so older blocks are unknown{first}"),
+    ),
+}
+"""What was found, by the kind of a finding."""
+
+ACTIONS: dict[str, Cases] = {
+    "routing": "Route {model} by prefix: send each request to the replica that holds most of it",
+    "capacity": "Give {each} {room} more KV cache a rank, "
+    "or a CPU tier with so much more room than the GPU cache",
+    "restarts": "Restart {model} in rotation, {eighth} at a time, and route by prefix: "
+    "the others still hold what is shared",
+    "prefix": "Send requests that begin with {subject} to one replica, or undo the change of prompt",
+    "hashes": "Give all replicas of {model} the same hash algorithm and PYTHONHASHSEED, or these another "
+    "hash_scheme",
+    "streams": (
+        ("number = 3", "Do not trust its occupancy; clear the cache of the engine or restart it"),
+        ("number = 2", "Set replay_endpoint, then clear the cache of these engines or restart them in turn"),
+        ("", "Nothing now: a restart or a cleared cache completes it"),
+    ),
+}
+"""What to do about it."""
+
+TEXTS: dict[str, Cases] = {
+    "worth": (
+        ("is_doubt", "{tokens_per_hour} tokens/h of unknown cause, at most {at_most_per_hour} in doubt"),
+        ("", "saves {bound} {tokens_per_hour} tokens/h{gpus}, at most {at_most_per_hour}"),
+    ),
+    "incomplete": "rests on incomplete data: {incomplete} of {behind} replicas",
+    "sampled": "estimated from one block in {sampled}",
+    "avoidable title": "Prefill you could avoid",
+    "avoidable": (
+        ("isNull(now.gpu_seconds)", "{avoidable} tokens/s, its cost is not known"),
+        ("now.assumed", "{avoidable} tokens/s ≈ {avoidable_gpus} GPUs, assumed"),
+        ("", "{avoidable} tokens/s ≈ {avoidable_gpus} GPUs, measured"),
+    ),
+    "hits title": "Hit rate",
+    "hits unknown": "not known",
+    "hits": (("now.queried = 0", "kvlens reads the metrics of no engine"), ("", "up to {ideal} possible")),
+    "lever title": "Biggest lever",
+    "lever name": (
+        ("now.lever_kind = 'routing'", "Routing"),
+        ("now.lever_kind = 'capacity'", "Cache size"),
+        ("now.lever_kind = 'restarts'", "Restarts"),
+        ("now.lever_kind = 'prefix'", "A new prefix"),
+        ("", "none"),
+    ),
+    "lever": (
+        ("now.lever_kind = ''", "nothing known would save a hundredth of the prefill"),
+        ("now.lever_at_least > 0", "saves at least {lever} of the prefill, at most {lever_at_most}"),
+        ("", "saves about {lever} of the prefill, at most {lever_at_most}"),
+    ),
+    "data title": "Data",
+    "data complete": "{complete} of {streams} complete",
+    "data": (
+        ("streams.newest.1", "newest rows {age} s old"),
+        ("streams.age > 0", "no rows for at least {lasting}"),
+        ("", "newest rows at most {lasting_at_most} old"),
+    ),
+    "change": (
+        ("isNull(now)", ""),
+        ("isNull(before)", "nothing to compare with before"),
+        ("abs(assumeNotNull(now - before)) < 0.0005", "as in the range before"),
+        ("now > before", "▲ {points} points against the range before"),
+        ("", "▼ {points} points against the range before"),
+    ),
+}
+"""What else `briefing` says, by the name that it asks for."""
+
+ARGUMENTS: dict[str, str] = {
+    **dict.fromkeys(("model", "subject"), ""),
+    **{name: f"toString({name})" for name in ("many", "behind", "incomplete", "sampled")},
+    "so_many": "toString(many), ' of ', toString(behind), ' replicas of ', model",
+    "share": "percent(share)",
+    "at": "moment(at)",
+    "names": "arrayStringConcat(replicas, ', ')",
+    "others": "toString(many - 1)",
+    "the_rest": "'the other replicas of ', model, ': nobody can see which prefixes they share'",
+    "first": "if(many = 1, ': ', ', first '), subject",
+    "each": "if(many = 1, subject, 'each of them')",
+    "room": "if(bytes > 0, replaceOne(formatReadableSize(bytes), '.00', ''),"
+    " concat(toString(number), ' tokens'))",
+    "eighth": "toString(greatest(1, intDiv(behind, 8)))",
+    "tokens_per_hour": "short(tokens_per_hour)",
+    "at_most_per_hour": "short(at_most_per_hour)",
+    "bound": "if(at_least > 0, 'at least', 'about')",
+    "gpus": "if(isNull(gpu_seconds_per_hour), '',"
+    " concat(' (', toString(round(assumeNotNull(gpu_seconds_per_hour) / 3600, 2)), ' GPUs)'))",
+    "avoidable": "short_rate(now.avoidable / now.seconds)",
+    "avoidable_gpus": "toString(round(assumeNotNull(now.gpu_seconds) / now.seconds, 2))",
+    "ideal": "percent(now.ideal / now.queried)",
+    "lever": "percent(now.lever_tokens / now.filled)",
+    "lever_at_most": "percent(now.lever_at_most / now.filled)",
+    "complete": "toString(streams.complete)",
+    "streams": "toString(streams.all)",
+    "age": "toString(streams.age)",
+    "lasting": "lasting(streams.age)",
+    "lasting_at_most": "lasting(streams.at_most)",
+    "points": "toString(round(100 * abs(assumeNotNull(now - before)), 1))",
+}
+"""What stands for an argument in SQL; empty for a column of its name."""
+
+_SAID = re.compile(r"\{say:([\w ]+)\}")
+_PIECE = re.compile(r"\{(\w+)\}|([^{}]+)")
+
+
+def spoken(text: str) -> str:
+    """Return a text of SQL with what it says filled in. Raises KeyError for a name that is none."""
+    return _SAID.sub(lambda found: expression(found[1]), text)
+
+
+def expression(name: str) -> str:
+    """Return the expression of a text: `title` and `action` are those of the finding's kind."""
+    if name in ("title", "action"):
+        return _by_kind(TITLES if name == "title" else ACTIONS)
+    return _cases(TEXTS[name])
+
+
+def _by_kind(texts: Mapping[str, Cases]) -> str:
+    parts = [f"kind = '{kind}', {_cases(cases)}" for kind, cases in texts.items()]
+    return f"multiIf({', '.join(parts)}, '')"
+
+
+def _cases(cases: Cases) -> str:
+    if isinstance(cases, str):
+        return _concat(cases)
+    parts = [f"{condition}, {_concat(text)}" for condition, text in cases[:-1]]
+    return f"multiIf({', '.join(parts)}, {_concat(cases[-1][1])})"
+
+
+def _concat(text: str) -> str:
+    pieces = [ARGUMENTS[name] or name if name else _quoted(words) for name, words in _PIECE.findall(text)]
+    return f"concat({', '.join(pieces)})" if len(pieces) > 1 else pieces[0] if pieces else "''"
+
+
+def _quoted(words: str) -> str:
+    return "'" + words.replace("\\", "\\\\").replace("'", "\\'") + "'"
