@@ -1,7 +1,7 @@
 """A text of SQL for windows of ten seconds, of minutes and of hours, which stands once. Pure.
 
-`-- for 10s, 1m, 1h` to `-- end` is for these grains: in a view an arm of a UNION ALL for each, in a rollup
-what only the statement of that grain has. In it, and in a statement of `tables` that names `{grain}` or
+`-- for 10s, 1m, 1h` to `-- end` is for these grains: in a view an arm of a UNION ALL for each, in a table or
+a rollup what only the statement of that grain has. There, and in statements of tables that name `{grain}` or
 `{period}`, the fields of `Grain` stand for what differs.
 """
 
@@ -65,6 +65,7 @@ _EVERYWHERE = {
 }
 """What stands for these in any view, in this order."""
 _BLOCK = re.compile(r"^ *-- for ((?:\w+(?:, )?)+)\n(.*?)^ *-- end\n?", re.M | re.S)
+_OF = re.compile(r"^-- of ((?:\w+(?:, )?)+)\n", re.M)
 _BOUNDED = re.compile(r"^( *)(.*)\{bounds\}", re.M)
 
 
@@ -82,18 +83,26 @@ def of_view(text: str) -> str:
 
 def of_rollup(text: str, grain: str) -> str:
     """Return the statement that computes minutes (`1m`) or hours (`1h`)."""
-
-    def own(block: re.Match[str]) -> str:
-        return block[2] if grain in block[1].split(", ") else ""
-
-    return filled(_BLOCK.sub(own, text), GRAINS[grain])
+    return _of_one(text, GRAINS[grain])
 
 
 def of_table(statement: str) -> Sequence[str]:
-    """Return the statement for minutes and for hours where it names a grain, else as it is."""
+    """Return the statement for each grain where it names one, else as it is.
+
+    A first line `-- of 1m, 1h` says for which grains it is, without one for all.
+    """
     if not re.search(r"\{(grain|period)\}", statement):
         return (statement,)
-    return [filled(statement, each) for each in (MINUTES, HOURS)]
+    named = _OF.search(statement)
+    names = named[1].split(", ") if named else GRAINS
+    return [_of_one(_OF.sub("", statement), GRAINS[name]) for name in names]
+
+
+def _of_one(text: str, grain: Grain) -> str:
+    def own(block: re.Match[str]) -> str:
+        return block[2] if grain.grain in block[1].split(", ") else ""
+
+    return filled(_BLOCK.sub(own, text), grain)
 
 
 def filled(text: str, grain: Grain) -> str:

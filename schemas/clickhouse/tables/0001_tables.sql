@@ -1,8 +1,12 @@
 -- What the replica agent writes: one row for each window of ten seconds of engine time (or scrape, or incarnation).
 -- Reads use FINAL and repeat the time bound on the sort key's first expression, or they read every granule: the views
 -- in views/ do both.
+--
+-- Minutes and hours are recomputed from the finer table by the statements in rollups/: gauges are those of the last
+-- window, *_max the largest, flows are sums; trust, connected, lag and drift_blocks are the worst; `windows` counts the
+-- ten-second windows behind a row (of the fleet, the rows); `version` is when it was computed (us).
 
-CREATE TABLE IF NOT EXISTS {database}.occupancy_10s
+CREATE TABLE IF NOT EXISTS {database}.occupancy_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     model LowCardinality(String) CODEC(ZSTD(1)),
@@ -17,17 +21,25 @@ CREATE TABLE IF NOT EXISTS {database}.occupancy_10s
     covered_blocks UInt64 CODEC(T64, ZSTD(1)),
     capacity_blocks UInt64 CODEC(Delta, ZSTD(1)),
     store_only Bool,
+-- for 1m, 1h
+    entries_max UInt64 CODEC(Delta, ZSTD(1)),
+    blocks_max UInt64 CODEC(Delta, ZSTD(1)),
+    tokens_max UInt64 CODEC(T64, ZSTD(1)),
+-- end
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
     trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+-- for 1m, 1h
+    windows UInt32 CODEC(T64, ZSTD(1)),
+-- end
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMMDD(window)
-ORDER BY (toStartOfHour(window), model, replica, dp_rank, medium, group_idx, block_size, window)
-TTL window + INTERVAL 7 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), model, replica, dp_rank, medium, group_idx, block_size, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.flow_10s
+CREATE TABLE IF NOT EXISTS {database}.flow_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     model LowCardinality(String) CODEC(ZSTD(1)),
@@ -48,15 +60,18 @@ CREATE TABLE IF NOT EXISTS {database}.flow_10s
     lifetime_hist Array(UInt64) CODEC(T64, ZSTD(1)),
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
     trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+-- for 1m, 1h
+    windows UInt32 CODEC(T64, ZSTD(1)),
+-- end
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMMDD(window)
-ORDER BY (toStartOfHour(window), model, replica, dp_rank, medium, group_idx, window)
-TTL window + INTERVAL 7 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), model, replica, dp_rank, medium, group_idx, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.stream_health_10s
+CREATE TABLE IF NOT EXISTS {database}.stream_health_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     model LowCardinality(String) CODEC(ZSTD(1)),
@@ -79,12 +94,15 @@ CREATE TABLE IF NOT EXISTS {database}.stream_health_10s
     drift_since Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
     trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
+-- for 1m, 1h
+    windows UInt32 CODEC(T64, ZSTD(1)),
+-- end
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMMDD(window)
-ORDER BY (toStartOfHour(window), model, replica, dp_rank, window)
-TTL window + INTERVAL 7 DAY DELETE
+PARTITION BY {partition}(window)
+ORDER BY ({slice}(window), model, replica, dp_rank, window)
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
 CREATE TABLE IF NOT EXISTS {database}.engine_counters
@@ -138,8 +156,12 @@ ORDER BY (model, replica, dp_rank, incarnation);
 -- `hash_domain` leads the keys, because hashes compare only inside one. hot_prefixes_10s lists, of each shard, hash
 -- domain and group, the first prefixes in each window (`fleet.hot_prefixes`); a row of hash_groups says with whom a
 -- source was found to hash alike and changes only when that does.
+--
+-- Minutes and hours have the shards added up. Those of hot prefixes are added up first: the most that a prefix had at a
+-- time in all shards does not follow from the most in each. A row lists all prefixes of its period, so that the list is
+-- replaced as a whole: which prefixes are among the first ones changes while a period fills.
 
-CREATE TABLE IF NOT EXISTS {database}.fills_10s
+CREATE TABLE IF NOT EXISTS {database}.fills_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     hash_domain LowCardinality(String) CODEC(ZSTD(1)),
@@ -147,7 +169,9 @@ CREATE TABLE IF NOT EXISTS {database}.fills_10s
     replica LowCardinality(String) CODEC(ZSTD(1)),
     dp_rank UInt16 CODEC(ZSTD(1)),
     group_idx UInt16 CODEC(ZSTD(1)),
+-- for 10s
     shard UInt16 CODEC(ZSTD(1)),
+-- end
     filled_blocks UInt64 CODEC(T64, ZSTD(1)),
     filled_tokens UInt64 CODEC(T64, ZSTD(1)),
     promoted_blocks UInt64 CODEC(T64, ZSTD(1)),
@@ -171,22 +195,32 @@ CREATE TABLE IF NOT EXISTS {database}.fills_10s
     regret_hist Array(UInt64) CODEC(T64, ZSTD(1)),
     sampled_one_in UInt32 CODEC(ZSTD(1)),
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+-- for 1m, 1h
+    windows UInt32 CODEC(T64, ZSTD(1)),
+-- end
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMMDD(window)
-ORDER BY (toStartOfHour(window), hash_domain, model, replica, dp_rank, group_idx, shard, window)
-TTL window + INTERVAL 7 DAY DELETE
+PARTITION BY {partition}(window)
+-- for 10s
+ORDER BY ({slice}(window), hash_domain, model, replica, dp_rank, group_idx, shard, window)
+-- end
+-- for 1m, 1h
+ORDER BY ({slice}(window), hash_domain, model, replica, dp_rank, group_idx, window)
+-- end
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.redundancy_10s
+CREATE TABLE IF NOT EXISTS {database}.redundancy_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     hash_domain LowCardinality(String) CODEC(ZSTD(1)),
     model LowCardinality(String) CODEC(ZSTD(1)),
     medium LowCardinality(String) CODEC(ZSTD(1)),
     group_idx UInt16 CODEC(ZSTD(1)),
+-- for 10s
     shard UInt16 CODEC(ZSTD(1)),
+-- end
     owners_1 UInt64 CODEC(T64, ZSTD(1)),
     owners_2 UInt64 CODEC(T64, ZSTD(1)),
     owners_3 UInt64 CODEC(T64, ZSTD(1)),
@@ -196,15 +230,23 @@ CREATE TABLE IF NOT EXISTS {database}.redundancy_10s
     physical_tokens UInt64 CODEC(T64, ZSTD(1)),
     sampled_one_in UInt32 CODEC(ZSTD(1)),
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+-- for 1m, 1h
+    windows UInt32 CODEC(T64, ZSTD(1)),
+-- end
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMMDD(window)
-ORDER BY (toStartOfHour(window), hash_domain, model, medium, group_idx, shard, window)
-TTL window + INTERVAL 7 DAY DELETE
+PARTITION BY {partition}(window)
+-- for 10s
+ORDER BY ({slice}(window), hash_domain, model, medium, group_idx, shard, window)
+-- end
+-- for 1m, 1h
+ORDER BY ({slice}(window), hash_domain, model, medium, group_idx, window)
+-- end
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
-CREATE TABLE IF NOT EXISTS {database}.capacity_curve_10s
+CREATE TABLE IF NOT EXISTS {database}.capacity_curve_{grain}
 (
     window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
     hash_domain LowCardinality(String) CODEC(ZSTD(1)),
@@ -212,16 +254,26 @@ CREATE TABLE IF NOT EXISTS {database}.capacity_curve_10s
     replica LowCardinality(String) CODEC(ZSTD(1)),
     dp_rank UInt16 CODEC(ZSTD(1)),
     group_idx UInt16 CODEC(ZSTD(1)),
+-- for 10s
     shard UInt16 CODEC(ZSTD(1)),
+-- end
     needed_hist Array(UInt64) CODEC(T64, ZSTD(1)),
     sampled_one_in UInt32 CODEC(ZSTD(1)),
     trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
+-- for 1m, 1h
+    windows UInt32 CODEC(T64, ZSTD(1)),
+-- end
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY toYYYYMMDD(window)
-ORDER BY (toStartOfHour(window), hash_domain, model, replica, dp_rank, group_idx, shard, window)
-TTL window + INTERVAL 7 DAY DELETE
+PARTITION BY {partition}(window)
+-- for 10s
+ORDER BY ({slice}(window), hash_domain, model, replica, dp_rank, group_idx, shard, window)
+-- end
+-- for 1m, 1h
+ORDER BY ({slice}(window), hash_domain, model, replica, dp_rank, group_idx, window)
+-- end
+TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
 CREATE TABLE IF NOT EXISTS {database}.hot_prefixes_10s
@@ -275,101 +327,7 @@ CREATE TABLE IF NOT EXISTS {database}.models
 ENGINE = {engine:ReplacingMergeTree(version)}
 ORDER BY model;
 
--- The replica tables per minute and per hour, recomputed from the finer table by the statements in rollups/: gauges are
--- those of the last window, *_max the largest, flows are sums; trust, connected, lag and drift_blocks are the worst;
--- `windows` counts the ten-second windows behind a row; `version` is when it was computed (us).
-
-CREATE TABLE IF NOT EXISTS {database}.occupancy_{grain}
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    medium LowCardinality(String) CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    block_size UInt32 CODEC(ZSTD(1)),
-    entries UInt64 CODEC(Delta, ZSTD(1)),
-    blocks UInt64 CODEC(Delta, ZSTD(1)),
-    tokens UInt64 CODEC(T64, ZSTD(1)),
-    covered_blocks UInt64 CODEC(T64, ZSTD(1)),
-    capacity_blocks UInt64 CODEC(Delta, ZSTD(1)),
-    store_only Bool,
-    entries_max UInt64 CODEC(Delta, ZSTD(1)),
-    blocks_max UInt64 CODEC(Delta, ZSTD(1)),
-    tokens_max UInt64 CODEC(T64, ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY {partition}(window)
-ORDER BY ({slice}(window), model, replica, dp_rank, medium, group_idx, block_size, window)
-TTL window + INTERVAL {kept} DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.flow_{grain}
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    medium LowCardinality(String) CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    stored_blocks UInt64 CODEC(T64, ZSTD(1)),
-    stored_tokens UInt64 CODEC(T64, ZSTD(1)),
-    filled_blocks UInt64 CODEC(T64, ZSTD(1)),
-    removed_blocks UInt64 CODEC(T64, ZSTD(1)),
-    evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
-    evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
-    cleared_blocks UInt64 CODEC(T64, ZSTD(1)),
-    expired_blocks UInt64 CODEC(T64, ZSTD(1)),
-    reannounced_blocks UInt64 CODEC(T64, ZSTD(1)),
-    unknown_removed_blocks UInt64 CODEC(T64, ZSTD(1)),
-    lifetime_hist Array(UInt64) CODEC(T64, ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY {partition}(window)
-ORDER BY ({slice}(window), model, replica, dp_rank, medium, group_idx, window)
-TTL window + INTERVAL {kept} DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.stream_health_{grain}
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    batches UInt64 CODEC(T64, ZSTD(1)),
-    events UInt64 CODEC(T64, ZSTD(1)),
-    duplicate_batches UInt64 CODEC(T64, ZSTD(1)),
-    gap_batches UInt64 CODEC(T64, ZSTD(1)),
-    replayed_batches UInt64 CODEC(T64, ZSTD(1)),
-    lost_batches UInt64 CODEC(T64, ZSTD(1)),
-    undecodable_events UInt64 CODEC(T64, ZSTD(1)),
-    restarts UInt64 CODEC(T64, ZSTD(1)),
-    incarnation UInt64 CODEC(Delta, ZSTD(1)),
-    last_seq Int64 CODEC(Delta, ZSTD(1)),
-    last_batch_at Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
-    connected Bool,
-    lag_seconds Float64 CODEC(ZSTD(1)),
-    drift_blocks UInt64 CODEC(T64, ZSTD(1)),
-    drift_since Nullable(DateTime64(3, 'UTC')) CODEC(ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    trust_since DateTime64(3, 'UTC') CODEC(ZSTD(1)),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY {partition}(window)
-ORDER BY ({slice}(window), model, replica, dp_rank, window)
-TTL window + INTERVAL {kept} DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
+-- of 1m, 1h
 -- The first and the last scrape of an engine's counters in each minute and each hour. A plain materialised view may write
 -- them: a scrape never changes, so writing it twice, or late, changes nothing.
 CREATE TABLE IF NOT EXISTS {database}.engine_counters_by_{period}
@@ -387,6 +345,7 @@ ORDER BY ({slice}(window), model, replica, dp_rank, window)
 TTL window + INTERVAL {kept} DELETE
 SETTINGS ttl_only_drop_parts = 1;
 
+-- of 1m, 1h
 -- Writes engine_counters_by_{period}.
 CREATE MATERIALIZED VIEW IF NOT EXISTS {database}.engine_counters_to_{period}s TO {database}.engine_counters_by_{period} AS
 SELECT
@@ -397,99 +356,7 @@ FROM {database}.engine_counters
 WHERE prefix_cache_queries IS NOT NULL AND prefix_cache_hits IS NOT NULL
 GROUP BY window, model, replica, dp_rank;
 
--- The fleet tables per minute and per hour, with the shards added up, recomputed by the statements in rollups/: flows
--- are sums, redundancy is that of each shard's last window, trust is the worst; `windows` counts the rows behind a row;
--- `version` is when it was computed (us).
---
--- Shards of hot prefixes are added up first: the most that a prefix had at a time in all shards does not follow from the
--- most in each. A row lists all prefixes of its period, so that the list is replaced as a whole: which prefixes are
--- among the first ones changes while a period fills.
-
-CREATE TABLE IF NOT EXISTS {database}.fills_{grain}
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    filled_blocks UInt64 CODEC(T64, ZSTD(1)),
-    filled_tokens UInt64 CODEC(T64, ZSTD(1)),
-    promoted_blocks UInt64 CODEC(T64, ZSTD(1)),
-    promoted_tokens UInt64 CODEC(T64, ZSTD(1)),
-    peer_blocks UInt64 CODEC(T64, ZSTD(1)),
-    peer_tokens UInt64 CODEC(T64, ZSTD(1)),
-    peer_and_evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
-    peer_and_evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
-    evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
-    evicted_tokens UInt64 CODEC(T64, ZSTD(1)),
-    evicted_elsewhere_blocks UInt64 CODEC(T64, ZSTD(1)),
-    evicted_elsewhere_tokens UInt64 CODEC(T64, ZSTD(1)),
-    cleared_blocks UInt64 CODEC(T64, ZSTD(1)),
-    cleared_tokens UInt64 CODEC(T64, ZSTD(1)),
-    cold_blocks UInt64 CODEC(T64, ZSTD(1)),
-    cold_tokens UInt64 CODEC(T64, ZSTD(1)),
-    unknown_blocks UInt64 CODEC(T64, ZSTD(1)),
-    unknown_tokens UInt64 CODEC(T64, ZSTD(1)),
-    reannounced_blocks UInt64 CODEC(T64, ZSTD(1)),
-    reannounced_tokens UInt64 CODEC(T64, ZSTD(1)),
-    regret_hist Array(UInt64) CODEC(T64, ZSTD(1)),
-    sampled_one_in UInt32 CODEC(ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY {partition}(window)
-ORDER BY ({slice}(window), hash_domain, model, replica, dp_rank, group_idx, window)
-TTL window + INTERVAL {kept} DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.redundancy_{grain}
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    medium LowCardinality(String) CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    owners_1 UInt64 CODEC(T64, ZSTD(1)),
-    owners_2 UInt64 CODEC(T64, ZSTD(1)),
-    owners_3 UInt64 CODEC(T64, ZSTD(1)),
-    owners_4_7 UInt64 CODEC(T64, ZSTD(1)),
-    owners_8_up UInt64 CODEC(T64, ZSTD(1)),
-    unique_tokens UInt64 CODEC(T64, ZSTD(1)),
-    physical_tokens UInt64 CODEC(T64, ZSTD(1)),
-    sampled_one_in UInt32 CODEC(ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY {partition}(window)
-ORDER BY ({slice}(window), hash_domain, model, medium, group_idx, window)
-TTL window + INTERVAL {kept} DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
-CREATE TABLE IF NOT EXISTS {database}.capacity_curve_{grain}
-(
-    window DateTime('UTC') CODEC(DoubleDelta, ZSTD(1)),
-    hash_domain LowCardinality(String) CODEC(ZSTD(1)),
-    model LowCardinality(String) CODEC(ZSTD(1)),
-    replica LowCardinality(String) CODEC(ZSTD(1)),
-    dp_rank UInt16 CODEC(ZSTD(1)),
-    group_idx UInt16 CODEC(ZSTD(1)),
-    needed_hist Array(UInt64) CODEC(T64, ZSTD(1)),
-    sampled_one_in UInt32 CODEC(ZSTD(1)),
-    trust Enum8('complete' = 1, 'partial' = 2, 'degraded' = 3),
-    windows UInt32 CODEC(T64, ZSTD(1)),
-    version UInt64 CODEC(Delta, ZSTD(1))
-)
-ENGINE = {engine:ReplacingMergeTree(version)}
-PARTITION BY {partition}(window)
-ORDER BY ({slice}(window), hash_domain, model, replica, dp_rank, group_idx, window)
-TTL window + INTERVAL {kept} DELETE
-SETTINGS ttl_only_drop_parts = 1;
-
+-- of 1m, 1h
 -- Of each hash domain, model and group in one row: the 100 prefixes with most duplicated and the 100 with most refilled
 -- tokens of the period, as lists with an entry for each, by `prefix` and `lora`. `shared_tokens` and `duplicated_tokens`
 -- are the most at the end of a window, `refilled_tokens` and `refilled_tokens_missing` sums.

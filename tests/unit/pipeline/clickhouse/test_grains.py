@@ -56,12 +56,17 @@ def test_a_rollup_is_of_its_finer_grain() -> None:
     ]
 
 
-def test_a_table_that_names_a_grain_is_two_and_another_stays() -> None:
-    statement = "CREATE TABLE {database}.v_{grain} (…) PARTITION BY {partition}(window) TTL {kept}"
-    assert of_table(statement) == [
-        f"CREATE TABLE {{database}}.v_{end} (…) PARTITION BY toYYYYMM(window) TTL {kept}"
-        for end, kept in (("1m", "60 DAY"), ("1h", "2 YEAR"))
-    ]
-    assert list(of_table("CREATE TABLE IF NOT EXISTS {database}.v_10s")) == [
-        "CREATE TABLE IF NOT EXISTS {database}.v_10s"
-    ]
+def test_a_table_that_names_a_grain_is_one_for_each_and_another_stays() -> None:
+    statement = """\
+-- of GRAINS
+CREATE TABLE {database}.v_{grain} (
+-- for 10s
+shard
+-- end
+) PARTITION BY {partition}(window) TTL {kept}"""
+    ten, minutes, hours = of_table(statement.replace("-- of GRAINS\n", ""))
+    assert ten == "CREATE TABLE {database}.v_10s (\nshard\n) PARTITION BY toYYYYMMDD(window) TTL 7 DAY"
+    assert minutes == "CREATE TABLE {database}.v_1m (\n) PARTITION BY toYYYYMM(window) TTL 60 DAY"
+    assert hours == minutes.replace("1m", "1h").replace("60 DAY", "2 YEAR")
+    assert of_table(statement.replace("GRAINS", "1m, 1h")) == [minutes, hours]
+    assert list(of_table("CREATE TABLE {database}.v_10s")) == ["CREATE TABLE {database}.v_10s"]
