@@ -1,7 +1,4 @@
-"""Two versions of kvlens to run side by side, each from its wheel: the last tag and the checkout.
-
-A clone without tags has the commits nevertheless, and goes back to that of 0.1.0.
-"""
+"""Two versions of kvlens to run side by side, each from its wheel: the last tag and the checkout."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from tempfile import TemporaryDirectory
 from tests.fleet.real_parts import cache_directory
 from tests.support.checkout import ROOT
 
-WITHOUT_TAGS = "4b27356bf129dffd87df17326db3ce2442965f8c"
-"""What CHANGELOG.md calls 0.1.0: migrations up to 0011."""
 _LOCK = "deploy/locks/runtime.txt"
 
 
@@ -24,9 +19,13 @@ class VersionMissing(Exception):
 
 
 def last_release() -> str:
-    """Return the last tag of a release before this commit, or what stands in for it."""
+    """Return the last tag of a release before this commit. Raises VersionMissing."""
     described = _git("describe", "--tags", "--match", "v[0-9]*", "--abbrev=0", "HEAD^")
-    return described.stdout.strip() if not described.returncode else WITHOUT_TAGS
+    if described.returncode:
+        raise VersionMissing(
+            "no release has a tag here; nothing before the first one has tables that this reads"
+        )
+    return described.stdout.strip()
 
 
 class Version:
