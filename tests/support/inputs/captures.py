@@ -16,6 +16,7 @@ _PUBLISHERS = CAPTURES / "publishers"
 _EMITTERS = CAPTURES / "emitters"
 _SERVERS = CAPTURES / "servers"
 _TIERS = CAPTURES / "tiers"
+_OWNERS = CAPTURES / "owners"
 
 
 def _names(room: Path) -> list[str]:
@@ -29,6 +30,8 @@ EMITTERS = _names(_EMITTERS)
 """In which several emitters speak through one socket."""
 TIERS = _names(_TIERS)
 """Of engines with a second tier, whose truth says what is on either."""
+OWNERS = _names(_OWNERS)
+"""Of engines beside which somebody else owns media, whose truth says what is on each."""
 
 
 def captured_frames(name: str) -> list[list[bytes]]:
@@ -49,6 +52,8 @@ def _room(name: str) -> Path:
         return _EMITTERS
     if name in TIERS:
         return _TIERS
+    if name in OWNERS:
+        return _OWNERS
     return _PUBLISHERS if name in PUBLISHERS else CAPTURES
 
 

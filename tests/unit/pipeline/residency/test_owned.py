@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from connectors.order.stream import SourceStream
+from connectors.sources import Source
 from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, Cleared, Event, EventsRecord, Gap, Opened, Removed, Stored
+from schemas.hashes import unpack_hashes
 from schemas.rows import OccupancyRow
-from schemas.settings import Worker
+from schemas.settings import Connector, Worker
+from tests.support.inputs.captures import captured_frames, captured_truth
 
 NOW = 1_800_000_000.0
 MEDIA = ("gpu", "cpu", "kvcr:cpu", "kvcr:storage", "remote:storage", "other:cpu")
@@ -88,3 +92,32 @@ def test_a_clear_is_of_its_owner_alone(scope: str | None, clears: str, emptied: 
 def test_what_the_owner_kept_for_a_new_engine_is_not_known() -> None:
     rows = rows_of(life(1, *everywhere(1)), life(2, Stored(packed(2), 16, 16, None, "kvcr:cpu")))
     assert (rows["kvcr:cpu"].entries, rows["kvcr:cpu"].trust) == (1, "partial")
+
+
+def test_what_kvcr_says_is_what_kvcr_holds() -> None:
+    name = "vllm-0.33.0-map-kvcr"
+    truth, now = captured_truth(name), NOW
+    stream = SourceStream(
+        Source("r", 0, "m", "default", "m/x/default", "tcp://127.0.0.1:5557"), Connector(), lambda: now
+    )
+    recount, seen = SourceRecount("r", 0, Worker()), 0
+    records: list[EventsRecord] = []
+    for frames, (_, *held) in zip(captured_frames(name), truth["checkpoints"], strict=True):
+        for record in [*stream.feed_all([frames], now), *stream.flush()]:
+            recount.apply(len(records), record)
+            records.append(record)
+        entries = {medium: held.entries for medium, _, held in recount.held(now)}
+        assert [entries.get(medium, 0) for medium in ("cpu", "kvcr:cpu", "kvcr:storage")] == held
+        seen += 1
+    assert seen == len(truth["checkpoints"]) > 30
+    rows = rows_of(*records)
+    assert {medium: row.blocks for medium, row in rows.items()} == {
+        medium: len(blocks) for medium, blocks in truth["final"].items()
+    }
+    there: dict[str, set[int]] = {medium: set() for medium in rows}
+    for event in (event for record in records for batch in record.batches for event in batch.events):
+        if isinstance(event, Stored):
+            there[event.medium] |= {*unpack_hashes(event.hashes)}
+        elif isinstance(event, Removed):
+            there[event.medium] -= {*unpack_hashes(event.hashes)}
+    assert there == {medium: {*blocks} for medium, blocks in truth["final"].items()}
