@@ -90,17 +90,30 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
         if other:
             yield f"{engine.name}: batches {other[:5]} are not those of the engine's life"
     yield from _occupancy(play, engine)
-    held = play.followed.held().get(engine.name) if play.schedule.indexes else None
+    if not play.schedule.indexes:
+        return
+    held = play.followed.held().get(engine.name)
+    if held is None and _trust(play, engine) == "complete":
+        yield f"{engine.name}: complete in the tables, and not in the index"
     if held is not None and held != {*engine.resident}:
         wrong = len(held ^ {*engine.resident})
         yield f"{engine.name}: {wrong} blocks of a complete engine are wrong in the index"
 
 
+def _trust(play: Play, engine: Engine) -> str:
+    last = _last_row(play, "stream_health_10s", engine)
+    return "" if last is None else last["trust"]
+
+
+def _last_row(play: Play, table: str, engine: Engine) -> dict[str, Any] | None:
+    rows = [row for row in play.simulation.store.rows(table) if row["replica"] == engine.name]
+    return max(rows, key=lambda row: (row["version"], row["window"]), default=None)
+
+
 def _occupancy(play: Play, engine: Engine) -> Iterator[str]:
-    rows = [row for row in play.simulation.store.rows("occupancy_10s") if row["replica"] == engine.name]
-    if not rows:
+    last = _last_row(play, "occupancy_10s", engine)
+    if last is None:
         return
-    last = max(rows, key=lambda row: (row["version"], row["window"]))
     if last["trust"] == "complete" and last["blocks"] != len(engine.resident):
         yield f"{engine.name}: {last['blocks']} blocks are complete, the engine holds {len(engine.resident)}"
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,6 +19,7 @@ from tests.simulation.loop import Process
 from tests.simulation.schedule import Action, Schedule
 from tests.simulation.simulation import Simulation
 from tests.simulation.store import Trouble
+from tests.simulation.supervised import Main, Supervised
 
 SETTLING_SECONDS = 6.0
 """After the last action: a connector asks for the end of an idle stream after three."""
@@ -30,79 +30,6 @@ COMPACTED_SECONDS = 6.0
 PATIENCE_SECONDS = 90.0
 """In which workers have to commit everything that is in the log."""
 
-Main = Callable[[Settings, Stop], Awaitable[None]]
-
-
-class Supervised:
-    """A process that is started again whenever it ends."""
-
-    def __init__(self, simulation: Simulation, name: str, main: Main) -> None:
-        self._simulation = simulation
-        self._name = name
-        self._main = main
-        self._rng = random.Random(f"{name} {simulation.seed}")
-        self._clock_ahead = 0.0
-        self._wanted = False
-        self.starts = 0
-        self.process: Process | None = None
-        self.stop = Stop()
-        self.failures: list[BaseException] = []
-
-    def start(self) -> None:
-        """Run it from now on."""
-        self._wanted = True
-        self._begin()
-
-    def end(self) -> None:
-        """Let it stop, and start it no more."""
-        self._wanted = False
-        self.ask_to_stop()
-
-    def ask_to_stop(self) -> None:
-        """Send it SIGTERM."""
-        process = self.process
-        if process is not None and process.alive:
-            process.call_soon(self.stop.set)
-
-    def step_clock(self, seconds: float) -> None:
-        """Set the clock of its machine."""
-        self._clock_ahead += seconds
-        if self.process is not None:
-            self.process.clock_ahead = self._clock_ahead
-
-    def heal(self) -> None:
-        """Let its clock be right, and nothing happen to it any more."""
-        self.step_clock(-self._clock_ahead)
-        if self.process is not None:
-            self.process.thaw()
-
-    def _begin(self) -> None:
-        if not self._wanted or (self.process is not None and self.process.alive):
-            return
-        self.starts += 1
-        process = self.process = Process(self._simulation, f"{self._name}.{self.starts}")
-        process.clock_ahead = self._clock_ahead
-        process.on_end = self._ended
-        self.stop = Stop()
-        stop = self.stop
-
-        async def main() -> None:
-            try:
-                await self._main(self._simulation.settings, stop)
-            except Exception as error:
-                process.kill(error)
-            else:
-                process.kill()
-
-        process.call_soon(lambda: setattr(process, "main", process.create_task(main())))
-
-    def _ended(self) -> None:
-        process = cast(Process, self.process)
-        if process.failure is not None:
-            self.failures.append(process.failure)
-        world = self._simulation
-        world.at(world.now + 0.2 + self._rng.random() * 3.0, self._begin)
-
 
 def _connects(number: int, connectors: int) -> Main:
     async def connect(settings: Settings, stop: Stop) -> None:
@@ -110,10 +37,6 @@ def _connects(number: int, connectors: int) -> Main:
         await connector.run(msgspec.structs.replace(settings, connector=shard), stop=stop)
 
     return connect
-
-
-def _runs(supervised: Supervised) -> bool:
-    return supervised.process is not None and supervised.process.alive
 
 
 class Play:
@@ -202,7 +125,7 @@ class Play:
         simulation = self.simulation
         for process in processes:
             process.end()
-        simulation.run(simulation.now + 9.0, unless=lambda: not any(map(_runs, processes)))
+        simulation.run(simulation.now + 9.0, unless=lambda: not any(process.runs for process in processes))
 
     def _left(self) -> list[str]:
         broker, kafka = self.simulation.broker, self.simulation.settings.kafka
@@ -245,6 +168,10 @@ class Play:
 
     def _restart(self, whom: int, rng: random.Random) -> None:
         self._engine(whom).restart(rng.random() * 4.0, rng.choice([0.0, 0.0, -30.0, 3.0]))
+
+    def _down(self, whom: int, rng: random.Random) -> None:
+        """It is away for so long that connectors report its silence several times."""
+        self._engine(whom).restart(6.0 + rng.random() * 9.0)
 
     def _drop(self, whom: int, rng: random.Random) -> None:
         self._engine(whom).drops += rng.randrange(1, 5)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 KINDS: dict[str, float] = {
     "clear": 1.0,
     "lie": 1.0,
     "restart": 1.0,
+    "down": 0.5,
     "drop": 2.0,
     "deaf": 1.0,
     "holes": 1.0,
@@ -27,6 +28,19 @@ KINDS: dict[str, float] = {
     "overlap": 0.7,
 }
 """What may happen besides prompts, and how often."""
+
+TOGETHER: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("store", 0), ("kill", 1)),
+    (("kill", 1), ("kill", 2), ("retain", 0)),
+    (("down", 0), ("clock", 0), ("clock", 0)),
+    (("serve", 0), ("serve", 1), ("kill", -1)),
+    (("freeze", 1), ("freeze", 2), ("join", 0)),
+    (("lie", 0), ("lie", 0), ("lie", 0), ("lie", 0)),
+    (("down", 0), ("kill", 0), ("serve", 0)),
+)
+"""What tells most when it comes within a few seconds: kinds, and whom. Of processes 0 is a connector, 1 and 2
+are the first workers, -1 is the index, where there is one."""
+TOGETHER_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +97,16 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         Action(round(rng.random() ** 1.5 * seconds, 3), kind, rng.randrange(6), rng.randrange(10**6))
         for kind in (rng.choices(kinds, weights, k=faults) if kinds else [])
     ]
+    connectors = rng.choice([1, 1, 1, 2])
+    if rng.random() < 0.4:
+        actions += _together(rng, seconds, connectors)
     actions.sort(key=lambda action: action.at)
     return Schedule(
         seed=seed,
         engines=rng.choice([1, 2, 2, 3]),
         partitions=rng.choice([1, 1, 2]),
         shards=rng.choice([1, 1, 2]),
-        connectors=rng.choice([1, 1, 1, 2]),
+        connectors=connectors,
         workers=rng.choice([1, 1, 2]),
         indexes=rng.choice([0, 0, 1]),
         capacity=rng.choice([4, 12, 40]),
@@ -100,3 +117,12 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         seconds=seconds,
         actions=tuple(action for at, action in enumerate(actions) if keep is None or at in keep),
     )
+
+
+def _together(rng: random.Random, seconds: float, connectors: int) -> Iterator[Action]:
+    """Give some of what belongs together, one after the other."""
+    at = rng.random() * seconds
+    for kind, whom in rng.choice(TOGETHER):
+        is_worker = kind in ("kill", "freeze") and whom > 0
+        yield Action(round(at, 3), kind, connectors - 1 + whom if is_worker else whom, rng.randrange(10**6))
+        at = min(seconds, at + rng.random() * TOGETHER_SECONDS)
