@@ -98,7 +98,7 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         for kind in (rng.choices(kinds, weights, k=faults) if kinds else [])
     ]
     connectors = rng.choice([1, 1, 1, 2])
-    if rng.random() < 0.4:
+    if rng.random() < 0.5:
         actions += _together(rng, seconds, connectors)
     actions.sort(key=lambda action: action.at)
     return Schedule(
@@ -125,4 +125,4 @@ def _together(rng: random.Random, seconds: float, connectors: int) -> Iterator[A
     for kind, whom in rng.choice(TOGETHER):
         is_worker = kind in ("kill", "freeze") and whom > 0
         yield Action(round(at, 3), kind, connectors - 1 + whom if is_worker else whom, rng.randrange(10**6))
-        at = min(seconds, at + rng.random() * TOGETHER_SECONDS)
+        at = min(seconds, at + rng.random() ** 2 * TOGETHER_SECONDS)

@@ -1,7 +1,7 @@
 """`make simulate` with a fixed seed, which tells the same every time; by night with a fresh one, too.
 
-By day it is so many schedules as take about 20 s of a core, whatever else the machine does: all tests together
-have six minutes of two.
+By day it is so many schedules as take about 20 s of a core, whatever else the machine does: all tests
+together have six minutes of two.
 """
 
 from __future__ import annotations
