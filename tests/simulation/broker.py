@@ -36,6 +36,8 @@ class Partition:
     begin: int = 0
     end: int = 0
     entries: list[Entry] = field(default_factory=list)
+    removed: list[Entry] = field(default_factory=list)
+    """What retention took: nobody but the judge sees it."""
     open: dict[str, int] = field(default_factory=dict)
     """First offsets of open transactions, by their ids."""
 
@@ -203,6 +205,7 @@ class Broker:
         """Let go of everything before an offset."""
         log = self.log[place]
         log.begin = max(log.begin, min(begin, log.stable))
+        log.removed += log.entries[: log.first_at(log.begin)]
         del log.entries[: log.first_at(log.begin)]
 
     def compact(self, place: Place, below: int) -> None:
