@@ -114,7 +114,7 @@ HEAT = {
 STATS = {
     "fleet: GPU cache in use": {"full": "50%"},
     "fleet: Evicted": {"evicted": "32 tokens/s"},
-    "health: Event streams": {"complete": "1", "partial": "0", "degraded": "1"},
+    "health: Event streams": {"complete": "1", "partial": "0", "degraded": "1", "never heard": "0"},
     "health: Data freshness": {"age": "0 s"},
 }
 BARS: dict[str, tuple[str, dict[str, dict[str, Any]], dict[str, str]]] = {
