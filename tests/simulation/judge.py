@@ -60,20 +60,22 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
     if engine.lied:
         return
     newest, known, lost = 0, dict[int, float](), set[int]()
-    lives = set[int]()
-    for record in _records(play):
+    lives, removed = set[int](), set[int]()
+    for record, gone in _records(play):
         if record.replica != engine.name:
             continue
         lives.add(record.incarnation)
         if record.incarnation < newest:
             continue
         if record.incarnation > newest:
-            newest, known, lost = record.incarnation, {}, set()
+            newest, known, lost, removed = record.incarnation, {}, set(), set()
         for batch in record.batches:
             if batch.seq is not None:
-                if batch.seq in known and not play.overlapping:
+                # What retention took no connector that starts can find.
+                if batch.seq in known.keys() - removed and not play.overlapping:
                     yield f"{engine.name}: batch {batch.seq} of {newest} is in the log twice"
                 known[batch.seq] = batch.ts
+                (removed.add if gone else removed.discard)(batch.seq)
             for event in batch.events:
                 if isinstance(event, Gap):
                     lost |= {*range(event.first, event.last + 1)}
@@ -94,10 +96,10 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
         return
     held = play.followed.held().get(engine.name)
     # What retention took before the index had read it, workers may have.
-    removed = any(
+    any_removed = any(
         log.removed for (topic, _), log in play.simulation.broker.log.items() if ".events." in topic
     )
-    if held is None and not removed and _trust(play, engine) == "complete":
+    if held is None and not any_removed and _trust(play, engine) == "complete":
         yield f"{engine.name}: complete in the tables, and not in the index"
     if held is not None and held != {*engine.resident}:
         wrong = len(held ^ {*engine.resident})
@@ -122,11 +124,12 @@ def _occupancy(play: Play, engine: Engine) -> Iterator[str]:
         yield f"{engine.name}: {last['blocks']} blocks are complete, the engine holds {len(engine.resident)}"
 
 
-def _records(play: Play) -> Iterator[EventsRecord]:
+def _records(play: Play) -> Iterator[tuple[EventsRecord, bool]]:
+    """Yield every record that was in the log, and whether retention took it."""
     for (topic, _), log in play.simulation.broker.log.items():
         if ".events." in topic:
-            for entry in (*log.removed, *log.entries):
+            for number, entry in enumerate((*log.removed, *log.entries)):
                 try:
-                    yield accepted_events(entry.value, entry.headers, entry.key)
+                    yield accepted_events(entry.value, entry.headers, entry.key), number < len(log.removed)
                 except RecordRefused:
                     continue
