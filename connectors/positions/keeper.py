@@ -320,16 +320,19 @@ class Positions:
         if self._is_of(position, ends):
             return True
         position.closed = True
-        same = not self._topic_id or position.topic_id in ("", self._topic_id)
-        reason = "ahead_of_log" if same else "topic_made_again"
+        reason = "ahead_of_log" if self._is_of_topic(position) else "topic_made_again"
         self._telemetry.position_unusable(f"{position.replica}/{position.dp_rank}", reason)
         return False
 
     def _is_of(self, position: PositionRecord, ends: Mapping[int, int]) -> bool:
         """Tell whether a position is one of the log as it is."""
         partition = partition_of(position.replica, self._log.partitions)
-        same = not self._topic_id or position.topic_id in ("", self._topic_id)
-        return same and position.partition == partition and position.offset < ends[partition]
+        if not self._is_of_topic(position) or position.partition != partition:
+            return False
+        return position.offset < ends[partition]
+
+    def _is_of_topic(self, position: PositionRecord) -> bool:
+        return not self._topic_id or position.topic_id in ("", self._topic_id)
 
     async def _write(self, positions: Sequence[PositionRecord]) -> None:
         """Write positions; what fails is told and due again."""

@@ -95,7 +95,7 @@ def _wrapped(line: str, width: int | None) -> list[str]:
 def _figures(facts: Facts, source: SourceId) -> dict[str, Any]:
     row, life = facts.store.health.get(source), facts.store.lives.get(source)
     log, position = facts.kafka.log.get(source), facts.kafka.positions.get(source)
-    heard = row is not None and row.last_seq >= 0
+    heard = row if row and row.last_seq >= 0 else None
     return {
         "replica": source[0],
         "dp_rank": source[1],
@@ -104,11 +104,11 @@ def _figures(facts: Facts, source: SourceId) -> dict[str, Any]:
         "incarnation": row.incarnation if row else life.incarnation if life else None,
         "position_seq": position.seq if position else None,
         "log_seq": log.last_seq if log else None,
-        "table_seq": row.last_seq if row and heard else life.last_seq if life else None,
+        "table_seq": heard.last_seq if heard else life.last_seq if life else None,
         "gap_batches": row.gap_batches if row else None,
         "replayed_batches": row.replayed_batches if row else None,
         "lost_batches": row.lost_batches if row else None,
-        "trust": life.trust if life else row.trust if row and heard else None,
+        "trust": life.trust if life else heard.trust if heard else None,
         "trust_since": life.trust_since if life else None,
         "drift_blocks": row.drift_blocks if row else None,
         "drift_since": row.drift_since if row else None,
