@@ -415,7 +415,9 @@ failures.run(command)
 
 
 @pytest.mark.parametrize("script", [BEFORE_A_FIRST_STEP, WHILE_A_LOOP_IS_MADE])
-@pytest.mark.parametrize(("name", "line"), [("SIGINT", "interrupted"), ("SIGTERM", "terminated")])
+@pytest.mark.parametrize(
+    ("name", "line"), [("SIGINT", "interrupted"), *night_rows(("SIGTERM", "terminated"))]
+)
 def test_a_signal_that_leaves_something_half_made_ends_a_command_with_its_line(
     tmp_path: Path, script: str, name: str, line: str
 ):

@@ -265,14 +265,6 @@ def test_every_process_needs_no_more_than_its_rights(cluster: Cluster) -> None:
 def test_events_become_rows_with_no_more_than_the_documented_rights(cluster: Cluster) -> None:
     running = events_become_rows(cluster, 1)
     cluster.wait_rows("redundancy_1m FINAL", 1)
-    cluster.wait_rows("stream_health_1h FINAL", 1)
-    code, said = cluster.run("verify", "verify")
-    deadline = time.monotonic() + 60
-    while "run it again later" in said:
-        assert time.monotonic() < deadline, said
-        time.sleep(2)
-        code, said = cluster.run("verify", "verify")
-    assert code == 0, said
     for part in running:
         part.stop()
 

@@ -32,6 +32,7 @@ def whole(life: Any, payloads: list[bytes], contents: Make, first: int = 0) -> N
     ]
 
 
+@pytest.mark.night
 def test_killed_again_and_again_nothing_is_lost(new_station: Make, contents: Make) -> None:
     """At random moments: while it starts, loads, catches up, runs."""
     rng = random.Random(5)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -199,12 +200,17 @@ def test_without_content_hashes_nothing_matches_across_seeds(alike: Played) -> N
     assert distinct == physical
 
 
+@cache
+def with_content_hashes(key: bytes, *, killed: bool) -> Played:
+    return played(SEEDS, linker=Linker(key), killed=killed)
+
+
 @pytest.mark.parametrize("killed", [True, *at_night([False])])
 @pytest.mark.parametrize("key", [KEY, *at_night([b""])], ids=["key", "no key"])
 def test_with_content_hashes_the_figures_are_those_of_one_seed(
     alike: Played, key: bytes, killed: bool
 ) -> None:
-    apart = played(SEEDS, linker=Linker(key), killed=killed)
+    apart = with_content_hashes(key, killed=killed)
     assert apart.causes() == alike.causes()
     assert apart.redundancy() == alike.redundancy()
     assert not apart.without
@@ -220,7 +226,8 @@ def test_other_engines_and_algorithms_compare() -> None:
     assert_recounted(apart)
 
 
-@pytest.mark.parametrize("killed", [True, *at_night([False])])
+@pytest.mark.night
+@pytest.mark.parametrize("killed", [True, False])
 def test_blocks_on_the_cpu_are_those_of_the_gpu(killed: bool) -> None:
     alike = played(ONE_SEED, cpu_blocks=300)
     apart = played(SEEDS, cpu_blocks=300, linker=Linker(KEY), killed=killed)
@@ -237,7 +244,7 @@ def test_adapters_are_apart() -> None:
 
 
 def test_the_fleet_knows_blocks_by_the_hashes_that_clients_compute() -> None:
-    found = played(SEEDS, linker=Linker(KEY))
+    found = with_content_hashes(KEY, killed=True)
     rng = random.Random(1)
     named = {
         block

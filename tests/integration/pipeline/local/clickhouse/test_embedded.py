@@ -16,6 +16,7 @@ from clickhouse_connect.driver.summary import QuerySummary
 
 from pipeline.local.clickhouse.accounts import Account
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from tests.support.suite.night import first_by_day
 
 _CODINGS = ["lz4", "zstd", "gzip", False]
 
@@ -25,7 +26,7 @@ def _table(client: Client, database: str) -> str:
     return f"{database}.t"
 
 
-@pytest.mark.parametrize("coding", _CODINGS)
+@pytest.mark.parametrize("coding", first_by_day(_CODINGS, 2))
 def test_100_000_rows_arrive_complete_in_every_coding(
     store: EmbeddedStore, store_client: Client, database: str, coding: str | bool
 ) -> None:
@@ -39,7 +40,7 @@ def test_100_000_rows_arrive_complete_in_every_coding(
     client.close()
 
 
-@pytest.mark.parametrize("coding", _CODINGS)
+@pytest.mark.parametrize("coding", first_by_day(_CODINGS))
 async def test_the_async_client_does_the_same(
     store: EmbeddedStore, store_client: Client, database: str, coding: str | bool
 ) -> None:

@@ -121,7 +121,7 @@ class Compared:
         assert not found
 
 
-@pytest.mark.parametrize("wrong_clocks", [False, True], ids=["clocks", "wrong clocks"])
+@pytest.mark.parametrize("wrong_clocks", first_by_day([False, True]), ids=["clocks", "wrong clocks"])
 @pytest.mark.parametrize("seed", first_by_day(range(6)))
 def test_agent_and_recount_forget_the_same(seed: int, wrong_clocks: bool) -> None:
     records = rotating(seed, wrong_clocks=True) if wrong_clocks else rotated(seed)
@@ -153,10 +153,10 @@ def names_in(latest: Iterable[bytes]) -> set[str]:
     return {msgspec.msgpack.decode(key)[0] for key in latest if key != b"@meta"}
 
 
-def test_nothing_is_kept_of_what_is_forgotten() -> None:
-    for seed in range(4):
-        kept = kept_of_rotated(seed)
-        assert names_in(kept.latest) == {replica for replica, _ in kept.state.sources}
+@pytest.mark.parametrize("seed", first_by_day(range(4)))
+def test_nothing_is_kept_of_what_is_forgotten(seed: int) -> None:
+    kept = kept_of_rotated(seed)
+    assert names_in(kept.latest) == {replica for replica, _ in kept.state.sources}
 
 
 @lru_cache
@@ -225,7 +225,8 @@ def test_a_log_without_its_beginning_forgets_as_the_tables_tell(seed: int) -> No
     assert ended > 8
 
 
-@pytest.mark.parametrize("seconds", first_by_day([400.0, 800.0]), ids=["too early", "too late"])
+@pytest.mark.night
+@pytest.mark.parametrize("seconds", [400.0, 800.0], ids=["too early", "too late"])
 def test_a_log_without_its_beginning_finds_what_is_forgotten_at_another_time(seconds: float) -> None:
     records = rotating_pods(3)
     other = msgspec.structs.replace(WORKER, forget_seconds=seconds)
