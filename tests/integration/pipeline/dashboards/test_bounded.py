@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.inputs.board_rows import migrated
 from tests.support.inputs.large_fleet import LENGTHS, LargeFleet
+
+pytestmark = pytest.mark.night
 
 FLEET = LargeFleet(replicas=200, models=TOP + 5, shards=2, prefixes=20)
 """More models than a picture has places for, too."""
@@ -51,8 +53,6 @@ PANELS = {panel.id: Asked(panel.id, panel.sql, panel) for board in BOARDS for pa
 NOTES = {note.id: Asked(note.id, note.sql) for board in BOARDS for note in board.annotations}
 RULES = {alert.id: Asked(alert.id, alert.sql) for alert in ALERTS}
 EVERYTHING = (*PANELS.values(), *NOTES.values(), *RULES.values())
-SERIES = [each for each in EVERYTHING if "_series(" in each.sql]
-OF_EACH_KIND = tuple({each.panel and each.panel.kind: each for each in SERIES}.values())
 
 
 class Counted(NamedTuple):
@@ -65,7 +65,7 @@ class Counted(NamedTuple):
 class Stored:
     """A database with rows before, in and after the range."""
 
-    def __init__(self, store: EmbeddedStore, seconds: int, asked: Sequence[Asked]) -> None:
+    def __init__(self, store: EmbeddedStore, seconds: int) -> None:
         self.seconds = seconds
         self.database = migrated(store).clickhouse.database
         self.client: Client = clickhouse_connect.get_client(
@@ -80,7 +80,7 @@ class Stored:
         for each in LENGTHS:
             FLEET.write(self.client, each, *_whole(RANGE, each))
         self.inside = self.rows()
-        self.asked = [each for each in asked if seconds == 10 or each in SERIES]
+        self.asked = [each for each in EVERYTHING if seconds == 10 or "_series(" in each.sql]
         """Other statements read the same tables whichever is the finest that is small enough."""
         self.write_outside(times=1)
 
@@ -130,16 +130,10 @@ def _whole(between: tuple[datetime, datetime], seconds: int) -> tuple[datetime, 
     return start, end
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param((60, OF_EACH_KIND), id="1m, one of each kind"),
-        *(pytest.param((each, EVERYTHING), id=LENGTHS[each], marks=pytest.mark.night) for each in LENGTHS),
-    ],
-)
+@pytest.fixture(scope="module", params=LENGTHS, ids=LENGTHS.get)
 def stored(request: pytest.FixtureRequest, store: EmbeddedStore) -> Iterator[Stored]:
     """Read from windows of each length."""
-    database = Stored(store, *request.param)
+    database = Stored(store, request.param)
     yield database
     database.client.command(f"DROP DATABASE {database.database} SYNC")
     database.client.close()

@@ -12,6 +12,7 @@ from clickhouse_connect.driver.client import Client
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.queries import RANGE
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from schemas.settings import Settings
 from tests.support.inputs.board_rows import RunSql, runner
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.inputs.large_fleet import LENGTHS, LargeFleet
@@ -32,20 +33,31 @@ SERIES = [
 
 
 @pytest.fixture(scope="module")
-def run(store: EmbeddedStore, empty_tables: EmptyTables) -> Iterator[RunSql]:
-    """Runs a panel on what the store keeps of an hour of each age."""
+def tables(empty_tables: EmptyTables) -> Iterator[Settings]:
     with empty_tables.lent() as settings:
-        client = clickhouse_connect.get_client(
-            dsn=store.url, database=settings.clickhouse.database, autogenerate_session_id=False
-        )
-        FLEET.write_state(client, NOW - timedelta(days=800))
-        for days in WRITTEN:
-            hour = end_of(days).replace(minute=0)
-            for seconds in LENGTHS:
-                FLEET.write(client, seconds, hour, hour + timedelta(hours=1))
-        let_go(client)
-        yield runner(store, settings)
-        client.close()
+        yield settings
+
+
+@pytest.fixture(scope="module")
+def client(store: EmbeddedStore, tables: Settings) -> Iterator[Client]:
+    """A client of tables that know the fleet, and nothing of what it did."""
+    client = clickhouse_connect.get_client(
+        dsn=store.url, database=tables.clickhouse.database, autogenerate_session_id=False
+    )
+    FLEET.write_state(client, NOW - timedelta(days=800))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def run(store: EmbeddedStore, tables: Settings, client: Client) -> RunSql:
+    """Runs a panel on what the store keeps of an hour of each age."""
+    for days in WRITTEN:
+        hour = end_of(days).replace(minute=0)
+        for seconds in LENGTHS:
+            FLEET.write(client, seconds, hour, hour + timedelta(hours=1))
+    let_go(client)
+    return runner(store, tables)
 
 
 def let_go(client: Client) -> None:
@@ -74,8 +86,9 @@ def chosen(days: int) -> dict[str, datetime]:
 
 
 @pytest.mark.parametrize("days", SECONDS)
-def test_windows_are_those_that_are_kept(run: RunSql, days: int) -> None:
-    found = run("finest", f"SELECT seconds FROM finest({RANGE})", **chosen(days))
+@pytest.mark.usefixtures("client")
+def test_windows_are_those_that_are_kept(store: EmbeddedStore, tables: Settings, days: int) -> None:
+    found = runner(store, tables)("finest", f"SELECT seconds FROM finest({RANGE})", **chosen(days))
     assert found.result_rows == [(SECONDS[days],)]
 
 
