@@ -19,7 +19,8 @@ class Pacing:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._next_ask_at = 0.0
+        self._paused_at = 0.0
+        self._pause_seconds = 0.0
         self._fruitless = 0
         """Answers in a row that did not help messages that wait."""
         self.unanswered = 0
@@ -29,7 +30,8 @@ class Pacing:
     @property
     def paused(self) -> bool:
         """Whether the engine is left alone for now."""
-        return self._clock() < self._next_ask_at
+        # A clock that was set back makes nobody wait longer.
+        return 0 <= self._clock() - self._paused_at < self._pause_seconds
 
     @property
     def hopeless(self) -> bool:
@@ -39,7 +41,7 @@ class Pacing:
     def hurry(self) -> None:
         """The engine is there: what it did not answer before, it may answer now."""
         if not self._fruitless and not self.hopeless:
-            self._next_ask_at = 0.0
+            self._pause_seconds = 0.0
 
     def answered(self, *, progress: bool, waiting: bool) -> None:
         """Note an answer; `waiting` tells whether live messages wait for more."""
@@ -57,7 +59,7 @@ class Pacing:
     def begin_anew(self) -> None:
         """Another life of the engine: what the last one did not answer says nothing of it."""
         self.unanswered = self._unanswered_live = 0
-        self._next_ask_at = 0.0
+        self._pause_seconds = 0.0
 
     def _pause(self, seconds: float) -> None:
-        self._next_ask_at = self._clock() + seconds
+        self._paused_at, self._pause_seconds = self._clock(), seconds

@@ -126,6 +126,10 @@ class Recovery:
             if not request.void and (seq != request.first or request.fingerprint is None):
                 self._merge(request, message, now, truncated=begins)
 
+    def not_in_the_future(self, now: float) -> None:
+        """The clock shows this: it may have been set back."""
+        self.answered_at, self.ended_at = min(self.answered_at, now), min(self.ended_at, now)
+
     def ended(self, outcome: Outcome, now: float) -> None:
         """Nothing more comes of the answer."""
         request, self._in_flight = self._in_flight, None

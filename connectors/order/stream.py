@@ -268,6 +268,7 @@ class SourceStream:
         recovery, log = self._recovery, self._log
         if connected:
             self._connected_at = now
+        self._not_in_the_future(now)
         if now - max(self._live_at, recovery.ended_at) >= self._settings.tail_seconds:
             recovery.want()
         heard_at = max(self._live_at, recovery.answered_at, self._connected_at, self._began_at)
@@ -276,6 +277,13 @@ class SourceStream:
         if log.position is not None:
             log.position.forget_replayed()
         return self._closed()
+
+    def _not_in_the_future(self, now: float) -> None:
+        """A clock that was set back makes nobody wait longer."""
+        self._live_at = min(self._live_at, now)
+        self._connected_at = min(self._connected_at, now)
+        self._began_at = min(self._began_at, now)
+        self._recovery.not_in_the_future(now)
 
     def note(self, event: Event, at: float) -> list[EventsRecord]:
         """Put a notice of the connector's own into the stream."""

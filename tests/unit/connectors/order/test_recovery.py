@@ -241,6 +241,22 @@ def test_tail_is_asked_for_when_the_stream_is_quiet() -> None:
     assert driver.stream.ask is None
 
 
+def test_a_clock_that_was_set_back_makes_no_tail_silence_or_pause_longer() -> None:
+    driver = Driver().caught_up(0, 1)
+    driver.wait(-1_000)
+    driver.wait(11)
+    assert driver.answer([1, 2]) == 1
+    assert driver.new() == [2]
+    driver.wait(11)
+    driver.answer([], outcome="timeout")
+    driver.wait(-1_000)
+    driver.wait(11)
+    assert driver.stream.ask is not None, "an ask that nobody answered is followed by a pause"
+    driver.wait(-1_000, connected=False)
+    driver.wait(301, connected=False)
+    assert driver.new() == [Closed("silent")]
+
+
 def test_live_batches_do_not_wait_for_the_tail() -> None:
     driver = Driver().caught_up(0)
     driver.wait(11)
