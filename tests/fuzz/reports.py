@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections import Counter
@@ -83,7 +84,8 @@ class Reports:
             if rng.random() < 0.2:
                 del holder[key]
                 break
-            holder[key] = rng.choice(ODD)
+            # A copy, as the next damage may be inside it.
+            holder[key] = copy.deepcopy(rng.choice(ODD))
         payload = bytearray(json.dumps(report).encode())
         for _ in range(rng.choice((0, 0, 0, 1, 5))):
             payload[rng.randrange(len(payload))] = rng.randrange(256)

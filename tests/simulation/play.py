@@ -50,7 +50,9 @@ class Play:
             connector=Connector(
                 linger_seconds=schedule.linger_seconds, replay_timeout_seconds=1.0, tail_seconds=3.0
             ),
-            worker=Worker(checkpoint_seconds=schedule.checkpoint_seconds),
+            worker=Worker(
+                checkpoint_seconds=schedule.checkpoint_seconds, idle_carry_seconds=schedule.carry_seconds
+            ),
             replicas=[
                 Replica(
                     id=f"r{number}",
@@ -75,6 +77,8 @@ class Play:
         ]
         self.followed = Followed()
         self.index = Supervised(simulation, "index", self.followed.follow)
+        self._troubles = 0
+        """Of the store, so far."""
         self.overlapping: list[Supervised] = []
         """Connectors that read the same as others, for a while."""
         self.workers = [
@@ -137,7 +141,9 @@ class Play:
             for (topic, number), log in broker.log.items():
                 if f".{key}." in topic:
                     committed, _ = broker.committed.get((f"{kafka.group}.{agent}", (topic, number)), (0, ""))
-                    last = max((entry.offset for entry in log.entries if not entry.marker), default=-1)
+                    # What was aborted is for nobody.
+                    read = [entry.offset for entry in log.entries if not entry.marker and not entry.aborted]
+                    last = max(read, default=-1)
                     if committed <= last:
                         left.append(f"{topic}/{number}: {committed} of {last + 1}")
         return left
@@ -168,6 +174,19 @@ class Play:
     def _lie(self, whom: int, rng: random.Random) -> None:
         if (engine := self._engine(whom)).up:
             engine.lie(rng)
+
+    def _bite(self, whom: int, rng: random.Random) -> None:
+        if (engine := self._engine(whom)).up:
+            engine.bite(rng)
+
+    def _again(self, whom: int, rng: random.Random) -> None:
+        """It begins anew at once, and has soon published as much as before, and as it keeps."""
+        engine = self._engine(whom)
+        published = len(engine.published)
+        engine.restart(0.0)
+        engine.up = True
+        for _ in range(published + rng.choice([0, 1, *[min(self.schedule.keeps, 12)] * 3])):
+            engine.serve(rng, self.schedule.prompts)
 
     def _restart(self, whom: int, rng: random.Random) -> None:
         self._engine(whom).restart(rng.random() * 4.0, rng.choice([0.0, 0.0, -30.0, 3.0]))
@@ -201,6 +220,13 @@ class Play:
         supervised, seconds = self._process(whom), rng.choice([-20.0, -3.0, 3.0, 4.0])
         self._at_an_await(whom, rng, lambda process: supervised.step_clock(seconds))
 
+    def _ahead(self, whom: int, rng: random.Random) -> None:
+        """The clock of a connector is ahead for a moment."""
+        connector = self.connectors[whom % len(self.connectors)]
+        connector.step_clock(12.0)
+        back = self.simulation.now + 0.3 + rng.random()
+        self.simulation.at(back, lambda: connector.step_clock(-12.0))
+
     def _stop(self, whom: int, rng: random.Random) -> None:
         self._process(whom).ask_to_stop()
 
@@ -211,7 +237,14 @@ class Play:
         store = self.simulation.store
         troubles: list[Trouble] = ["refuses", "answers not"]
         store.trouble = rng.choice(troubles)
-        self.simulation.broker.later(rng.random() * 6.0, lambda: setattr(store, "trouble", ""))
+        self._troubles += 1
+        this = self._troubles
+
+        def ends() -> None:
+            if this == self._troubles:
+                store.trouble = ""
+
+        self.simulation.broker.later(rng.random() * 6.0, ends)
 
     def _retain(self, whom: int, rng: random.Random) -> None:
         broker = self.simulation.broker

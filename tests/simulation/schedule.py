@@ -9,7 +9,9 @@ from dataclasses import dataclass
 KINDS: dict[str, float] = {
     "clear": 1.0,
     "lie": 1.0,
+    "bite": 0.5,
     "restart": 1.0,
+    "again": 0.5,
     "down": 0.5,
     "drop": 2.0,
     "deaf": 1.0,
@@ -18,6 +20,7 @@ KINDS: dict[str, float] = {
     "freeze": 2.0,
     "stop": 1.0,
     "clock": 1.0,
+    "ahead": 0.5,
     "slow": 1.0,
     "store": 1.5,
     "retain": 0.7,
@@ -29,18 +32,25 @@ KINDS: dict[str, float] = {
 }
 """What may happen besides prompts, and how often."""
 
-TOGETHER: tuple[tuple[tuple[str, int], ...], ...] = (
-    (("store", 0), ("kill", 1)),
-    (("kill", 1), ("kill", 2), ("retain", 0)),
-    (("down", 0), ("clock", 0), ("clock", 0)),
-    (("serve", 0), ("serve", 1), ("kill", -1)),
-    (("freeze", 1), ("freeze", 2), ("join", 0)),
-    (("lie", 0), ("lie", 0), ("lie", 0), ("lie", 0)),
-    (("down", 0), ("kill", 0), ("serve", 0)),
+TOGETHER: tuple[tuple[tuple[str, int, float], ...], ...] = (
+    (("store", 0, 0.0), ("kill", 1, 0.0)),
+    (("store", 0, 0.0), ("serve", 0, 0.0), ("store", 0, 4.0), ("kill", 1, 3.0)),
+    (("kill", 1, 0.0), ("kill", 2, 0.0), ("retain", 0, 0.0)),
+    (("down", 0, 0.0), ("clock", 0, 0.0), ("clock", 0, 0.0)),
+    (("down", 0, 0.0), ("down", 1, 0.0), ("ahead", 0, 2.0), ("ahead", 0, 1.5)),
+    (("serve", 0, 0.0), ("serve", 1, 0.0), ("kill", -1, 0.0)),
+    (("freeze", 1, 0.0), ("freeze", 2, 0.0), ("join", 0, 0.0)),
+    (("lie", 0, 0.0), ("bite", 0, 0.0), ("bite", 0, 0.0), ("serve", 0, 0.0)),
+    (("down", 0, 0.0), ("kill", 0, 0.0), ("serve", 0, 0.0)),
+    (("serve", 0, 0.0), ("kill", 0, 1.0), ("again", 0, 0.1)),
+    (("serve", 1, 0.0), ("kill", 0, 1.0), ("again", 1, 0.1), ("serve", 1, 0.0)),
+    (("overlap", 0, 0.0), ("serve", 0, 0.0), ("kill", 0, 1.0), ("serve", 0, 0.0)),
 )
-"""What tells most when it comes within a few seconds: kinds, and whom. Of processes 0 is a connector, 1 and 2
-are the first workers, -1 is the index, where there is one."""
+"""What tells most when it comes within a few seconds: kinds, whom, and seconds to wait at least. Of processes
+0 is a connector, 1 and 2 are the first workers, -1 is the index, where there is one."""
 TOGETHER_SECONDS = 4.0
+ROOM_SECONDS = 3.0
+"""From the last of what comes together until the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,8 @@ class Schedule:
     """Batches that engines keep for replay."""
     prompts: int
     checkpoint_seconds: float
+    carry_seconds: float
+    """For so long an idle source is carried forward."""
     linger_seconds: float
     seconds: float
     actions: tuple[Action, ...]
@@ -98,8 +110,10 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         for kind in (rng.choices(kinds, weights, k=faults) if kinds else [])
     ]
     connectors = rng.choice([1, 1, 1, 2])
-    if rng.random() < 0.5:
-        actions += _together(rng, seconds, connectors)
+    if rng.random() < 0.6:
+        together = [*_together(rng, seconds, connectors)]
+        actions += together
+        seconds = max(seconds, together[-1].at + ROOM_SECONDS)
     actions.sort(key=lambda action: action.at)
     return Schedule(
         seed=seed,
@@ -113,6 +127,7 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         keeps=rng.choice([3, 10, 1000]),
         prompts=rng.choice([2, 4, 12]),
         checkpoint_seconds=rng.choice([2.0, 3.0, 5.0]),
+        carry_seconds=rng.choice([10.0, 600.0]),
         linger_seconds=rng.choice([0.4, 1.6, 1.6]),
         seconds=seconds,
         actions=tuple(action for at, action in enumerate(actions) if keep is None or at in keep),
@@ -121,8 +136,9 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
 
 def _together(rng: random.Random, seconds: float, connectors: int) -> Iterator[Action]:
     """Give some of what belongs together, one after the other."""
-    at = rng.random() * seconds
-    for kind, whom in rng.choice(TOGETHER):
+    at = rng.random() ** 2 * seconds
+    for kind, whom, wait in rng.choice(TOGETHER):
         is_worker = kind in ("kill", "freeze") and whom > 0
+        at += wait
         yield Action(round(at, 3), kind, connectors - 1 + whom if is_worker else whom, rng.randrange(10**6))
-        at = min(seconds, at + rng.random() ** 2 * TOGETHER_SECONDS)
+        at += rng.random() ** 2 * TOGETHER_SECONDS

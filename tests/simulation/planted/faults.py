@@ -1,4 +1,7 @@
-"""Faults that were found in the product once, or could have been, as patches of its code, one at a time."""
+"""Faults that were found in the product once, or could have been, as patches of its code, one at a time.
+
+They have to show when everything is at rest: what a later version of a row replaces does not.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,6 @@ import pipeline.residency.checkpoint.snapshot
 import pipeline.residency.granularity.pairing
 import pipeline.residency.granularity.two_sizes
 import pipeline.residency.partition
-import pipeline.verify.replica.source
 import pipeline.worker.checkpoint.log
 import pipeline.worker.checkpoint.rounds
 import pipeline.worker.partition
@@ -167,13 +169,6 @@ def rows_come_after_the_commit() -> None:
     rounds._write = later  # type: ignore[method-assign]
 
 
-def sources_are_carried_before_their_records_are_read() -> None:
-    """A new owner writes rows of windows behind what it has applied."""
-    pipeline.worker.partition.OwnedPartition._heard_to = (  # type: ignore[method-assign]
-        lambda self, now: now
-    )
-
-
 def refused_inserts_are_acknowledged() -> None:
     """Rows that the store did not take, for want of room, count as written."""
     tables = pipeline.clickhouse.writer.Tables
@@ -199,15 +194,12 @@ def bases_are_of_several_moments() -> None:
     pipeline.fleet.snapshot.Bases.begin = begin  # type: ignore[method-assign]
 
 
-def silence_is_reported_backwards() -> None:
-    """The recount forgets a later report of silence at an earlier one, of a clock that was set back."""
+def clocks_are_not_bounded_by_the_log() -> None:
+    """The agent believes a clock that is ahead of the log, and the recount does not.
 
-    def unreached(self: Any, window: int) -> None:
-        if self.disconnected_from is None:
-            self.disconnected_from = window
-        self.reported_to = window
-
-    pipeline.verify.replica.source.SourceRecount._unreached = unreached  # type: ignore[method-assign]
+    By this rule a clock that is set back can no longer take rows away from the recount, which was found once.
+    """
+    pipeline.worker.roles.bounded_by_log = lambda record, written_at, ahead: record
 
 
 def an_index_begins_where_the_log_ends() -> None:
@@ -241,11 +233,10 @@ FAULTS = {
         Fault("pipeline/worker", checkpoints_of_aborted_transactions_count),
         Fault("pipeline/worker", residency_of_aborted_transactions_counts),
         Fault("pipeline/worker", rows_come_after_the_commit),
-        Fault("pipeline/worker", sources_are_carried_before_their_records_are_read),
         Fault("pipeline/clickhouse", refused_inserts_are_acknowledged),
         Fault("pipeline/fleet", bases_are_of_several_moments),
         Fault("pipeline/index", an_index_begins_where_the_log_ends),
-        Fault("pipeline/verify", silence_is_reported_backwards),
+        Fault("pipeline/worker", clocks_are_not_bounded_by_the_log),
     )
 }
 """By name."""
