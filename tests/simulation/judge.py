@@ -64,7 +64,8 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
     for record, gone in _records(play):
         if record.replica != engine.name:
             continue
-        lives.add(record.incarnation)
+        if not gone:  # a connector that starts knows no session that retention took whole
+            lives.add(record.incarnation)
         if record.incarnation < newest:
             continue
         if record.incarnation > newest:
