@@ -246,7 +246,7 @@ class Reading:
             done.set_result(None)
 
     def readdress(self, source: Source) -> None:
-        """Go on reading a source whose replay endpoint or metrics page has another address."""
+        """Go on reading a source whose replay endpoint, metrics page or role is another."""
         self.streams[source.key].readdress(source)
         if source.metrics_url is None:
             self._scraper.remove(source.replica)

@@ -25,6 +25,8 @@ class Source:
     shared_sequence: bool = False
     """Whether the publisher numbers the messages of other topics along with those of this one."""
     metrics_url: str | None = None
+    role: str = ""
+    """As in `schemas.settings.Role`."""
     life: str = ""
     """What the engine's life is called, such as the UID of its pod; empty where nobody tells."""
     place: tuple[str, str, str] | None = None

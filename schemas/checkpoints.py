@@ -508,6 +508,10 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Whether the engine knows at most one copy of each block."""
     clears_all: bool | None = None
     """Whether clears that name no medium are of all, by its latest record; None while no record has it."""
+    role: Name = ""
+    """As its latest record has it."""
+    transferred: bool = False
+    """Whether the engine ever counted transferred tokens in this session."""
     window: WindowNumber | None = None
     """Number of the open window; None before the first batch."""
     carried_to: WindowNumber | None = None

@@ -179,6 +179,15 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
     """Tokens that the CPU tier has room for."""
     unused_blocks: Annotated[int, Meta(ge=0, le=2**16)] | None = None
     """Of `capacity_blocks`, those that are never cached; None: one, as in vLLM."""
+    computed_tokens: Total | None = None
+    """Tokens of prompts that the engine computed, of all requests that have begun to answer."""
+    transferred_tokens: Total | None = None
+    """Tokens of prompts to be taken from another engine, or from a store that does not say what it is. They
+    count when a request is admitted, so those that then fail to come are in it."""
+    reloaded_tokens: Total | None = None
+    """The same from lower tiers of its own: the host's memory, disks."""
+    generation_tokens: Total | None = None
+    """Tokens that it generated."""
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
@@ -302,6 +311,8 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     emitters: dict[Name, tuple[Total, Seq]] = {}
     """Where several publishers report of the source and each numbers its own batches: by publisher, its
     session and the last of its numbers in this record."""
+    role: Name = ""
+    """`prefill`, `decode` or `both`, as settings or labels say it; empty: nobody says."""
 
 
 _FILES = frozenset({"storage", "fs", "obj"})

@@ -121,6 +121,7 @@ PodRefusal = Literal[
     "publishes_elsewhere",  # its engine connects to another host instead of binding a port
     "replay_elsewhere",  # only the replay of some ranks is left out: their engine has it on another host
     "replay_port_taken",  # only its replay is left out: the port is one of its event ports
+    "bad_role",  # only its role is left out: an annotation or label says what is no role here
     "too_many_replicas",  # beyond `max_replicas` of its entry
 ]
 """Why a pod is not read, or only in part."""

@@ -84,6 +84,9 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """Trust of the source as a whole when the checkpoint was cut."""
     changes: list[ResidencyChanges]
     """One entry per medium and group with changes."""
+    receives: bool = False
+    """Whether KV that others computed may be among what came, announced as if computed here: the role is
+    `decode` or `both`, or nobody says a role and the engine counted transferred tokens in this session."""
 
 
 class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):

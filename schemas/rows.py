@@ -221,6 +221,15 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
     """Tokens of prompts computed in that time: those of no cache."""
     cpu_capacity_tokens: int | None
     """Tokens that the CPU tier has room for."""
+    computed_tokens: int | None
+    """Tokens of prompts that the engine computed, of all requests that have begun to answer."""
+    transferred_tokens: int | None
+    """Tokens of prompts to be taken from another engine, or from a store that does not say what it is. They
+    count when a request is admitted, so those that then fail to come are in it."""
+    reloaded_tokens: int | None
+    """The same from lower tiers of its own: the host's memory, disks."""
+    generation_tokens: int | None
+    """Tokens that it generated."""
     version: int
 
 
@@ -249,6 +258,8 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     """model/hash scheme/tenant: hashes compare only inside one domain."""
     tenant: str
     """From the replica's configuration."""
+    role: str
+    """prefill, decode or both, as settings or labels said last; empty: nobody says."""
     first_seq: int
     """First sequence number that we have of this session."""
     last_seq: int

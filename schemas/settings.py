@@ -10,6 +10,8 @@ from msgspec import Meta
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Role = Literal["", "prefill", "decode", "both"]
+"""Of a replica: `decode` and `both` receive KV that others computed, `prefill` does not."""
 Namespace = Annotated[str, Meta(pattern=r"^(\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$")]
 
 
@@ -252,6 +254,9 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared_sequence: bool = False
     """The publisher speaks for several emitters, each under a topic, and numbers all messages together. Then
     `topic` is the whole topic of this one, and other replicas may have the same endpoint."""
+    role: Role = ""
+    """`decode` or `both`: it receives KV that others computed; `prefill`: it does not; empty: the engine's
+    counters show it."""
 
     @property
     def ranks(self) -> range:
@@ -281,6 +286,8 @@ class DnsName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hash_scheme: Name = "vllm-sha256-int64"
     """Like that of a replica."""
     topic: str = ""
+    """Like that of a replica."""
+    role: Role = ""
     """Like that of a replica."""
 
 
@@ -321,6 +328,8 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Like that of a replica."""
     topic: str = ""
     """Like that of a replica."""
+    role: Role = ""
+    """Role of pods without one in an annotation or label (docs/kubernetes.md); empty: as of a replica."""
     api_url: Annotated[str, Meta(pattern="^(https?://[^/?#@]+)?$")] = ""
     """API server; empty: that of the cluster that the connector runs in."""
     token_file: str = "/var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -347,6 +356,8 @@ class BoundEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: Name = "default"
     """Like that of a replica."""
     hash_scheme: Name = "vllm-sha256-int64"
+    """Like that of a replica."""
+    role: Role = ""
     """Like that of a replica."""
 
 

@@ -119,6 +119,7 @@ def _source(key: SourceKey, model: str, endpoint: BoundEndpoint, peer: Peer) -> 
         replay_endpoint=None if replay is None else rank_endpoint(replay.format(pod=host), rank),
         topic=peer.topic.decode(),
         metrics_url=None if metrics is None else metrics.format(pod=host),
+        role=endpoint.role,
     )
 
 

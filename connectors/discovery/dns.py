@@ -65,6 +65,7 @@ def named_sources(name: DnsName, addresses: Sequence[str]) -> list[Source]:
                 tenant=name.tenant,
                 hash_scheme=name.hash_scheme,
                 topic=name.topic,
+                role=name.role,
             )
         )
     return list_sources(replicas)

@@ -34,7 +34,7 @@ class Plan:
     """Their engines began a new life, as whoever runs them says."""
     added: tuple[Source, ...]
     readdressed: tuple[Source, ...]
-    """Go on as they are; only their replay endpoint or metrics page is another."""
+    """Go on as they are; only their replay endpoint, metrics page or role is another."""
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.restarted or self.added or self.readdressed)
@@ -92,4 +92,4 @@ def _same_stream(one: Source, other: Source) -> bool:
 
 
 def _stream(source: Source) -> Source:
-    return replace(source, replay_endpoint=None, metrics_url=None)
+    return replace(source, replay_endpoint=None, metrics_url=None, role="")

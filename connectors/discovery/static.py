@@ -66,6 +66,7 @@ def _source(replica: Replica, rank: int) -> Source:
         topic=replica.topic,
         shared_sequence=replica.shared_sequence,
         metrics_url=replica.metrics_url,
+        role=replica.role,
     )
 
 

@@ -98,6 +98,7 @@ SGLANG = Engine(
             # Time of the GPU in passes of prefill alone, not in those that --enable-mixed-chunk mixes.
             "prefill_seconds": ("sglang:forward_execution_seconds", "sglang:gpu_execution_seconds"),
             "prefill_tokens": ("sglang:realtime_tokens",),
+            "computed_tokens": ("sglang:realtime_tokens",),
             "block_size": ("sglang:page_size",),  # since 0.5.15
             # Of full attention, where an engine has several pools; token_usage is that of the fullest one.
             "kv_cache_usage": ("sglang:full_token_usage", "sglang:token_usage"),
@@ -109,6 +110,8 @@ SGLANG = Engine(
             "prefix_cache_queries": Sum("sglang:prompt_tokens"),
             "prefix_cache_hits": Sum("sglang:cached_tokens", "cache_source", _ON_GPU),
             "external_hits": Sum("sglang:cached_tokens", "cache_source", but=_ON_GPU),
+            "reloaded_tokens": Sum("sglang:cached_tokens", "cache_source", but=_ON_GPU),
+            "generation_tokens": Sum("sglang:generation_tokens"),
         },
         capacity_tokens="sglang:max_total_num_tokens",
         unused_blocks=0,  # what is padding is not in it

@@ -5,7 +5,7 @@ Events: `vllm/distributed/kv_events.py`. Their arrays grew at the end over time;
 
 from __future__ import annotations
 
-from connectors.engines.description import Engine, EventType, Field, Medium, Metrics
+from connectors.engines.description import Engine, EventType, Field, Medium, Metrics, Sum
 from connectors.engines.sighting import Sighting, is_map
 
 _LENGTHS = range(6, 13)
@@ -75,6 +75,8 @@ def _recognised(seen: Sighting) -> bool:
     )
 
 
+_CACHED = "vllm:prompt_tokens_cached_by_source"
+
 VLLM = Engine(
     name="vllm",
     events=(_STORED, _REMOVED, _CLEARED, _TIER_CLEARED, _INACTIVE),
@@ -105,6 +107,14 @@ VLLM = Engine(
         labels={
             "capacity_blocks": ("vllm:cache_config_info", "num_gpu_blocks"),
             "block_size": ("vllm:cache_config_info", "block_size"),
+        },
+        # Where prompts came from; external_kv_transfer has reloads from the CPU and failed pulls in it.
+        sums={
+            "computed_tokens": Sum("vllm:prompt_tokens_by_source", "source", frozenset({"local_compute"})),
+            # Since 0.32. NIXL, Mooncake and MoRIIO say p2p, connectors that say nothing are unspecified.
+            "transferred_tokens": Sum(_CACHED, "source", frozenset({"p2p", "external_unspecified"})),
+            "reloaded_tokens": Sum(_CACHED, "source", frozenset({"host", "disk"})),
+            "generation_tokens": Sum("vllm:generation_tokens"),
         },
         # Of SimpleCPUOffloadConnector, since 0.31. OffloadingConnector says only what share is in use.
         cpu_capacity_blocks=("vllm:simple_kv_offload_info", "capacity_blocks"),

@@ -49,7 +49,8 @@ class RunBuilder:
         opened: Callable[[float], None] = lambda due_at: None,
     ) -> None:
         """`opened` is told of each run that opens, and when it is due."""
-        self._source = source
+        self.source = source
+        """What records say of it is as of when they are closed."""
         self._hash_domain = hash_domain
         self._opened = opened
         self._record_bytes = record_bytes if linger_seconds > 0 else 1
@@ -163,7 +164,7 @@ class RunBuilder:
         """Close the open run, if there is one."""
         if not self._batches:
             return
-        source = self._source
+        source = self.source
         kind, batches = (
             (PackedRecord, self._packed_batches()) if self._packed else (EventsRecord, self._batches)
         )
@@ -177,6 +178,7 @@ class RunBuilder:
             first_seq=self._first_seq,
             last_seq=self._last_seq,
             tenant=source.tenant,
+            role=source.role,
             duplicates=self.duplicates,
             last_fingerprint=self._last_fingerprint,
             emitters=self._emitters,

@@ -125,8 +125,8 @@ class SourceStream:
         return self._may_scan and self._log.position is not None and not self._recovery.holding
 
     def readdress(self, source: Source) -> None:
-        """Go on with the same engine at other addresses."""
-        self.source = source
+        """Go on with the same engine at other addresses, or in another role."""
+        self.source = self._log.source = self._log.runs.source = source
         self._recovery.replay = source.replay_endpoint is not None
 
     def feed(self, frames: Frames, received_at: float) -> list[EventsRecord]:

@@ -32,7 +32,7 @@ from schemas.reasons import FigureRefusal, ScrapeFailure
 MAX_LINES = 200_000
 """Of a page. An engine of eight ranks has some thousand."""
 MAX_SAMPLES = 4_096
-"""Of the metrics that are read; a rank has a dozen."""
+"""Of the metrics that are read; a rank has two dozen."""
 MAX_LINE_CHARACTERS = 16 << 10
 """Of one of them. The parser takes the square of the labels of a line."""
 MAX_SAMPLES_CHARACTERS = 512 << 10

@@ -60,6 +60,10 @@ BOUNDS = {
     "prefill_tokens": _TOKENS,
     "cpu_capacity_tokens": _TOKENS,
     "unused_blocks": Bound(2**16, whole=True),
+    "computed_tokens": _TOKENS,
+    "transferred_tokens": _TOKENS,
+    "reloaded_tokens": _TOKENS,
+    "generation_tokens": _TOKENS,
 }
 """By field of `EngineCounters`. All of them fit the columns of the tables, and sums of thousands do."""
 RANKS = Bound(2**16 - 1, whole=True)

@@ -78,6 +78,7 @@ TOGETHER: Mapping[str, Together] = {
     "external_hits": summed,
     "prefill_seconds": summed,
     "prefill_tokens": summed,
+    "computed_tokens": summed,
     "kv_cache_usage": largest,
     "block_size": alike,
     "capacity_blocks": smallest,

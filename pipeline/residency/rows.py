@@ -220,6 +220,7 @@ def source_rows(head: SourceHead) -> list[Row]:
             wire_era=head.wire_era,
             hash_domain=head.hash_domain,
             tenant=head.tenant,
+            role=head.role,
             first_seq=head.first_seq,
             last_seq=head.last_seq,
             remarks=head.remarks,
@@ -247,5 +248,9 @@ def counters_row(head: SourceHead, event: EngineCounters, at: float) -> Row:
         prefill_seconds=event.prefill_seconds,
         prefill_tokens=event.prefill_tokens,
         cpu_capacity_tokens=event.cpu_capacity_tokens,
+        computed_tokens=event.computed_tokens,
+        transferred_tokens=event.transferred_tokens,
+        reloaded_tokens=event.reloaded_tokens,
+        generation_tokens=event.generation_tokens,
         version=head.version,
     )

@@ -45,6 +45,8 @@ from schemas.trust import Trust
 
 NEVER_COMPLETE: frozenset[Remark] = frozenset({"no_identity", "no_sequence"})
 """Remarks of streams that no clear makes complete."""
+RECEIVING = frozenset({"decode", "both"})
+"""Roles in which an engine takes KV from others."""
 NEVER = -1
 """Sequence number before the first batch."""
 
@@ -57,6 +59,7 @@ class LifeChanges(NamedTuple):
     hash_domain: str
     trust: Trust
     changes: list[Changes]
+    receives: bool
 
 
 def new_head(replica: str, dp_rank: int) -> SourceHead:
@@ -186,6 +189,7 @@ class SourceResidency:
         head = self.head
         head.engine = record.engine or head.engine
         head.wire_era = record.wire_era or head.wire_era
+        head.role = record.role
         if record.may_reannounce is not None:
             head.may_reannounce = record.may_reannounce
         if record.clears_all is not None:
@@ -243,6 +247,7 @@ class SourceResidency:
         return (
             len(events) == len(record.batches)
             and not record.duplicates
+            and record.role == head.role
             and {*record.remarks} <= {*head.remarks}
             and all(
                 (
@@ -314,6 +319,7 @@ class SourceResidency:
                 head.capacity_blocks = capacity.told(event, on_gpu) or head.capacity_blocks
             if event.cpu_capacity_tokens is not None:
                 head.cpu_capacity_tokens = event.cpu_capacity_tokens
+            head.transferred = head.transferred or bool(event.transferred_tokens)
             drift.counted(head.drift, event)
             self.windows.counted(event, at)
         elif isinstance(event, SourceStatus):
@@ -384,6 +390,7 @@ class SourceResidency:
         head.may_reannounce = None
         head.one_copy = False
         head.clears_all = None
+        head.transferred = False
         head.remarks = []
         head.limited = False
         head.loras = []
@@ -409,7 +416,7 @@ class SourceResidency:
         if changes:
             overall = self.overall_trust().trust
             self._life_changes.append(
-                LifeChanges(head.incarnation, head.model, head.hash_domain, overall, changes)
+                LifeChanges(head.incarnation, head.model, head.hash_domain, overall, changes, self.receives)
             )
 
     def take_changes(self) -> list[LifeChanges]:
@@ -422,6 +429,11 @@ class SourceResidency:
     def opened(self) -> bool:
         """Whether a first batch of the present life is known, by its number at least."""
         return self.head.first_seq != NEVER
+
+    @property
+    def receives(self) -> bool:
+        """Whether KV that others computed may come, as its role says, or what the engine counts."""
+        return self.head.role in RECEIVING if self.head.role else self.head.transferred
 
     def overall_trust(self) -> TrustSince:
         """Return the trust of the source as a whole: that of its worst medium."""

@@ -14,10 +14,10 @@ from connectors.discovery.kubernetes.annotations import (
 )
 from connectors.discovery.kubernetes.described import Address, Description
 from connectors.discovery.kubernetes.documents import Pod
-from connectors.discovery.kubernetes.presets import PRESETS
+from connectors.discovery.kubernetes.presets import PRESETS, ROLES
 from connectors.discovery.kubernetes.publishers import publishers_of
 from connectors.sources import Source
-from schemas.settings import Kubernetes, hash_domain
+from schemas.settings import Kubernetes, Role, hash_domain
 
 
 def replica_of(pod: Pod, entry: Kubernetes) -> str:
@@ -50,6 +50,7 @@ def sources_of(pod: Pod, entry: Kubernetes, description: Description, note: Note
     publishers = publishers_of(pod, entry, description, note)
     model = _model(pod, entry, publishers[0].topic)
     metrics_port = _metrics_port(pod, entry)
+    role = _role(pod, entry, note)
     return [
         Source(
             replica=replica_of(pod, entry),
@@ -61,6 +62,7 @@ def sources_of(pod: Pod, entry: Kubernetes, description: Description, note: Note
             replay_endpoint=None if publisher.replay is None else _endpoint(pod, publisher.replay),
             topic=entry.topic or publisher.topic,
             metrics_url=f"{_url(pod, metrics_port)}/metrics" if metrics_port else None,
+            role=role,
             life=pod.uid,
         )
         for publisher in publishers
@@ -83,6 +85,15 @@ def _model(pod: Pod, entry: Kubernetes, topic: str) -> str:
     if not is_model_name(model):
         raise PodRefused("bad_model", f"a model's name has at most {MAX_NAME} printable characters")
     return model
+
+
+def _role(pod: Pod, entry: Kubernetes, note: Note) -> Role:
+    said = (pod.labels.get(label) for label in PRESETS[entry.preset].role_labels)
+    told = annotated(pod).get("role") or next(filter(None, said), "")
+    if told and told not in ROLES:
+        text = f"its role is {told[:20]!r}, which says nothing here; annotate it with {ANNOTATION_PREFIX}role"
+        note(PodRefused("bad_role", text))
+    return ROLES.get(told, "") or entry.role
 
 
 def _metrics_port(pod: Pod, entry: Kubernetes) -> int:

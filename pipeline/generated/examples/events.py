@@ -39,6 +39,7 @@ def events_record(*batches: Batch) -> EventsRecord:
         engine="vllm",
         wire_era="array-12",
         last_fingerprint=FINGERPRINT if numbers else 0,
+        role="decode",
     )
 
 
@@ -130,6 +131,10 @@ def events_examples() -> dict[str, EventsRecord]:
                     capacity_blocks=27_000,
                     block_size=16,
                     kv_cache_usage=0.4375,
+                    computed_tokens=131_072,
+                    transferred_tokens=98_304,
+                    reloaded_tokens=32_768,
+                    generation_tokens=65_536,
                 ),
             ),
         ),

@@ -53,6 +53,7 @@ def _residency_record(
         incarnation=INCARNATION,
         trust=trust,
         changes=list(changes),
+        receives=True,
     )
     return ResidencyRecord(partition=3, shard=4, next_offset=offset, sources=[source])
 

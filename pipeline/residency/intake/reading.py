@@ -109,6 +109,7 @@ _said = attrgetter(
     "may_reannounce",
     "clears_all",
     "one_copy",
+    "role",
     "remarks",
     "duplicates",
 )

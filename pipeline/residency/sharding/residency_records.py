@@ -60,6 +60,7 @@ class ResidencyRecords:
                     life.incarnation,
                     life.trust,
                     [],
+                    life.receives,
                 )
             )
         sources[-1].changes.append(part)

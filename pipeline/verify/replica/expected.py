@@ -142,6 +142,10 @@ def counters(source: SourceRecount, said: EngineCounters, at: float) -> EngineCo
         prefill_seconds=said.prefill_seconds,
         prefill_tokens=said.prefill_tokens,
         cpu_capacity_tokens=said.cpu_capacity_tokens,
+        computed_tokens=said.computed_tokens,
+        transferred_tokens=said.transferred_tokens,
+        reloaded_tokens=said.reloaded_tokens,
+        generation_tokens=said.generation_tokens,
         version=source.version,
     )
 
@@ -163,6 +167,7 @@ def life(source: SourceRecount) -> Iterator[SourceRow]:
         wire_era=source.wire_era,
         hash_domain=source.hash_domain,
         tenant=source.tenant,
+        role=source.role,
         first_seq=source.first_seq,
         last_seq=source.last_seq,
         remarks=source.remarks,

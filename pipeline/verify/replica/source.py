@@ -67,7 +67,7 @@ class SourceRecount:
         self.replica = replica
         self.dp_rank = dp_rank
         self.worker = worker
-        self.model = self.hash_domain = self.tenant = self.engine = self.wire_era = ""
+        self.model = self.hash_domain = self.tenant = self.engine = self.wire_era = self.role = ""
         self.may_reannounce: bool | None = None
         self.one_copy = False
         self.clears_all = False
@@ -135,6 +135,7 @@ class SourceRecount:
             self._begin(record)
         self.engine = record.engine or self.engine
         self.wire_era = record.wire_era or self.wire_era
+        self.role = record.role
         if record.may_reannounce is not None:
             self.may_reannounce = record.may_reannounce
         self.one_copy = record.one_copy
@@ -166,7 +167,7 @@ class SourceRecount:
 
     def _says_nothing_new(self, record: EventsRecord) -> bool:
         """Return whether a record only has counters that are known and reports of a known disconnection."""
-        if any(remark not in self.remarks for remark in record.remarks):
+        if record.role != self.role or any(remark not in self.remarks for remark in record.remarks):
             return False
         if record.duplicates or any(batch.seq is not None for batch in record.batches):
             return False

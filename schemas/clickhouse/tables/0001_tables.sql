@@ -121,6 +121,10 @@ CREATE TABLE IF NOT EXISTS {database}.engine_counters
     prefill_seconds Nullable(Float64) CODEC(ZSTD(1)),
     prefill_tokens Nullable(UInt64) CODEC(ZSTD(1)),
     cpu_capacity_tokens Nullable(UInt64) CODEC(ZSTD(1)),
+    computed_tokens Nullable(UInt64) CODEC(ZSTD(1)),
+    transferred_tokens Nullable(UInt64) CODEC(ZSTD(1)),
+    reloaded_tokens Nullable(UInt64) CODEC(ZSTD(1)),
+    generation_tokens Nullable(UInt64) CODEC(ZSTD(1)),
     version UInt64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = {engine:ReplacingMergeTree(version)}
@@ -142,6 +146,7 @@ CREATE TABLE IF NOT EXISTS {database}.sources
     wire_era LowCardinality(String),
     hash_domain LowCardinality(String),
     tenant LowCardinality(String),
+    role LowCardinality(String),
     first_seq Int64,
     last_seq Int64,
     remarks Array(LowCardinality(String)),
@@ -336,8 +341,12 @@ CREATE TABLE IF NOT EXISTS {database}.engine_counters_by_{period}
     model LowCardinality(String) CODEC(ZSTD(1)),
     replica LowCardinality(String) CODEC(ZSTD(1)),
     dp_rank UInt16 CODEC(ZSTD(1)),
-    first SimpleAggregateFunction(min, Tuple(time DateTime64(3, 'UTC'), queries Int64, hits Int64)) CODEC(ZSTD(1)),
-    last SimpleAggregateFunction(max, Tuple(time DateTime64(3, 'UTC'), queries Int64, hits Int64)) CODEC(ZSTD(1))
+    first SimpleAggregateFunction(min, Tuple(
+        time DateTime64(3, 'UTC'), queries Int64, hits Int64, computed Nullable(Int64), transferred Nullable(Int64),
+        reloaded Nullable(Int64), generated Nullable(Int64))) CODEC(ZSTD(1)),
+    last SimpleAggregateFunction(max, Tuple(
+        time DateTime64(3, 'UTC'), queries Int64, hits Int64, computed Nullable(Int64), transferred Nullable(Int64),
+        reloaded Nullable(Int64), generated Nullable(Int64))) CODEC(ZSTD(1))
 )
 ENGINE = {engine:AggregatingMergeTree()}
 PARTITION BY {partition}(window)
@@ -350,10 +359,19 @@ SETTINGS ttl_only_drop_parts = 1;
 CREATE MATERIALIZED VIEW IF NOT EXISTS {database}.engine_counters_to_{period}s TO {database}.engine_counters_by_{period} AS
 SELECT
     {start}(toDateTime(time)) AS window, model, replica, dp_rank,
-    min((time, toInt64(assumeNotNull(prefix_cache_queries)), toInt64(assumeNotNull(prefix_cache_hits)))) AS first,
-    max((time, toInt64(assumeNotNull(prefix_cache_queries)), toInt64(assumeNotNull(prefix_cache_hits)))) AS last
-FROM {database}.engine_counters
-WHERE prefix_cache_queries IS NOT NULL AND prefix_cache_hits IS NOT NULL
+    min(scrape) AS first,
+    max(scrape) AS last
+FROM
+(
+    SELECT
+        time, model, replica, dp_rank,
+        (
+            time, toInt64(assumeNotNull(prefix_cache_queries)), toInt64(assumeNotNull(prefix_cache_hits)),
+            toInt64(computed_tokens), toInt64(transferred_tokens), toInt64(reloaded_tokens), toInt64(generation_tokens)
+        ) AS scrape
+    FROM {database}.engine_counters
+    WHERE prefix_cache_queries IS NOT NULL AND prefix_cache_hits IS NOT NULL
+)
 GROUP BY window, model, replica, dp_rank;
 
 -- of 1m, 1h

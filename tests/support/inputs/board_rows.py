@@ -41,6 +41,7 @@ WINDOWS = 360
 PANEL_SECONDS = 100
 """Longest time for a panel, on a machine that is busy with other tests."""
 REPLICAS = ("a", "b")
+ROLES = {"a": "decode", "b": ""}
 
 
 class Served(Protocol):
@@ -128,6 +129,7 @@ def hour_of_rows() -> list[Row]:
                     3.125 * (number + 1),
                     100 * (number + 1),
                     None,
+                    *[None] * 4,
                     1,
                 )
             )
@@ -152,6 +154,7 @@ def hour_of_rows() -> list[Row]:
             "map",
             "d",
             "default",
+            ROLES[replica],
             0,
             WINDOWS,
             [],

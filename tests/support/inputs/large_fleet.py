@@ -194,7 +194,9 @@ class LargeFleet:
         for name, number in (("first", "at * {0}"), ("last", "(at * {0} + {0} - 1)")):
             scrape = number.format(seconds // 10)
             time = f"toDateTime64(10 * {scrape}, 3, 'UTC')"
-            columns[name] = f"({time}, toInt64(1000 * {scrape}), toInt64(700 * {scrape}))"
+            columns[name] = (
+                f"({time}, toInt64(1000 * {scrape}), toInt64(700 * {scrape}), NULL, NULL, NULL, NULL)"
+            )
         table = "engine_counters_by_minute" if seconds == 60 else "engine_counters_by_hour"
         _insert(client, table, seconds, windows, family, columns)
         if seconds == 3600:

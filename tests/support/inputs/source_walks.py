@@ -28,6 +28,7 @@ from schemas.events import (
 BEGAN = 1_800_000_000.0
 COARSE, FINE = 16, 4
 CLEARS_ALL = (None, False, True)
+ROLES = ("", "prefill", "decode", "both")
 """What records say in turns."""
 
 
@@ -103,6 +104,7 @@ class Walk:
             duplicates=rng.choice([0] * 12 + [2]),
             remarks=rng.choice([[]] * 12 + [["other_rank:1"], [f"unknown_type:B{n}" for n in range(6)]]),
             clears_all=CLEARS_ALL[self.seq % len(CLEARS_ALL)],
+            role=ROLES[self.seq // 40 % len(ROLES)],
         )
 
     def _new_life(self, batches: list[Batch]) -> int:
@@ -140,6 +142,10 @@ class Walk:
                 kv_cache_usage=rng.random(),
                 cpu_capacity_tokens=rng.choice([None, None, 320, 1000]),
                 unused_blocks=rng.choice([None, None, 0, 1]),
+                computed_tokens=self.seq,
+                transferred_tokens=self.seq // 64 if self.seq % 2 else None,
+                reloaded_tokens=2 * self.seq,
+                generation_tokens=3 * self.seq,
             )
         return SourceStatus(connected=kind == 8)
 

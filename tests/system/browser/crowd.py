@@ -45,7 +45,7 @@ def rows() -> list[Row]:
                 found.append(moved)
     found += [
         SourceRow(
-            *(model(number), name(number), 0, 7, DAY, None, "", "vllm", "map", "d", "default", 0, 60, []),
+            *(model(number), name(number), 0, 7, DAY, None, "", "vllm", "map", "d", "default", "", 0, 60, []),
             *("complete", DAY, 1),
         )
         for number in range(REPLICAS)

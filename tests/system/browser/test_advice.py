@@ -32,7 +32,7 @@ def rows() -> list[Row]:
     """Return a minute of two replicas, of which the one named `full` evicts what it wants again."""
     found: list[Row] = [
         SourceRow(
-            *(MODEL, name, 0, 7, HOUR, None, "", "vllm", "map", MODEL, "default", 0, 60, []),
+            *(MODEL, name, 0, 7, HOUR, None, "", "vllm", "map", MODEL, "default", "", 0, 60, []),
             *("complete", HOUR, 1),
         )
         for name in ("full", "roomy")

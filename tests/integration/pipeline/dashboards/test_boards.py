@@ -214,11 +214,7 @@ def test_hits_are_those_of_all_scrapes_though_nothing_was_merged_yet(store: Embe
         queries, hits = 1000 * number, 900 * number
         write_rows(
             settings,
-            [
-                EngineCountersRow(
-                    at, "m", "a", 0, queries, hits, None, None, 100, 16, 0.5, None, None, None, 1
-                )
-            ],
+            [EngineCountersRow(at, "m", "a", 0, queries, hits, None, None, 100, 16, 0.5, *[None] * 7, 1)],
         )
     sql = "SELECT sum(queried), sum(hit) FROM engine_hits_series(from = {from:DateTime}, to = {to:DateTime})"
     for name, (start, end) in RANGES.items():

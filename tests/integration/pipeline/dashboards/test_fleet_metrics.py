@@ -247,7 +247,7 @@ def test_models_and_replicas_beyond_the_bounds_are_added_up(
                 if isinstance(row, OccupancyRow) and row.medium == "cpu":
                     changed["medium"] = f"tier-{place}"
                 rows.append(msgspec.structs.replace(row, **changed))
-        life = (HOUR, None, "", "vllm", "map", model, "t", 0, 9, [], "complete", HOUR, 1)
+        life = (HOUR, None, "", "vllm", "map", model, "t", "", 0, 9, [], "complete", HOUR, 1)
         rows.append(SourceRow(model, replica, 0, 7, *life))
     write_rows(own, rows)
     found = collected(own)

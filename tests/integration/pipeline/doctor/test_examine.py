@@ -134,6 +134,7 @@ def source_row(now: float, **changes: object) -> SourceRow:
         wire_era="map",
         hash_domain="m/x/default",
         tenant="default",
+        role="",
         first_seq=0,
         last_seq=9,
         remarks=["mixed_ranks"],
@@ -163,7 +164,7 @@ async def test_tables_tell_of_each_source(settings: Settings, own: Settings) -> 
     ]
     for seconds, queries in ((90.0, 50), (60.0, 80), (30.0, 20)):
         at = datetime.fromtimestamp(now - seconds, timezone.utc)
-        rows.append(EngineCountersRow(at, "m", "a", 0, queries, *[None] * 9, version=1))
+        rows.append(EngineCountersRow(at, "m", "a", 0, queries, *[None] * 13, version=1))
     tables = Tables(settings.clickhouse)
     await tables.insert(rows)
     tables.close()

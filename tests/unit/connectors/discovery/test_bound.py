@@ -29,6 +29,7 @@ def test_a_topic_makes_a_source() -> None:
         endpoint="tcp://*:5557",
         dp_ranks=2,
         tenant="acme",
+        role="decode",
         hash_scheme="sha",
         replay_endpoint="tcp://{pod}.engines:5657",
         metrics_url="http://{pod}:8000/metrics",
@@ -39,6 +40,7 @@ def test_a_topic_makes_a_source() -> None:
     assert source.model == "org/model@v2"
     assert source.hash_domain == "org/model@v2/sha/acme"
     assert source.endpoint == "tcp://*:5558"
+    assert source.role == "decode"
     assert source.replay_endpoint == "tcp://vllm-0.engines:5658"
     assert source.metrics_url == "http://vllm-0:8000/metrics"
     assert bound.sources == [source]

@@ -52,6 +52,7 @@ def test_each_address_is_a_replica_named_by_it() -> None:
         metrics_port=8000,
         dp_ranks=2,
         tenant="acme",
+        role="decode",
         hash_scheme="sha",
         topic="kv",
     )
@@ -66,8 +67,8 @@ def test_each_address_is_a_replica_named_by_it() -> None:
         for host in ("10.0.0.7", "[fd00::7]")
         for rank in (0, 1)
     ]
-    assert {(s.model, s.tenant, s.hash_domain, s.topic) for s in sources} == {
-        ("qwen", "acme", "qwen/sha/acme", "kv")
+    assert {(s.model, s.tenant, s.hash_domain, s.topic, s.role) for s in sources} == {
+        ("qwen", "acme", "qwen/sha/acme", "kv", "decode")
     }
 
 

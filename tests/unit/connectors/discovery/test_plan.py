@@ -53,8 +53,12 @@ def test_another_life_under_the_same_id_ends_the_one_before_as_restarted() -> No
     assert changes.added == (after, moved)
 
 
-def test_another_replay_or_metrics_address_leaves_the_stream_alone() -> None:
-    for other in (_source("a", replay=9), replace(_source("a"), metrics_url="http://a")):
+def test_another_replay_or_metrics_address_or_role_leaves_the_stream_alone() -> None:
+    for other in (
+        _source("a", replay=9),
+        replace(_source("a"), metrics_url="http://a"),
+        replace(_source("a"), role="decode"),
+    ):
         changes = plan(_by_key(_source("a")), _by_key(other))
         assert changes.readdressed == (other,)
         assert not changes.removed

@@ -15,6 +15,7 @@ def test_rank_r_is_on_port_plus_r() -> None:
         metrics_url="http://10.0.0.7:8000/metrics",
         dp_ranks=3,
         tenant="acme",
+        role="decode",
         hash_scheme="sha",
         topic="kv@",
     )
@@ -24,8 +25,8 @@ def test_rank_r_is_on_port_plus_r() -> None:
         (("vllm-0", 1), "tcp://10.0.0.7:5558", "tcp://10.0.0.7:5658"),
         (("vllm-0", 2), "tcp://10.0.0.7:5559", "tcp://10.0.0.7:5659"),
     ]
-    assert {(s.model, s.tenant, s.hash_domain, s.topic, s.metrics_url) for s in sources} == {
-        ("qwen", "acme", "qwen/sha/acme", "kv@", "http://10.0.0.7:8000/metrics")
+    assert {(s.model, s.tenant, s.hash_domain, s.topic, s.metrics_url, s.role) for s in sources} == {
+        ("qwen", "acme", "qwen/sha/acme", "kv@", "http://10.0.0.7:8000/metrics", "decode")
     }
 
 

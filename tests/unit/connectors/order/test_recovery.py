@@ -37,6 +37,7 @@ class Driver:
         self.now = 1000.0
         self.published: list[Entry] = []
         self.lives: list[int] = []
+        self.roles: list[str] = []
         self.replayed: set[int] = set()
         options = Connector(linger_seconds=0.0, **settings)  # type: ignore[arg-type]
         self.stream = SourceStream(SOURCE, options, lambda: self.now, resume=resume)
@@ -90,6 +91,8 @@ class Driver:
         for record in records:
             if record.incarnation not in self.lives:
                 self.lives.append(record.incarnation)
+            if record.role not in self.roles:
+                self.roles.append(record.role)
             for batch in record.batches:
                 self.published += batch.events if batch.seq is None else [batch.seq]
                 if batch.replayed and batch.seq is not None:
@@ -655,6 +658,15 @@ def test_no_replay_after_the_address_was_taken_away() -> None:
     assert driver.stream.ask is None
     driver.live(3)
     assert driver.new() == [Gap(1, 1, "replay_not_configured"), 2, 3]
+
+
+def test_another_role_is_told_from_the_next_record_on() -> None:
+    driver = Driver().caught_up(0)
+    assert driver.stream.source.role == ""
+    driver.stream.readdress(replace(SOURCE, role="decode"))
+    driver.live(1)
+    assert driver.new() == [1]
+    assert driver.roles == ["", "decode"]
 
 
 def test_position_and_settled_follow() -> None:

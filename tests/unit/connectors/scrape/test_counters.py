@@ -63,6 +63,56 @@ def test_each_rank_gets_its_own_figures() -> None:
     }
 
 
+VLLM_SOURCES = """\
+vllm:prefix_cache_queries_total{engine="1",model_name="tiny"} 66712.0
+vllm:prefix_cache_hits_total{engine="1",model_name="tiny"} 33008.0
+vllm:external_prefix_cache_queries_total{engine="1",model_name="tiny"} 33704.0
+vllm:external_prefix_cache_hits_total{engine="1",model_name="tiny"} 23845.0
+vllm:prompt_tokens_total{engine="1",model_name="tiny"} 65290.0
+vllm:prompt_tokens_by_source_total{engine="1",model_name="tiny",source="local_compute"} 9859.0
+vllm:prompt_tokens_by_source_total{engine="1",model_name="tiny",source="local_cache_hit"} 33008.0
+vllm:prompt_tokens_by_source_total{engine="1",model_name="tiny",source="external_kv_transfer"} 22423.0
+vllm:prompt_tokens_cached_total{engine="1",model_name="tiny"} 55431.0
+vllm:prompt_tokens_cached_by_source_total{engine="1",model_name="tiny",source="device"} 33008.0
+vllm:prompt_tokens_cached_by_source_total{engine="1",model_name="tiny",source="host"} 0.0
+vllm:prompt_tokens_cached_by_source_total{engine="1",model_name="tiny",source="p2p"} 23845.0
+vllm:prompt_tokens_cached_by_source_total{engine="1",model_name="tiny",source="disk"} 0.0
+vllm:prompt_tokens_cached_by_source_total{engine="1",model_name="tiny",source="external_unspecified"} 0.0
+vllm:generation_tokens_total{engine="1",model_name="tiny"} 2880.0
+vllm:request_generation_tokens_sum{engine="1",model_name="tiny"} 0.0
+"""
+"""Of vLLM 0.33.0's own Prometheus logger, of an engine that pulled from another by NIXL."""
+
+
+def test_vllm_says_where_prompts_came_from() -> None:
+    said = parse_engine_metrics(VLLM_SOURCES).ranks[1]
+    assert said == EngineCounters(
+        66_712,
+        33_008,
+        33_704,
+        23_845,
+        computed_tokens=9_859,
+        transferred_tokens=23_845,
+        reloaded_tokens=0,
+        generation_tokens=2_880,
+    )
+
+
+def test_a_store_that_does_not_say_what_it_is_transfers_and_tiers_of_the_engine_do_not() -> None:
+    """The sums of `multi` (vLLM 0.33, CPU tier and NIXL), a part of them as if from a store, and a disk."""
+    cached = {"device": 7, "host": 6_000, "p2p": 50_000, "disk": 480, "external_unspecified": 3_486}
+    lines = [
+        f'vllm:prompt_tokens_cached_by_source_total{{engine="0",source="{source}"}} {tokens}.0\n'
+        for source, tokens in cached.items()
+    ]
+    external = 'vllm:prompt_tokens_by_source_total{engine="0",source="external_kv_transfer"} 59966.0\n'
+    assert parse_engine_metrics("".join([*lines, external])).ranks == {
+        0: EngineCounters(computed_tokens=0, transferred_tokens=53_486, reloaded_tokens=6_480)
+    }
+    before_0_32 = 'vllm:prompt_tokens_by_source_total{engine="0",source="local_compute"} 9.0\n'
+    assert parse_engine_metrics(before_0_32).ranks == {0: EngineCounters(computed_tokens=9)}
+
+
 SGLANG = """\
 # TYPE sglang:prompt_tokens_total counter
 sglang:prompt_tokens_total{is_streaming="false",model_name="qwen"} 1000.0
@@ -71,6 +121,9 @@ sglang:prompt_tokens_total{is_streaming="true",model_name="qwen"} 500.0
 sglang:cached_tokens_total{cache_source="device",model_name="qwen"} 600.0
 sglang:cached_tokens_total{cache_source="host",model_name="qwen"} 30.0
 sglang:cached_tokens_total{cache_source="storage_mooncake",model_name="qwen"} 7.0
+# TYPE sglang:generation_tokens_total counter
+sglang:generation_tokens_total{is_streaming="false",model_name="qwen"} 20.0
+sglang:generation_tokens_total{is_streaming="true",model_name="qwen"} 22.0
 # TYPE sglang:max_total_num_tokens gauge
 sglang:max_total_num_tokens{dp_rank="0",engine_type="unified",model_name="qwen",tp_rank="0"} 1030.0
 sglang:max_total_num_tokens{dp_rank="1",engine_type="unified",model_name="qwen",tp_rank="4"} 2000.0
@@ -92,6 +145,8 @@ def test_sglang_says_capacities_by_rank_and_hits_for_all() -> None:
             prefix_cache_queries=1500,
             prefix_cache_hits=600,
             external_hits=37,
+            reloaded_tokens=37,
+            generation_tokens=42,
             capacity_blocks=16,
             block_size=64,
             kv_cache_usage=0.5,
@@ -108,7 +163,7 @@ def test_sglang_says_capacities_by_rank_and_hits_for_all() -> None:
         # 0.5.3: one counter without a source
         (
             'sglang:prompt_tokens_total{m="q"} 9.0\nsglang:cached_tokens_total{m="q"} 4.0\n',
-            EngineCounters(prefix_cache_queries=9, prefix_cache_hits=4, external_hits=0),
+            EngineCounters(prefix_cache_queries=9, prefix_cache_hits=4, external_hits=0, reloaded_tokens=0),
         ),
         # 0.5.9: the page size is a label
         (
@@ -121,9 +176,12 @@ def test_sglang_says_capacities_by_rank_and_hits_for_all() -> None:
         # hits of a tier alone
         (
             'sglang:cached_tokens_total{cache_source="host"} 4.0\n',
-            EngineCounters(prefix_cache_hits=0, external_hits=4),
+            EngineCounters(prefix_cache_hits=0, external_hits=4, reloaded_tokens=4),
         ),
-        ('sglang:cached_tokens_total{cache_source="total"} 4.0\n', EngineCounters(None, 4, None, 0)),
+        (
+            'sglang:cached_tokens_total{cache_source="total"} 4.0\n',
+            EngineCounters(None, 4, None, 0, reloaded_tokens=0),
+        ),
     ],
 )
 def test_pages_of_other_sglangs(lines: str, expected: EngineCounters | None) -> None:
@@ -197,7 +255,9 @@ def test_prefill_of_vllm_is_the_sum_of_its_histograms() -> None:
 )
 def test_prefill_of_sglang_is_that_of_the_first_rank_of_its_passes(name: str, category: str) -> None:
     page = SGLANG_PREFILL % (name, name, category, name, name, category, name, category)
-    assert parse_engine_metrics(page).ranks == {1: EngineCounters(prefill_seconds=2.5, prefill_tokens=900)}
+    assert parse_engine_metrics(page).ranks == {
+        1: EngineCounters(prefill_seconds=2.5, prefill_tokens=900, computed_tokens=900)
+    }
 
 
 def test_older_names_without_rank_belong_to_rank_0() -> None:

@@ -36,6 +36,7 @@ class Told:
             "map",
             "m/x/default",
             "",
+            "",
             0,
             9,
             [],
@@ -49,7 +50,7 @@ class Told:
     ) -> EngineCountersRow:
         other = None if external is None else 2 * external
         return EngineCountersRow(
-            self.window - ago, "m", "a", 0, queries, hits, other, external, 1000, 16, 0.5, None, None, None, 5
+            self.window - ago, "m", "a", 0, queries, hits, other, external, 1000, 16, 0.5, *[None] * 7, 5
         )
 
     def held(self, group: int, entries: int) -> OccupancyRow:

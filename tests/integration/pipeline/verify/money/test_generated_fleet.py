@@ -77,7 +77,7 @@ def _rank(
     domain = f"{source[0]}/x/{tenant}"
     made.sources.append(
         SourceRow(
-            *source, 7, BEGIN - timedelta(hours=1), None, "", "vllm", "map", domain, tenant, 0, 9, [],
+            *source, 7, BEGIN - timedelta(hours=1), None, "", "vllm", "map", domain, tenant, "", 0, 9, [],
             "complete", BEGIN, 1,
         )
     )  # fmt: skip
@@ -116,7 +116,7 @@ def _rank(
         made.scrapes.append(
             EngineCountersRow(
                 moment, *source, queries, hits, queries - hits, external, 100, 16, 0.5, seconds,
-                tokens if counted else None, None, 1,
+                tokens if counted else None, *[None] * 5, 1,
             )
         )  # fmt: skip
         at += SCRAPE

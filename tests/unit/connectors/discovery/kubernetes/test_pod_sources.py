@@ -291,6 +291,67 @@ STACKS: dict[str, dict[str, Any]] = {
 }
 
 
+LLMD = {"llm-d.ai/model": "qwen", "llm-d.ai/inference-serving": "true", "llm-d.ai/engine-type": "vllm"}
+KSERVE = {
+    "app.kubernetes.io/component": "llminferenceservice-workload",
+    "app.kubernetes.io/name": "qwen",
+    "app.kubernetes.io/part-of": "llminferenceservice",
+    "kserve.io/component": "workload",
+}
+DYNAMO = {"nvidia.com/dynamo-component": "VllmWorker", "nvidia.com/dynamo-component-class": "worker"}
+STORM = {"model.aibrix.ai/name": "qwen", "roleset-name": "qwen-roleset-x", "storm-service-name": "qwen"}
+LWS = {"leaderworkerset.sigs.k8s.io/name": "qwen-0-decode", "disaggregatedset.x-k8s.io/name": "qwen"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "labels", "role"),
+    [
+        ("llm-d", {**LLMD, "llm-d.ai/role": "prefill"}, "prefill"),
+        ("llm-d", {**LLMD, "llm-d.ai/role": "decode"}, "decode"),
+        ("llm-d", {**LLMD, "llm-d.ai/role": "both"}, "both"),
+        ("llm-d", {**LLMD, "llm-d.ai/role": "prefill-decode"}, "both"),
+        ("llm-d", {**LLMD, "llm-d.ai/role": "encode-prefill"}, "prefill"),
+        ("llm-d", {**LLMD, "llm-d.ai/role": "encode-prefill-decode"}, "both"),
+        ("llm-d", LLMD, ""),
+        ("kserve", {**KSERVE, "llm-d.ai/role": "decode"}, "decode"),
+        ("kserve", {**KSERVE, "llm-d.ai/role": "prefill"}, "prefill"),
+        ("dynamo", {**DYNAMO, "nvidia.com/dynamo-component-type": "prefill"}, "prefill"),
+        ("dynamo", {**DYNAMO, "nvidia.com/dynamo-component-type": "decode"}, "decode"),
+        ("dynamo", {**DYNAMO, "nvidia.com/dynamo-component-type": "worker"}, ""),
+        (
+            "dynamo",
+            {
+                **DYNAMO,
+                "nvidia.com/dynamo-component-type": "worker",
+                "nvidia.com/dynamo-sub-component-type": "decode",
+            },
+            "decode",
+        ),
+        ("aibrix", {**STORM, "role-name": "prefill"}, "prefill"),
+        ("aibrix", {**STORM, "role-name": "decode"}, "decode"),
+        ("vllm", {**LWS, "disaggregatedset.x-k8s.io/role": "decode"}, "decode"),
+        ("production-stack", {"model": "qwen"}, ""),
+    ],
+)
+def test_the_labels_of_a_stack_tell_the_role(preset: str, labels: dict[str, str], role: str) -> None:
+    entry = msgspec.structs.replace(PLAIN, preset=preset)
+    assert [source.role for source in _read(_pod(labels=labels), entry)] == [role]
+    annotated = _pod(labels=labels, annotations={"kvlens/role": "both"})
+    assert [source.role for source in _read(annotated, entry)] == ["both"]
+    told = msgspec.structs.replace(entry, role="prefill")
+    assert [source.role for source in _read(_pod(labels=labels), told)] == [role or "prefill"]
+
+
+def test_a_role_that_says_nothing_is_left_out_and_told() -> None:
+    told: list[PodRefused] = []
+    pod = _pod(labels={**LLMD, "llm-d.ai/role": "talker"})
+    (source,) = sources_of(pod, msgspec.structs.replace(PLAIN, preset="llm-d"), (), told.append)
+    assert source.role == ""
+    assert [(refusal.reason, str(refusal)) for refusal in told] == [
+        ("bad_role", "its role is 'talker', which says nothing here; annotate it with kvlens/role")
+    ]
+
+
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "vllm"])
 def test_a_preset_knows_its_stack(preset: str) -> None:
     told = dict(STACKS[preset])
