@@ -246,6 +246,11 @@ class Connector:
         "Events or frames skipped because they could not be understood.",
         ("replica", "reason"),
     )
+    replica_info = Gauge(
+        "kvlens_connector_replica_info",
+        "1 for each replica that is read, with its role as settings or labels say it; join on `replica`.",
+        ("replica", "role"),
+    )
     sources = Gauge("kvlens_connector_sources", "Sources (ranks) that are read.", ("replica",))
     source_connected = Gauge(
         "kvlens_connector_source_connected",
@@ -413,7 +418,7 @@ class Fleet:
     replica_avoidable = Gauge(
         "kvlens_fleet_replica_avoidable_prefill_tokens_per_second",
         "The avoidable part of it for the top 200 replicas by that; `others` of each model together.",
-        ("model", "replica"),
+        ("model", "replica", "role"),
     )
     hit_ratio = Gauge(
         "kvlens_fleet_hit_ratio",

@@ -70,6 +70,11 @@ class StreamCollector(Collector):
             lambda streams: max(stream.counts.last_received_at for stream in streams),
         )
         yield _gauge(Connector.sources, replicas, len)
+        about = Connector.replica_info
+        info = GaugeMetricFamily(about.name, about.meaning, labels=about.labels)
+        for replica, streams in replicas.items():
+            info.add_metric([replica, streams[0].source.role], 1)
+        yield info
         yield _gauge(
             Connector.source_connected,
             replicas,

@@ -47,7 +47,7 @@ Unit = Literal[
     "GPU-hours",
 ]
 """`share` is 0 to 1 and shown as percent."""
-Choice = Literal["model", "replica"]
+Choice = Literal["model", "role", "replica"]
 """What a viewer may choose on a board; each is a parameter of type Array(String), empty for all."""
 Named = Literal["", "model", "replica", "source"]
 """What a name stands for, which leads to its board; a source is called `replica/rank`."""
@@ -61,6 +61,7 @@ PARAMETERS = {
     "step": "UInt32",
     "model": "Array(String)",
     "replica": "Array(String)",
+    "role": "Array(String)",
 }
 """Everything that a panel's SQL may ask for. `step` is the width of a point of time, in seconds."""
 

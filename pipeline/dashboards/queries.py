@@ -4,7 +4,12 @@ from __future__ import annotations
 
 MODELS = "(empty({model:Array(String)}) OR has({model:Array(String)}, model))"
 REPLICAS = "(empty({replica:Array(String)}) OR has({replica:Array(String)}, replica))"
-CHOSEN = f"{MODELS} AND {REPLICAS}"
+ROLE = "if(role = '', 'not told', role)"
+"""A role as a viewer chooses it, where a row of `replica_roles` or `sources` has it."""
+ROLES = f"""(empty({{role:Array(String)}}) OR has((
+    SELECT groupArray(replica) FROM replica_roles WHERE has({{role:Array(String)}}, {ROLE})
+), replica))"""
+CHOSEN = f"{MODELS} AND {REPLICAS} AND {ROLES}"
 
 RANGE = "from = toUnixTimestamp({from:DateTime('UTC')}), to = toUnixTimestamp({to:DateTime('UTC')})"
 """Arguments of views: seconds, which are one moment in every session, as a clock is not."""

@@ -162,7 +162,7 @@ BOARD = Board(
     id="health",
     title="Pipeline health",
     description="Whether you can believe the other boards: streams, gaps, lag, freshness.",
-    choices=("model", "replica"),
+    choices=("model", "role", "replica"),
     sections=(
         Section("Now", (SOURCES_NOW, FRESHNESS)),
         Section("Streams", (TIMELINE, BATCHES, UNDECODABLE, THROUGHPUT, LAG, STREAMS, HASHES)),

@@ -167,7 +167,7 @@ BOARD = Board(
     title="Model",
     description="One model: its replicas compared, how long blocks live, which losses hurt, what more cache "
     "buys.",
-    choices=("model", "replica"),
+    choices=("model", "role", "replica"),
     sections=(
         Section("Hit potential", (FILLS, BY_REPLICA, CAPACITY_GAIN, REGRET)),
         Section("Routing", (SHARES, TOKENS)),

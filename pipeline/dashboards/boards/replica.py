@@ -144,7 +144,7 @@ LIVES = Panel(
     sql=f"""
 SELECT
     replica, dp_rank AS rank, opened_at AS opened, closed_at AS closed, closed_reason AS ended_by,
-    engine, wire_era AS `events as`, first_seq AS `first batch`, last_seq AS `last batch`,
+    role, engine, wire_era AS `events as`, first_seq AS `first batch`, last_seq AS `last batch`,
     toString(trust) AS trust
 FROM sources FINAL
 WHERE {CHOSEN}
@@ -158,7 +158,7 @@ BOARD = Board(
     id="replica",
     title="Replica",
     description="The history of single replicas: what is cached, stored and lost, restarts and clears.",
-    choices=("model", "replica"),
+    choices=("model", "role", "replica"),
     sections=(
         Section("Cache", (OCCUPANCY, GPU_BLOCKS, FLOW, GROUPS)),
         Section("LMCache", (TIERS, USES)),

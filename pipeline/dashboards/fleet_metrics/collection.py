@@ -156,8 +156,8 @@ def _hits(gauges: _Gauges, sums: Sums) -> None:
 
 def _replicas(gauges: _Gauges, sums: Sums) -> None:
     gauges.set(Fleet.folded, max(0, len(sums) - REPLICA_SERIES), "replica")
-    for (model, replica), (tokens,) in kept_replicas(sums, REPLICA_SERIES).items():
-        gauges.set(Fleet.replica_avoidable, (tokens or 0.0) / RANGE_SECONDS, model, replica)
+    for labels, (tokens,) in kept_replicas(sums, REPLICA_SERIES).items():
+        gauges.set(Fleet.replica_avoidable, (tokens or 0.0) / RANGE_SECONDS, *labels)
 
 
 def _tokens(gauges: _Gauges, sums: Sums) -> None:

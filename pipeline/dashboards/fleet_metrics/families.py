@@ -70,10 +70,12 @@ GROUP BY model""",
 REPLICAS = Family(
     "replicas",
     f"""
-SELECT model, replica, sum(avoidable_tokens) AS avoidable
-FROM hit_potential_series({RANGE})
+SELECT potential.model AS model, potential.replica AS replica, any(roles.role) AS role,
+    sum(potential.avoidable_tokens) AS avoidable
+FROM hit_potential_series({RANGE}) AS potential
+LEFT JOIN replica_roles AS roles ON roles.model = potential.model AND roles.replica = potential.replica
 GROUP BY model, replica""",
-    2,
+    3,
 )
 _AT_THE_END = f"""
     SELECT model, replica, dp_rank, medium, group_idx, block_size,

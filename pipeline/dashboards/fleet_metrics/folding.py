@@ -35,10 +35,13 @@ def kept_models(streams: Iterable[tuple[str, int]], most: int) -> dict[str, str]
 
 
 def kept_replicas(avoidable: Sums, most: int) -> Sums:
-    """Return the replicas with the largest first figure, and for each model the others together."""
+    """Return the replicas with the largest first figure, and for each model the others together.
+
+    Labels are model, replica and role; others have none.
+    """
     ranked = sorted(avoidable, key=lambda labels: (-(avoidable[labels][0] or 0.0), labels))
     rows = [
-        (labels[0], labels[1] if place < most else OTHERS, *avoidable[labels])
+        (*(labels if place < most else (labels[0], OTHERS, "")), *avoidable[labels])
         for place, labels in enumerate(ranked)
     ]
-    return summed(rows, 2, {labels[0]: labels[0] for labels in ranked})
+    return summed(rows, 3, {labels[0]: labels[0] for labels in ranked})

@@ -20,6 +20,7 @@ from pipeline.dashboards.grafana.query import (
 from pipeline.dashboards.grafana.sharing import OF_ANOTHER_PANEL, SharedQuery, transformations
 from pipeline.dashboards.layout import GridArea, arranged, bottom
 from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel, Unit
+from pipeline.dashboards.queries import ROLE
 
 SCHEMA_VERSION = 41
 SMALLEST_STEP = "10s"
@@ -68,6 +69,7 @@ _LEADS_TO = {
 """{column of a table: what its link is called, the board that it leads to, and what is chosen there}."""
 _VALUES_OF = {
     "model": "SELECT DISTINCT model FROM sources ORDER BY model",
+    "role": f"SELECT DISTINCT {ROLE} AS told FROM replica_roles ORDER BY told",
     "replica": "SELECT DISTINCT replica FROM sources "
     "WHERE empty([${model:singlequote}]) OR has([${model:singlequote}], model) ORDER BY replica",
 }

@@ -20,6 +20,7 @@ _DIALECT = {
     "step": "$__interval_s",
     "model": "[${model:singlequote}]",
     "replica": "[${replica:singlequote}]",
+    "role": "[${role:singlequote}]",
 }
 """What stands for each parameter; the array forms hold for one, several, all and no chosen value."""
 ALL = "/* all */"

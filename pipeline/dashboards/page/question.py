@@ -29,12 +29,13 @@ class BadQuestion(Exception):
 
 
 class Question(NamedTuple):
-    """A range in seconds since the epoch, and the models and replicas chosen, none for all."""
+    """A range in seconds since the epoch, and the models, replicas and roles chosen, none for all."""
 
     start: int
     end: int
     models: tuple[str, ...] = ()
     replicas: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
 
     @property
     def step(self) -> int:
@@ -50,6 +51,7 @@ class Question(NamedTuple):
             "step": self.step,
             "model": list(self.models),
             "replica": list(self.replicas),
+            "role": list(self.roles),
         }
         return {name: values[name] for name in used}
 
@@ -61,7 +63,7 @@ def parse(fields: Mapping[str, Sequence[str]]) -> Question:
         raise BadQuestion("from", "must be before to")
     if end - start > MAX_RANGE_SECONDS:
         raise BadQuestion("from", "the range is longer than two years")
-    return Question(start, end, _names(fields, "model"), _names(fields, "replica"))
+    return Question(start, end, *(_names(fields, name) for name in ("model", "replica", "role")))
 
 
 def _seconds(fields: Mapping[str, Sequence[str]], name: str) -> int:

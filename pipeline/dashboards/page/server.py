@@ -24,6 +24,7 @@ from pipeline.dashboards.page.findings import Findings
 from pipeline.dashboards.page.question import BadQuestion, Question, parse
 from pipeline.dashboards.page.written_out import as_csv, with_values
 from pipeline.dashboards.panel import Board, Panel, used_parameters
+from pipeline.dashboards.queries import ROLE
 from pipeline.errors import PipelineError, StoreBusy, StoreUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -43,6 +44,7 @@ HEADERS = {
 }
 CHOICES = {
     "model": "SELECT DISTINCT model FROM sources ORDER BY model LIMIT 1000",
+    "role": f"SELECT DISTINCT {ROLE} AS told FROM replica_roles ORDER BY told",
     "replica": "SELECT DISTINCT replica FROM sources "
     "WHERE (empty({model:Array(String)}) OR has({model:Array(String)}, model)) ORDER BY replica LIMIT 5000",
 }

@@ -218,6 +218,7 @@ def runner(store: Served, settings: Settings, **reading: Any) -> RunSql:
             "step": 60,
             "model": [],
             "replica": [],
+            "role": [],
             **chosen,
         }
         return client.query(sql, parameters={name: values[name] for name in used_parameters(owner, sql)})

@@ -23,7 +23,7 @@ def test_the_keys_go_through_the_page_in_the_order_of_reading(served: Served, vi
     tab = visit(served.origin)
     tab.open(f"board=model&{RANGE}")
     passed = []
-    for _ in range(13):
+    for _ in range(14):
         tab.page.keyboard.press("Tab")
         name, style, width = tab.page.evaluate(FOCUSED)
         assert style != "none", name
@@ -31,7 +31,7 @@ def test_the_keys_go_through_the_page_in_the_order_of_reading(served: Served, vi
         passed.append(name)
     assert passed == [
         *("Skip to the board", "kvlens", *(board.title for board in BOARDS)),
-        *("model", "replica", "range", "span", "now", "display", "?"),
+        *("model", "role", "replica", "range", "span", "now", "display", "?"),
     ]
     tab.page.keyboard.press("Enter")
     assert tab.page.locator("#model-fills details[open] p").is_visible()

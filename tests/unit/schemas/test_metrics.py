@@ -55,6 +55,7 @@ kvlens_connector_reports_unreachable_total counter
 kvlens_connector_replay_requests_total counter replica,outcome
 kvlens_connector_replayed_batches_total counter replica
 kvlens_connector_replica_clashes_total counter
+kvlens_connector_replica_info gauge replica,role
 kvlens_connector_restarts_total counter replica
 kvlens_connector_scrape_failures_total counter reason
 kvlens_connector_scrapes_total counter
@@ -85,7 +86,7 @@ kvlens_fleet_prefill_gpus gauge model,kind,cause,rate_basis
 kvlens_fleet_prefill_tokens_per_second gauge model,cause
 kvlens_fleet_range_end_timestamp_seconds gauge
 kvlens_fleet_range_seconds gauge
-kvlens_fleet_replica_avoidable_prefill_tokens_per_second gauge model,replica
+kvlens_fleet_replica_avoidable_prefill_tokens_per_second gauge model,replica,role
 kvlens_fleet_streams gauge model,trust
 kvlens_fleet_tokens_without_rate_per_second gauge model,kind
 kvlens_index_age_seconds gauge

@@ -44,9 +44,9 @@ function queryOf(kind, name) {
   if (!name || name === "others") return null;
   if (kind === "model") {
     const same = state.models.length === 1 && state.models[0] === name;
-    return write({ ...state, board: "model", models: [name], replicas: same ? state.replicas : [] });
+    return write({ ...state, board: "model", models: [name], replicas: same ? state.replicas : [], roles: same ? state.roles : [] });
   }
-  if (kind === "replica") return write({ ...state, board: "replica", replicas: [name] });
+  if (kind === "replica") return write({ ...state, board: "replica", replicas: [name], roles: [] });
   if (kind === "source") return queryOf("replica", name.replace(/\/\d+$/, ""));
   return null;
 }

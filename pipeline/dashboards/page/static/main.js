@@ -40,6 +40,7 @@ function asked() {
   const fields = new URLSearchParams({ from, to });
   if (board().choices.includes("model")) for (const model of state.models) fields.append("model", model);
   if (board().choices.includes("replica")) for (const replica of state.replicas) fields.append("replica", replica);
+  if (board().choices.includes("role")) for (const role of state.roles) fields.append("role", role);
   return fields;
 }
 

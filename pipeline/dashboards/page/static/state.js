@@ -14,6 +14,7 @@ export function read(search) {
     refresh: whole("refresh", DEFAULTS.refresh),
     models: fields.getAll("model"),
     replicas: fields.getAll("replica"),
+    roles: fields.getAll("role"),
     utc: fields.get("zone") === "utc",
     full: fields.get("full"),
   };
@@ -31,6 +32,7 @@ export function write(state) {
   fields.set("refresh", state.refresh);
   for (const model of state.models) fields.append("model", model);
   for (const replica of state.replicas) fields.append("replica", replica);
+  for (const role of state.roles) fields.append("role", role);
   if (state.utc) fields.set("zone", "utc");
   if (state.full) fields.set("full", state.full);
   return "?" + fields;

@@ -15,7 +15,7 @@ from pipeline.dashboards.layout import arranged
 from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow, StreamHealthRow
+from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow, SourceRow, StreamHealthRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import (
     HOUR,
@@ -163,6 +163,65 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("health-hashes", replica=["a"]) == []
     lost = filled("restarts", ANNOTATIONS["restarts"].sql).result_rows
     assert sorted(text for _, text in lost) == ["a, b lost 60 blocks", "a, b restarted"]
+
+
+def test_a_role_chooses_the_replicas_that_have_it(filled: RunSql) -> None:
+    def replicas(*roles: str, **chosen: Any) -> list[str]:
+        found = filled("model-replicas", PANELS["model-replicas"].sql, role=[*roles], **chosen).result_rows
+        return [row[0] for row in found]
+
+    assert replicas("decode") == ["a"]
+    assert replicas("not told") == ["b"]
+    assert replicas("decode", "not told") == replicas() == ["a", "b"]
+    assert replicas("prefill") == replicas("decode", replica=["b"]) == []
+    lives = filled("replica-lives", PANELS["replica-lives"].sql, role=["decode"])
+    assert [row[lives.column_names.index("role")] for row in lives.result_rows] == ["decode"]
+    lost = filled("restarts", ANNOTATIONS["restarts"].sql, role=["decode"]).result_rows
+    assert sorted(text for _, text in lost) == ["a lost 30 blocks", "a restarted"]
+
+
+def test_the_role_of_a_replica_is_the_one_said_last(store: EmbeddedStore, own: Settings) -> None:
+    rows = [row for row in hour_of_rows() if isinstance(row, SourceRow) and row.replica == "a"]
+    (first,) = rows
+    write_rows(
+        own,
+        [
+            msgspec.structs.replace(first, incarnation=incarnation, role=role, version=version)
+            for incarnation, role, version in (
+                (7, "both", 9),
+                (8, "", 10),
+                (8, "prefill", 12),
+                (8, "decode", 11),
+            )
+        ],
+    )
+    run = runner(store, own)
+    assert run("roles", "SELECT * FROM replica_roles").result_rows == [("m", "a", "prefill")]
+
+
+def test_minutes_and_hours_have_what_engines_count(store: EmbeddedStore, own: Settings) -> None:
+    scrapes = [row for row in hour_of_rows() if isinstance(row, EngineCountersRow)][:1]
+    write_rows(
+        own,
+        [
+            msgspec.structs.replace(
+                scrape,
+                time=HOUR + timedelta(seconds=at),
+                computed_tokens=10 * at,
+                transferred_tokens=None if at < 30 else 3 * at,
+                reloaded_tokens=0,
+                generation_tokens=at,
+            )
+            for scrape in scrapes
+            for at in (20, 30, 40)
+        ],
+    )
+    run = runner(store, own)
+    for per in ("minute", "hour"):
+        ends = run("ends", f"SELECT first, last FROM engine_counters_by_{per} FINAL").result_rows
+        ((first, last),) = ends
+        assert [*first.values()][3:] == [200, None, 0, 20]
+        assert [*last.values()][3:] == [400, 120, 0, 40]
 
 
 def test_what_has_no_place_of_its_own_is_in_others(filled: RunSql) -> None:

@@ -92,7 +92,10 @@ def test_figures_are_those_of_the_rows(samples: Samples) -> None:
         }.items()
     }
     assert of(samples, fleet.streams) == {("m", "complete"): 1, ("m", "degraded"): 1}
-    assert of(samples, fleet.replica_avoidable) == {("m", "a"): 9.0, ("m", "b"): 9.0}
+    assert of(samples, fleet.replica_avoidable) == {
+        ("m", "a", "decode"): 9.0,
+        ("m", "b", ""): 9.0,
+    }
     assert of(samples, fleet.cached) == {("m", "gpu"): 1280, ("m", "cpu"): 320}
     assert of(samples, fleet.gpu_blocks) == {("m",): 100}
     assert of(samples, fleet.gpu_capacity) == {("m",): 200}
@@ -260,11 +263,11 @@ def test_models_and_replicas_beyond_the_bounds_are_added_up(
     }
     assert {model for model, _ in prefill} == {"model-0", "model-2", "others"}
     assert of(found, metrics.Fleet.replica_avoidable) == {
-        ("others", "e"): 7.0,
-        ("model-2", "d"): 6.0,
-        ("model-2", "c"): 5.0,
-        ("others", "others"): 4.0,
-        ("model-0", "others"): 3.0,
+        ("others", "e", ""): 7.0,
+        ("model-2", "d", ""): 6.0,
+        ("model-2", "c", ""): 5.0,
+        ("others", "others", ""): 4.0,
+        ("model-0", "others", ""): 3.0,
     }
     assert {medium for _, medium in of(found, metrics.Fleet.cached)} == {"gpu", "other"}
     assert of(found, metrics.Fleet.gpu_capacity) == {("model-0",): 100, ("model-2",): 200, ("others",): 200}
@@ -281,10 +284,9 @@ def test_sums_do_not_take_what_is_unknown_for_nothing() -> None:
     rows = [("m", "x", 1, None), ("n", "x", 2, None), ("o", "x", 3, 4)]
     kept = kept_models([("m", 3), ("n", 1), ("o", 1)], 1)
     assert summed(rows, 2, kept) == {("m", "x"): [1, None], ("others", "x"): [5, 4]}
-    assert kept_replicas({("m", "a"): [1.0], ("m", "b"): [2.0], ("m", "c"): [None]}, 1) == {
-        ("m", "b"): [2.0],
-        ("m", "others"): [1.0],
-    }
+    assert kept_replicas(
+        {("m", "a", "both"): [1.0], ("m", "b", "decode"): [2.0], ("m", "c", ""): [None]}, 1
+    ) == {("m", "b", "decode"): [2.0], ("m", "others", ""): [1.0]}
 
 
 async def test_the_page_is_served_and_made_once_in_a_while(

@@ -447,6 +447,7 @@ def test_the_choices_are_the_models_and_their_replicas(filled: RunSql) -> None:
     assert choices("model") == ["m"]
     assert choices("replica") == choices("replica", model=["m"]) == ["a", "b"]
     assert choices("replica", model=["other"]) == []
+    assert choices("role") == ["decode", "not told"]
 
 
 def test_marks_have_a_time_and_a_text(filled: RunSql) -> None:

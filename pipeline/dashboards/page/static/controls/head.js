@@ -9,10 +9,11 @@ import { popover } from "./popover.js";
 import { listenToRange, updateRange } from "./range.js";
 
 const CHOICES_SECONDS = 60;
-let models, replicas;
+let models, roles, replicas;
 
 export function listen(refresh) {
   models = chooser("model", "model", () => current().models, (names) => { show({ models: names }); offerChoices(); });
+  roles = chooser("role", "role", () => current().roles, (names) => show({ roles: names }));
   replicas = chooser("replica", "replica", () => current().replicas, (names) => show({ replicas: names }));
   listenToRange();
   popover(byId("display"), byId("display-list"));
@@ -30,6 +31,7 @@ export async function offerChoices() {
   try {
     const found = await json("api/choices", new URLSearchParams(current().models.map((name) => ["model", name])));
     models.offer(found.model);
+    roles.offer(found.role);
     replicas.offer(found.replica);
   } catch {
     // The panels say what is wrong; the next look asks again.
@@ -50,5 +52,6 @@ export function updateHead(boards, board) {
   byId("zone").value = state.utc ? "utc" : "";
   byId("theme").value = window.kvlensTheme.chosen;
   models.update();
+  roles.update();
   replicas.update();
 }

@@ -24,5 +24,5 @@ export function drawFindings(body, panel, answer) {
 
 // The board that shows it, with the range that is shown here.
 function there(board, model, replica) {
-  return write({ ...current(), full: null, board, models: model ? [model] : [], replicas: replica && board === "replica" ? [replica] : [] });
+  return write({ ...current(), full: null, board, models: model ? [model] : [], replicas: replica && board === "replica" ? [replica] : [], roles: [] });
 }
