@@ -71,7 +71,8 @@ def test_a_dashboard_is_what_grafana_reads(path: Path) -> None:
 def test_parameters_become_macros_and_variables() -> None:
     every = " ".join(f"{{{name}:{kind}}}" for name, kind in PARAMETERS.items())
     assert grafana_sql("p", every) == (
-        "$__fromTime $__toTime $__interval_s [${model:singlequote}] [${replica:singlequote}]"
+        "$__fromTime $__toTime $__interval_s "
+        "[${model:singlequote}] [${replica:singlequote}] [${role:singlequote}]"
     )
 
 
