@@ -16,24 +16,36 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from schemas.checkpoints import Moment, Natural
+from schemas.checkpoints import Moment, Natural, Offset
 from schemas.events import DpRank, GroupIdx, Incarnation, LongName, Name, Text
 from schemas.residency import LATEST_CHANGE
 
 SourceNumber = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 SpaceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Bit = Annotated[int, Meta(ge=0, le=14)]
 Written = Annotated[int, Meta(ge=-1, le=LATEST_CHANGE // 10)]
 """A window; -1 stands before the first one."""
 
 HEAD_KEY = b"@head"
 """Key of the `FleetHead`."""
-FORMAT = 1
+FORMAT = 2
 """Of the checkpoints that this kvlens writes, and the last one that it reads."""
 
 
 TableName = Literal[
-    "blocks", "pairs", "losses", "clock", "refills", "cells", "gauges", "labels", "origins", "firsts"
+    "blocks",
+    "pairs",
+    "losses",
+    "clock",
+    "refills",
+    "cells",
+    "gauges",
+    "labels",
+    "origins",
+    "firsts",
+    "waiting",
+    "waiting_pieces",
 ]
 
 
@@ -49,7 +61,8 @@ class FleetPart(msgspec.Struct, omit_defaults=True, gc=False):
     """Epoch of the head it belongs to."""
     table: TableName
     """Which table; the rows of `losses` are in the order of the log, those of `cells`, `gauges` and `labels`
-    in that of the head, and those of `origins` by number of the source."""
+    in that of the head, those of `origins` by number of the source, and those of `waiting` in the order in
+    which the changes came."""
     columns: list[bytes]
     """The fields of the table's rows in their order, little-endian."""
 
@@ -73,6 +86,8 @@ class FleetSource(msgspec.Struct, array_like=True, gc=False):
     """Event time up to which something it lost may not be known."""
     seen: Moment = 0.0
     """Latest event time."""
+    reached: Moment = 0.0
+    """Event time as which its last change counts: later ones count no earlier."""
 
 
 class FleetSpace(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -135,6 +150,16 @@ class FleetGauge(msgspec.Struct, array_like=True, gc=False):
     """Last window for which a row was ever written; those behind `written` show an older state."""
 
 
+class FleetProgress(msgspec.Struct, array_like=True, gc=False):
+    """How far a partition of the events topic has come."""
+
+    read_to: Moment = 0.0
+    """Time in the log up to which it is read; 0 if it did not say yet."""
+    offsets: list[tuple[Moment, Offset]] = []
+    """Times in the log up to which it was read when its engines had filled or lost blocks, and the offset of
+    their clocks: those behind what all partitions are read to, and one before."""
+
+
 class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Everything but the tables of the index."""
 
@@ -166,5 +191,9 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """By number of the source."""
     looked_in: Written | None = None
     """Window of the clock when it was last looked for sources to forget."""
+    progress: dict[PartitionNumber, FleetProgress] = {}
+    """Of each partition of the events topic that was heard."""
+    counted_to: Moment = 0.0
+    """Latest event time as which a change counted."""
     format: int = 1
     """Format of the checkpoint, which is looked at first."""

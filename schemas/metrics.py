@@ -286,6 +286,11 @@ class Worker:
         "Blocks that compare by the engine's own hash, at sources of which others have content hashes.",
         ("reason",),
     )
+    out_of_order = Counter(
+        "kvlens_worker_changes_out_of_order_total",
+        "Changes of residency that did not count in the order of event time across partitions, by reason.",
+        ("reason",),
+    )
     lost = Counter(
         "kvlens_worker_records_lost_total",
         "Records that retention removed before they were read.",

@@ -136,6 +136,12 @@ DescriptionFailure = Literal[
 ]
 """Why an engine could not be asked where it publishes."""
 
+OrderReason = Literal[
+    "late",  # it came when changes of later event time had counted: beyond `fleet.order_seconds`
+    "too_many_wait",  # it counted before all that may come before it was known: `fleet.max_waiting`
+]
+"""Why a change of residency did not count in the order of event time across partitions."""
+
 LimitReason = Literal[
     "too_many_sizes",  # of media, groups and block sizes: `worker.max_pool_sizes`
     "too_many_blocks",  # resident at one source: `worker.max_blocks`

@@ -18,6 +18,8 @@ LATEST_CHANGE = LATEST + 366 * 86_400
 """Seconds since the epoch: events may be a little ahead of the clock that received them."""
 Tokens = Annotated[int, Meta(ge=0, le=2**62)]
 
+Time = Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
+
 FILLED = 0
 """First copy came."""
 EVICTED = 1
@@ -104,4 +106,13 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     next_offset: int
     """Offset in the events partition up to which (exclusive) changes are included."""
     sources: list[SourceChanges]
-    """One entry per source incarnation that changed; several of one source come oldest first."""
+    """One entry per source incarnation that changed; several of one source come oldest first. None in a
+    record that only says how far its partition is read."""
+    partitions: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    """Partitions of the events topic; 0: these records are all there is, and nobody waits for others."""
+    read_to: Time = 0.0
+    """Time in the log up to which the partition is read, and all that follows from it said with this record;
+    0: more of the same checkpoint follows, or nobody knows."""
+    clock_offset: Annotated[float, Meta(ge=-LATEST_CHANGE, le=0)] | None = None
+    """Event time minus time of receipt of the sources that changed since the checkpoint before: the greatest,
+    and no more than 0; None if none did."""

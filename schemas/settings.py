@@ -196,6 +196,10 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     figures up."""
     hot_prefixes: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Prefixes listed per window and hash domain, by duplicated and by refilled tokens each; 0: none."""
+    order_seconds: Annotated[float, Meta(ge=0, le=60)] = 2.0
+    """So long after event time a change counts: by how much clocks, and the ways into the log, may differ."""
+    max_waiting: Annotated[int, Meta(ge=1, le=1 << 30)] = 2_000_000
+    """Most changes of a shard that wait for other partitions; the earliest count then. 170 bytes each."""
     compare_after: Annotated[int, Meta(ge=0, le=1 << 30)] = 256
     """Returns to first blocks until a source that shares none is taken to hash differently; 0: never."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from pipeline.fleet.hashing.comparison import Comparing, PieceOrigins
 from pipeline.fleet.kernel.columns import Pieces
 from pipeline.fleet.kernel.event_order import PieceOrder
-from pipeline.fleet.kernel.follow import GPU
 from pipeline.fleet.kernel.packed_columns import PackedColumns, packed_columns
 from pipeline.fleet.pool_names import NamedPool, PoolNames
 from pipeline.fleet.registry import Sources
@@ -18,8 +17,12 @@ from schemas.residency import ResidencyRecord
 from schemas.trust import TRUST_ORDER
 
 _TRUST_NUMBERS = {trust: number for number, trust in enumerate(TRUST_ORDER)}
-_Row = tuple[int, int, int, int, float, bool, NamedPool, tuple[int, ...]]
-"""Source, its number in the record, life, trust, until when losses may be unknown, alone, pool, lineages."""
+TRANSFER_SECONDS = 2.0
+"""So much later than they happened count changes of sources that receive KV: what arrives by transfer was
+filled at its origin just before, and clocks of engines differ."""
+_Row = tuple[int, float, int, int, float, bool, NamedPool, tuple[int, ...]]
+"""Source, seconds later that it counts, life, trust, until when losses may be unknown, alone, pool,
+lineages."""
 
 
 class RecordPieces(NamedTuple):
@@ -29,8 +32,6 @@ class RecordPieces(NamedTuple):
     order: PieceOrder
     followed: Pieces
     origins: PieceOrigins
-    lower_media: bool
-    """Some are of another medium than the GPU."""
 
 
 class RecordSources:
@@ -50,18 +51,19 @@ class RecordSources:
         rows = self._rows(record, packed)
         if not rows:
             return None
-        numbers, order, lives, trusts, unsure_until, alone, pools, lineages = zip(*rows, strict=True)
+        numbers, later, lives, trusts, unsure_until, alone, pools, lineages = zip(*rows, strict=True)
         _, spaces, salts, constants, bits, medium_keys, gauges, cells, _ = zip(*pools, strict=True)
         known = np.array([len(each) for each in lineages], np.int64)
         of_source, of_life = np.array(numbers, np.int64), np.array(lives, np.int64)
         return RecordPieces(
             packed,
             PieceOrder(
-                np.array(order, np.int64),
+                of_source,
                 of_life,
                 np.array(constants, np.uint64),
                 np.array([*chain.from_iterable(lineages)], np.uint16),
                 np.cumsum(known) - known,
+                np.array(later, np.float64),
             ),
             Pieces(
                 of_source.astype(np.uint16),
@@ -75,14 +77,12 @@ class RecordSources:
                 np.array(alone, np.uint8),
             ),
             PieceOrigins(of_source, np.array(spaces, np.uint32), np.array(salts, np.uint64)),
-            lower_media=any(bit != GPU for bit in bits),
         )
 
     def _rows(self, record: ResidencyRecord, packed: PackedColumns) -> list[_Row]:
         """Return a row per piece; whether losses may be unknown is as of what came before its changes."""
         rows: list[_Row] = []
         latest = iter(_latest_times(packed))
-        present: dict[int, int] = {}
         for said in record.sources:
             source = self._sources.of(said.replica, said.dp_rank)
             number = source.number
@@ -92,13 +92,13 @@ class RecordSources:
             source.trust = _TRUST_NUMBERS[said.trust]
             alone = self._comparing.is_alone(number, said)
             unsure_until = source.unsure_until
-            order = present.setdefault(number, len(present))
+            later = TRANSFER_SECONDS if said.receives else 0.0
             for part in said.changes:
                 if part.hashes:
                     pool = self._pools.of(number, said, part)
                     lineages = self._pools.lineages(pool, part)
                     rows.append(
-                        (number, order, source.life, source.trust, unsure_until, alone, pool, lineages)
+                        (number, later, source.life, source.trust, unsure_until, alone, pool, lineages)
                     )
                     source.seen = max(source.seen, next(latest))
             if source.trust:

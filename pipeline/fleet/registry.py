@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import crc32
 
+import numpy as np
+
 from pipeline.errors import TooManySources
 from pipeline.fleet.kernel.keys import constant_of
-from pipeline.fleet.kernel.tables import STORE_ONLY_BIT
+from pipeline.fleet.kernel.tables import I64, STORE_ONLY_BIT
 from schemas.fleet_checkpoints import FleetHead, FleetLineage, FleetSource, FleetSpace
 
 MAX_SOURCES = 1 << 16
@@ -102,6 +104,7 @@ class Sources:
         self.by_number = by_number
         self.by_name = {(each.replica, each.dp_rank): each for each in by_number if each is not None}
         self._free = [number for number, source in enumerate(by_number) if source is None]
+        self._ranks: I64 | None = None
 
     def of(self, replica: str, dp_rank: int) -> FleetSource:
         """Return the source, a new one if it has no number yet. Raises TooManySources."""
@@ -116,6 +119,7 @@ class Sources:
                 self.by_number.append(None)
             source = FleetSource(number, replica, dp_rank)
             self.by_number[number] = self.by_name[replica, dp_rank] = source
+            self._ranks = None
         return source
 
     def forget(self, source: FleetSource) -> None:
@@ -123,6 +127,15 @@ class Sources:
         del self.by_name[source.replica, source.dp_rank]
         self.by_number[source.number] = None
         self._free.append(source.number)
+        self._ranks = None
+
+    def ranks(self) -> I64:
+        """Return for each number which one its source is by name, from 1; 0 for numbers without a source."""
+        if self._ranks is None:
+            self._ranks = np.zeros(len(self.by_number), np.int64)
+            for rank, name in enumerate(sorted(self.by_name), 1):
+                self._ranks[self.by_name[name].number] = rank
+        return self._ranks
 
 
 class Spaces:

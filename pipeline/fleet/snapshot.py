@@ -115,7 +115,8 @@ class Bases:
     def begin(self, now: float) -> None:
         """Copy the tables, which takes as long as that much memory does; a base of them follows."""
         self._head.epoch += 1
-        self._waiting = self._base(_decode_head(_encode(self._head)), self._tables())
+        tables = self._tables()
+        self._waiting = self._base(_decode_head(_encode(self._head)), tables)
         self._followed = self._head.followed
         self._made_at = now
         self._share = 1.0

@@ -29,9 +29,11 @@ from pipeline.fleet.kernel.sums import put_keys, sum_pairs
 from pipeline.fleet.kernel.tables import capacity_for
 from pipeline.fleet.open_windows import cells_of, gauges_of
 from pipeline.fleet.packing import Packed, Rows, rows_of
+from pipeline.fleet.pieces import TRANSFER_SECONDS
 from pipeline.fleet.snapshot import Base
+from pipeline.fleet.waiting import unpacked
 from schemas.fleet_checkpoints import FleetHead
-from schemas.residency import LATEST_CHANGE
+from schemas.residency import KINDS, LATEST_CHANGE
 from schemas.trust import TRUST_ORDER
 
 _I64 = np.dtype("<i8")
@@ -51,6 +53,7 @@ def contradiction(base: Base) -> str | None:
         ("labels", _labels_fit(head, tables)),
         ("refills", _refills_fit(head, tables)),
         ("blocks", _blocks_fit(head, tables, rows)),
+        ("waiting changes", _waiting_fit(head, tables)),
     )
     return next((f"{what} do not fit" for what, fit in checks if not fit), None)
 
@@ -129,6 +132,41 @@ def _refills_fit(head: FleetHead, tables: Packed) -> bool:
         and forgotten >= 0
         and rows["root"].all()
         and (rows["lineage"] < len(head.lineages)).all()
+    )
+
+
+def _waiting_fit(head: FleetHead, tables: Packed) -> bool:
+    """Return whether changes that wait name what there is."""
+    waiting = tables.get("waiting", ())
+    if not waiting:
+        return True
+    changes, of = unpacked(waiting, tables.get("waiting_pieces", ()))
+    pieces, due, times, count = changes["piece"], changes["due"], changes["time"], len(of.named)
+    of_pieces: list[Array] = [*of.followed, *of.origins]
+    if not (
+        all(len(column) == count for column in of_pieces)
+        # Piece after piece, and each has changes.
+        and np.array_equal(np.unique(pieces), np.arange(count))
+        and (pieces[1:] >= pieces[:-1]).all()
+        and ((due[1:] >= due[:-1]) | (pieces[1:] != pieces[:-1])).all()
+    ):
+        return False
+    sources, cells, gauges = of.origins.sources, of.followed.cells, of.followed.gauges
+    known = [source is not None for source in head.sources]
+    return bool(
+        np.isin(changes["kind"], bytearray(KINDS)).all()
+        and ((times >= 0) & (times <= LATEST_CHANGE)).all()
+        and ((due >= 0) & (due <= LATEST_CHANGE + TRANSFER_SECONDS)).all()
+        and changes["key"].all()
+        and (changes["lineage"] < max(1, len(head.lineages))).all()
+        and all(0 <= number < len(known) and known[number] for number in sources.tolist())
+        and all(number in head.standings for number in sources.tolist())
+        and (of.followed.sources == sources).all()
+        and all(0 <= cell < len(head.cells) and head.cells[cell] is not None for cell in cells.tolist())
+        and ((gauges >= 0) & (gauges < len(head.gauges))).all()
+        and (of.followed.bits < 15).all()
+        and (of.followed.trusts < len(TRUST_ORDER)).all()
+        and (of.origins.spaces < len(head.spaces)).all()
     )
 
 

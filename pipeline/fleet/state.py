@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 
@@ -12,23 +13,24 @@ from pipeline.fleet.hashing.groups import HashGroups
 from pipeline.fleet.index import CHUNK, Index
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import WINDOW
-from pipeline.fleet.kernel.event_order import in_event_order
-from pipeline.fleet.kernel.follow import DONE, ENDED_FULL, REFILLS_FULL, follow
+from pipeline.fleet.kernel.follow import DONE, ENDED_FULL, GPU, REFILLS_FULL, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Table, rows_in
 from pipeline.fleet.pieces import RecordSources
 from pipeline.fleet.pool_names import PoolNames
 from pipeline.fleet.prefixes.hot import hot_prefixes
+from pipeline.fleet.progress import Progress
 from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
 from pipeline.fleet.soundness import contradiction
+from pipeline.fleet.waiting import WaitingChanges
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency import windows
 from pipeline.residency.steps import Steps, at_once
-from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, FleetSource, TableName
-from schemas.reasons import SetAsideReason
+from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetSource, TableName
+from schemas.reasons import OrderReason, SetAsideReason
 from schemas.residency import ResidencyRecord
 from schemas.rows import Row
 from schemas.settings import Fleet, Worker
@@ -75,6 +77,7 @@ class FleetState:
             base = Base(FleetHead(sampled, epoch=base.head.epoch if base is not None else 0), {}, rows_in({}))
         self.shard = shard
         self.head = head = base.head
+        head.format = FORMAT
         self.index = Index(base.tables, base.rows)
         self.names = names_in(head)
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
@@ -89,6 +92,9 @@ class FleetState:
         """Offset of the record that `apply_all` is at."""
         self.seen = 0
         """Changes read since this object was made."""
+        self._progress = Progress(head.progress)
+        self._waiting = WaitingChanges(base.tables, self.names.sources)
+        self._out_of_order: Counter[OrderReason] = Counter()
         self._settings = settings
         self._forget_seconds = forget_seconds
         self._count_forgotten = 0
@@ -120,7 +126,7 @@ class FleetState:
             return cls(shard, settings, carry_seconds=carry_seconds, forget_seconds=forget_seconds, base=base)
 
     def _tables(self) -> dict[TableName, Table]:
-        return self.index.copied() | self._open.copied() | self._comparing.copied()
+        return self.index.copied() | self._open.copied() | self._comparing.copied() | self._waiting.copied()
 
     @property
     def next_offset(self) -> int:
@@ -161,24 +167,47 @@ class FleetState:
         self._forget_sources()
         self.next_offset = offset + 1
         self._applied = offset
+        event_time = self._progress.heard(record)
+        if record.sources:
+            self._wait(record)
+        self._count_due(event_time - self._settings.order_seconds, offset)
+
+    def _wait(self, record: ResidencyRecord) -> None:
+        """Let the changes of a record wait until they are due."""
         pieces = self._record_sources.pieces(record)
         self.index.room_for_source(len(self.head.sources) - 1)
         if pieces is None:
             return
         self.seen += len(pieces.packed.kinds)
-        changes = in_event_order(pieces.packed, pieces.order, self.head.one_in)
-        self._follow(changes, pieces.followed, offset, blocks_each=2 if pieces.lower_media else 1)
-        self._comparing.meet(changes, pieces.origins)
+        named = record.partitions > 0
+        found, late = self._waiting.add(
+            pieces, named=named, one_in=self.head.one_in, counted_to=self.head.counted_to
+        )
+        self.head.followed += found
+        if late and named:
+            self._out_of_order["late"] += late
+
+    def _count_due(self, until: float, offset: int) -> None:
+        """Let everything count that is due, or too much to wait."""
+        beyond = self._waiting.beyond(self._settings.max_waiting)
+        waited = self._waiting.count
+        due = self._waiting.take(max(until, beyond))
+        if due is None:
+            return
+        if beyond > until:
+            self._out_of_order["too_many_wait"] += waited - self._waiting.count
+        self.head.counted_to = max(self.head.counted_to, due.latest)
+        self._follow(due.changes, due.pieces, offset)
+        self._comparing.meet(due.changes, due.origins)
 
     def apply_all(self, records: Sequence[tuple[int, ResidencyRecord]]) -> None:
         """Apply records, by offset, one after the other."""
         for self.applying, record in records:
             self.apply(self.applying, record)
 
-    def _follow(self, changes: Changes, pieces: Pieces, offset: int, *, blocks_each: int) -> None:
+    def _follow(self, changes: Changes, pieces: Pieces, offset: int) -> None:
         index, horizon, max_losses = self.index, self._settings.horizon_seconds, self._settings.max_ghosts
-        total = len(changes.keys)
-        self.head.followed += total
+        total, blocks_each = len(changes.keys), 2 if (pieces.bits != GPU).any() else 1
         at = 0
         while at < total:
             end = min(at + CHUNK, total)
@@ -294,6 +323,11 @@ class FleetState:
         count, self._count_forgotten = self._count_forgotten, 0
         return count
 
+    def take_out_of_order(self) -> Counter[OrderReason]:
+        """Return how many changes did not count in event order, and why, since the last call."""
+        found, self._out_of_order = self._out_of_order, Counter()
+        return found
+
     def _forget_sources(self) -> None:
         """Give back the numbers of sources that are gone, once in each window of the clock.
 
@@ -310,11 +344,15 @@ class FleetState:
             if source.seen < before and not clock.pairs_of_source[source.number]
         ]
         if gone:
+            waits = self._waiting.sources()
+            gone = [source for source in gone if source.number not in waits]
+        if gone:
             self._rows += self._hash_groups.changed(self._applied)
         self._count_forgotten += len(gone)
         for source in gone:
             self._rows += self._open.forget(source.number)
             self._pools.forget(source.number)
             self._comparing.forget(source.number)
+            self._waiting.forget(source.number)
             clock.clears_of_source[source.number] = 0
             self.names.sources.forget(source)

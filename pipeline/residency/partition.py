@@ -45,6 +45,11 @@ from schemas.reasons import LimitReason, SetAsideReason, WithoutContent
 from schemas.rows import Row
 from schemas.settings import Worker
 
+SAYS_SECONDS = 0.75
+"""In the log's time, between two records of a partition in which nothing happens: those who wait for it wait
+so much longer, and each costs a record a shard. Less than from one cut to the next, so that each says it, but
+where cuts are made oftener."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_format = msgspec.msgpack.Decoder(CheckpointFormat).decode
 _decode_meta = msgspec.msgpack.Decoder(PartitionMeta).decode
@@ -94,6 +99,10 @@ class PartitionState:
         self._saved_offset = 0
         self._announced = 0
         """Another state has committed everything before this offset."""
+        self._read_to = 0.0
+        """Time in the log up to which the partition is read."""
+        self._said = 0.0
+        """The same, as the last cut that was committed said."""
 
     def announced(self, offset: int) -> None:
         """Commit nothing before this offset: another state has, whose checkpoints are lost.
@@ -101,6 +110,10 @@ class PartitionState:
         What was said of residency until then is not said again; rows are written again and are the same.
         """
         self._announced = offset
+
+    def read_to(self, time: float) -> None:
+        """The partition is read up to this time in the log."""
+        self._read_to = max(self._read_to, time)
 
     def refusal(self, record: Readable) -> SetAsideReason | None:
         """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
@@ -246,7 +259,9 @@ class PartitionState:
         A source that says nothing is carried forward to `heard_to`.
         """
         rows: list[Row] = []
-        residency = ResidencyRecords(self.partition, self.next_offset, self._shards)
+        residency = ResidencyRecords(
+            self.partition, self.next_offset, self._shards, partitions=self._partitions or 0
+        )
         committed_before = self.next_offset < self._announced
         forgotten, self._forgotten = self._forgotten, []
         for source in forgotten:
@@ -266,8 +281,13 @@ class PartitionState:
         if committed_before:
             return Cut(self.next_offset, dirty=False, rows=rows)
         checkpoints = yield from self._snapshots.cutting()
+        says = self._read_to if self._partitions else 0.0
         if not checkpoints and self.next_offset == self._saved_offset:
-            return Cut(self.next_offset, dirty=False)
+            if says < self._said + SAYS_SECONDS:
+                return Cut(self.next_offset, dirty=False)
+            self._said = says
+            return Cut(self.next_offset, dirty=True, residency=residency.finish(says))
+        self._said = says
         self._saved_offset = self.next_offset
         contents = any(source.pools.keep_contents for source in self.sources.values())
         meta = PartitionMeta(
@@ -279,7 +299,7 @@ class PartitionState:
             dirty=True,
             rows=rows,
             checkpoints=checkpoints,
-            residency=residency.finish(),
+            residency=residency.finish(says),
         )
 
     def _advance(self, offset: int) -> None:

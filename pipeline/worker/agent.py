@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,11 @@ class Agent:
             return next_offset
         return max(next_offset, position or 0)
 
+    def _fetched(self, number: int) -> int:
+        """Return the offset of the newest record of a partition that came, -1 if none did."""
+        offset: int = self.app.consumer.last_fetched.get(TP(self.role.topic, number), -1)
+        return offset
+
     def _positions(self) -> Mapping[tuple[str, int], int]:
         return {(self.role.topic, number): owned.state.next_offset for number, owned in self.owned.items()}
 
@@ -263,6 +269,8 @@ class Agent:
     async def _release(self, why: str, seconds: float) -> None:
         # Taken out first, so that nothing is applied after the last cut.
         leaving, self.owned = [*self.owned.values()], {}
+        for owned in leaving:
+            owned.leaves = True
         if self._loading is not None:
             # Nothing of it was applied, and it may take longer than the others wait.
             self._loading.cancel()
@@ -327,6 +335,7 @@ class Agent:
                             self._metrics,
                             heard=heard,
                             topics=self._topics,
+                            fetched=partial(self._fetched, number),
                         )
                     )
             return owned

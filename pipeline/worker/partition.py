@@ -27,7 +27,7 @@ from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.set_aside import Offered, SetAside
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import TOPICS_KEY, StateTopics
-from schemas.reasons import LimitReason, SetAsideReason, WithoutContent
+from schemas.reasons import LimitReason, OrderReason, SetAsideReason, WithoutContent
 from schemas.rows import Row
 
 
@@ -113,6 +113,8 @@ class Role:
     """Records, besides checkpoints, that a cut commits."""
     bounded: Callable[[Any, float], Any] = lambda record, written_at: record
     """(record, the log's time of it) to the record with times that the log's allows."""
+    read_to: Callable[[Any, float], None] = lambda state, time: None
+    """Tells a state before each cut up to which time in the log its partition is read."""
     continued: Callable[[Any, int], None] = lambda state, offset: None
     """Tells a state without a checkpoint up to which offset a former one committed its outputs."""
     troubles: Callable[[Any], Mapping[str, int]] = lambda state: {}
@@ -123,6 +125,8 @@ class Role:
     """Of a state, how many events of which source limits kept out, by reason, since it was asked last."""
     without_content: Callable[[Any], Mapping[WithoutContent, int]] = lambda state: {}
     """Of a state, how many blocks got no content hash, by reason, since it was asked last."""
+    out_of_order: Callable[[Any], Mapping[OrderReason, int]] = lambda state: {}
+    """Of a state, how many changes did not count in event order, by reason, since it was asked last."""
 
     def restored(self, partition: int, latest: Mapping[bytes, bytes]) -> State:
         """Return the state that the checkpoint of a partition holds. Raises CheckpointUnreadable."""
@@ -156,9 +160,11 @@ class OwnedPartition:
         *,
         heard: int = 0,
         topics: Mapping[str, str] | None = None,
+        fetched: Callable[[], int] = lambda: -1,
     ) -> None:
         """`heard`: before this offset there were records, or a former owner had written what follows from
-        them, when the state was loaded. `topics`: ids of the state's topics by name.
+        them, when the state was loaded. `topics`: ids of the state's topics by name. `fetched` returns the
+        offset of the newest record that came, also if it was not offered yet.
         """
         self.role = role
         self.log = log
@@ -168,8 +174,13 @@ class OwnedPartition:
         """Time in the log of the newest record offered since the last cut, 0 if none was."""
         self.unsaved = 0
         """Bytes of the values offered since the last cut."""
+        self.leaves = False
+        """It is given up: what came and was not offered may be let go."""
         self._in_cut = False
         self._heard = heard
+        self._fetched = fetched
+        self._cut_at: float | None = None
+        """Wall clock of the last cut."""
         self._topics = msgspec.msgpack.encode(StateTopics(dict(topics))) if topics else b""
         self._read_to = 0.0
         """Time in the log of the newest record offered."""
@@ -184,7 +195,7 @@ class OwnedPartition:
         Raises OffsetGap, RecordFatal.
         """
         assert not self._in_cut, "a cut is of one offset"
-        self.newest = max(self.newest, several[-1].written_at)
+        self.newest = max(self.newest, *(offered.written_at for offered in several))
         self._read_to = max(self._read_to, self.newest)
         due = self._due(several)
         if due:
@@ -269,6 +280,18 @@ class OwnedPartition:
             return min(now, self._read_to)
         return now
 
+    def _known_to(self, now: float) -> float:
+        """Return the time in the log up to which everything is in the state, 0 if that is not known.
+
+        Where nothing came since the last cut, nothing had been written when that was made: a fetch takes half
+        as long as from one cut to the next.
+        """
+        last, self._cut_at = self._cut_at, now
+        next_offset = self.state.next_offset
+        if self.newest or self.leaves or next_offset < self._heard or self._fetched() >= next_offset:
+            return self._read_to
+        return max(self._read_to, last or 0.0)
+
     def _accepted(self, offered: Offered) -> Any:
         """Return the decoded record, of which nothing in the state knows yet. Raises RecordRefused."""
         record = self.role.decode(offered.value, offered.headers, offered.key)
@@ -280,6 +303,7 @@ class OwnedPartition:
     def cutting(self, now: float) -> Steps[tuple[Any, list[Record]]]:
         """Cut the state in steps, while nothing is offered: the cut, and the records it commits."""
         self._in_cut = True
+        self.role.read_to(self.state, self._known_to(now))
         cut = yield from self.state.cutting(now, self._heard_to(now))
         self._in_cut = False
         self.newest = 0.0
@@ -293,6 +317,8 @@ class OwnedPartition:
         self._left_out.add(self.role.left_out(self.state))
         for reason, blocks in self.role.without_content(self.state).items():
             self._metrics.without_content.labels(reason).inc(blocks)
+        for late, changes in self.role.out_of_order(self.state).items():
+            self._metrics.out_of_order.labels(late).inc(changes)
         for trouble, count in self.role.troubles(self.state).items():
             self._metrics.troubled.labels(*labels, trouble).set(count)
         if not cut.dirty:

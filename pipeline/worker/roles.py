@@ -70,6 +70,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         outputs=outputs,
         read_ahead=read_ahead,
         bounded=bounded,
+        read_to=PartitionState.read_to,
         continued=PartitionState.announced,
         troubles=PartitionState.troubles,
         left_out=PartitionState.take_left_out,
@@ -107,4 +108,5 @@ def fleet_agent(settings: Settings) -> Role:
         sources_of=residency_sources,
         restore=restore,
         outputs=lambda cut: (),
+        out_of_order=FleetState.take_out_of_order,
     )

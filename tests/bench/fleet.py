@@ -88,7 +88,7 @@ def records_of(shard: int, layout: Layout) -> list[bytes]:
             changes = _changed(universe, gone, fresh, at, stored[source])
             stored[source] += SIZE * len(fresh)
             sources.append(SourceChanges(f"r{source}", "m", "m/x/default", 0, 1, "complete", [changes]))
-        result.append(encode(ResidencyRecord(0, shard, number, sources)))
+        result.append(encode(ResidencyRecord(number % 8, shard, number, sources, 8, at, 0.0)))
     return result
 
 

@@ -126,6 +126,8 @@ class Play:
         simulation.run(simulation.now + PATIENCE_SECONDS, unless=self._all_committed)
         # Idle sources are carried forward to the present.
         simulation.run(simulation.now + 2.0 + 2.0 * self.schedule.checkpoint_seconds)
+        # Partitions go on to say how far they are read.
+        simulation.run(simulation.now + PATIENCE_SECONDS, unless=self._all_committed)
         return None if self._all_committed() else f"not committed: {self._left()}"
 
     def _end(self, processes: Sequence[Supervised]) -> None:

@@ -126,9 +126,13 @@ class Comparing:
             slots, *fields = packed["firsts"]
             self._firsts[np.frombuffer(slots, np.int64)] = rows_of(FIRST, fields)
         self._returns_of_domain: Counter[str] = Counter()
-        """Returns of all sources of a hash domain."""
+        """Returns of all sources of a hash domain, as far as they are counted."""
         for number, standing in self.standings.items():
             self._returns_of_domain[standing.domain] += int(self._origins.returns[number])
+        self._counted = self._origins.returns.copy()
+        """Returns of each source that are counted there."""
+        self._uncounted = False
+        """There may be others."""
         self._alike: dict[int, int] = {}
         """What `alike` returns, of sources whose labels did not change since it was asked."""
         self.moved = False
@@ -155,6 +159,7 @@ class Comparing:
             standing = self.standings[number] = FleetStanding(said.hash_domain, said.model)
         alike = self._alike.get(number)
         if said.incarnation > standing.incarnation or (alike is None and self._origins.labels[number] < 0):
+            self._count_returns()
             self._returns_of_domain[standing.domain] -= int(self._origins.returns[number])
             self._returns_of_domain[said.hash_domain] += int(self._origins.returns[number])
             standing.domain, standing.model = said.hash_domain, said.model
@@ -180,31 +185,38 @@ class Comparing:
 
     def meet(self, changes: Changes, pieces: PieceOrigins) -> None:
         """Follow the fills of a record."""
-        returns = self._origins.returns
-        before = returns[pieces.sources]
+        self._uncounted = True
         if _meet(self._firsts, self._labels, self._origins, changes, pieces):
             self.moved = True
             self._alike.clear()
-        more = returns[pieces.sources] - before
-        returned = np.flatnonzero(more)
-        of_source = dict(zip(pieces.sources[returned].tolist(), more[returned].tolist(), strict=True))
-        for number, times in of_source.items():
-            self._returns_of_domain[self.standings[number].domain] += times
+
+    def _count_returns(self) -> None:
+        """Count those of each hash domain: when somebody asks, as most sources have company."""
+        if not self._uncounted:
+            return
+        self._uncounted = False
+        returns = self._origins.returns
+        more = returns - self._counted
+        for number in np.flatnonzero(more).tolist():
+            self._returns_of_domain[self.standings[number].domain] += int(more[number])
+        self._counted = returns.copy()
 
     def forget(self, number: int) -> None:
         """Give a source's number back; who hashed like it keeps that proof."""
+        self._count_returns()
         standing = self.standings.pop(number, None)
         if standing is not None:
             self._returns_of_domain[standing.domain] -= int(self._origins.returns[number])
         self._alike.pop(number, None)
         self._origins.labels[number] = -1
-        self._origins.returns[number] = 0
+        self._origins.returns[number] = self._counted[number] = 0
 
     def room_for_source(self, number: int) -> None:
         """Make sure that a source of this number can be compared."""
         while number >= len(self._origins.labels):
             known = len(self._origins.labels)
             self._origins = mapped(self._origins, doubled)
+            self._counted = doubled(self._counted)
             self._origins.labels[known:] = -1
 
     def _begin(self, number: int, standing: FleetStanding, name: str) -> None:
@@ -238,6 +250,7 @@ class Comparing:
         )
 
     def _returns_of_others(self, number: int, standing: FleetStanding) -> int:
+        self._count_returns()
         return self._returns_of_domain[standing.domain] - int(self._origins.returns[number])
 
     def _new_label(self, name: str) -> int:

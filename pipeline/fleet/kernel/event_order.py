@@ -1,14 +1,13 @@
-"""A residency record as columns in the order in which its changes count."""
+"""Changes of residency records one behind another, each with the time as which it counts."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled
-from pipeline.fleet.kernel.columns import Changes
 from pipeline.fleet.kernel.keys import key_of
 from pipeline.fleet.kernel.packed_columns import (
     HAS_ADAPTERS,
@@ -17,15 +16,15 @@ from pipeline.fleet.kernel.packed_columns import (
     HAS_STORED,
     PackedColumns,
 )
-from pipeline.fleet.kernel.tables import F64, I64, U16, U64, mapped
+from pipeline.fleet.kernel.tables import F64, I64, U16, U64
 from schemas.residency import FILLED, SUBSUMED
 
 
 class PieceOrder(NamedTuple):
-    """What decides on the order and the keys of the changes of each piece."""
+    """What decides on the order and the keys of the changes of each piece of a record."""
 
     sources: I64
-    """Number among the sources of the record."""
+    """Numbers."""
     lives: I64
     constants: U64
     """Of its hash domain and group."""
@@ -33,80 +32,88 @@ class PieceOrder(NamedTuple):
     """Of each piece the number of the lineage without a LoRA, then those of its LoRAs."""
     first_lineages: I64
     """Where those of each piece begin."""
+    later: F64
+    """Seconds after its event time that a change counts."""
 
 
-class _Reached(NamedTuple):
-    """How far the changes of each source of a record have come."""
+class Reached(NamedTuple):
+    """How far the changes of each source have come, by its number."""
 
+    records: I64
+    """The last record that it was in, by a number of ours."""
     lives: I64
+    """The last life of it in that record."""
     floors: F64
-    """Latest time of the lives before."""
+    """Latest time as which a change of the lives and records before counts."""
     times: F64
-    """Latest time of this life, and of those before."""
+    """Latest time as which any change counts."""
 
 
-def in_event_order(packed: PackedColumns, pieces: PieceOrder, one_in: int) -> Changes:
-    """Return the changes of a record, those of one block in `one_in`, in the order in which they count.
-
-    That is the order of event time, as far as it does not turn the order of a pool around: times of a pool
-    that go back count as the latest before, and so do those of a source's next life. A fine-grained block
-    that a coarse one subsumes in the same record was never filled: the coarse one is.
-    """
-    changes, due = _room_for(len(packed.hashes)), np.empty(len(packed.hashes))
-    sources = int(pieces.sources.max()) + 1
-    reached = _Reached(np.full(sources, -1, np.int64), np.full(sources, -np.inf), np.full(sources, -np.inf))
-    found, ordered = _unpack(packed, pieces, reached, one_in, changes, due)
-    if found < len(due):
-        changes, due = mapped(changes, lambda column: column[:found]), due[:found]
-    order: npt.NDArray[np.intp] | None = None
-    if not ordered:
-        order = np.argsort(due, kind="stable")
-    if (packed.kinds == SUBSUMED).any():
-        counting = _counting(changes)
-        order = order[counting[order]] if order is not None else np.flatnonzero(counting)
-    if order is None:
-        return changes
-    taken = _room_for(len(order))
-    _take(changes, order, taken)
-    return taken
+WAITING: Final = np.dtype(
+    [
+        # Time as which it counts; in a piece it never goes back.
+        ("due", "<f8"),
+        # As in `Changes`.
+        ("key", "<u8"),
+        ("time", "<f8"),
+        ("stored", "<i8"),
+        ("root", "<u8"),
+        ("size", "<u4"),
+        ("piece", "<i4"),
+        ("depth", "<u2"),
+        ("lineage", "<u2"),
+        ("kind", "u1"),
+    ],
+    align=True,
+)
+"""A row for each change that waits, piece after piece: one line of the processor's cache."""
+Waiting: TypeAlias = npt.NDArray[Any]
 
 
-def _room_for(count: int) -> Changes:
-    return Changes(
-        np.empty(count, np.uint64),
-        np.empty(count, np.uint8),
-        np.empty(count, np.float64),
-        np.empty(count, np.uint32),
-        np.empty(count, np.int64),
-        np.empty(count, np.int32),
-        np.empty(count, np.uint64),
-        np.empty(count, np.uint16),
-        np.empty(count, np.uint16),
-    )
+class Spans(NamedTuple):
+    """Where the changes of each piece are."""
+
+    begin: I64
+    """The first that waits."""
+    end: I64
+    next_due: F64
+    """When that counts; infinite: none waits."""
 
 
 @compiled
-def _unpack(
-    packed: PackedColumns, pieces: PieceOrder, reached: _Reached, one_in: int, changes: Changes, due: F64
-) -> tuple[int, bool]:
-    """Write the changes of the sample, piece after piece, and the time as which each counts.
+def unpack(
+    packed: PackedColumns,
+    pieces: PieceOrder,
+    reached: Reached,
+    record: int,
+    one_in: int,
+    room: Waiting,
+    spans: Spans,
+    at: int,
+    first_piece: int,
+    counted_to: float,
+) -> tuple[int, int]:
+    """Write the changes of a record, those of one block in `one_in`, from `at`, and where each piece is.
 
-    Return how many there are, and whether they are in the order of that time. The low bits of a key decide
-    on the sample, so all sources sample the same blocks.
+    Return how many there are, and how many count as earlier than `counted_to`. Times of a pool that go back
+    count as the latest before, and so do those of a source's next life, or next record (`record` is its
+    number). The low bits of a key decide on the sample, so all sources sample the same blocks.
     """
     packed, pieces, reached = borrowed(packed), borrowed(pieces), borrowed(reached)
-    changes, due = borrowed(changes), borrowed(due)
-    found, ordered, latest = 0, True, -np.inf
-    at, stored_at, root_at, depth_at, adapter_at = 0, 0, 0, 0, 0
+    room, spans = borrowed(room), borrowed(spans)
+    found, late = at, 0
+    packed_at, stored_at, root_at, depth_at, adapter_at = 0, 0, 0, 0, 0
     for piece in range(len(packed.lengths)):
         source, life, constant = pieces.sources[piece], pieces.lives[piece], pieces.constants[piece]
         has, stored_before = packed.has[piece], packed.stored_before[piece]
-        first_lineage = pieces.first_lineages[piece]
-        if reached.lives[source] != life:
+        first_lineage, later = pieces.first_lineages[piece], pieces.later[piece]
+        if reached.records[source] != record or reached.lives[source] != life:
+            reached.records[source] = record
             reached.lives[source] = life
             reached.floors[source] = reached.times[source]
         time = reached.floors[source]
-        for change in range(at, at + packed.lengths[piece]):
+        begin = found
+        for change in range(packed_at, packed_at + packed.lengths[piece]):
             kind = packed.kinds[change]
             stored, root, depth, adapter = np.int64(-1), np.uint64(0), np.uint16(0), np.int64(0)
             if has & HAS_STORED:
@@ -125,49 +132,37 @@ def _unpack(
             key = key_of(packed.hashes[change], constant)
             if one_in != 1 and (key & np.uint64(0xFFFFFF)) % np.uint64(one_in) != np.uint64(0):
                 continue
-            time = max(time, packed.times[change])
-            ordered = ordered and time >= latest
-            latest = time
-            due[found] = time
-            changes.keys[found] = key
-            changes.kinds[found] = kind
-            changes.times[found] = packed.times[change]
-            changes.sizes[found] = packed.sizes[change]
-            changes.stored[found] = stored
-            changes.pieces[found] = piece
-            changes.roots[found] = root
-            changes.depths[found] = depth
-            changes.lineages[found] = pieces.lineages[first_lineage + adapter]
+            time = max(time, packed.times[change] + later)
+            late += time < counted_to
+            room[found].due = time
+            room[found].key = key
+            room[found].time = packed.times[change]
+            room[found].stored = stored
+            room[found].root = root
+            room[found].size = packed.sizes[change]
+            room[found].piece = first_piece + piece
+            room[found].depth = depth
+            room[found].lineage = pieces.lineages[first_lineage + adapter]
+            room[found].kind = kind
             found += 1
-        at += packed.lengths[piece]
+        packed_at += packed.lengths[piece]
         reached.times[source] = max(reached.times[source], time)
-    return found, ordered
+        spans.begin[first_piece + piece] = begin
+        spans.end[first_piece + piece] = found
+        spans.next_due[first_piece + piece] = room[begin].due if begin < found else np.inf
+    return found - at, late
 
 
-@compiled
-def _take(changes: Changes, order: npt.NDArray[np.intp], taken: Changes) -> None:
-    """Write the changes in another order."""
-    changes, order, taken = borrowed(changes), borrowed(order), borrowed(taken)
-    for to in range(len(order)):
-        at = order[to]
-        taken.keys[to] = changes.keys[at]
-        taken.kinds[to] = changes.kinds[at]
-        taken.times[to] = changes.times[at]
-        taken.sizes[to] = changes.sizes[at]
-        taken.stored[to] = changes.stored[at]
-        taken.pieces[to] = changes.pieces[at]
-        taken.roots[to] = changes.roots[at]
-        taken.depths[to] = changes.depths[at]
-        taken.lineages[to] = changes.lineages[at]
+def counting(changes: Waiting) -> npt.NDArray[np.bool_]:
+    """Return which changes of a record count: neither a subsumption nor the fill that it takes back.
 
-
-def _counting(changes: Changes) -> npt.NDArray[np.bool_]:
-    """Return which changes count: neither a subsumption nor the fill it takes back."""
-    kept = np.ones(len(changes.keys), np.bool_)
+    A fine-grained block that a coarse one subsumes in the same record was never filled: the coarse one is.
+    """
+    kept = np.ones(len(changes), np.bool_)
     filled: dict[tuple[int, int], int] = {}
-    for at in np.flatnonzero((changes.kinds == FILLED) | (changes.kinds == SUBSUMED)).tolist():
-        block = (int(changes.pieces[at]), int(changes.keys[at]))
-        if changes.kinds[at] == FILLED:
+    for at in np.flatnonzero((changes["kind"] == FILLED) | (changes["kind"] == SUBSUMED)).tolist():
+        block = (int(changes["piece"][at]), int(changes["key"][at]))
+        if changes["kind"][at] == FILLED:
             filled[block] = at
         elif block in filled:
             kept[at] = kept[filled.pop(block)] = False

@@ -24,10 +24,14 @@ _encode = msgspec.msgpack.Encoder().encode
 class ResidencyRecords:
     """Records that are not full yet, one for each shard, and those that are."""
 
-    def __init__(self, partition: int, next_offset: int, shards: int) -> None:
+    def __init__(self, partition: int, next_offset: int, shards: int, *, partitions: int = 0) -> None:
+        """`partitions`: of the events topic; 0 where this one is all there is."""
         self._partition = partition
         self._next_offset = next_offset
         self._shards = shards
+        self._partitions = partitions
+        self._offset: float | None = None
+        """Greatest event time minus time of receipt."""
         self._open: dict[int, list[SourceChanges]] = {}
         self._life: dict[int, LifeChanges] = {}
         """Whose changes a shard's open record ends with."""
@@ -37,6 +41,10 @@ class ResidencyRecords:
     def take(self, source: SourceResidency) -> None:
         """Take the changes of a source."""
         for life in source.take_changes():
+            heard = source.head.connectivity
+            if heard.seen_live:
+                offset = min(heard.clock_offset, 0.0)
+                self._offset = offset if self._offset is None else max(self._offset, offset)
             for shard, part in by_shard(life.changes, self._shards, most=MOST_CHANGES):
                 self._add(shard, source, life, part)
 
@@ -65,13 +73,25 @@ class ResidencyRecords:
             )
         sources[-1].changes.append(part)
 
-    def _close(self, shard: int) -> None:
-        del self._bytes[shard], self._life[shard]
-        record = ResidencyRecord(self._partition, shard, self._next_offset, self._open.pop(shard))
+    def _close(self, shard: int, read_to: float = 0.0, offset: float | None = None) -> None:
+        self._bytes.pop(shard, None)
+        self._life.pop(shard, None)
+        record = ResidencyRecord(
+            self._partition,
+            shard,
+            self._next_offset,
+            self._open.pop(shard, []),
+            self._partitions,
+            read_to,
+            offset,
+        )
         self._records.append((shard, str(self._partition).encode(), _encode(record)))
 
-    def finish(self) -> list[tuple[int, bytes, bytes]]:
-        """Return (shard, key, value) of all records; those of a shard in order."""
-        for shard in sorted(self._open):
-            self._close(shard)
+    def finish(self, read_to: float = 0.0) -> list[tuple[int, bytes, bytes]]:
+        """Return (shard, key, value) of all records; those of a shard in order.
+
+        The last one of each shard says how far the partition is read, if `read_to` does.
+        """
+        for shard in range(self._shards) if read_to else sorted(self._open):
+            self._close(shard, read_to, self._offset)
         return self._records

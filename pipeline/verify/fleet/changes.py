@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import itemgetter
@@ -20,6 +20,8 @@ def removals_announced(pool: ResidencyChanges) -> bool:
     return pool.medium == "gpu" or not pool.store_only
 
 
+RECEIVED_LATER = 2.0
+"""Seconds after event time at which changes count of a source that receives KV by transfer."""
 SourceId = tuple[str, int]
 """Replica and data-parallel rank."""
 
@@ -47,6 +49,8 @@ class Piece:
     """Of the source."""
     unsure_until: float
     """Event time up to which the source may have lost what nobody knows of."""
+    alone: bool = False
+    """Whether the source counts as hashing differently."""
 
 
 class Change(NamedTuple):
@@ -78,23 +82,26 @@ class _Source:
     seen: float = 0.0
     """Latest event time."""
     unsure_until: float = 0.0
+    reached: float = -math.inf
+    """Time as which its last change counts."""
 
 
 class _Order:
-    """Times as which the changes of one source count within a record: a life never begins before the last."""
+    """Times as which the changes of one source in a record count: a life, and a record, never begins before
+    the last."""
 
-    def __init__(self) -> None:
+    def __init__(self, reached: float) -> None:
         self._life: int | None = None
-        self._floor = -math.inf
-        self._reached = -math.inf
+        self._floor = reached
+        self.reached = reached
 
     def times(self, life: int, times: Sequence[float]) -> list[float]:
         """Return the times of one pool's changes; what goes back counts as the latest before."""
         if life != self._life:
-            self._life, self._floor = life, self._reached
+            self._life, self._floor = life, self.reached
         due = list(accumulate(times, max, initial=self._floor))[1:]
         if due:
-            self._reached = max(self._reached, due[-1])
+            self.reached = max(self.reached, due[-1])
         return due
 
 
@@ -105,8 +112,11 @@ class ChangesInOrder:
         self._horizon = horizon
         self._sources: dict[SourceId, _Source] = {}
 
-    def of(self, record: ResidencyRecord) -> list[Change]:
-        """Return the changes of a record by event time; what is equal stays in its order."""
+    def of(self, record: ResidencyRecord, alone: Callable[[SourceId], bool]) -> list[Change]:
+        """Return the changes of a record by event time; what is equal stays in its order.
+
+        `alone` tells whether a source counts as hashing differently.
+        """
         changes: list[Change] = []
         orders: dict[SourceId, _Order] = {}
         for said in record.sources:
@@ -125,9 +135,12 @@ class ChangesInOrder:
                     removals_announced(pool),
                     said.trust,
                     unsure_until,
+                    alone(name),
                 )
                 columns = columns_of(pool)
-                due = orders.setdefault(name, _Order()).times(source.life, columns.times)
+                order = orders.setdefault(name, _Order(source.reached))
+                later = RECEIVED_LATER if said.receives else 0.0
+                due = order.times(source.life, [time + later for time in columns.times])
                 of_pool = list(
                     map(
                         Change,
@@ -145,6 +158,8 @@ class ChangesInOrder:
                 source.seen = max([source.seen, *columns.times])
             if said.trust != "complete":
                 source.unsure_until = source.seen + self._horizon
+        for name, order in orders.items():
+            self._sources[name].reached = order.reached
         changes.sort(key=_due)
         return changes
 

@@ -18,6 +18,7 @@ from pipeline.verify.fleet.losses import Losses
 from pipeline.verify.fleet.owners import Owners, Redundancy, RedundancyKey
 from pipeline.verify.fleet.parsed import Chain
 from pipeline.verify.fleet.prefixes import Prefixes
+from pipeline.verify.fleet.waiting import Waiting
 from pipeline.verify.replica.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
 from schemas.settings import Fleet, Worker
@@ -101,6 +102,7 @@ class FleetRecount:
         """Whether a source may be taken to hash differently for what it did before."""
         self._clock = -math.inf
         self._order = ChangesInOrder(settings.horizon_seconds)
+        self._waiting = Waiting(settings.order_seconds, settings.max_waiting)
         self._blocks = Blocks()
         self._losses = Losses(self._blocks, settings.horizon_seconds, settings.max_ghosts)
         self._open: dict[tuple[SourceId, Space], FillsOf] = {}
@@ -139,8 +141,9 @@ class FleetRecount:
             self._forget_sources()
         for said in record.sources:
             self.hash_groups.says(said)
+        self._waiting.add(record, self._order.of(record, self.hash_groups.alone))
         places: dict[Piece, _Place] = {}
-        for change in self._order.of(record):
+        for change in self._waiting.take():
             place = places.get(change.of)
             if place is None:
                 place = places[change.of] = self._place(change.of)
@@ -156,7 +159,8 @@ class FleetRecount:
     def _forget_sources(self) -> None:
         """Forget who has had no change for long, holds nothing, and lost nothing that is remembered."""
         for source in self._order.silent_since(self._clock - self._forget_seconds):
-            if not self.owners.blocks_of[source] and not self._losses.of_source[source]:
+            held = self.owners.blocks_of[source] or self._losses.of_source[source]
+            if not held and not self._waiting.waits_of(source):
                 self._order.forget(source)
                 self._losses.forget_source(source)
                 self.hash_groups.forget(source)
@@ -255,7 +259,7 @@ class FleetRecount:
             return "evicted_elsewhere"
         if block.losses:
             return "cleared"
-        if of.trust != "complete" or change.at < of.unsure_until or self.hash_groups.alone(source):
+        if of.trust != "complete" or change.at < of.unsure_until or of.alone:
             return "unknown"
         if self._may_be_alone:
             fills.cold_or_unknown["blocks"] += 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -200,3 +201,41 @@ def walked(walk: list[Any], salted: Collection[int] = ()) -> Fleet:
         fleet.step(*step)
     fleet.cut(1)
     return fleet
+
+
+def partitioned(records: Sequence[ResidencyRecord], partitions: int, seed: int) -> list[ResidencyRecord]:
+    """Return the records as those of partitions of the events topic that are read one ahead of the other.
+
+    Sources of one replica receive KV from others.
+    Each says how far its partition is read: to the latest time of the records before, in the walk's order.
+    The last ones say that hours have passed since.
+    """
+    rng = random.Random(seed)
+    of: list[list[ResidencyRecord]] = [[] for _ in range(partitions)]
+    clock = START
+    for record in records:
+        latest = [_latest(source) for source in record.sources]
+        for source in record.sources:
+            source.receives = source.replica == "r1"
+        clock = max([clock, *(at for at in latest if at < clock + 50.0)])
+        for number in range(partitions):
+            sources = [source for source in record.sources if _partition(source, partitions) == number]
+            if sources or rng.random() < 0.2:
+                offset = rng.choice([-0.25, 0.0]) if sources else None
+                of[number].append(ResidencyRecord(number, 0, 0, sources, partitions, clock, offset))
+    for number, several in enumerate(of):
+        several += [ResidencyRecord(number, 0, 0, [], partitions, clock + 1e7)]
+    mixed: list[ResidencyRecord] = []
+    while any(of):
+        ahead = rng.choice([several for several in of if several])
+        for _ in range(min(rng.randint(1, 9), len(ahead))):
+            mixed.append(ahead.pop(0))
+    return mixed
+
+
+def _partition(source: SourceChanges, partitions: int) -> int:
+    return (2 * int(source.replica[1:]) + source.dp_rank) % partitions
+
+
+def _latest(source: SourceChanges) -> float:
+    return max(max(struct.unpack(f"<{len(part.kinds)}d", part.times)) for part in source.changes)

@@ -105,6 +105,7 @@ kvlens_index_requests_total counter
 kvlens_index_sources gauge
 kvlens_index_table_bytes gauge
 kvlens_worker_blocks_without_content_total counter reason
+kvlens_worker_changes_out_of_order_total counter reason
 kvlens_worker_checkpoint_seconds histogram stage
 kvlens_worker_checkpoint_timestamp_seconds gauge
 kvlens_worker_checkpoints_total counter agent

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from pipeline.verify.fleet.changes import SourceId, Space
 from pipeline.verify.fleet.parsed import Chain
 from schemas.checkpoints import CheckpointFormat
 from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, part_key
+from schemas.residency import FILLED
 
 _STORE_ONLY = "/store-only"
 _STORE_ONLY_BIT = 8
@@ -29,6 +31,10 @@ _BLOCK_COLUMNS = "QdIHHHHHHQ"
 """Key, last eviction, size, owners, holders, evicted, cleared, lineage, depth, root."""
 _PAIR_COLUMNS = "QIHH"
 """Key, number of the loss, source, media."""
+_WAITING_COLUMNS = "dQdqQIiHHB"
+"""When it counts, key, event time, tokens stored, root, size, piece, depth, lineage, kind."""
+_WAITING_PIECE_COLUMNS = "HHBBQiidBqIQB"
+"""Source, life, bit of the medium, and ten more; the last but two is the number of the hash domain."""
 
 
 class CheckpointUnclear(Exception):
@@ -134,9 +140,9 @@ class _Reader:
     def read_into(self, saved: Saved) -> None:
         if len(self._media) < len(self._head.media):
             raise CheckpointUnclear("several media share a number in it")
-        if "blocks" not in self._tables:
-            return
-        for key, _, size, *_, lineage, depth, root in _rows(self._tables["blocks"], _BLOCK_COLUMNS):
+        for key, _, size, *_, lineage, depth, root in _rows(
+            self._tables.get("blocks", [b""] * 10), _BLOCK_COLUMNS
+        ):
             self._entries[key] = _Entry(size, lineage, depth, root)
         for key, entry in self._entries.items():
             if entry.root:
@@ -147,18 +153,39 @@ class _Reader:
             for bit in range(_MEDIA):
                 if media >> bit & 1:
                     self._held(saved.held, key, source, bit)
+        self._read_waiting(saved)
+
+    def _read_waiting(self, saved: Saved) -> None:
+        """Take in changes that came before the checkpoint and count later."""
+        pieces = [*_rows(self._tables.get("waiting_pieces", [b""] * 13), _WAITING_PIECE_COLUMNS)]
+        waiting = sorted(_rows(self._tables.get("waiting", [b""] * 10), _WAITING_COLUMNS), key=itemgetter(0))
+        for _, key, at, _, root, size, piece, depth, lineage, kind in waiting:
+            source, _, bit, *_, number, _, _ = pieces[piece]
+            pool = self._pool(source, number, bit)
+            block = hash_of(key, self._constants[number])
+            held = saved.held.setdefault(pool, {})
+            saved.clock = max(saved.clock, at)
+            if kind != FILLED:
+                held.pop(block, None)
+                continue
+            held.setdefault(block, HeldBlock(bit < _STORE_ONLY_BIT, size))
+            if root:
+                lora = self._head.lineages[lineage].lora
+                saved.chains.setdefault((pool.space, block), Chain(root, depth, lora))
 
     def _held(self, held: Pools, key: int, source: int, bit: int) -> None:
+        number = self._space_of(key, source)
+        pool = self._pool(source, number, bit)
+        lower = 0 if pool.medium == "gpu" else self._gauges[number, pool.medium]
+        found = HeldBlock(bit < _STORE_ONLY_BIT, self._entries[(key + lower) & _MASK].size)
+        held.setdefault(pool, {})[hash_of(key, self._constants[number])] = found
+
+    def _pool(self, source: int, space: int, bit: int) -> Pool:
         known = self._head.sources[source]
         if known is None:
             raise CheckpointUnclear("it lacks a source")
-        number = self._space_of(key, source)
-        space = self._space(number)
         medium = self._media[bit].removesuffix(_STORE_ONLY)
-        lower = 0 if medium == "gpu" else self._gauges[number, medium]
-        pool = Pool((known.replica, known.dp_rank), space, medium)
-        found = HeldBlock(bit < _STORE_ONLY_BIT, self._entries[(key + lower) & _MASK].size)
-        held.setdefault(pool, {})[hash_of(key, self._constants[number])] = found
+        return Pool((known.replica, known.dp_rank), self._space(space), medium)
 
     def _space_of(self, key: int, source: int) -> int:
         """Return the number of the hash domain and group of a key that a source has."""

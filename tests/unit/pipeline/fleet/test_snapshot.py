@@ -92,7 +92,7 @@ def test_a_base_that_takes_many_checkpoints_is_of_the_moment_it_began(
 def test_a_base_of_an_unknown_format_is_refused() -> None:
     latest = base_of(applied())
     latest[HEAD_KEY] = msgspec.msgpack.encode({"format": 9, "what": "else"})
-    with pytest.raises(CheckpointFormatUnknown, match="it has format 9, and this kvlens reads format 1"):
+    with pytest.raises(CheckpointFormatUnknown, match="format 9, and this kvlens reads formats 1 to 2"):
         FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
 
 

@@ -1,0 +1,124 @@
+"""What is due of the changes that wait, as groups: changes of one piece that count as of one time."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.process.compiled import borrowed, compiled, fetch_ahead
+from pipeline.fleet.kernel.columns import Changes
+from pipeline.fleet.kernel.event_order import Spans, Waiting
+from pipeline.fleet.kernel.tables import F64, I64, mapped
+
+_AHEAD: Final = 8
+"""Groups whose first change is on its way into the cache."""
+
+
+class Groups(NamedTuple):
+    """Changes that follow one another where they wait."""
+
+    due: F64
+    begin: I64
+    lengths: I64
+
+
+def room_for_groups(count: int) -> Groups:
+    """Return room for so many."""
+    return Groups(np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64))
+
+
+def groups_due(room: Waiting, spans: Spans, pieces: int, until: float, groups: Groups) -> tuple[Groups, int]:
+    """Take the changes of so many pieces that are due until then; they wait no longer.
+
+    Return them, piece after piece, and how many changes they are. There is room for each to be a group.
+    """
+    found, count = _take_due(room, spans, pieces, until, groups)
+    return mapped(groups, lambda column: column[:found]), count
+
+
+def gathered(room: Waiting, groups: Groups, order: npt.NDArray[np.intp], count: int) -> Changes:
+    """Return the `count` changes of groups, one group after the other."""
+    changes = Changes(
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint8),
+        np.empty(count, np.float64),
+        np.empty(count, np.uint32),
+        np.empty(count, np.int64),
+        np.empty(count, np.int32),
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint16),
+        np.empty(count, np.uint16),
+    )
+    _gather(room, groups, order, changes)
+    return changes
+
+
+@compiled
+def move(room: Waiting, spans: Spans, pieces: int, into: Waiting) -> None:
+    """Move what waits of so many pieces to the beginning of a room, which may be the same.
+
+    Pieces of which nothing waits are left out.
+    """
+    room, spans, into = borrowed(room), borrowed(spans), borrowed(into)
+    to, kept = 0, 0
+    for piece in range(pieces):
+        begin, end = spans.begin[piece], spans.end[piece]
+        if begin == end:
+            continue
+        spans.begin[kept] = to
+        spans.next_due[kept] = spans.next_due[piece]
+        for at in range(begin, end):
+            into[to] = room[at]
+            into[to].piece = kept
+            to += 1
+        spans.end[kept] = to
+        kept += 1
+
+
+@compiled
+def _take_due(room: Waiting, spans: Spans, pieces: int, until: float, groups: Groups) -> tuple[int, int]:
+    room, spans, groups = borrowed(room), borrowed(spans), borrowed(groups)
+    found, count = 0, 0
+    for piece in range(pieces):
+        if spans.next_due[piece] > until or spans.begin[piece] == spans.end[piece]:
+            continue
+        at, end = spans.begin[piece], spans.end[piece]
+        count -= at
+        time = spans.next_due[piece]
+        while at < end and time <= until:
+            groups.due[found] = time
+            groups.begin[found] = at
+            at += 1
+            while at < end and room[at].due == time:
+                at += 1
+            groups.lengths[found] = at - groups.begin[found]
+            found += 1
+            time = room[at].due if at < end else np.inf
+        count += at
+        spans.begin[piece] = at
+        spans.next_due[piece] = time
+    return found, count
+
+
+@compiled
+def _gather(room: Waiting, groups: Groups, order: npt.NDArray[np.intp], taken: Changes) -> None:
+    room, groups, order, taken = borrowed(room), borrowed(groups), borrowed(order), borrowed(taken)
+    to = 0
+    for number in range(len(order)):
+        if number + _AHEAD < len(order):
+            fetch_ahead(room, groups.begin[order[number + _AHEAD]])
+        group = order[number]
+        begin = groups.begin[group]
+        for at in range(begin, begin + groups.lengths[group]):
+            taken.keys[to] = room[at].key
+            taken.kinds[to] = room[at].kind
+            taken.times[to] = room[at].time
+            taken.sizes[to] = room[at].size
+            taken.stored[to] = room[at].stored
+            taken.pieces[to] = room[at].piece
+            taken.roots[to] = room[at].root
+            taken.depths[to] = room[at].depth
+            taken.lineages[to] = room[at].lineage
+            to += 1

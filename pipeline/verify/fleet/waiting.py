@@ -1,0 +1,82 @@
+"""Which changes count when: in event time, as far as all partitions of the events topic are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from pipeline.verify.fleet.changes import Change, SourceId
+from schemas.residency import ResidencyRecord
+
+HEARD_LATELY = 60.0
+"""Clocks are judged by partitions in which something changed within so many seconds of the log; if there are
+none, by the next change."""
+
+
+@dataclass
+class _Partition:
+    read_to: float = 0.0
+    """In the time of the log."""
+    offsets: list[tuple[float, float]] = field(default_factory=list)
+    """That, and by how much event time is behind it, as a negative number, whenever something changed."""
+
+
+@dataclass
+class _Waiting:
+    change: Change
+    name: SourceId
+    """Decides between equal times; the same for all where the order of the log does."""
+
+
+class Waiting:
+    """Changes of a shard that do not count yet."""
+
+    def __init__(self, seconds: float, most: int) -> None:
+        """`seconds`: by which changes may come out of order. No more than `most` wait."""
+        self._seconds = seconds
+        self._most = most
+        self._partitions: dict[int, _Partition] = {}
+        self._waiting: list[_Waiting] = []
+        self._until: float = -math.inf
+
+    def add(self, record: ResidencyRecord, changes: list[Change]) -> None:
+        """Take in a record."""
+        self._until = self._event_time(record) - self._seconds
+        self._waiting += [
+            _Waiting(change, change.of.source if record.partitions else ("", -1)) for change in changes
+        ]
+
+    def take(self) -> list[Change]:
+        """Return the changes that count now, in their order."""
+        if not self._waiting:
+            return []
+        self._waiting.sort(key=lambda waiting: (waiting.change.due, waiting.name))
+        until = self._until
+        if len(self._waiting) > self._most:
+            until = max(until, self._waiting[len(self._waiting) - self._most - 1].change.due)
+        taken = [waiting.change for waiting in self._waiting if waiting.change.due <= until]
+        self._waiting = self._waiting[len(taken) :]
+        return taken
+
+    def waits_of(self, source: SourceId) -> bool:
+        """Return whether some change of a source waits."""
+        return any(waiting.change.of.source == source for waiting in self._waiting)
+
+    def _event_time(self, record: ResidencyRecord) -> float:
+        if record.partitions == 0:
+            return math.inf
+        said = self._partitions.setdefault(record.partition, _Partition())
+        if record.read_to > said.read_to:
+            said.read_to = record.read_to
+            if record.clock_offset is not None:
+                said.offsets.append((record.read_to, record.clock_offset))
+        known = [partition for partition in self._partitions.values() if partition.read_to > 0]
+        if len(known) < record.partitions:
+            return -math.inf
+        common = min(partition.read_to for partition in known)
+        before = [[each for each in partition.offsets if each[0] <= common] for partition in known]
+        for partition, until in zip(known, before, strict=True):
+            partition.offsets = until[-1:] + [each for each in partition.offsets if each[0] > common]
+        lately = [until[-1][1] for until in before if until and until[-1][0] >= common - HEARD_LATELY]
+        later = sorted(each for partition in known for each in partition.offsets if each[0] > common)
+        return common + max(lately, default=later[0][1] if later else 0.0)
