@@ -17,6 +17,7 @@ _EMITTERS = CAPTURES / "emitters"
 _SERVERS = CAPTURES / "servers"
 _TIERS = CAPTURES / "tiers"
 _OWNERS = CAPTURES / "owners"
+_PAIRS = CAPTURES / "pairs"
 
 
 def _names(room: Path) -> list[str]:
@@ -32,6 +33,9 @@ TIERS = _names(_TIERS)
 """Of engines with a second tier, whose truth says what is on either."""
 OWNERS = _names(_OWNERS)
 """Of engines beside which somebody else owns media, whose truth says what is on each."""
+
+PAIRS = _names(_PAIRS)
+"""Of a prefill and a decode engine; what is true of both together is in the README."""
 
 
 def captured_frames(name: str) -> list[list[bytes]]:
@@ -54,6 +58,8 @@ def _room(name: str) -> Path:
         return _TIERS
     if name in OWNERS:
         return _OWNERS
+    if name in PAIRS:
+        return _PAIRS
     return _PUBLISHERS if name in PUBLISHERS else CAPTURES
 
 
