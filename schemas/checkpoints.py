@@ -510,8 +510,9 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Whether clears that name no medium are of all, by its latest record; None while no record has it."""
     role: Name = ""
     """As its latest record has it."""
-    transferred: bool = False
-    """Whether the engine ever counted transferred tokens in this session."""
+    transferred: bool | None = None
+    """Whether the engine counted transferred tokens in this session; None: it does not say, or has computed
+    no prompt so far."""
     window: WindowNumber | None = None
     """Number of the open window; None before the first batch."""
     carried_to: WindowNumber | None = None

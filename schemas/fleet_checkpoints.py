@@ -23,6 +23,7 @@ from schemas.residency import LATEST_CHANGE
 SourceNumber = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 SpaceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+ShardNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Bit = Annotated[int, Meta(ge=0, le=14)]
 Written = Annotated[int, Meta(ge=-1, le=LATEST_CHANGE // 10)]
 """A window; -1 stands before the first one."""
@@ -46,6 +47,8 @@ TableName = Literal[
     "firsts",
     "waiting",
     "waiting_pieces",
+    "fills",
+    "answers",
 ]
 
 
@@ -189,6 +192,8 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Engine sessions that labels were made for, as replica/rank@incarnation, by number of the label."""
     standings: dict[SourceNumber, FleetStanding] = {}
     """By number of the source."""
+    decided_to: dict[ShardNumber, Moment] = {}
+    """Event time up to which other shards decided on runs, as far as they said."""
     looked_in: Written | None = None
     """Window of the clock when it was last looked for sources to forget."""
     progress: dict[PartitionNumber, FleetProgress] = {}

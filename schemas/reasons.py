@@ -81,6 +81,7 @@ SetAsideReason = Literal[
     "backward_gap",  # a gap that ends before it begins
     "uneven_columns",  # packed columns of different lengths, or of no whole number of entries
     "bad_change",  # a change of residency of no known kind, time or adapter
+    "bad_decision",  # what a shard decided, of no run or without an answer
     "bad_choice",  # a choice whose match is longer than the longest one
 ]
 
@@ -139,6 +140,7 @@ DescriptionFailure = Literal[
 OrderReason = Literal[
     "late",  # it came when changes of later event time had counted: beyond `fleet.order_seconds`
     "too_many_wait",  # it counted before all that may come before it was known: `fleet.max_waiting`
+    "undecided",  # a fill that counted as computed, since no shard said whether it was transferred
 ]
 """Why a change of residency did not count in the order of event time across partitions."""
 

@@ -67,6 +67,10 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     lora_codes: bytes = b""
     """For each FILLED change, little-endian u16: the number of its adapter in `loras`, from 1, or 0; empty
     if none has one."""
+    ends: bytes = b""
+    """For each FILLED change of a source that receives KV, the packed hash of the last block that came with
+    it: of the run of its chain that was stored at once. Zeros where it came alone; empty for other
+    sources."""
 
 
 class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
@@ -87,8 +91,22 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
     changes: list[ResidencyChanges]
     """One entry per medium and group with changes."""
     receives: bool = False
-    """Whether KV that others computed may be among what came, announced as if computed here: the role is
-    `decode` or `both`, or nobody says a role and the engine counted transferred tokens in this session."""
+    """Whether KV that others computed may be among what came, announced as if computed here: the engine
+    counted transferred tokens in this session, or it does not say, and its role is `decode` or `both`. Never
+    where the role is `prefill`."""
+
+
+class Decisions(msgspec.Struct, omit_defaults=True, gc=False):
+    """What the last blocks of runs say of them: n runs of sources that receive KV."""
+
+    shard: int
+    """Where these last blocks are."""
+    decided_to: Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
+    """Event time up to which this shard has decided."""
+    runs: bytes
+    """n little-endian u64, made of the last block, event time and source of each run."""
+    known: bytes
+    """n bytes: 1 where the last block was stored before, by any source, so that the run was transferred."""
 
 
 class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
@@ -116,3 +134,5 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     clock_offset: Annotated[float, Meta(ge=-LATEST_CHANGE, le=0)] | None = None
     """Event time minus time of receipt of the sources that changed since the checkpoint before: the greatest,
     and no more than 0; None if none did."""
+    decisions: Decisions | None = None
+    """What another shard decided, in a record of nothing else: its `partition` is that shard."""

@@ -294,6 +294,10 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     """Resident here on a lower tier: a hit there."""
     promoted_tokens: int
     """Tokens in `promoted_blocks`."""
+    transferred_blocks: int
+    """Came from another engine or a store: computed elsewhere, not here. Only of replicas that receive KV."""
+    transferred_tokens: int
+    """Tokens in `transferred_blocks`."""
     peer_blocks: int
     """Not lost here, but another source held it then: routing, or a shared tier, would have saved it."""
     peer_tokens: int

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.kafka.acceptance import is_even
+from pipeline.kafka.acceptance import are_decisions, is_even
 from schemas.residency import KINDS, LATEST_CHANGE, ResidencyRecord
 
 
 def is_acceptable(record: ResidencyRecord) -> bool:
     """Return whether `acceptance.residency_refusal` has nothing against a record, in a fifth of the time."""
+    if record.decisions is not None and not are_decisions(record.decisions):
+        return False
     kinds: list[bytes] = []
     times: list[bytes] = []
     for source in record.sources:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 PROMOTED: Final = 0
-PEER: Final = 1
-PEER_AND_EVICTED: Final = 2
-EVICTED_HERE: Final = 3
-EVICTED_ELSEWHERE: Final = 4
-CLEARED_BEFORE: Final = 5
-COLD: Final = 6
-UNKNOWN: Final = 7
-REANNOUNCED: Final = 8
+TRANSFERRED: Final = 1
+PEER: Final = 2
+PEER_AND_EVICTED: Final = 3
+EVICTED_HERE: Final = 4
+EVICTED_ELSEWHERE: Final = 5
+CLEARED_BEFORE: Final = 6
+COLD: Final = 7
+UNKNOWN: Final = 8
+REANNOUNCED: Final = 9
 
 CAUSES: Final = (
     "promoted",
+    "transferred",
     "peer",
     "peer_and_evicted",
     "evicted",

@@ -12,7 +12,7 @@ from pipeline.fleet.kernel.columns import Pieces
 from pipeline.fleet.kernel.event_order import PieceOrder
 from pipeline.fleet.kernel.packed_columns import PackedColumns, packed_columns
 from pipeline.fleet.pool_names import NamedPool, PoolNames
-from pipeline.fleet.registry import Sources
+from pipeline.fleet.registry import Sources, number_of_name
 from schemas.residency import ResidencyRecord
 from schemas.trust import TRUST_ORDER
 
@@ -20,9 +20,9 @@ _TRUST_NUMBERS = {trust: number for number, trust in enumerate(TRUST_ORDER)}
 TRANSFER_SECONDS = 2.0
 """So much later than they happened count changes of sources that receive KV: what arrives by transfer was
 filled at its origin just before, and clocks of engines differ."""
-_Row = tuple[int, float, int, int, float, bool, NamedPool, tuple[int, ...]]
-"""Source, seconds later that it counts, life, trust, until when losses may be unknown, alone, pool,
-lineages."""
+_Row = tuple[int, int, bool, int, int, float, bool, NamedPool, tuple[int, ...]]
+"""Source, a number of its name, whether it receives, life, trust, until when losses may be unknown, alone,
+pool, lineages."""
 
 
 class RecordPieces(NamedTuple):
@@ -51,7 +51,9 @@ class RecordSources:
         rows = self._rows(record, packed)
         if not rows:
             return None
-        numbers, later, lives, trusts, unsure_until, alone, pools, lineages = zip(*rows, strict=True)
+        numbers, names, receives, lives, trusts, unsure_until, alone, pools, lineages = zip(
+            *rows, strict=True
+        )
         _, spaces, salts, constants, bits, medium_keys, gauges, cells, _ = zip(*pools, strict=True)
         known = np.array([len(each) for each in lineages], np.int64)
         of_source, of_life = np.array(numbers, np.int64), np.array(lives, np.int64)
@@ -63,7 +65,8 @@ class RecordSources:
                 np.array(constants, np.uint64),
                 np.array([*chain.from_iterable(lineages)], np.uint16),
                 np.cumsum(known) - known,
-                np.array(later, np.float64),
+                TRANSFER_SECONDS * np.array(receives, np.float64),
+                np.array(names, np.uint64),
             ),
             Pieces(
                 of_source.astype(np.uint16),
@@ -75,6 +78,7 @@ class RecordSources:
                 np.array(cells, np.int32),
                 np.array(unsure_until, np.float64),
                 np.array(alone, np.uint8),
+                np.array(receives, np.uint8),
             ),
             PieceOrigins(of_source, np.array(spaces, np.uint32), np.array(salts, np.uint64)),
         )
@@ -92,13 +96,23 @@ class RecordSources:
             source.trust = _TRUST_NUMBERS[said.trust]
             alone = self._comparing.is_alone(number, said)
             unsure_until = source.unsure_until
-            later = TRANSFER_SECONDS if said.receives else 0.0
+            name = number_of_name(said.replica, said.dp_rank)
             for part in said.changes:
                 if part.hashes:
                     pool = self._pools.of(number, said, part)
                     lineages = self._pools.lineages(pool, part)
                     rows.append(
-                        (number, later, source.life, source.trust, unsure_until, alone, pool, lineages)
+                        (
+                            number,
+                            name,
+                            said.receives,
+                            source.life,
+                            source.trust,
+                            unsure_until,
+                            alone,
+                            pool,
+                            lineages,
+                        )
                     )
                     source.seen = max(source.seen, next(latest))
             if source.trust:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS
 from pipeline.fleet.hashing.comparison import FIRST, FIRSTS
 from pipeline.fleet.kernel.counts import (
     COUNTERS,
@@ -23,15 +24,18 @@ from pipeline.fleet.kernel.counts import (
     USED_PAIRS,
     WINDOW,
 )
+from pipeline.fleet.kernel.hit_causes import NO_BUCKET
 from pipeline.fleet.kernel.refills import COUNTERS as MOST_REFILLS
 from pipeline.fleet.kernel.refills import REFILL
 from pipeline.fleet.kernel.sums import put_keys, sum_pairs
 from pipeline.fleet.kernel.tables import capacity_for
+from pipeline.fleet.kernel.transfers import ANSWER, FILL, TRANSFER
 from pipeline.fleet.open_windows import cells_of, gauges_of
 from pipeline.fleet.packing import Packed, Rows, rows_of
 from pipeline.fleet.pieces import TRANSFER_SECONDS
 from pipeline.fleet.snapshot import Base
 from pipeline.fleet.waiting import unpacked
+from pipeline.residency.histogram import BUCKETS
 from schemas.fleet_checkpoints import FleetHead
 from schemas.residency import KINDS, LATEST_CHANGE
 from schemas.trust import TRUST_ORDER
@@ -53,6 +57,7 @@ def contradiction(base: Base) -> str | None:
         ("labels", _labels_fit(head, tables)),
         ("refills", _refills_fit(head, tables)),
         ("blocks", _blocks_fit(head, tables, rows)),
+        ("fills", _fills_fit(head, tables)),
         ("waiting changes", _waiting_fit(head, tables)),
     )
     return next((f"{what} do not fit" for what, fit in checks if not fit), None)
@@ -167,6 +172,25 @@ def _waiting_fit(head: FleetHead, tables: Packed) -> bool:
         and (of.followed.bits < 15).all()
         and (of.followed.trusts < len(TRUST_ORDER)).all()
         and (of.origins.spaces < len(head.spaces)).all()
+    )
+
+
+def _fills_fit(head: FleetHead, tables: Packed) -> bool:
+    """Tell whether fills that wait would count in places that there are."""
+    fills = rows_of(FILL, tables.get("fills", ()))
+    cells = np.array([cell is not None for cell in head.cells], np.bool_)
+    return bool(
+        ((fills["cell"] >= 0) & (fills["cell"] < len(cells))).all()
+        and cells[fills["cell"]].all()
+        and (fills["cause"] < len(CAUSES)).all()
+        and ((fills["regret"] >= NO_BUCKET) & (fills["regret"] < BUCKETS)).all()
+        and ((fills["needed"] >= NO_BUCKET) & (fills["needed"] < NEEDED_BUCKETS)).all()
+        and (fills["lineage"] < max(1, len(head.lineages))).all()
+        and (fills["source"] < len(head.sources)).all()
+        and (fills["trust"] < len(TRUST_ORDER)).all()
+        and (fills["state"] <= TRANSFER).all()
+        and ((fills["time"] >= 0) & (fills["time"] <= LATEST_CHANGE)).all()
+        and (rows_of(ANSWER, tables.get("answers", ()))["known"] <= 1).all()
     )
 
 

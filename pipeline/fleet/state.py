@@ -24,6 +24,7 @@ from pipeline.fleet.progress import Progress
 from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
 from pipeline.fleet.soundness import contradiction
+from pipeline.fleet.transfers import Transfers
 from pipeline.fleet.waiting import WaitingChanges
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
@@ -31,7 +32,7 @@ from pipeline.residency import windows
 from pipeline.residency.steps import Steps, at_once
 from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetSource, TableName
 from schemas.reasons import OrderReason, SetAsideReason
-from schemas.residency import ResidencyRecord
+from schemas.residency import Decisions, ResidencyRecord
 from schemas.rows import Row
 from schemas.settings import Fleet, Worker
 
@@ -44,6 +45,8 @@ class Cut:
     dirty: bool
     rows: list[Row] = field(default_factory=list)
     checkpoints: list[tuple[bytes, bytes]] = field(default_factory=list)
+    decisions: list[Decisions] = field(default_factory=list)
+    """For all other shards."""
 
 
 def one_in(rate: float) -> int:
@@ -63,6 +66,7 @@ class FleetState:
         settings: Fleet,
         *,
         carry_seconds: float,
+        shards: int = 1,
         forget_seconds: float = Worker().forget_seconds,
         base: Base | None = None,
     ) -> None:
@@ -81,6 +85,7 @@ class FleetState:
         self.index = Index(base.tables, base.rows)
         self.names = names_in(head)
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
+        self._transfers = Transfers(head, base.tables, shard=shard, shards=shards)
         self._comparing = Comparing(settings.compare_after, head, base.tables)
         self._pools = PoolNames(self.names, self._open)
         self._record_sources = RecordSources(
@@ -111,6 +116,7 @@ class FleetState:
         settings: Fleet,
         *,
         carry_seconds: float,
+        shards: int = 1,
         latest: Mapping[bytes, bytes],
         forget_seconds: float = Worker().forget_seconds,
     ) -> FleetState:
@@ -123,10 +129,23 @@ class FleetState:
             base = load(latest)
             if base is not None and (found := contradiction(base)) is not None:
                 raise CheckpointDamaged("the base", found)
-            return cls(shard, settings, carry_seconds=carry_seconds, forget_seconds=forget_seconds, base=base)
+            return cls(
+                shard,
+                settings,
+                carry_seconds=carry_seconds,
+                shards=shards,
+                forget_seconds=forget_seconds,
+                base=base,
+            )
 
     def _tables(self) -> dict[TableName, Table]:
-        return self.index.copied() | self._open.copied() | self._comparing.copied() | self._waiting.copied()
+        return (
+            self.index.copied()
+            | self._open.copied()
+            | self._transfers.copied()
+            | self._comparing.copied()
+            | self._waiting.copied()
+        )
 
     @property
     def next_offset(self) -> int:
@@ -167,6 +186,10 @@ class FleetState:
         self._forget_sources()
         self.next_offset = offset + 1
         self._applied = offset
+        if record.decisions is not None:
+            self._transfers.told(record.decisions)
+            self._rows += self._transfers.count(self.index, self._open, offset)
+            return
         event_time = self._progress.heard(record)
         if record.sources:
             self._wait(record)
@@ -212,6 +235,7 @@ class FleetState:
         while at < total:
             end = min(at + CHUNK, total)
             index.make_room(end - at, blocks_each=blocks_each, max_ghosts=max_losses)
+            self._transfers.make_room(end - at)
             why = -1
             while why != DONE:
                 at, why = follow(
@@ -225,6 +249,7 @@ class FleetState:
                     changes,
                     pieces,
                     self._open.ended,
+                    self._transfers.waiting,
                     at,
                     end,
                     offset,
@@ -240,6 +265,7 @@ class FleetState:
                 else:
                     self._window_begins(windows.window_of(changes.times[at]), offset)
         self._rows += self._open.ended_fills()
+        self._rows += self._transfers.count(index, self._open, offset)
         self._open.gauges_changed(int(index.clock.counters[WINDOW]))
 
     def _window_begins(self, window: int, offset: int) -> None:
@@ -290,11 +316,12 @@ class FleetState:
             rows += self._open.redundancy(max(window, carried), self._trusts(), again=True)
         yield
         rows += self._hash_groups.changed(self._applied)
+        decisions = [*self._transfers.take(self._latest)]
         checkpoints = self._bases.take(now, self.index.entries, self._latest)
         if not rows and not checkpoints and self.next_offset == self._saved_offset:
             return Cut(self.next_offset, dirty=False)
         self._saved_offset = self.next_offset
-        return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints)
+        return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints, decisions=decisions)
 
     def errand(self, now: float) -> Callable[[], None] | None:
         """Return what would hold a cut at wall clock `now` up, to be done beside the loop before; often None.
@@ -325,6 +352,8 @@ class FleetState:
 
     def take_out_of_order(self) -> Counter[OrderReason]:
         """Return how many changes did not count in event order, and why, since the last call."""
+        if given_up := self._transfers.take_given_up():
+            self._out_of_order["undecided"] += given_up
         found, self._out_of_order = self._out_of_order, Counter()
         return found
 
@@ -344,7 +373,7 @@ class FleetState:
             if source.seen < before and not clock.pairs_of_source[source.number]
         ]
         if gone:
-            waits = self._waiting.sources()
+            waits = self._waiting.sources() | self._transfers.sources()
             gone = [source for source in gone if source.number not in waits]
         if gone:
             self._rows += self._hash_groups.changed(self._applied)

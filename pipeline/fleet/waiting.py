@@ -213,7 +213,11 @@ class WaitingChanges:
         return order
 
 
-PIECE_COLUMNS = ("<u2", "<u2", "u1", "u1", "<u8", "<i4", "<i4", "<f8", "u1", "<i8", "<u4", "<u8", "u1")
+PIECE_COLUMNS = (
+    *("<u2", "<u2", "u1", "u1", "<u8", "<i4", "<i4", "<f8", "u1", "u1"),
+    *("<i8", "<u4", "<u8"),
+    "u1",
+)
 """Of the table `waiting_pieces`: the columns of `Pieces` and `PieceOrigins`, and `named`."""
 
 

@@ -15,7 +15,7 @@ from schemas.choices import ChoiceRecord
 from schemas.events import LATEST, EventsRecord, Gap
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import SetAsideReason
-from schemas.residency import FILLED, KINDS, LATEST_CHANGE, ResidencyChanges, ResidencyRecord
+from schemas.residency import FILLED, KINDS, LATEST_CHANGE, Decisions, ResidencyChanges, ResidencyRecord
 
 NOT_APPLICABLE = "it decodes, but says what cannot be"
 CHOICE_DAY_SECONDS = 86_400.0
@@ -94,6 +94,8 @@ def residency_refusal(record: ResidencyRecord) -> SetAsideReason | None:
 
     Compiled loops read its columns without looking at their lengths.
     """
+    if record.decisions is not None and not are_decisions(record.decisions):
+        return "bad_decision"
     for source in record.sources:
         for changes in source.changes:
             if not is_even(changes):
@@ -119,4 +121,10 @@ def is_even(changes: ResidencyChanges) -> bool:
         and len(changes.roots) in (0, 8 * fills)
         and len(changes.depths) in (0, 2 * fills)
         and len(changes.lora_codes) in (0, 2 * fills)
+        and len(changes.ends) in (0, 8 * fills)
     )
+
+
+def are_decisions(decisions: Decisions) -> bool:
+    """Return whether each run was decided on."""
+    return len(decisions.runs) == 8 * len(decisions.known) and not decisions.known.translate(None, b"\0\1")

@@ -319,7 +319,10 @@ class SourceResidency:
                 head.capacity_blocks = capacity.told(event, on_gpu) or head.capacity_blocks
             if event.cpu_capacity_tokens is not None:
                 head.cpu_capacity_tokens = event.cpu_capacity_tokens
-            head.transferred = head.transferred or bool(event.transferred_tokens)
+            if event.transferred_tokens:
+                head.transferred = True
+            elif head.transferred is None and event.transferred_tokens == 0 and event.computed_tokens:
+                head.transferred = False
             drift.counted(head.drift, event)
             self.windows.counted(event, at)
         elif isinstance(event, SourceStatus):
@@ -390,7 +393,7 @@ class SourceResidency:
         head.may_reannounce = None
         head.one_copy = False
         head.clears_all = None
-        head.transferred = False
+        head.transferred = None
         head.remarks = []
         head.limited = False
         head.loras = []
@@ -432,8 +435,15 @@ class SourceResidency:
 
     @property
     def receives(self) -> bool:
-        """Whether KV that others computed may come, as its role says, or what the engine counts."""
-        return self.head.role in RECEIVING if self.head.role else self.head.transferred
+        """Whether KV that others computed may come.
+
+        What the engine counts says so, as labels say `decode` and `both` of engines that share nothing; but
+        prefill engines count the few tokens of transfers that they send.
+        """
+        if self.head.role == "prefill":
+            return False
+        told: bool = self.head.role in RECEIVING
+        return told if self.head.transferred is None else self.head.transferred
 
     def overall_trust(self) -> TrustSince:
         """Return the trust of the source as a whole: that of its worst medium."""

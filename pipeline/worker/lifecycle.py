@@ -103,7 +103,7 @@ async def _run(settings: Settings) -> None:
             replica_agent(
                 settings, shards=found["residency"].partitions, partitions=found["events"].partitions
             ),
-            fleet_agent(settings),
+            fleet_agent(settings, shards=found["residency"].partitions),
         )
         if settings.worker.agents in ("both", role.name)
     ]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from connectors.kafka.content_types import JSON
 from connectors.kafka.topics import topic_name
+from pipeline.fleet.state import Cut as FleetCut
 from pipeline.fleet.state import FleetState
 from pipeline.kafka.acceptance import events_source, residency_sources
 from pipeline.kafka.decoding import decode_events, decode_residency
@@ -18,7 +21,10 @@ from pipeline.worker.checkpoint.log import Record
 from pipeline.worker.partition import Role
 from pipeline.worker.set_aside import Offered
 from schemas.events import EventsRecord
+from schemas.residency import ResidencyRecord
 from schemas.settings import Settings
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def replica_agent(settings: Settings, *, shards: int, partitions: int | None = None) -> Role:
@@ -78,19 +84,32 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
     )
 
 
-def fleet_agent(settings: Settings) -> Role:
-    """Return the agent that follows who holds and who lost which block, per shard of the hash space."""
+def fleet_agent(settings: Settings, *, shards: int = 1) -> Role:
+    """Return the agent that follows who holds and who lost which block, per shard of the hash space.
+
+    `shards` is the partition count of its input.
+    """
+    residency = topic_name(settings.kafka, "residency")
 
     def restore(partition: int, latest: Mapping[bytes, bytes]) -> FleetState:
         return FleetState.restore(
             partition,
             settings.fleet,
             carry_seconds=settings.worker.idle_carry_seconds,
+            shards=shards,
             forget_seconds=settings.worker.forget_seconds,
             latest=latest,
         )
 
-    residency = topic_name(settings.kafka, "residency")
+    def outputs(cut: FleetCut) -> list[Record]:
+        return [
+            Record(residency, shard, f"shard {said.shard}".encode(), value, compressed=True)
+            for said in cut.decisions
+            for value in [_encode(ResidencyRecord(said.shard, said.shard, 0, [], decisions=said))]
+            for shard in range(shards)
+            if shard != said.shard
+        ]
+
     return Role(
         name="fleet",
         topic=residency,
@@ -107,6 +126,6 @@ def fleet_agent(settings: Settings) -> Role:
         decode=decode_residency,
         sources_of=residency_sources,
         restore=restore,
-        outputs=lambda cut: (),
+        outputs=outputs,
         out_of_order=FleetState.take_out_of_order,
     )

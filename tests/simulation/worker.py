@@ -38,7 +38,7 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
     tables = Tables(settings.clickhouse)
     roles = [
         replica_agent(settings, shards=found["residency"].partitions, partitions=found["events"].partitions),
-        fleet_agent(settings),
+        fleet_agent(settings, shards=found["residency"].partitions),
     ]
     watch = lifecycle._watch(settings, roles, found)
     agents = []

@@ -11,6 +11,7 @@ CAUSE_COLOURS = {
     "capacity": "#d9822b",
     "warm-up": "#8f6bd6",
     "lower tier": "#4db6ac",
+    "transferred": "#7fb069",
     "cold": "#9aa5b1",
     "unknown": "#d1495b",
 }
@@ -20,6 +21,7 @@ CAUSE_TOKENS = {
     "capacity": ("evicted_tokens", "evicted_elsewhere_tokens"),
     "warm-up": ("cleared_tokens",),
     "lower tier": ("promoted_tokens",),
+    "transferred": ("transferred_tokens",),
     "cold": ("cold_tokens",),
     "unknown": ("unknown_tokens",),
 }
@@ -30,8 +32,9 @@ AVOIDABLE = " + ".join(f"sum({tokens})" for cause in AVOIDABLE_CAUSES for tokens
 CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "
     "horizon; routing "
-    "or capacity: both; warm-up: a clear or restart took it; lower tier: it came back from there; cold: the "
-    "fleet has not seen it within the horizon; unknown: the history needed to tell is incomplete. "
+    "or capacity: both; warm-up: a clear or restart took it; lower tier: it came back from there; "
+    "transferred: another engine or a store sent it; cold: the fleet has not seen it within the horizon; "
+    "unknown: the history needed to tell is incomplete. "
     "docs/figures.md defines each."
 )
 

@@ -28,6 +28,8 @@ class Changes(NamedTuple):
     """Blocks of the chain up to and including it."""
     lineages: U16
     """Number of the chain's hash domain, group and LoRA."""
+    runs: U64
+    """Of fills of sources that receive: the run that the block came with (`transfers.run_of`); 0: alone."""
 
 
 class Pieces(NamedTuple):
@@ -46,3 +48,5 @@ class Pieces(NamedTuple):
     """What the source had lost before this event time may not be known."""
     alone: U8
     """1: whether the source's hashes compare with those of others is in doubt."""
+    receives: U8
+    """1: the source may announce what others computed."""

@@ -99,6 +99,24 @@ def count_owners(gauges: Gauges, gauge: int, before: int, after: int, size: int,
 
 
 @inlined
+def count_fill(
+    cells: Cells, cell: int, found: tuple[int, int, int], size: int, trust: int, version: int
+) -> None:
+    """Count a block that was filled: `found` is the cause, and the buckets of regret and of extra cache
+    needed, below zero for none."""
+    cause, regret, needed = found
+    cells.blocks[cell, cause] += 1
+    cells.tokens[cell, cause] += size
+    if regret >= 0:
+        cells.regret[cell, regret] += 1
+    if needed >= 0:
+        cells.needed[cell, needed] += size
+    cells.versions[cell] = version
+    cells.trusts[cell] = max(cells.trusts[cell], trust)
+    cells.dirty[cell] = 1
+
+
+@inlined
 def begin_window(cells: Cells, cell: int, window: int, ended: Ended) -> None:
     """Begin a cell's next window; what was not written of the one before goes to `ended`, which has room."""
     if cells.dirty[cell] != 0:

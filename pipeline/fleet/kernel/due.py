@@ -50,6 +50,7 @@ def gathered(room: Waiting, groups: Groups, order: npt.NDArray[np.intp], count: 
         np.empty(count, np.uint64),
         np.empty(count, np.uint16),
         np.empty(count, np.uint16),
+        np.empty(count, np.uint64),
     )
     _gather(room, groups, order, changes)
     return changes
@@ -121,4 +122,5 @@ def _gather(room: Waiting, groups: Groups, order: npt.NDArray[np.intp], taken: C
             taken.roots[to] = room[at].root
             taken.depths[to] = room[at].depth
             taken.lineages[to] = room[at].lineage
+            taken.runs[to] = room[at].run
             to += 1

@@ -12,11 +12,13 @@ from pipeline.fleet.kernel.keys import key_of
 from pipeline.fleet.kernel.packed_columns import (
     HAS_ADAPTERS,
     HAS_DEPTHS,
+    HAS_ENDS,
     HAS_ROOTS,
     HAS_STORED,
     PackedColumns,
 )
 from pipeline.fleet.kernel.tables import F64, I64, U16, U64
+from pipeline.fleet.kernel.transfers import IS_END, run_of
 from schemas.residency import FILLED, SUBSUMED
 
 
@@ -34,6 +36,8 @@ class PieceOrder(NamedTuple):
     """Where those of each piece begin."""
     later: F64
     """Seconds after its event time that a change counts."""
+    names: U64
+    """Numbers of the names of their sources."""
 
 
 class Reached(NamedTuple):
@@ -58,6 +62,7 @@ WAITING: Final = np.dtype(
         ("time", "<f8"),
         ("stored", "<i8"),
         ("root", "<u8"),
+        ("run", "<u8"),
         ("size", "<u4"),
         ("piece", "<i4"),
         ("depth", "<u2"),
@@ -102,7 +107,7 @@ def unpack(
     packed, pieces, reached = borrowed(packed), borrowed(pieces), borrowed(reached)
     room, spans = borrowed(room), borrowed(spans)
     found, late = at, 0
-    packed_at, stored_at, root_at, depth_at, adapter_at = 0, 0, 0, 0, 0
+    packed_at, stored_at, root_at, depth_at, adapter_at, end_at = 0, 0, 0, 0, 0, 0
     for piece in range(len(packed.lengths)):
         source, life, constant = pieces.sources[piece], pieces.lives[piece], pieces.constants[piece]
         has, stored_before = packed.has[piece], packed.stored_before[piece]
@@ -116,6 +121,7 @@ def unpack(
         for change in range(packed_at, packed_at + packed.lengths[piece]):
             kind = packed.kinds[change]
             stored, root, depth, adapter = np.int64(-1), np.uint64(0), np.uint16(0), np.int64(0)
+            end = np.uint64(0)
             if has & HAS_STORED:
                 stored = np.int64(packed.stored[stored_at]) + stored_before
                 stored_at += 1
@@ -129,6 +135,9 @@ def unpack(
                 if has & HAS_ADAPTERS:
                     adapter = np.int64(packed.adapters[adapter_at])
                     adapter_at += 1
+                if has & HAS_ENDS:
+                    end = packed.ends[end_at]
+                    end_at += 1
             key = key_of(packed.hashes[change], constant)
             if one_in != 1 and (key & np.uint64(0xFFFFFF)) % np.uint64(one_in) != np.uint64(0):
                 continue
@@ -144,6 +153,13 @@ def unpack(
             room[found].depth = depth
             room[found].lineage = pieces.lineages[first_lineage + adapter]
             room[found].kind = kind
+            # In a sample, the last block of a run may be left out: each block is judged by itself.
+            run = np.uint64(0)
+            if end != np.uint64(0) and one_in == 1:
+                run = run_of(end, packed.times[change], pieces.names[piece])
+                if end == packed.hashes[change]:
+                    run |= np.uint64(IS_END)
+            room[found].run = run
             found += 1
         packed_at += packed.lengths[piece]
         reached.times[source] = max(reached.times[source], time)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from connectors.process.compiled import borrowed, compiled, fetch_ahead, inlined
-from pipeline.fleet.causes import COLD, PROMOTED, REANNOUNCED
+from pipeline.fleet.causes import COLD, REANNOUNCED, TRANSFERRED
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import (
     HEAD,
@@ -21,9 +21,10 @@ from pipeline.fleet.kernel.counts import (
     Ended,
     Gauges,
     begin_window,
+    count_fill,
     count_owners,
 )
-from pipeline.fleet.kernel.hit_causes import cause_of
+from pipeline.fleet.kernel.hit_causes import NO_BUCKET, cause_of
 from pipeline.fleet.kernel.losses import (
     drop_oldest_loss,
     free_if_unused,
@@ -46,6 +47,7 @@ from pipeline.fleet.kernel.tables import (
     home_of_block,
     home_of_pair,
 )
+from pipeline.fleet.kernel.transfers import Waiting, wait
 from pipeline.residency.windows import WINDOW_SECONDS
 from schemas.residency import CLEARED, EVICTED, FILLED
 
@@ -110,6 +112,7 @@ def follow(
     changes: Changes,
     pieces: Pieces,
     ended: Ended,
+    waiting: Waiting,
     start: int,
     end: int,
     version: int,
@@ -118,13 +121,15 @@ def follow(
 ) -> tuple[int, int]:
     """Follow changes from `start`; return (index of the next change, why it stopped there).
 
-    The caller has made room for `end - start` more blocks (twice as many with lower media), pairs and losses.
+    The caller has made room for `end - start` more blocks (twice as many with lower media), pairs and losses,
+    and `waiting` has room for as many fills and answers.
     At CLOCK_MOVED it takes what it needs of the window that ends, moves it on and comes again; at ENDED_FULL
     and REFILLS_FULL it makes room.
     """
     blocks, pairs, losses = borrowed(blocks), borrowed(pairs), borrowed(losses)
     cells, gauges, clock, refills = borrowed(cells), borrowed(gauges), borrowed(clock), borrowed(refills)
     changes, pieces, ended = borrowed(changes), borrowed(pieces), borrowed(ended)
+    waiting = borrowed(waiting)
     counters = clock.counters
     fetched = start
     leaving, losses_leave = counters[HEAD], _losses_leave(losses, clock, end - start, horizon, max_losses)
@@ -143,7 +148,8 @@ def follow(
         window = np.int64(np.floor(time / WINDOW_SECONDS))
         if window > counters[WINDOW]:
             return at, CLOCK_MOVED
-        if kind == FILLED and bit == GPU and window > cells.windows[pieces.cells[piece]]:
+        receives = pieces.receives[piece] != 0
+        if kind == FILLED and bit == GPU and not receives and window > cells.windows[pieces.cells[piece]]:
             if ended.used[0] == len(ended.numbers):
                 return at, ENDED_FULL
             begin_window(cells, pieces.cells[piece], window, ended)
@@ -165,18 +171,26 @@ def follow(
         if kind == FILLED:
             if bit == GPU:
                 cell = pieces.cells[piece]
-                if held:
-                    cause = REANNOUNCED
-                else:
-                    block = find_block(blocks, key)
-                    cause = cause_of(
-                        blocks, pairs, losses, clock, pair, block, changes, at, pieces, piece, cells
+                block = find_block(blocks, key)
+                found = REANNOUNCED, NO_BUCKET, NO_BUCKET
+                if not held:
+                    found = cause_of(blocks, pairs, losses, clock, pair, block, changes, at, pieces, piece)
+                cause = found[0]
+                if receives:
+                    chain = changes.roots[at], changes.depths[at], changes.lineages[at]
+                    if block >= 0 and blocks[block].root != np.uint64(0):
+                        chain = blocks[block].root, blocks[block].depth, blocks[block].lineage
+                    known = pair >= 0 or (
+                        block >= 0
+                        and (
+                            blocks[block].holders > 0
+                            or blocks[block].evicted > 0
+                            or blocks[block].cleared > 0
+                        )
                     )
-                cells.blocks[cell, cause] += 1
-                cells.tokens[cell, cause] += size
-                cells.versions[cell] = version
-                cells.trusts[cell] = max(cells.trusts[cell], pieces.trusts[piece])
-                cells.dirty[cell] = 1
+                    wait(waiting, changes, at, pieces, known, chain, found)
+                else:
+                    count_fill(cells, cell, found, size, pieces.trusts[piece], version)
             if held:
                 continue
             if pair < 0:
@@ -202,7 +216,7 @@ def follow(
                     blocks[main].root = changes.roots[at]
                     blocks[main].depth = changes.depths[at]
                     blocks[main].lineage = changes.lineages[at]
-                if PROMOTED < cause < COLD and blocks[main].root != np.uint64(0):
+                if not receives and TRANSFERRED < cause < COLD and blocks[main].root != np.uint64(0):
                     count_refill(refills, blocks[main], size)
             entry = main if bit == GPU else _block(blocks, key + pieces.medium_keys[piece], size, counters)
             owners = np.int64(blocks[entry].owners)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from connectors.process.compiled import compiled, inlined
@@ -17,7 +19,7 @@ from pipeline.fleet.causes import (
     UNKNOWN,
 )
 from pipeline.fleet.kernel.columns import Changes, Pieces
-from pipeline.fleet.kernel.counts import HEAD, Cells, Clock
+from pipeline.fleet.kernel.counts import HEAD, Clock
 from pipeline.fleet.kernel.tables import HAS_LOSS, Blocks, Losses, Pairs
 from pipeline.residency.histogram import bucket_of
 
@@ -29,6 +31,9 @@ def _needed_bucket(tokens: int) -> int:
     while bucket < NEEDED_BUCKETS - 1 and (np.int64(1) << bucket) < tokens:
         bucket += 1
     return bucket
+
+
+NO_BUCKET: Final = -1
 
 
 @inlined
@@ -43,12 +48,11 @@ def cause_of(
     at: int,
     pieces: Pieces,
     piece: int,
-    cells: Cells,
-) -> int:
-    """Return why a block that is not on the source's GPU was filled; count regret and extra cache needed."""
-    cell = pieces.cells[piece]
+) -> tuple[int, int, int]:
+    """Return why a block that is not on the source's GPU was filled, and the buckets of regret and of extra
+    cache needed, or NO_BUCKET."""
     if pair >= 0 and pairs[pair].media & (HAS_LOSS - 1):
-        return PROMOTED
+        return PROMOTED, NO_BUCKET, NO_BUCKET
     others = block >= 0 and blocks[block].holders > 0
     if pair >= 0:
         # Without a medium it is there because of its loss.
@@ -56,28 +60,29 @@ def cause_of(
         number = head + ((np.int64(pairs[pair].position) - head) & 0xFFFFFFFF)
         slot = number & (len(losses) - 1)
         if losses[slot].cleared:
-            return CLEARED_BEFORE
-        cells.regret[cell, bucket_of(changes.times[at] - losses[slot].time)] += 1
+            return CLEARED_BEFORE, NO_BUCKET, NO_BUCKET
+        bucket = NO_BUCKET
         # A larger cache would have lost it to a restart or clear between.
         kept = (
             losses[slot].life == pieces.lives[piece] and number >= clock.clears_of_source[pairs[pair].source]
         )
         if kept and losses[slot].stored >= 0 and changes.stored[at] >= 0:
             needed = max(changes.stored[at] - losses[slot].stored, 0)
-            cells.needed[cell, _needed_bucket(needed)] += changes.sizes[at]
-        return PEER_AND_EVICTED if others else EVICTED_HERE
+            bucket = _needed_bucket(needed)
+        regret = bucket_of(changes.times[at] - losses[slot].time)
+        return (PEER_AND_EVICTED if others else EVICTED_HERE), regret, bucket
     if others:
-        return PEER
+        return PEER, NO_BUCKET, NO_BUCKET
     if block >= 0:
         if blocks[block].evicted > 0:
-            cells.regret[cell, bucket_of(changes.times[at] - blocks[block].evicted_at)] += 1
-            return EVICTED_ELSEWHERE
+            regret = bucket_of(changes.times[at] - blocks[block].evicted_at)
+            return EVICTED_ELSEWHERE, regret, NO_BUCKET
         if blocks[block].cleared > 0:
-            return CLEARED_BEFORE
+            return CLEARED_BEFORE, NO_BUCKET, NO_BUCKET
     if (
         pieces.alone[piece] != 0
         or pieces.trusts[piece] != 0
         or changes.times[at] < pieces.unsure_until[piece]
     ):
-        return UNKNOWN
-    return COLD
+        return UNKNOWN, NO_BUCKET, NO_BUCKET
+    return COLD, NO_BUCKET, NO_BUCKET

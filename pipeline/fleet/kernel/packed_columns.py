@@ -16,10 +16,11 @@ HAS_STORED: Final = 1
 HAS_ROOTS: Final = 2
 HAS_DEPTHS: Final = 4
 HAS_ADAPTERS: Final = 8
+HAS_ENDS: Final = 16
 
 
 class PackedColumns(NamedTuple):
-    """n changes, piece after piece, of which m are fills; the last four only of pieces that have them."""
+    """n changes, piece after piece, of which m are fills; optional columns only of pieces that have them."""
 
     hashes: U64
     kinds: U8
@@ -33,12 +34,14 @@ class PackedColumns(NamedTuple):
     """Of fills: blocks of the chain up to and including it."""
     adapters: U16
     """Of fills: number of the LoRA in the piece, from 1; 0 without one."""
+    ends: U64
+    """Of fills: last block of the run it came with; 0: it came alone."""
     lengths: I64
     """Changes of each piece."""
     stored_before: I64
     """Of each piece: tokens."""
     has: U8
-    """Of each piece, by HAS_STORED, ..., HAS_ADAPTERS."""
+    """Of each piece, by HAS_STORED, ..., HAS_ENDS."""
 
 
 def packed_columns(parts: Sequence[ResidencyChanges]) -> PackedColumns:
@@ -52,6 +55,7 @@ def packed_columns(parts: Sequence[ResidencyChanges]) -> PackedColumns:
         _joined([part.roots for part in parts], ">u8"),
         _joined([part.depths for part in parts], "<u2"),
         _joined([part.lora_codes for part in parts], "<u2"),
+        _joined([part.ends for part in parts], ">u8"),
         np.array([len(part.kinds) for part in parts], np.int64),
         np.array([part.stored_before for part in parts], np.int64),
         np.array([_has(part) for part in parts], np.uint8),
@@ -72,4 +76,6 @@ def _has(part: ResidencyChanges) -> int:
         has |= HAS_DEPTHS
     if part.lora_codes:
         has |= HAS_ADAPTERS
+    if part.ends:
+        has |= HAS_ENDS
     return has

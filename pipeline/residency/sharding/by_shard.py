@@ -14,20 +14,24 @@ from pipeline.residency.sharding.distribute import Distributed, distributed, ren
 from schemas.residency import ResidencyChanges
 
 
-def by_shard(changes: list[Changes], shards: int, *, most: int) -> Iterator[tuple[int, ResidencyChanges]]:
+def by_shard(
+    changes: list[Changes], shards: int, *, most: int, receives: bool = False
+) -> Iterator[tuple[int, ResidencyChanges]]:
     """Yield shards and changes, those of a pool and shard in order; takes them out of the list.
+
+    Those of a source that `receives` say which blocks came together.
 
     None of the `ResidencyChanges` has more than `most` changes, or says of more tokens than its columns can:
     the next one of its pool and shard goes on. Their columns are views of bytes, to be encoded and no more:
     each change would be copied twice, else.
     """
     for few in joined(changes):
-        yield from _parts(few, shards, most)
+        yield from _parts(few, shards, most, receives)
 
 
-def _parts(pool: Changes, shards: int, most: int) -> Iterator[tuple[int, ResidencyChanges]]:
+def _parts(pool: Changes, shards: int, most: int, receives: bool) -> Iterator[tuple[int, ResidencyChanges]]:
     """Yield (shard, changes) of one pool."""
-    changes = distributed(pool.rows, shards, most)
+    changes = distributed(pool.rows, shards, most, with_ends=receives)
     columns = changes.columns
     hashes = _bytes_of(_big_endian(columns.hashes))
     kinds = _bytes_of(columns.kinds)
@@ -64,6 +68,7 @@ class _Chains:
         self._roots = _bytes_of(_big_endian(columns.roots[:fills]))
         self._depths = _bytes_of(columns.depths[:fills].astype("<u2", copy=False))
         self._adapters = columns.adapters[:fills]
+        self._ends = _bytes_of(_big_endian(columns.ends[:fills]))
         self._loras = loras
 
     def add_to(self, part: ResidencyChanges, start: int, end: int) -> None:
@@ -72,6 +77,8 @@ class _Chains:
             part.roots, part.depths = self._roots[8 * start : 8 * end], self._depths[2 * start : 2 * end]
             if self._loras:
                 part.loras, part.lora_codes = _loras(self._adapters[start:end], self._loras)
+        if len(self._ends):
+            part.ends = self._ends[8 * start : 8 * end]
 
 
 def _big_endian(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from connectors.process.compiled import compiled, inlined
 from pipeline.residency.changes import ChangeRows
+from pipeline.residency.sharding.together import ends_of_runs
 from schemas.residency import FILLED
 
 PIECE: Final = np.dtype(
@@ -38,6 +39,8 @@ class Columns(NamedTuple):
     """Of fills only, as the next two: the first `fills` are filled."""
     depths: npt.NDArray[np.uint16]
     adapters: npt.NDArray[np.uint16]
+    ends: npt.NDArray[np.uint64]
+    """None where nobody asks for them."""
 
 
 class Distributed(NamedTuple):
@@ -52,8 +55,8 @@ class Distributed(NamedTuple):
     """Whether the root of any of them is known."""
 
 
-def distributed(rows: ChangeRows, shards: int, most: int) -> Distributed:
-    """Return n changes by shard.
+def distributed(rows: ChangeRows, shards: int, most: int, *, with_ends: bool = False) -> Distributed:
+    """Return n changes by shard, of fills also the last block of the run they are of, if asked.
 
     A piece has at most `most` changes. It ends early where more tokens were stored since its first one than
     its column can say, which takes blocks of sizes that no engine has.
@@ -68,10 +71,12 @@ def distributed(rows: ChangeRows, shards: int, most: int) -> Distributed:
         np.empty(count, np.uint64),
         np.empty(count, np.uint16),
         np.empty(count, np.uint16),
+        np.empty(count if with_ends else 0, np.uint64),
     )
     none_ends_early = stored_within(rows) <= MOST_STORED
     pieces = np.empty(min(count, shards + count // most) if none_ends_early else count, PIECE)
-    found, fills, rooted = distribute(rows, shards, most, columns, pieces)
+    ends = ends_of_runs(rows) if with_ends else columns.ends
+    found, fills, rooted = distribute(rows, ends, shards, most, columns, pieces)
     return Distributed(columns, pieces[:found], fills, rooted)
 
 
@@ -99,10 +104,15 @@ def _is_next(taken: int, most: int, stored: int) -> bool:
 
 @compiled
 def distribute(
-    rows: ChangeRows, shards: int, most: int, columns: Columns, pieces: npt.NDArray[np.void]
+    rows: ChangeRows,
+    ends: npt.NDArray[np.uint64],
+    shards: int,
+    most: int,
+    columns: Columns,
+    pieces: npt.NDArray[np.void],
 ) -> tuple[int, int, bool]:
     """Fill `columns` and `pieces`, which have room; return how many pieces and how many fills there are,
-    and whether any of these has a root."""
+    and whether any of these has a root. `ends` are those of all rows, or none."""
     changes_of, fills_of, pieces_of = (
         np.zeros(shards, np.int64),
         np.zeros(shards, np.int64),
@@ -148,6 +158,8 @@ def distribute(
             rooted |= row.root != 0
             columns.depths[fill] = row.depth
             columns.adapters[fill] = row.adapter
+            if len(ends):
+                columns.ends[fill] = ends[at]
             next_fill[shard] = fill + 1
         next_change[shard] = to + 1
         taken[shard] += 1

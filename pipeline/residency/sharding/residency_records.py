@@ -11,8 +11,9 @@ from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
 
 RECORD_BYTES = 1 << 20
 """Packed changes per record, far below the topic's 8 MiB bound."""
-BYTES_PER_CHANGE = 35
-"""Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth."""
+BYTES_PER_CHANGE = 43
+"""Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth, and the last
+block of its run."""
 BYTES_PER_PART = 128
 """Names of columns and all else that a part has besides changes and texts."""
 MOST_CHANGES = RECORD_BYTES // BYTES_PER_CHANGE
@@ -45,7 +46,9 @@ class ResidencyRecords:
             if heard.seen_live:
                 offset = min(heard.clock_offset, 0.0)
                 self._offset = offset if self._offset is None else max(self._offset, offset)
-            for shard, part in by_shard(life.changes, self._shards, most=MOST_CHANGES):
+            for shard, part in by_shard(
+                life.changes, self._shards, most=MOST_CHANGES, receives=life.receives
+            ):
                 self._add(shard, source, life, part)
 
     def _add(self, shard: int, source: SourceResidency, life: LifeChanges, part: ResidencyChanges) -> None:

@@ -53,6 +53,10 @@ class Block:
             return False
         return any(other != source and True in media.values() for other, media in self.sources.items())
 
+    def known_to(self, source: SourceId) -> bool:
+        """Return whether the block was stored before: by the source itself, or certainly by another."""
+        return bool(self.sources.get(source) or self.losses) or self.held_by_others(source)
+
     def certain(self) -> bool:
         """Return whether somebody holds it on a GPU, or where removals are announced."""
         if not self.sources:

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.verify.fleet.parsed import Chain, chains_of, columns_of, counting
+from pipeline.verify.fleet.parsed import Chain, chains_of, columns_of, counting, ends_of
 from schemas.residency import ResidencyChanges, ResidencyRecord
 from schemas.trust import Trust
 
@@ -49,6 +49,8 @@ class Piece:
     """Of the source."""
     unsure_until: float
     """Event time up to which the source may have lost what nobody knows of."""
+    receives: bool
+    """Whether the source may announce what was transferred to it."""
     alone: bool = False
     """Whether the source counts as hashing differently."""
 
@@ -70,6 +72,8 @@ class Change(NamedTuple):
     """Tokens stored in the pool before."""
     chain: Chain
     """Of what was filled."""
+    end: int
+    """Last block of the run that it was filled with, 0 where it came alone."""
 
 
 _due = itemgetter(0)
@@ -135,6 +139,7 @@ class ChangesInOrder:
                     removals_announced(pool),
                     said.trust,
                     unsure_until,
+                    said.receives,
                     alone(name),
                 )
                 columns = columns_of(pool)
@@ -152,6 +157,7 @@ class ChangesInOrder:
                         columns.sizes,
                         columns.stored,
                         chains_of(pool),
+                        ends_of(pool),
                     )
                 )
                 changes += [of_pool[index] for index in counting(columns)]

@@ -16,6 +16,7 @@ FleetRow = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow | HashGrou
 
 CAUSES = (
     "promoted",
+    "transferred",
     "peer",
     "peer_and_evicted",
     "evicted",

@@ -64,6 +64,12 @@ def chains_of(pool: ResidencyChanges) -> Sequence[Chain]:
     return [next(of_fills) if kind == FILLED else NO_CHAIN for kind in pool.kinds]
 
 
+def ends_of(pool: ResidencyChanges) -> Sequence[int]:
+    """Return for every change the last block of the run that it was filled with, 0 where there is none."""
+    ends = iter(unpack_hashes(pool.ends))
+    return [next(ends, 0) if kind == FILLED else 0 for kind in pool.kinds]
+
+
 def counting(columns: Columns) -> Iterable[int]:
     """Return which changes count: all but fine blocks that a coarse one takes over in the same record."""
     every = range(len(columns.kinds))

@@ -86,11 +86,10 @@ class Prefixes:
         if block.chain is None and change.of.medium == "gpu" and change.chain.root:
             block.chain = change.chain
 
-    def refilled(self, block: Block, cause: str, size: int) -> None:
+    def refilled(self, space: Space, chain: Chain | None, cause: str, size: int) -> None:
         """Count a fill, if it could have been avoided."""
-        chain = block.chain
         if chain is not None and cause in AVOIDABLE:
-            hot = self._refilled.setdefault(_prefix(block, chain), Hot())
+            hot = self._refilled.setdefault(_prefix(space, chain), Hot())
             hot.refilled_tokens += size
             hot.depth_blocks = max(hot.depth_blocks, chain.depth)
 
@@ -108,7 +107,7 @@ class Prefixes:
             key = (block.space, chain.lora, chain.root)
             found = self._shown.get(key)
             if found is None:
-                found = self._shown[key] = Shown(_prefix(block, chain))
+                found = self._shown[key] = Shown(_prefix(block.space, chain))
             size = block.sizes["gpu"]
             found.add(owners, size, chain.depth, +1)
             block.counted = found, owners, size, chain.depth
@@ -124,6 +123,5 @@ class Prefixes:
         return {prefix: hot for prefix, hot in found.items() if hot.counts}
 
 
-def _prefix(block: Block, chain: Chain) -> Prefix:
-    space = block.space
+def _prefix(space: Space, chain: Chain) -> Prefix:
     return Prefix(space.hash_domain, space.model, space.group_idx, chain.lora, chain.root)

@@ -18,6 +18,7 @@ from pipeline.verify.fleet.losses import Losses
 from pipeline.verify.fleet.owners import Owners, Redundancy, RedundancyKey
 from pipeline.verify.fleet.parsed import Chain
 from pipeline.verify.fleet.prefixes import Prefixes
+from pipeline.verify.fleet.transfers import Transfers, Would
 from pipeline.verify.fleet.waiting import Waiting
 from pipeline.verify.replica.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
@@ -26,6 +27,8 @@ from schemas.trust import TRUST_ORDER, Trust
 
 LAST_NEEDED = 47
 """Last bucket of extra cache needed; it is open."""
+KEPT = ("promoted", "reannounced")
+"""Causes that hold for a block of a run that was transferred, too."""
 
 
 class FillsOf(NamedTuple):
@@ -104,6 +107,7 @@ class FleetRecount:
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._waiting = Waiting(settings.order_seconds, settings.max_waiting)
         self._blocks = Blocks()
+        self._transfers = Transfers()
         self._losses = Losses(self._blocks, settings.horizon_seconds, settings.max_ghosts)
         self._open: dict[tuple[SourceId, Space], FillsOf] = {}
         """The latest fills of a source, by what its hashes compare with."""
@@ -115,7 +119,7 @@ class FleetRecount:
         for pool, held in beginning.held.items():
             space = pool.space
             for announced in (True, False):
-                piece = Piece(pool.source, 0, space, pool.medium, announced, "complete", 0.0)
+                piece = Piece(pool.source, 0, space, pool.medium, announced, "complete", 0.0, receives=False)
                 place = self._place(piece)
                 for block_hash, one in held.items():
                     if one.announced == announced:
@@ -141,7 +145,10 @@ class FleetRecount:
             self._forget_sources()
         for said in record.sources:
             self.hash_groups.says(said)
-        self._waiting.add(record, self._order.of(record, self.hash_groups.alone))
+        if record.decisions is not None:
+            self._transfers.told(record.decisions)
+        else:
+            self._waiting.add(record, self._order.of(record, self.hash_groups.alone))
         places: dict[Piece, _Place] = {}
         for change in self._waiting.take():
             place = places.get(change.of)
@@ -151,6 +158,9 @@ class FleetRecount:
                 self._move_to(change.at)
             self._losses.forget_until(self._clock)
             self._count(offset, change, place)
+        for one in self._transfers.take():
+            would = Would("transferred") if one.transferred and one.would.cause not in KEPT else one.would
+            self._filled(offset, one.change, would, one.chain)
 
     def _place(self, piece: Piece) -> _Place:
         key = self.owners.of(piece)
@@ -160,7 +170,8 @@ class FleetRecount:
         """Forget who has had no change for long, holds nothing, and lost nothing that is remembered."""
         for source in self._order.silent_since(self._clock - self._forget_seconds):
             held = self.owners.blocks_of[source] or self._losses.of_source[source]
-            if not held and not self._waiting.waits_of(source):
+            waits = self._waiting.waits_of(source) or self._transfers.waits_of(source)
+            if not held and not waits:
                 self._order.forget(source)
                 self._losses.forget_source(source)
                 self.hash_groups.forget(source)
@@ -192,7 +203,11 @@ class FleetRecount:
             self.prefixes.filled(block, change)
             self.hash_groups.filled(change)
             if of.medium == "gpu":
-                self._filled(offset, block, change)
+                would = self._would(block, change)
+                if of.receives:
+                    self._transfers.add(change, would, block.chain, known=block.known_to(of.source))
+                else:
+                    self._filled(offset, change, would, block.chain)
                 if not on_gpu:
                     self._losses.came_back(block, of.source)
         changed = self.owners.change(block, of, place.redundancy, kind, change.size)
@@ -207,7 +222,7 @@ class FleetRecount:
         if kind != FILLED:
             self._blocks.forget_if_unused(block)
 
-    def _filled(self, offset: int, block: Block, change: Change) -> None:
+    def _filled(self, offset: int, change: Change, would: Would, chain: Chain | None) -> None:
         of = change.of
         where = (of.source, of.space)
         key = self._open.get(where)
@@ -222,46 +237,51 @@ class FleetRecount:
         if fills is None:
             fills = self.fills[key] = Fills(offset)
         fills.version = offset
-        cause = self._cause(block, change, fills)
-        fills.blocks[cause] += 1
-        fills.tokens[cause] += change.size
-        self.prefixes.refilled(block, cause, change.size)
+        self._count_fill(fills, change, would)
+        self.prefixes.refilled(of.space, chain, would.cause, change.size)
         if of.trust != fills.trust:
             fills.trust = max(fills.trust, of.trust, key=TRUST_ORDER.index)
         if change.at < self.losses_known_from:
             fills.early = True
         self.touched.add(key)
 
-    def _cause(self, block: Block, change: Change, fills: Fills) -> str:
-        """Return why the block was filled; count regret, and the extra cache that would have kept it."""
+    def _count_fill(self, fills: Fills, change: Change, would: Would) -> None:
+        """Count a fill, its regret, and the extra cache that would have kept it."""
+        fills.blocks[would.cause] += 1
+        fills.tokens[would.cause] += change.size
+        if would.regret is not None:
+            count_seconds(fills.regret_hist, would.regret)
+        # A block of no tokens needs no cache: it makes no bucket, and no row.
+        if would.needed is not None and change.size:
+            # The first k for which 2^k is at least as much.
+            bucket = min((would.needed - 1).bit_length() if would.needed else 0, LAST_NEEDED)
+            count_in(fills.needed_hist, bucket, change.size)
+        if would.cause == "cold" and self._may_be_alone:
+            fills.cold_or_unknown["blocks"] += 1
+            fills.cold_or_unknown["tokens"] += change.size
+
+    def _would(self, block: Block, change: Change) -> Would:
+        """Return why the block was filled, if it was computed."""
         of, source = change.of, change.of.source
         held = block.sources.get(source)
         if held:
-            return "reannounced" if "gpu" in held else "promoted"
+            return Would("reannounced" if "gpu" in held else "promoted")
         by_others = block.held_by_others(source)
         own = block.losses.get(source)
         if own is not None and not own.evicted:
-            return "cleared"
+            return Would("cleared")
         if own is not None:
-            count_seconds(fills.regret_hist, change.at - own.at)
             kept = own.life == of.life and not self._losses.cleared_since(source, own)
-            # A block of no tokens needs no cache: it makes no bucket, and no row.
-            if kept and own.stored is not None and change.stored is not None and change.size:
+            needed = None
+            if kept and own.stored is not None and change.stored is not None:
                 needed = max(change.stored - own.stored, 0)
-                # The first k for which 2^k is at least as much.
-                bucket = min((needed - 1).bit_length() if needed else 0, LAST_NEEDED)
-                count_in(fills.needed_hist, bucket, change.size)
-            return "peer_and_evicted" if by_others else "evicted"
+            return Would("peer_and_evicted" if by_others else "evicted", change.at - own.at, needed)
         if by_others:
-            return "peer"
+            return Would("peer")
         if any(loss.evicted for loss in block.losses.values()):
-            count_seconds(fills.regret_hist, change.at - block.last_evicted)
-            return "evicted_elsewhere"
+            return Would("evicted_elsewhere", change.at - block.last_evicted)
         if block.losses:
-            return "cleared"
+            return Would("cleared")
         if of.trust != "complete" or change.at < of.unsure_until or of.alone:
-            return "unknown"
-        if self._may_be_alone:
-            fills.cold_or_unknown["blocks"] += 1
-            fills.cold_or_unknown["tokens"] += change.size
-        return "cold"
+            return Would("unknown")
+        return Would("cold")

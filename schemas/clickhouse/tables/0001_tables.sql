@@ -181,6 +181,8 @@ CREATE TABLE IF NOT EXISTS {database}.fills_{grain}
     filled_tokens UInt64 CODEC(T64, ZSTD(1)),
     promoted_blocks UInt64 CODEC(T64, ZSTD(1)),
     promoted_tokens UInt64 CODEC(T64, ZSTD(1)),
+    transferred_blocks UInt64 CODEC(T64, ZSTD(1)),
+    transferred_tokens UInt64 CODEC(T64, ZSTD(1)),
     peer_blocks UInt64 CODEC(T64, ZSTD(1)),
     peer_tokens UInt64 CODEC(T64, ZSTD(1)),
     peer_and_evicted_blocks UInt64 CODEC(T64, ZSTD(1)),
@@ -341,12 +343,8 @@ CREATE TABLE IF NOT EXISTS {database}.engine_counters_by_{period}
     model LowCardinality(String) CODEC(ZSTD(1)),
     replica LowCardinality(String) CODEC(ZSTD(1)),
     dp_rank UInt16 CODEC(ZSTD(1)),
-    first SimpleAggregateFunction(min, Tuple(
-        time DateTime64(3, 'UTC'), queries Int64, hits Int64, computed Nullable(Int64), transferred Nullable(Int64),
-        reloaded Nullable(Int64), generated Nullable(Int64))) CODEC(ZSTD(1)),
-    last SimpleAggregateFunction(max, Tuple(
-        time DateTime64(3, 'UTC'), queries Int64, hits Int64, computed Nullable(Int64), transferred Nullable(Int64),
-        reloaded Nullable(Int64), generated Nullable(Int64))) CODEC(ZSTD(1))
+    first SimpleAggregateFunction(min, Tuple(time DateTime64(3, 'UTC'), queries Int64, hits Int64, computed Nullable(Int64), transferred Nullable(Int64), reloaded Nullable(Int64), generated Nullable(Int64))) CODEC(ZSTD(1)),
+    last SimpleAggregateFunction(max, Tuple(time DateTime64(3, 'UTC'), queries Int64, hits Int64, computed Nullable(Int64), transferred Nullable(Int64), reloaded Nullable(Int64), generated Nullable(Int64))) CODEC(ZSTD(1))
 )
 ENGINE = {engine:AggregatingMergeTree()}
 PARTITION BY {partition}(window)

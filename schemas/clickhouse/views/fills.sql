@@ -11,8 +11,8 @@ SELECT
     window,
     intDiv({step:UInt32} + {rest}, {length}) * {length} AS width,
     toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
-    hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens, promoted_tokens, peer_tokens,
-    peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
+    hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens, promoted_tokens,
+    transferred_tokens, peer_tokens, peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
     regret_hist, sampled_one_in, trust
 FROM {database}.fills_{grain} FINAL
 WHERE {seconds:UInt32} = {length}

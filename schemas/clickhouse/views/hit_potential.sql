@@ -7,6 +7,7 @@ SELECT
     filled_blocks,
     filled_tokens,
     promoted_tokens,
+    transferred_tokens,
     peer_tokens,
     peer_and_evicted_tokens,
     evicted_tokens,
@@ -21,6 +22,7 @@ SELECT
     peer_and_evicted_tokens / nullIf(filled_tokens, 0) AS routing_and_capacity_share,
     cleared_tokens / nullIf(filled_tokens, 0) AS warm_up_share,
     promoted_tokens / nullIf(filled_tokens, 0) AS promoted_share,
+    transferred_tokens / nullIf(filled_tokens, 0) AS transferred_share,
     cold_tokens / nullIf(filled_tokens, 0) AS cold_share,
     unknown_tokens / nullIf(filled_tokens, 0) AS unknown_share,
     -- An engine counts for all its hash domains: the last one has its counters, and what was avoidable in any of them.
@@ -44,6 +46,7 @@ FROM
         sum(filled_blocks) AS filled_blocks,
         sum(filled_tokens) AS filled_tokens,
         sum(promoted_tokens) AS promoted_tokens,
+        sum(transferred_tokens) AS transferred_tokens,
         sum(peer_tokens) AS peer_tokens,
         sum(peer_and_evicted_tokens) AS peer_and_evicted_tokens,
         sum(evicted_tokens) AS evicted_tokens,

@@ -10,12 +10,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from pipeline.verify.fleet.transfers import run_of
 from schemas.residency import (
     CLEARED,
     EVICTED,
     EXPIRED,
     FILLED,
     SUBSUMED,
+    Decisions,
     ResidencyChanges,
     ResidencyRecord,
     SourceChanges,
@@ -36,6 +38,9 @@ CHAINS = [
 ]
 """Root, depth and adapter (from 1) of each block."""
 
+ELSEWHERE = 1 << 40
+"""Hashes of another shard."""
+
 steps = st.tuples(
     st.integers(0, 3),  # source
     st.sampled_from(
@@ -52,15 +57,18 @@ walks = st.lists(steps, max_size=150)
 class Fleet:
     """Turns steps into records; remembers what is resident so that most changes are real ones."""
 
-    def __init__(self, salted: Collection[int] = ()) -> None:
-        """`salted`: sources whose engine hashes with another seed in each of its lives."""
+    def __init__(self, salted: Collection[int] = (), receivers: Collection[int] = ()) -> None:
+        """`salted`: sources whose engine hashes with another seed in each of its lives. `receivers`: those
+        that may announce what they did not compute."""
         self.salted = salted
+        self.receivers = receivers
         self.at = START
         self.records: list[ResidencyRecord] = []
         self.incarnations: defaultdict[int, int] = defaultdict(lambda: 1)
         self.trusts: defaultdict[int, Any] = defaultdict(lambda: "complete")
         self.held: dict[int, dict[tuple[str, int, int], int]] = defaultdict(dict)
         self.stored: defaultdict[Any, int] = defaultdict(int)
+        self.undecided: list[int] = []
         self.waiting: dict[
             tuple[int, int], dict[tuple[str, int], list[tuple[int, int, float, int, int]]]
         ] = {}
@@ -140,9 +148,10 @@ class Fleet:
                 incarnation,
                 self.trusts[source],
                 [
-                    _packed(*pool, changes, stored_known=how != 3, seed=self._seed(source, incarnation))
+                    self._packed(source, incarnation, pool, changes, stored_known=how != 3)
                     for pool, changes in pools.items()
                 ],
+                source in self.receivers,
             )
             for (source, incarnation), pools in self.waiting.items()
         ]
@@ -150,6 +159,42 @@ class Fleet:
         for part in [sources] if how % 2 else [[source] for source in sources]:
             if part:
                 self.records.append(ResidencyRecord(0, 0, len(self.records), part))
+        if how % 4 == 0:
+            self._decide()
+
+    def _packed(
+        self,
+        source: int,
+        incarnation: int,
+        pool: tuple[str, int],
+        changes: list[tuple[int, int, float, int, int]],
+        *,
+        stored_known: bool,
+    ) -> ResidencyChanges:
+        seed = self._seed(source, incarnation)
+        packed = _packed(*pool, changes, stored_known=stored_known, seed=seed)
+        if source in self.receivers:
+            ends = []
+            for block, kind, at, *_ in changes:
+                if kind == FILLED:
+                    # It came alone, as the last one of its run, or with one that is in another shard.
+                    ends.append((0, block + seed, ELSEWHERE + block, ELSEWHERE + block)[int(at) % 4])
+                    if ends[-1] >= ELSEWHERE and pool[0] == "gpu":
+                        self.undecided.append(run_of(ends[-1], at, (f"r{source // 2}", source % 2)))
+            packed.ends = struct.pack(f">{len(ends)}Q", *ends)
+        return packed
+
+    def _decide(self) -> None:
+        """The other shard decides on most runs."""
+        runs, self.undecided = [run for run in self.undecided if run % 5], []
+        if self.receivers:
+            decisions = Decisions(
+                1,
+                self.at,
+                struct.pack(f"<{len(runs)}Q", *runs),
+                bytes(run >> 8 & 1 for run in runs),
+            )
+            self.records.append(ResidencyRecord(1, 1, 0, [], decisions=decisions))
 
     def _seed(self, source: int, incarnation: int) -> int:
         """Added to hashes: what was one block has the same place among first blocks then."""
@@ -194,9 +239,9 @@ def _packed(
     return packed
 
 
-def walked(walk: list[Any], salted: Collection[int] = ()) -> Fleet:
+def walked(walk: list[Any], salted: Collection[int] = (), receivers: Collection[int] = ()) -> Fleet:
     """Return the fleet after a walk, with all records cut."""
-    fleet = Fleet(salted)
+    fleet = Fleet(salted, receivers)
     for step in walk:
         fleet.step(*step)
     fleet.cut(1)

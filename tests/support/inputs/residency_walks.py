@@ -31,6 +31,7 @@ def residency(offset: int, rng: random.Random, *, names: str = "abc") -> Residen
             depths=bytes(2 * fills),
             loras=["a", "b"],
             lora_codes=np.array([rng.randrange(3) for _ in range(fills)], "<u2").tobytes(),
+            ends=hashes[8:16] * fills,
         )
         sources.append(SourceChanges(name, "m", "d", 0, 1 + offset // 20, "complete", [changes]))
     return ResidencyRecord(0, 0, offset, sources)

@@ -31,10 +31,10 @@ _BLOCK_COLUMNS = "QdIHHHHHHQ"
 """Key, last eviction, size, owners, holders, evicted, cleared, lineage, depth, root."""
 _PAIR_COLUMNS = "QIHH"
 """Key, number of the loss, source, media."""
-_WAITING_COLUMNS = "dQdqQIiHHB"
-"""When it counts, key, event time, tokens stored, root, size, piece, depth, lineage, kind."""
-_WAITING_PIECE_COLUMNS = "HHBBQiidBqIQB"
-"""Source, life, bit of the medium, and ten more; the last but two is the number of the hash domain."""
+_WAITING_COLUMNS = "dQdqQQIiHHB"
+"""When it counts, key, event time, tokens stored, root, run, size, piece, depth, lineage, kind."""
+_WAITING_PIECE_COLUMNS = "HHBBQiidBBqIQB"
+"""Source, life, bit of the medium, and eleven more; the last but two is the number of the hash domain."""
 
 
 class CheckpointUnclear(Exception):
@@ -157,9 +157,9 @@ class _Reader:
 
     def _read_waiting(self, saved: Saved) -> None:
         """Take in changes that came before the checkpoint and count later."""
-        pieces = [*_rows(self._tables.get("waiting_pieces", [b""] * 13), _WAITING_PIECE_COLUMNS)]
-        waiting = sorted(_rows(self._tables.get("waiting", [b""] * 10), _WAITING_COLUMNS), key=itemgetter(0))
-        for _, key, at, _, root, size, piece, depth, lineage, kind in waiting:
+        pieces = [*_rows(self._tables.get("waiting_pieces", [b""] * 14), _WAITING_PIECE_COLUMNS)]
+        waiting = sorted(_rows(self._tables.get("waiting", [b""] * 11), _WAITING_COLUMNS), key=itemgetter(0))
+        for _, key, at, _, root, _, size, piece, depth, lineage, kind in waiting:
             source, _, bit, *_, number, _, _ = pieces[piece]
             pool = self._pool(source, number, bit)
             block = hash_of(key, self._constants[number])

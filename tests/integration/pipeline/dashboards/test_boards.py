@@ -126,7 +126,7 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert {row[1:] for row in rows("fleet-occupancy")} == {("cpu", 320.0), ("gpu", 1280.0)}
     assert {row[1:] for row in rows("replica-occupancy", replica=["b"])} == {("cpu", 160.0), ("gpu", 640.0)}
     assert rows("replica-occupancy", replica=["nobody"]) == []
-    assert {row[1:] for row in rows("fleet-fills")} == {(12.0, 0.0, 4.0, 2.0, 0.0, 2.0, 0.0)}
+    assert {row[1:] for row in rows("fleet-fills")} == {(12.0, 0.0, 4.0, 2.0, 0.0, 0.0, 2.0, 0.0)}
     assert rows("fleet-hit-rates") == [
         ("m", 0.9, pytest.approx(0.93, abs=1e-3), pytest.approx(0.99, abs=1e-3))
     ]
@@ -143,7 +143,7 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("fleet-hot-prefixes") == [
         ("m", f"{0xABC:016x}", "", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 17.8, 3, 40, "complete")
     ]
-    assert rows("model-replicas") == [(name, 21600, 0, 7200, 3600, 0, 3600, 0) for name in ("a", "b")]
+    assert rows("model-replicas") == [(name, 21600, 0, 7200, 3600, 0, 0, 3600, 0) for name in ("a", "b")]
     assert rows("model-capacity-gain") == [("m", 16, 0, 14400, 20.0, True)]
     assert {row[1:] for row in rows("replica-gpu-blocks")} == {(100.0, 80.0, 200.0)}
     assert {row[1:] for row in rows("replica-tiers")} == {("a cpu", 30 / 80), ("b cpu", 30 / 80)}
@@ -225,7 +225,7 @@ def test_minutes_and_hours_have_what_engines_count(store: EmbeddedStore, own: Se
 
 
 def test_what_has_no_place_of_its_own_is_in_others(filled: RunSql) -> None:
-    causes = (21600, 0, 7200, 3600, 0, 3600, 0)
+    causes = (21600, 0, 7200, 3600, 0, 0, 3600, 0)
     for panel, one in (("model-replicas", ("a", *causes)), ("model-fullness", ("a", 0.5))):
         whole = filled(panel, PANELS[panel].sql).result_rows
         narrow = PANELS[panel].sql.replace(f"LIMIT {TOP}", "LIMIT 1")

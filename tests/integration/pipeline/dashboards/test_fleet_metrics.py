@@ -84,7 +84,9 @@ def test_figures_are_those_of_the_rows(samples: Samples) -> None:
     assert of(samples, fleet.prefill) == {
         ("m", cause): rate
         for cause, rate in {
-            **dict.fromkeys(("promoted", "peer_and_evicted", "evicted_elsewhere", "unknown"), 0.0),
+            **dict.fromkeys(
+                ("promoted", "transferred", "peer_and_evicted", "evicted_elsewhere", "unknown"), 0.0
+            ),
             "peer": 12.0,
             "evicted": 4.0,
             "cleared": 2.0,

@@ -46,6 +46,7 @@ CAUSES = {
     "capacity": 4.0,
     "warm-up": 2.0,
     "lower tier": 0.0,
+    "transferred": 0.0,
     "cold": 2.0,
     "unknown": 0.0,
 }

@@ -29,6 +29,7 @@ from tests.support.suite.night import examples
     st.lists(st.integers(0, 60), max_size=3),
     st.sampled_from([0, 1, 2, 5]),
     st.sets(st.integers(0, 3)),
+    st.sets(st.integers(0, 3)),
 )
 def test_rows_are_those_of_the_recount(
     walk: Any,
@@ -38,8 +39,9 @@ def test_rows_are_those_of_the_recount(
     killed: list[int],
     compare_after: int,
     salted: set[int],
+    receivers: set[int],
 ) -> None:
-    end = walked(walk, salted)
+    end = walked(walk, salted, receivers)
     records = end.records
     fleet = Fleet(horizon_seconds=horizon, max_ghosts=ghosts, compare_after=compare_after)
     rows = rows_of(records, fleet, every=every, killed=tuple(killed))
@@ -94,6 +96,7 @@ def test_records_set_aside_are_no_difference(
     st.lists(st.integers(0, 60), max_size=3),
     st.sampled_from([0, 1, 2]),
     st.sets(st.integers(0, 3)),
+    st.sets(st.integers(0, 3)),
 )
 def test_agent_and_recount_forget_the_same_sources(
     walk: Any,
@@ -103,8 +106,9 @@ def test_agent_and_recount_forget_the_same_sources(
     killed: list[int],
     compare_after: int,
     salted: set[int],
+    receivers: set[int],
 ) -> None:
-    records = walked(walk, salted).records
+    records = walked(walk, salted, receivers).records
     fleet = Fleet(horizon_seconds=horizon, compare_after=compare_after)
     rows = rows_of(records, fleet, every=every, killed=tuple(killed), forget=forget)
     findings = compared(records, rows, fleet, forget=forget)

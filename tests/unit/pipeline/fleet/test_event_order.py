@@ -15,8 +15,9 @@ from pipeline.fleet.kernel.columns import Pieces
 from pipeline.fleet.kernel.event_order import PieceOrder
 from pipeline.fleet.kernel.packed_columns import packed_columns
 from pipeline.fleet.pieces import RecordPieces
-from pipeline.fleet.registry import Sources
+from pipeline.fleet.registry import Sources, number_of_name
 from pipeline.fleet.waiting import WaitingChanges
+from pipeline.verify.fleet.transfers import run_of
 from schemas.fleet_checkpoints import FleetSource
 from schemas.residency import CLEARED, EVICTED, FILLED, SUBSUMED, ResidencyChanges
 from tests.support.suite.night import examples
@@ -48,7 +49,7 @@ def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
     source = rng.randrange(3)
     lives[source] = lives.get(source, 1) + (rng.random() < 0.3)
     constant = rng.choice([7, 1 << 63 | 5])
-    has = {name: rng.random() < 0.6 for name in ("stored", "roots", "depths", "adapters")}
+    has = {name: rng.random() < 0.6 for name in ("stored", "roots", "depths", "adapters", "ends")}
     lineages = tuple(rng.randrange(1 << 16) for _ in range(3))
     before = rng.randrange(1 << 40)
     changes = []
@@ -65,6 +66,7 @@ def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
                 "root": rng.randrange(WORD) if fill and has["roots"] else 0,
                 "depth": rng.randrange(1 << 16) if fill and has["depths"] else 0,
                 "adapter": rng.randrange(3) if fill and has["adapters"] else 0,
+                "end": rng.choice([0, WORD - 1, 7]) if fill and has["ends"] else 0,
             }
         )
     fills = [change for change in changes if change["kind"] == FILLED]
@@ -85,6 +87,7 @@ def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
         depths=packed("depth", "<u2", fills) if has["depths"] else b"",
         loras=["a", "b"],
         lora_codes=packed("adapter", "<u2", fills) if has["adapters"] else b"",
+        ends=packed("end", ">u8", fills) if has["ends"] else b"",
     )
     return Piece(source, lives[source], constant, lineages, rng.choice([0.0, 0.0, 1.5]), part, changes)
 
@@ -115,7 +118,11 @@ def expected(records: Sequence[Sequence[Piece]], one_in: int) -> list[tuple[floa
                 elif change["kind"] == SUBSUMED and key in filled:
                     gone |= {place, filled.pop(key)}
                 facts = [change[name] for name in ("kind", "time", "size", "stored")]
-                told = (key, *facts, (record, number), change["root"], change["depth"], lineage)
+                run = 0
+                if change["end"] and one_in == 1:
+                    run = run_of(change["end"], change["time"], (NAMES[each.source], 0))
+                    run += change["end"] == change["block"]
+                told = (key, *facts, (record, number), change["root"], change["depth"], lineage, run)
                 found.append((due, NAMES[each.source], place, told))
     return [(due, told) for due, _, place, told in sorted(found) if place not in gone]
 
@@ -132,6 +139,7 @@ def record_of(pieces: Sequence[Piece], number: int) -> RecordPieces:
         np.array([lineage for each in pieces for lineage in each.lineages], np.uint16),
         np.arange(count) * 3,
         np.array([each.later for each in pieces]),
+        np.array([number_of_name(NAMES[each.source], 0) for each in pieces], np.uint64),
     )
     followed = Pieces(*(np.zeros(count) for _ in Pieces._fields))._replace(medium_keys=which)
     origins = PieceOrigins(sources, np.zeros(count, np.uint32), np.zeros(count, np.uint64))

@@ -15,6 +15,7 @@ from schemas.settings import Worker
 NOW = 1_800_000_000.0
 COUNTED = EngineCounters(transferred_tokens=16)
 NONE = EngineCounters(transferred_tokens=0, computed_tokens=64)
+IDLE = EngineCounters(transferred_tokens=0, computed_tokens=0)
 
 
 def stored(number: int) -> Stored:
@@ -63,11 +64,13 @@ class Agent:
 @pytest.mark.parametrize(
     ("role", "receives"), [("", False), ("prefill", False), ("decode", True), ("both", True)]
 )
-def test_a_role_tells_whatever_the_engine_counts(role: str, receives: bool) -> None:
+def test_a_role_tells_until_the_engine_has_counted(role: str, receives: bool) -> None:
     agent = Agent()
     assert agent.told(record(0, role=role)) == receives
-    assert agent.told(record(1, NONE, role=role)) == receives
-    assert agent.told(record(2, COUNTED, role=role)) == (receives or not role)
+    assert agent.told(record(1, IDLE, role=role)) == receives, "it has computed nothing so far"
+    assert not agent.told(record(2, NONE, role=role)), "so labelled, but nothing comes to it"
+    assert agent.told(record(3, COUNTED, role=role)) == (role != "prefill")
+    assert agent.told(record(4, NONE, role=role)) == (role != "prefill")
 
 
 def test_what_was_counted_once_counts_until_the_session_ends() -> None:

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from pipeline.fleet import state as fleet_state
+from pipeline.fleet import waiting
 from pipeline.fleet.hashing import comparison
-from pipeline.fleet.kernel import event_order
+from pipeline.fleet.kernel import due
 from pipeline.fleet.state import FleetState
 from pipeline.residency.counting import block_table, pool
 from pipeline.residency.counting.block_table import BlockColumns, BlockTable
@@ -27,7 +28,7 @@ from tests.support.inputs.residency_walks import residency
 from tests.support.inputs.source_walks import BEGAN, Walk
 
 RECORDS = 12
-COLUMNS = ("hashes", "kinds", "times", "block_sizes", "stored", "roots", "depths", "lora_codes")
+COLUMNS = ("hashes", "kinds", "times", "block_sizes", "stored", "roots", "depths", "lora_codes", "ends")
 LENGTHS: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda column: b"",
     "a byte short": lambda column: column[:-1],
@@ -36,7 +37,7 @@ LENGTHS: dict[str, Callable[[bytes], bytes]] = {
     "a byte too long": lambda column: column + b"\0",
     "twice as long": lambda column: column * 2,
 }
-OPTIONAL = ("stored", "roots", "depths", "lora_codes")
+OPTIONAL = ("stored", "roots", "depths", "lora_codes", "ends")
 
 
 def guard(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, arguments: Sequence[int]) -> list[int]:
@@ -57,8 +58,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     return {
         "follow": guard(monkeypatch, fleet_state, "follow", (7, 8)),
         "meet": guard(monkeypatch, comparison, "_meet", (3, 4)),
-        "unpack": guard(monkeypatch, event_order, "_unpack", (0, 1)),
-        "take": guard(monkeypatch, event_order, "_take", (0, 1)),
+        "unpack": guard(monkeypatch, waiting, "unpack", (0, 1)),
+        "take_due": guard(monkeypatch, due, "_take_due", (1,)),
+        "gather": guard(monkeypatch, due, "_gather", (1, 2)),
         "count_copies": guard(monkeypatch, pool, "count_copies", (4, 7)),
         "put_entries": guard(monkeypatch, block_table, "put_entries", (4,)),
     }

@@ -1,0 +1,163 @@
+"""Fills of sources that receive KV, until it is decided which of them were transferred (docs/figures.md).
+
+An engine announces what a transfer brought as it does what it computed. The blocks of a run came together; if
+its last one was stored before by anybody, all of them were, as a hash contains those before it, and the run
+was transferred. That block's shard knows; the others wait for its answer. Their fills count behind one
+another, so that windows of a source go forward.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.process.compiled import borrowed, compiled, inlined
+from pipeline.fleet.causes import COLD, PROMOTED, REANNOUNCED, TRANSFERRED
+from pipeline.fleet.kernel.columns import Changes, Pieces
+from pipeline.fleet.kernel.counts import Cells, Ended, begin_window, count_fill
+from pipeline.fleet.kernel.keys import key_of
+from pipeline.fleet.kernel.refills import USED, Refills, count_refill
+from pipeline.fleet.kernel.tables import I64, U64
+from pipeline.residency.windows import WINDOW_SECONDS
+
+# What is known of a fill's run.
+ASKED: Final = 0
+COMPUTED: Final = 1
+TRANSFER: Final = 2
+
+# Why `count_decided` came back.
+NONE_DECIDED: Final = 0
+"""The next one waits, or there is none."""
+NO_ROOM_FOR_ENDED: Final = 1
+NO_ROOM_FOR_REFILLS: Final = 2
+
+FILL: Final = np.dtype(
+    [
+        ("run", "<u8"),
+        # First block of the chain; 0 where not known.
+        ("root", "<u8"),
+        ("time", "<f8"),
+        # Tokens.
+        ("size", "<u4"),
+        ("cell", "<i4"),
+        ("source", "<u2"),
+        ("lineage", "<u2"),
+        ("depth", "<u2"),
+        # What it would be if computed, and the buckets that it would count in, or NO_BUCKET.
+        ("cause", "u1"),
+        ("regret", "i1"),
+        ("needed", "i1"),
+        ("trust", "u1"),
+        # ASKED, COMPUTED or TRANSFER.
+        ("state", "u1"),
+    ],
+    align=True,
+)
+ANSWER: Final = np.dtype(
+    [
+        ("run", "<u8"),
+        # How many came before, and this one.
+        ("came", "<i8"),
+        # Whether the last block of the run was stored before.
+        ("known", "u1"),
+    ],
+    align=True,
+)
+
+FILLS: Final = 0
+ANSWERS: Final = 1
+
+
+class Waiting(NamedTuple):
+    """Fills that do not count yet, in the order in which they will, and answers for other shards."""
+
+    fills: npt.NDArray[Any]
+    answers: npt.NDArray[Any]
+    used: I64
+    """By FILLS and ANSWERS."""
+
+
+IS_END: Final = 1
+"""Added to the run of its last block."""
+
+
+@compiled
+def run_of(end: np.uint64, time: float, source: np.uint64) -> np.uint64:
+    """Return what names a run in all shards: its last block, event time and source, mixed; never 0 or odd."""
+    bits = np.uint64(np.int64(time * 1e6))
+    run: np.uint64 = (key_of(end ^ key_of(bits, source), source) | np.uint64(2)) & ~np.uint64(IS_END)
+    return run
+
+
+@inlined
+def wait(
+    waiting: Waiting,
+    changes: Changes,
+    at: int,
+    pieces: Pieces,
+    known: bool,
+    chain: Any,
+    found: tuple[int, int, int],
+) -> None:
+    """Let a fill wait, for which there is room: `found` is its cause and buckets, `known` whether the block
+    was stored before, by anybody, and `chain` has root, depth and lineage."""
+    piece = changes.pieces[at]
+    run = changes.runs[at]
+    to = waiting.used[FILLS]
+    waiting.used[FILLS] = to + 1
+    fill = waiting.fills[to]
+    fill.run = run & ~np.uint64(IS_END)
+    fill.root, fill.depth, fill.lineage = chain
+    fill.time, fill.size = changes.times[at], changes.sizes[at]
+    fill.cell, fill.source, fill.trust = pieces.cells[piece], pieces.sources[piece], pieces.trusts[piece]
+    fill.cause, fill.regret, fill.needed = found
+    is_last = run == np.uint64(0) or run & np.uint64(IS_END) != np.uint64(0)
+    fill.state = COMPUTED if not known else TRANSFER if is_last else ASKED
+    if run & np.uint64(IS_END):
+        to = waiting.used[ANSWERS]
+        waiting.used[ANSWERS] = to + 1
+        waiting.answers[to].run = fill.run
+        waiting.answers[to].known = known
+
+
+@compiled
+def decide(fills: npt.NDArray[Any], runs: U64, states: npt.NDArray[np.uint8]) -> None:
+    """Take in the states of runs, which are in order."""
+    for at in range(len(fills)):
+        if fills[at].state == ASKED:
+            found = np.searchsorted(runs, fills[at].run)
+            if found < len(runs) and runs[found] == fills[at].run:
+                fills[at].state = states[found]
+
+
+@compiled
+def count_decided(
+    fills: npt.NDArray[Any],
+    start: int,
+    cells: Cells,
+    refills: Refills,
+    ended: Ended,
+    version: int,
+) -> tuple[int, int]:
+    """Count fills from `start` up to the first that waits; return (index of the next, why it stopped)."""
+    cells, refills, ended = borrowed(cells), borrowed(refills), borrowed(ended)
+    for at in range(start, len(fills)):
+        fill = fills[at]
+        if fill.state == ASKED:
+            return at, NONE_DECIDED
+        window = np.int64(np.floor(fill.time / WINDOW_SECONDS))
+        if window > cells.windows[fill.cell]:
+            if ended.used[0] == len(ended.numbers):
+                return at, NO_ROOM_FOR_ENDED
+            begin_window(cells, fill.cell, window, ended)
+        if 2 * refills.totals[USED] >= len(refills.rows):
+            return at, NO_ROOM_FOR_REFILLS
+        found = np.int64(fill.cause), np.int64(fill.regret), np.int64(fill.needed)
+        if fill.state == TRANSFER and fill.cause != PROMOTED and fill.cause != REANNOUNCED:
+            found = TRANSFERRED, -1, -1
+        count_fill(cells, fill.cell, found, fill.size, fill.trust, version)
+        if TRANSFERRED < found[0] < COLD and fill.root != np.uint64(0):
+            count_refill(refills, fill, fill.size)
+    return len(fills), NONE_DECIDED

@@ -1,0 +1,161 @@
+"""Runs of blocks that sources received or computed: what the shards tell each other of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.fleet.index import Index
+from pipeline.fleet.kernel.refills import make_room
+from pipeline.fleet.kernel.tables import doubled
+from pipeline.fleet.kernel.transfers import (
+    ANSWER,
+    ANSWERS,
+    ASKED,
+    COMPUTED,
+    FILL,
+    FILLS,
+    NO_ROOM_FOR_ENDED,
+    NO_ROOM_FOR_REFILLS,
+    NONE_DECIDED,
+    TRANSFER,
+    Waiting,
+    count_decided,
+    decide,
+)
+from pipeline.fleet.open_windows import OpenWindows
+from pipeline.fleet.packing import Packed, Table, fields_of, rows_of
+from pipeline.residency.row_bytes import concatenated, copied
+from schemas.fleet_checkpoints import FleetHead, TableName
+from schemas.residency import Decisions
+from schemas.rows import Row
+
+LATER = 60.0
+"""Seconds of event time by which all shards that decide are past a run that nobody decided on: its last block
+did not reach its shard, for instance because a record was set aside."""
+MOST = 1 << 20
+"""Fills that wait in a shard; then the oldest count as computed."""
+MOST_KEPT = 1 << 15
+"""Decisions: one may come before the fills that it is about."""
+
+
+class Transfers:
+    """Fills that wait, and what is known of their runs."""
+
+    def __init__(self, head: FleetHead, packed: Packed, *, shard: int, shards: int) -> None:
+        """`packed` has the tables of a base."""
+        self._head = head
+        self._shard = shard
+        self._shards = shards
+        fills = rows_of(FILL, packed.get("fills", ()))
+        self._known = rows_of(ANSWER, packed.get("answers", ()))
+        """What this shard and others decided, the latest of it, by run."""
+        self._came = int(self._known["came"].max(initial=0))
+        """Decisions that ever came."""
+        self._new: list[npt.NDArray[np.void]] = []
+        """Own decisions since the last cut."""
+        self.waiting = Waiting(
+            np.concatenate((fills, np.zeros(1024, FILL))),
+            np.zeros(1024, ANSWER),
+            np.array([len(fills), 0], np.int64),
+        )
+        self._given_up = 0
+
+    def take_given_up(self) -> int:
+        """Return how many fills counted as computed because nobody decided on them, since the last call."""
+        found, self._given_up = self._given_up, 0
+        return found
+
+    def copied(self) -> dict[TableName, Table]:
+        """Return copies of what a base must have."""
+        fills = self.waiting.fills[: self.waiting.used[FILLS]]
+        return {"fills": fields_of(copied(fills)), "answers": fields_of(copied(self._known))}
+
+    def sources(self) -> set[int]:
+        """Return the numbers of the sources of fills that wait."""
+        return set(self.waiting.fills["source"][: self.waiting.used[FILLS]].tolist())
+
+    def make_room(self, coming: int) -> None:
+        """Make room for so many fills and answers."""
+        fills, answers, used = self.waiting
+        while len(fills) < used[FILLS] + coming:
+            fills = doubled(fills)
+        while len(answers) < used[ANSWERS] + coming:
+            answers = doubled(answers)
+        self.waiting = Waiting(fills, answers, used)
+
+    def told(self, decisions: Decisions) -> None:
+        """Take in what another shard decided."""
+        rows = np.zeros(len(decisions.known), ANSWER)
+        rows["run"] = np.frombuffer(decisions.runs, "<u8")
+        rows["known"] = np.frombuffer(decisions.known, np.uint8)
+        self._head.decided_to[decisions.shard] = max(
+            decisions.decided_to, self._head.decided_to.get(decisions.shard, 0.0)
+        )
+        self._learn(rows)
+
+    def take(self, event_time: float) -> Iterator[Decisions]:
+        """Yield what was decided since the last call, for all other shards: event time has come so far."""
+        if not self._new:
+            return
+        rows = concatenated(self._new)
+        self._new = []
+        yield Decisions(
+            self._shard,
+            event_time,
+            rows["run"].astype("<u8").tobytes(),
+            rows["known"].tobytes(),
+        )
+
+    def count(self, index: Index, opened: OpenWindows, version: int) -> list[Row]:
+        """Count what is decided by now; return rows of windows that ended."""
+        self._answer()
+        count = int(self.waiting.used[FILLS])
+        if not count:
+            return []
+        fills = self.waiting.fills[:count]
+        if len(self._known):
+            states = np.where(self._known["known"] != 0, TRANSFER, COMPUTED).astype(np.uint8)
+            decide(fills, self._known["run"].copy(), states)
+        self._give_up(fills)
+        rows: list[Row] = []
+        at, why = 0, -1
+        while why != NONE_DECIDED:
+            at, why = count_decided(fills, at, opened.cells, index.refills, opened.ended, version)
+            if why == NO_ROOM_FOR_REFILLS:
+                index.refills = make_room(index.refills)
+            elif why == NO_ROOM_FOR_ENDED:
+                rows += opened.ended_fills()
+        left = copied(fills[at:])
+        self.waiting.fills[: len(left)].view(np.uint8)[:] = left.view(np.uint8)
+        self.waiting.used[FILLS] = len(left)
+        return rows + opened.ended_fills()
+
+    def _answer(self) -> None:
+        """Learn what this shard has decided itself."""
+        answers = copied(self.waiting.answers[: self.waiting.used[ANSWERS]])
+        self.waiting.used[ANSWERS] = 0
+        if len(answers):
+            if self._shards > 1:
+                self._new.append(answers)
+            self._learn(answers)
+
+    def _learn(self, answers: npt.NDArray[np.void]) -> None:
+        answers["came"] = np.arange(self._came, self._came + len(answers)) + 1
+        self._came += len(answers)
+        known = concatenated([self._known, answers])
+        if len(known) > 2 * MOST_KEPT:
+            known = known[known["came"] > self._came - MOST_KEPT]
+        self._known = known[np.argsort(known["run"], kind="stable")]
+
+    def _give_up(self, fills: npt.NDArray[np.void]) -> None:
+        """Let fills count as computed that nobody will decide on, or that are too many."""
+        undecided = fills["state"] == ASKED
+        passed = min(self._head.decided_to.values(), default=0.0) - LATER
+        gone = undecided & (fills["time"] < passed)
+        gone[: max(0, len(fills) - MOST)] |= undecided[: max(0, len(fills) - MOST)]
+        if gone.any():
+            fills["state"][gone] = COMPUTED
+            self._given_up += int(gone.sum())

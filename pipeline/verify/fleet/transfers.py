@@ -1,0 +1,101 @@
+"""Which fills of sources that receive KV were transferred, by the rules of docs/figures.md."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+from pipeline.verify.fleet.changes import Change, SourceId
+from pipeline.verify.fleet.parsed import Chain
+from schemas.residency import Decisions
+
+LATER = 60.0
+"""Seconds of event time by which all shards that decide are past a run that nobody decided on."""
+MOST = 1 << 20
+"""Fills that wait."""
+_MASK = 2**64 - 1
+
+
+def _mixed(value: int, constant: int) -> int:
+    """The finaliser of SplitMix64."""
+    value ^= constant
+    value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
+    return (value ^ value >> 31) or 1
+
+
+def run_of(end: int, at: float, source: SourceId) -> int:
+    """Return what names a run in all shards."""
+    replica, dp_rank = source
+    digest = blake2b(f"{replica}\0{dp_rank}".encode(errors="surrogatepass"), digest_size=8).digest()
+    name = int.from_bytes(digest, "little")
+    return (_mixed(end ^ _mixed(int(at * 1e6), name), name) | 2) & ~1
+
+
+class Would(NamedTuple):
+    """Where a fill would count if it was computed."""
+
+    cause: str
+    regret: float | None = None
+    """Seconds since the block was lost."""
+    needed: int | None = None
+    """Tokens of extra cache that would have kept it."""
+
+
+@dataclass
+class Waiting:
+    """A fill that does not count yet."""
+
+    change: Change
+    would: Would
+    chain: Chain | None
+    run: int
+    transferred: bool | None
+    """None: nobody has decided."""
+
+
+class Transfers:
+    """Fills that wait, in the order in which they will count."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Waiting] = deque()
+        self._known: dict[int, bool] = {}
+        """Whether the last block of a run was stored before."""
+        self._decided_to: dict[int, float] = {}
+
+    def add(self, change: Change, would: Would, chain: Chain | None, *, known: bool) -> None:
+        """Let a fill wait; `known`: its block was stored before, by whomever."""
+        run = run_of(change.end, change.at, change.of.source) if change.end else 0
+        last = not run or change.end == change.hash
+        if run and last:
+            self._known[run] = known
+        self._waiting.append(
+            Waiting(change, would, chain, run, False if not known else True if last else None)
+        )
+
+    def told(self, decisions: Decisions) -> None:
+        """Take in what another shard decided."""
+        runs = struct.unpack(f"<{len(decisions.known)}Q", decisions.runs)
+        self._known.update(zip(runs, map(bool, decisions.known), strict=True))
+        before = self._decided_to.get(decisions.shard, 0.0)
+        self._decided_to[decisions.shard] = max(before, decisions.decided_to)
+
+    def waits_of(self, source: SourceId) -> bool:
+        """Return whether a fill of a source waits."""
+        return any(one.change.of.source == source for one in self._waiting)
+
+    def take(self) -> Iterator[Waiting]:
+        """Yield those that count now."""
+        passed = min(self._decided_to.values(), default=0.0) - LATER
+        too_many = len(self._waiting) - MOST
+        for place, one in enumerate(self._waiting):
+            if one.transferred is None:
+                one.transferred = self._known.get(one.run)
+            if one.transferred is None and (one.change.at < passed or place < too_many):
+                one.transferred = False
+        while self._waiting and self._waiting[0].transferred is not None:
+            yield self._waiting.popleft()
