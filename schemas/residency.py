@@ -99,7 +99,7 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
 class Decisions(msgspec.Struct, omit_defaults=True, gc=False):
     """What the last blocks of runs say of them: n runs of sources that receive KV."""
 
-    shard: int
+    shard: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     """Where these last blocks are."""
     decided_to: Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
     """Event time up to which this shard has decided."""
