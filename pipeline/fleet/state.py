@@ -12,8 +12,8 @@ from pipeline.fleet.hashing.comparison import Comparing
 from pipeline.fleet.hashing.groups import HashGroups
 from pipeline.fleet.index import CHUNK, Index
 from pipeline.fleet.kernel.columns import Changes, Pieces
-from pipeline.fleet.kernel.counts import WINDOW
-from pipeline.fleet.kernel.follow import DONE, ENDED_FULL, GPU, REFILLS_FULL, follow
+from pipeline.fleet.kernel.counts import DONE, ENDED_FULL, REFILLS_FULL, WINDOW
+from pipeline.fleet.kernel.follow import GPU, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Table, rows_in

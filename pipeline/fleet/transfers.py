@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.fleet.index import Index
+from pipeline.fleet.kernel.counts import DONE, ENDED_FULL, REFILLS_FULL
 from pipeline.fleet.kernel.refills import make_room
 from pipeline.fleet.kernel.tables import doubled
 from pipeline.fleet.kernel.transfers import (
@@ -17,9 +18,6 @@ from pipeline.fleet.kernel.transfers import (
     COMPUTED,
     FILL,
     FILLS,
-    NO_ROOM_FOR_ENDED,
-    NO_ROOM_FOR_REFILLS,
-    NONE_DECIDED,
     TRANSFER,
     Waiting,
     count_decided,
@@ -122,11 +120,11 @@ class Transfers:
         self._give_up(fills)
         rows: list[Row] = []
         at, why = 0, -1
-        while why != NONE_DECIDED:
+        while why != DONE:
             at, why = count_decided(fills, at, opened.cells, index.refills, opened.ended, version)
-            if why == NO_ROOM_FOR_REFILLS:
+            if why == REFILLS_FULL:
                 index.refills = make_room(index.refills)
-            elif why == NO_ROOM_FOR_ENDED:
+            elif why == ENDED_FULL:
                 rows += opened.ended_fills()
         left = copied(fills[at:])
         self.waiting.fills[: len(left)].view(np.uint8)[:] = left.view(np.uint8)

@@ -23,6 +23,17 @@ UNMATCHED: Final = 6
 COUNTERS: Final = 7
 
 
+# Why a compiled loop came back.
+DONE: Final = 0
+"""Nothing is left that it may do now."""
+CLOCK_MOVED: Final = 1
+"""The next change begins a window of the shard."""
+ENDED_FULL: Final = 2
+"""There may be no room for the window of a cell that comes to its end next."""
+REFILLS_FULL: Final = 3
+"""There may be no counter for the next refill."""
+
+
 class Cells(NamedTuple):
     """Open window of each (source, hash domain, group)."""
 

@@ -10,7 +10,11 @@ from connectors.process.compiled import borrowed, compiled, fetch_ahead, inlined
 from pipeline.fleet.causes import COLD, REANNOUNCED, TRANSFERRED
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import (
+    CLOCK_MOVED,
+    DONE,
+    ENDED_FULL,
     HEAD,
+    REFILLS_FULL,
     TAIL,
     UNMATCHED,
     USED_BLOCKS,
@@ -53,15 +57,6 @@ from schemas.residency import CLEARED, EVICTED, FILLED
 
 GPU: Final = 0
 """Bit of the medium whose fills and losses are what this is about."""
-
-# Why `follow` came back.
-DONE: Final = 0
-CLOCK_MOVED: Final = 1
-"""The next change begins a window of the shard."""
-ENDED_FULL: Final = 2
-"""There may be no room for the window of a cell that the next change ends."""
-REFILLS_FULL: Final = 3
-"""There may be no counter for the refills of the next change."""
 
 
 @compiled
@@ -171,7 +166,8 @@ def follow(
         if kind == FILLED:
             if bit == GPU:
                 cell = pieces.cells[piece]
-                block = find_block(blocks, key)
+                # Of one that is announced again only a source that receives has to know more.
+                block = find_block(blocks, key) if receives or not held else np.int64(-1)
                 found = REANNOUNCED, NO_BUCKET, NO_BUCKET
                 if not held:
                     found = cause_of(blocks, pairs, losses, clock, pair, block, changes, at, pieces, piece)

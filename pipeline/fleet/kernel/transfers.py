@@ -16,7 +16,15 @@ import numpy.typing as npt
 from connectors.process.compiled import borrowed, compiled, inlined
 from pipeline.fleet.causes import COLD, PROMOTED, REANNOUNCED, TRANSFERRED
 from pipeline.fleet.kernel.columns import Changes, Pieces
-from pipeline.fleet.kernel.counts import Cells, Ended, begin_window, count_fill
+from pipeline.fleet.kernel.counts import (
+    DONE,
+    ENDED_FULL,
+    REFILLS_FULL,
+    Cells,
+    Ended,
+    begin_window,
+    count_fill,
+)
 from pipeline.fleet.kernel.keys import key_of
 from pipeline.fleet.kernel.refills import USED, Refills, count_refill
 from pipeline.fleet.kernel.tables import I64, U64
@@ -26,12 +34,6 @@ from pipeline.residency.windows import WINDOW_SECONDS
 ASKED: Final = 0
 COMPUTED: Final = 1
 TRANSFER: Final = 2
-
-# Why `count_decided` came back.
-NONE_DECIDED: Final = 0
-"""The next one waits, or there is none."""
-NO_ROOM_FOR_ENDED: Final = 1
-NO_ROOM_FOR_REFILLS: Final = 2
 
 FILL: Final = np.dtype(
     [
@@ -146,18 +148,18 @@ def count_decided(
     for at in range(start, len(fills)):
         fill = fills[at]
         if fill.state == ASKED:
-            return at, NONE_DECIDED
+            return at, DONE
         window = np.int64(np.floor(fill.time / WINDOW_SECONDS))
         if window > cells.windows[fill.cell]:
             if ended.used[0] == len(ended.numbers):
-                return at, NO_ROOM_FOR_ENDED
+                return at, ENDED_FULL
             begin_window(cells, fill.cell, window, ended)
         if 2 * refills.totals[USED] >= len(refills.rows):
-            return at, NO_ROOM_FOR_REFILLS
+            return at, REFILLS_FULL
         found = np.int64(fill.cause), np.int64(fill.regret), np.int64(fill.needed)
         if fill.state == TRANSFER and fill.cause != PROMOTED and fill.cause != REANNOUNCED:
             found = TRANSFERRED, -1, -1
         count_fill(cells, fill.cell, found, fill.size, fill.trust, version)
         if TRANSFERRED < found[0] < COLD and fill.root != np.uint64(0):
             count_refill(refills, fill, fill.size)
-    return len(fills), NONE_DECIDED
+    return len(fills), DONE
