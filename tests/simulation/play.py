@@ -123,12 +123,11 @@ class Play:
                 engine.publish([])
         simulation.run(simulation.now + SETTLING_SECONDS)
         self._end(self.connectors)
-        simulation.run(simulation.now + PATIENCE_SECONDS, unless=self._all_committed)
+        left = self._settled()
         # Idle sources are carried forward to the present.
         simulation.run(simulation.now + 2.0 + 2.0 * self.schedule.checkpoint_seconds)
-        # Partitions go on to say how far they are read.
-        simulation.run(simulation.now + PATIENCE_SECONDS, unless=self._all_committed)
-        return None if self._all_committed() else f"not committed: {self._left()}"
+        left = left or self._settled()
+        return f"not committed: {left}" if left else None
 
     def _end(self, processes: Sequence[Supervised]) -> None:
         simulation = self.simulation
@@ -136,22 +135,30 @@ class Play:
             process.end()
         simulation.run(simulation.now + 9.0, unless=lambda: not any(process.runs for process in processes))
 
-    def _left(self) -> list[str]:
-        broker, kafka = self.simulation.broker, self.simulation.settings.kafka
-        left = []
+    def _settled(self) -> list[str]:
+        """Wait until what is in the log now is committed; return where that takes too long.
+
+        Partitions go on to say how far they are read, so there is always something behind it.
+        """
+        simulation, kafka = self.simulation, self.simulation.settings.kafka
+        ends = []
         for agent, key in (("replica", "events"), ("fleet", "residency")):
-            for (topic, number), log in broker.log.items():
+            for (topic, number), log in simulation.broker.log.items():
                 if f".{key}." in topic:
-                    committed, _ = broker.committed.get((f"{kafka.group}.{agent}", (topic, number)), (0, ""))
                     # What was aborted is for nobody.
                     read = [entry.offset for entry in log.entries if not entry.marker and not entry.aborted]
-                    last = max(read, default=-1)
-                    if committed <= last:
-                        left.append(f"{topic}/{number}: {committed} of {last + 1}")
-        return left
+                    ends.append((f"{kafka.group}.{agent}", (topic, number), max(read, default=-1) + 1))
 
-    def _all_committed(self) -> bool:
-        return not self._left()
+        def left() -> list[str]:
+            found = []
+            for group, (topic, number), end in ends:
+                committed, _ = simulation.broker.committed.get((group, (topic, number)), (0, ""))
+                if committed < end:
+                    found.append(f"{topic}/{number}: {committed} of {end}")
+            return found
+
+        simulation.run(simulation.now + PATIENCE_SECONDS, unless=lambda: not left())
+        return left()
 
     # Actions
 

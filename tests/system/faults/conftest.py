@@ -189,11 +189,11 @@ class Laboratory:
                 raise AssertionError(f"{committed} of {records} records applied after {seconds} s\n{tails}")
             time.sleep(0.2)
 
-    def unfollowed(self) -> int:
-        """Residency records that no commit of the fleet agent covers; markers do not count."""
-        return asyncio.run(self._unfollowed())
+    async def _unfollowed(self, ends: dict[TopicPartition, int]) -> int:
+        """Return how many residency records before `ends` no commit of the fleet agent covers.
 
-    async def _unfollowed(self) -> int:
+        Empty, `ends` becomes where the log ends now. Markers do not count.
+        """
         topic = topic_name(self.settings.kafka, "residency")
         left = 0
         async with started_consumer(
@@ -204,18 +204,25 @@ class Laboratory:
             # A partition waits for the fetch that is still out at the end of the one before.
             fetch_max_wait_ms=20,
         ) as consumer:
-            for place in [TopicPartition(topic, number) for number in range(self.partitions)]:
+            places = [TopicPartition(topic, number) for number in range(self.partitions)]
+            if not ends:
+                ends.update(await consumer.end_offsets(places))
+            for place in places:
                 consumer.assign([place])
-                [end] = (await consumer.end_offsets([place])).values()
                 consumer.seek(place, await consumer.committed(place) or 0)
-                while await consumer.position(place) < end:
-                    left += sum(map(len, (await consumer.getmany(timeout_ms=500)).values()))
+                while await consumer.position(place) < ends[place]:
+                    found = (await consumer.getmany(timeout_ms=500)).values()
+                    left += sum(record.offset < ends[place] for records in found for record in records)
         return left
 
     def wait_followed(self, seconds: float = PATIENCE) -> None:
-        """Return when the fleet agent has committed everything that the replica agent told."""
+        """Return when the fleet agent has committed everything that the replica agent has told by now.
+
+        Partitions go on to say how far they are read, so there is always something behind it.
+        """
         deadline = time.monotonic() + seconds
-        while left := self.unfollowed():
+        ends: dict[TopicPartition, int] = {}
+        while left := asyncio.run(self._unfollowed(ends)):
             tails = "\n".join(worker.said()[-1500:] for worker in self.workers[-2:])
             assert time.monotonic() < deadline, (left, tails)
             time.sleep(0.3)
