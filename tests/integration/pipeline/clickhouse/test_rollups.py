@@ -106,7 +106,9 @@ def recounted_fleet(rows: Iterable[Any], period: timedelta) -> dict[str, dict[An
         elif kind == "CapacityCurveRow":
             figures = (added_up([row.needed_hist for row in of_period]),)
         else:
-            last = {row.shard: row for row in of_period}.values()
+            # Of an hour that of its last minute, in which a shard may have been silent.
+            minute = of_period[-1].window.replace(second=0)
+            last = {row.shard: row for row in of_period if row.window >= minute}.values()
             figures = (sum(row.owners_1 for row in last), sum(row.physical_tokens for row in last))
         found[kind][start, name] = (*figures, *tail)
     return found
