@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # After it, so that it has the last word.
         config.pluginmanager.register(Order(config.getoption("file_seconds")))
         return
-    if config.getoption("dist") == "loadfile":
+    if config.getoption("dist", None) == "loadfile":
         config.pluginmanager.register(Handing())
         config.pluginmanager.register(Servers())
     if config.getoption("--write-durations"):

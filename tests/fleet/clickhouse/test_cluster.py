@@ -175,6 +175,7 @@ def test_every_view_and_table_has_the_rows_of_one_server(cluster: Cluster, node:
     ).result_rows
     values = {
         "from": f"'{HOUR:%Y-%m-%d %H:%M:%S}'",
+        "before": f"'{HOUR - timedelta(hours=1):%Y-%m-%d %H:%M:%S}'",
         "to": f"'{HOUR:%Y-%m-%d} {HOUR:%H}:59:59'",
         "step": "60",
         "seconds": "10",

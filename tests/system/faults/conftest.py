@@ -28,6 +28,7 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify.against_log import check_log
 from pipeline.verify.findings import Findings
 from schemas.events import EventsRecord
+from schemas.residency import ResidencyRecord
 from schemas.settings import ClickHouse, Kafka, Settings, Worker
 from tests.support.checkout import ROOT
 from tests.support.client_partition import client_partition
@@ -152,17 +153,30 @@ class Laboratory:
         await admin.close()
 
     def forget_residency(self, share: float) -> dict[int, int]:
-        """Drop the oldest part of each shard, as retention does; return the offset where each begins then."""
+        """Drop the oldest part of what changed in each shard, as retention does; return where each begins.
+
+        How much there is beside changes, how far partitions are read, depends on how long they were idle.
+        """
         return asyncio.run(self._forget_residency(share))
 
     async def _forget_residency(self, share: float) -> dict[int, int]:
         topic = topic_name(self.settings.kafka, "residency")
         places = [TopicPartition(topic, number) for number in range(self.partitions)]
+        begins = {}
         async with started_consumer(
-            bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_auto_commit=False
+            bootstrap_servers=self.settings.kafka.bootstrap_servers,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
         ) as consumer:
-            ends = await consumer.end_offsets(places)
-        begins = {place.partition: int(end * share) for place, end in ends.items()}
+            for place, end in (await consumer.end_offsets(places)).items():
+                consumer.assign([place])
+                await consumer.seek_to_beginning(place)
+                found: list[int] = []
+                while await consumer.position(place) < end:
+                    for record in (await consumer.getmany(timeout_ms=500)).get(place, []):
+                        if msgspec.msgpack.decode(record.value, type=ResidencyRecord).sources:
+                            found.append(record.offset)
+                begins[place.partition] = found[int(len(found) * share)] if found else end
         await self._remove_before("residency", begins)
         return begins
 

@@ -81,7 +81,8 @@ def test_agents_killed_at_random_and_a_second_fleet_agent(
     laboratory.wait_followed()
     assert replica.end() == fleet.end() == 0
     causes = assert_as_the_log_says(laboratory)
-    assert all(blocks for cause, blocks in causes.items() if cause not in ("promoted", "unknown")), causes
+    never = ("promoted", "transferred", "unknown")
+    assert all(blocks for cause, blocks in causes.items() if cause not in never), causes
 
 
 def test_a_worker_of_both_agents_and_a_broker_killed(

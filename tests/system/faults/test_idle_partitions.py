@@ -1,7 +1,11 @@
-"""A worker and partitions in which nothing happens for so long that the broker forgets their writers."""
+"""A worker that is stopped for so long that the broker forgets it as the writer of its partitions.
+
+As long as it runs it says again and again how far it read, also where nothing happens.
+"""
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +33,7 @@ def forgetful(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Forgetfu
 def test_a_worker_takes_sources_in_partitions_that_were_idle(
     forgetful: ForgetfulBroker, store: EmbeddedStore, new_laboratory: Callable[..., Any]
 ) -> None:
-    """Half of the partitions are never written to, then all are idle, those of the fleet agent, too."""
+    """Partitions of both agents, some of which were never written to."""
     laboratory = new_laboratory(forgetful, store)
     log = shared_log(7, replicas=6, rounds=20, began=time.time() - 600)
     of_replica = {record.replica: [one for one in log if one.replica == record.replica] for record in log}
@@ -38,14 +42,15 @@ def test_a_worker_takes_sources_in_partitions_that_were_idle(
     worker.wait_assigned()
     sent = 0
     for part in (parts[:2], parts[2:4], parts[4:]):
+        worker.process.send_signal(signal.SIGSTOP)
         time.sleep(forgetful.surely_forgotten_seconds)
         records = [record for one in part for record in one]
         laboratory.produce(records)
+        worker.process.send_signal(signal.SIGCONT)
         sent += len(records)
         laboratory.wait_applied(sent)
         laboratory.wait_followed()
     assert worker.alive, worker.said()[-3000:]
-    # The same partitions again, after all of them were idle.
     said = worker.said()
     assert said.count("Kafka forgot the transactional id") >= 6, said[-3000:]
     assert "Traceback" not in said

@@ -95,7 +95,7 @@ class Undoing:
         """
         left = any(self.held.values())
         if saved is None:
-            if left:
+            if left or not self.changes:
                 raise BeginningUnknown(NO_CHECKPOINT)
             return Beginning()
         if saved.followed == self.changes:
