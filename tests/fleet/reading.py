@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer
 
 from connectors.connector import run
 from connectors.kafka.topics import topic_name
+from connectors.process.stopping import Stop
 from pipeline.kafka import topics
 from schemas.events import Batch, Closed, EventsRecord, Opened
 from schemas.settings import Settings
@@ -66,7 +67,7 @@ async def connector(settings: Settings) -> AsyncIterator[Log]:
         auto_offset_reset="earliest",
         fetch_max_wait_ms=50,
     )
-    stop = asyncio.Event()
+    stop = Stop()
     async with consumer:
         task = asyncio.create_task(run(settings, stop=stop))
         try:
