@@ -65,7 +65,9 @@ def _judge_incarnation(
     given_up = incarnation.given_up
     assert given_up <= wanted, (where, sorted(given_up - wanted))
     assert missing == given_up - incarnation.batches.keys(), (where, sorted(missing ^ given_up))
-    trust = "degraded" if missing else "partial" if incarnation.first_seq else "complete"
+    # Whether it was the same life all the time, a buffer that is too short cannot say.
+    unconfirmed = any(gap.reason == "unconfirmed" for gap in incarnation.gaps)
+    trust = "degraded" if missing or unconfirmed else "partial" if incarnation.first_seq else "complete"
     row = tables.sources[engine.name, incarnation.number][:3]
     assert row == (incarnation.first_seq, incarnation.last_seq, trust), (where, row, incarnation.first_seq)
     return missing
