@@ -101,6 +101,15 @@ class ClickHouseServer:
                 self._process.stdin.close()
             self._process = None
 
+    def end(self) -> None:
+        """End it in order, so that its connections are closed and not reset."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(START_SECONDS)
+        self._process = None
+
 
 def _users(users: Sequence[User]) -> str:
     return (

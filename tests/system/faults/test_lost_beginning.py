@@ -13,13 +13,18 @@ import pytest
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify.fleet.beginning.undoing import NO_CHECKPOINT
+from schemas.events import EventsRecord
 from schemas.settings import Fleet
 from tests.support.inputs.generated_logs import shared_log
 
 pytestmark = pytest.mark.night
 
 Make = Callable[..., Any]
-HORIZON = 30.0
+HORIZON = 4.0
+AHEAD = 1.0
+"""How far clocks of engines may be ahead: figures begin as much later, twice."""
+GOES_ON_SECONDS = 55.0
+"""After the beginning was lost: windows of which everything is known, after those of which it is not."""
 WINDOWED = ("fills_10s", "redundancy_10s", "capacity_curve_10s", "hot_prefixes_10s")
 
 
@@ -33,24 +38,36 @@ def planted(laboratory: Any, table: str, column: str, more: int) -> None:
     )
 
 
+def postponed(record: EventsRecord, seconds: float) -> EventsRecord:
+    """Return the record as if everything in it had come later."""
+    replace = msgspec.structs.replace
+    batches = [
+        replace(batch, ts=batch.ts + seconds, received_at=batch.received_at + seconds)
+        for batch in record.batches
+    ]
+    return replace(record, batches=batches)
+
+
 def test_the_fleet_is_recounted_as_far_back_as_its_log_reaches(
     broker: EmbeddedBroker, store: EmbeddedStore, new_laboratory: Make
 ) -> None:
-    laboratory = new_laboratory(broker, store)
+    laboratory = new_laboratory(broker, store, max_clock_ahead_seconds=AHEAD)
     laboratory.settings = msgspec.structs.replace(laboratory.settings, fleet=Fleet(horizon_seconds=HORIZON))
     laboratory.base_seconds = 2.0
-    now = time.time()
-    log = shared_log(11, replicas=4, rounds=90, began=now - 120)
-    before = [record for record in log if record.batches[-1].received_at < now]
-    after = log[len(before) :]
+    log = shared_log(11, replicas=4, rounds=45, began=time.time() - 120)
+    before = [record for record in log if record.batches[-1].received_at < time.time()]
     laboratory.produce(before)
     worker = laboratory.worker()
     laboratory.wait_applied(len(before), seconds=180.0)
     laboratory.wait_followed()
     begins = laboratory.forget_residency(0.6)
     assert all(begins.values())
-    laboratory.produce(after, over_seconds=6.0)
-    laboratory.wait_applied(len(log))
+    # Partitions are read as far as the clock says, so what comes after has to come when it says.
+    later = time.time() - log[len(before)].batches[-1].received_at
+    after = [postponed(record, later) for record in log[len(before) :]]
+    after = [one for one in after if one.batches[-1].received_at < time.time() + GOES_ON_SECONDS]
+    laboratory.produce(after, over_seconds=GOES_ON_SECONDS)
+    laboratory.wait_applied(len(before) + len(after))
     laboratory.wait_followed()
     time.sleep(2.0)  # so that a base is due at the last checkpoint
     assert worker.end() == 0

@@ -32,6 +32,8 @@ from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.suite.night import first_by_day
 
 ZONES = ("America/New_York", "Asia/Tokyo", "Asia/Kolkata")
+NO_TIME = "to is no time: give seconds since the epoch|cannot be parsed as DateTime"
+"""As the view says it, or ClickHouse before it."""
 END = HOUR + timedelta(minutes=59, seconds=59)
 STRANGE = dict.fromkeys(PINNED, 1) | {
     "date_time_input_format": "best_effort",
@@ -182,7 +184,7 @@ def test_a_range_over_a_change_of_daylight_saving_and_in_the_hour_that_is_twice(
             DatabaseError, match="from is in an hour that the clock of this session shows twice"
         ):
             client.query(count.format(f"toDateTime({at})", first + 7200), settings=session)
-    with pytest.raises(DatabaseError, match="to is no time: give seconds since the epoch"):
+    with pytest.raises(DatabaseError, match=NO_TIME):
         client.query(count.format(first, "'yesterday'"), settings=session)
     client.command("ALTER TABLE occupancy_10s DELETE WHERE replica = 'fold' SETTINGS mutations_sync = 1")
 
@@ -247,7 +249,7 @@ def test_page_advice_metrics_and_doctor_of_a_store_in_another_zone(
         lambda **named: made(**{**named, "settings": {"session_timezone": ZONES[2]}}),
     )
     there = answered(tables.clickhouse)
-    assert (here[0], there[0]) == ("UTC", ZONES[2])
+    assert (here[0].removeprefix("Etc/"), there[0]) == ("UTC", ZONES[2])
     assert there[1:] == here[1:]
     assert b"kvlens_fleet_" in here[3]
     assert here[4] == END.timestamp() - 9
