@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,7 @@ from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.check import ShardCheck
 from pipeline.verify.keys import key_of
 from schemas.residency import ResidencyRecord
+from schemas.rows import RedundancyRow
 from schemas.settings import Fleet
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -79,3 +81,22 @@ def compared(
             check.set_aside(refused[number])
     check.finish(2 * len(records))
     return findings
+
+
+def agree(findings: Findings, rows: Sequence[Any]) -> None:
+    """Require that agent and recount have the same rows, each of them compared."""
+    assert findings.equal, findings.kept[:3]
+    assert sum(findings.compared.values()) == len(rows)
+
+
+def resident_tokens(rows: Sequence[Any]) -> Counter[tuple[str, str, str, int]]:
+    """Return the tokens of all physical copies at the end, by (hash domain, model, medium, group).
+
+    What the generated records leave behind is known without agent and recount
+    (`tests/support/inputs/fleet_walks.py`), so both cannot be wrong in the same way.
+    """
+    last = {}
+    for row in sorted(rows, key=lambda row: getattr(row, "window", LONG_AGO)):
+        if isinstance(row, RedundancyRow):
+            last[row.hash_domain, row.model, row.medium, row.group_idx] = row.physical_tokens
+    return +Counter(last)

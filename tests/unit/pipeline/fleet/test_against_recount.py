@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from pipeline.verify.fleet.expected import CAUSES
 from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
 from schemas.settings import Fleet
-from tests.support.fleet_recount import LONG_AGO, compared, rows_of
+from tests.support.fleet_recount import agree, compared, resident_tokens, rows_of
 from tests.support.inputs.fleet_walks import walked, walks
 from tests.support.suite.night import examples
 
@@ -46,17 +45,13 @@ def test_rows_are_those_of_the_recount(
     fleet = Fleet(horizon_seconds=horizon, max_ghosts=ghosts, compare_after=compare_after)
     rows = rows_of(records, fleet, every=every, killed=tuple(killed))
     findings = compared(records, rows, fleet)
-    assert findings.equal, findings.kept[:3]
-    assert sum(findings.compared.values()) == len(rows)
-    resident = {}
-    for row in sorted(rows, key=lambda row: getattr(row, "window", LONG_AGO)):
-        if isinstance(row, RedundancyRow):
-            resident[row.hash_domain, row.model, row.medium, row.group_idx] = row.physical_tokens
+    agree(findings, rows)
+    for row in rows:
         if isinstance(row, FillsRow):
             assert row.filled_blocks == sum(getattr(row, f"{cause}_blocks") for cause in CAUSES)
             assert row.filled_tokens == sum(getattr(row, f"{cause}_tokens") for cause in CAUSES)
     # What is resident, and nothing of a past incarnation.
-    assert +Counter(resident) == end.physical_tokens()
+    assert resident_tokens(rows) == end.physical_tokens()
 
 
 @examples(100)
@@ -67,8 +62,7 @@ def test_an_agent_that_is_behind_is_not_wrong(walk: Any, part: float, every: int
     done = round(part * len(records))
     rows = rows_of(records[:done], fleet, every=every) if done else []
     findings = compared(records, rows, fleet, committed=done)
-    assert findings.equal, findings.kept[:3]
-    assert sum(findings.compared.values()) == len(rows)
+    agree(findings, rows)
 
 
 @examples(100)
@@ -112,8 +106,7 @@ def test_agent_and_recount_forget_the_same_sources(
     fleet = Fleet(horizon_seconds=horizon, compare_after=compare_after)
     rows = rows_of(records, fleet, every=every, killed=tuple(killed), forget=forget)
     findings = compared(records, rows, fleet, forget=forget)
-    assert findings.equal, findings.kept[:3]
-    assert sum(findings.compared.values()) == len(rows)
+    agree(findings, rows)
 
 
 @pytest.mark.parametrize(("forget", "alike"), [(100.0, 0), (1000.0, 1)], ids=["forgotten", "known"])

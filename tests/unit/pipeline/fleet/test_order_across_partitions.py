@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from typing import Any
 
 from hypothesis import given
@@ -11,9 +10,9 @@ from hypothesis import strategies as st
 
 from pipeline.fleet.state import FleetState
 from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
-from schemas.rows import FillsRow, RedundancyRow
+from schemas.rows import FillsRow
 from schemas.settings import Fleet
-from tests.support.fleet_recount import LONG_AGO, compared, rows_of
+from tests.support.fleet_recount import agree, compared, resident_tokens, rows_of
 from tests.support.inputs.fleet_walks import partitioned, walked, walks
 from tests.support.suite.night import examples
 
@@ -46,13 +45,8 @@ def test_rows_are_those_of_the_recount(
     fleet = Fleet(horizon_seconds=horizon, max_waiting=waiting, compare_after=compare_after)
     rows = rows_of(records, fleet, every=every, killed=tuple(killed), forget=1000.0)
     findings = compared(records, rows, fleet, forget=1000.0)
-    assert findings.equal, findings.kept[:3]
-    assert sum(findings.compared.values()) == len(rows)
-    resident = {}
-    for row in sorted(rows, key=lambda row: getattr(row, "window", LONG_AGO)):
-        if isinstance(row, RedundancyRow):
-            resident[row.hash_domain, row.model, row.medium, row.group_idx] = row.physical_tokens
-    assert +Counter(resident) == end.physical_tokens()
+    agree(findings, rows)
+    assert resident_tokens(rows) == end.physical_tokens()
 
 
 steady = walks.map(
