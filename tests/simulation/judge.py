@@ -118,8 +118,12 @@ def _last_row(play: Play, table: str, engine: Engine) -> dict[str, Any] | None:
 
 
 def _occupancy(play: Play, engine: Engine) -> Iterator[str]:
-    last = _last_row(play, "occupancy_10s", engine)
-    if last is None:
+    last, health = _last_row(play, "occupancy_10s", engine), _last_row(play, "stream_health_10s", engine)
+    if last is None or health is None:
+        return
+    if (last["version"], last["window"]) < (health["version"], health["window"]):
+        # A worker wrote it and died before it committed, and retention took what it had read: who came next
+        # knows nothing of the medium. Where the records are still there, the recount misses the later rows.
         return
     if last["trust"] == "complete" and last["blocks"] != len(engine.resident):
         yield f"{engine.name}: {last['blocks']} blocks are complete, the engine holds {len(engine.resident)}"
