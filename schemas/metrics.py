@@ -414,15 +414,15 @@ class Fleet:
         "Event streams by the trust that they ended the range with: complete, partial or degraded.",
         ("model", "trust"),
     )
-    prefill = Gauge(
-        "kvlens_fleet_prefill_tokens_per_second",
-        "Tokens filled into GPU caches, by cause. Avoidable are peer, peer_and_evicted, evicted, "
-        "evicted_elsewhere and cleared (docs/figures.md).",
+    filled = Gauge(
+        "kvlens_fleet_filled_tokens_per_second",
+        "Tokens filled into GPU caches, by cause. All but promoted and transferred are prefill; avoidable "
+        "are peer, peer_and_evicted, evicted, evicted_elsewhere and cleared (docs/figures.md).",
         ("model", "cause"),
     )
     replica_avoidable = Gauge(
         "kvlens_fleet_replica_avoidable_prefill_tokens_per_second",
-        "The avoidable part of it for the top 200 replicas by that; `others` of each model together.",
+        "The avoidable prefill of the top 200 replicas by that; `others` of each model together.",
         ("model", "replica", "role"),
     )
     hit_ratio = Gauge(

@@ -21,7 +21,8 @@ at least, at most: bounds of these hits that the figures of * promise; kept: whe
 
 _SAVED = ("", "caches", "more cache", "saved at least", "saved at most", "share", "")
 _SAVED_LEGEND = """
-* as recorded. The rows below: bounds of the fills that other conditions would have saved, in tokens and in %.
+* as recorded. The rows below: bounds of the prefill that other conditions would have saved, in tokens and %.
+Prefill is what was filled and came neither from a lower tier (promoted) nor by transfer.
 Hits leave no events, so a recording does not tell how often a block was found, and gives no hit rate.
 Blocks that decoding filled count like those of prefill, so "at most" is too high where they recur."""
 

@@ -16,10 +16,10 @@ FROM stream_health({RANGE})
 GROUP BY model, replica, dp_rank"""
 
 
-def of_all_fills(share: str) -> str:
-    """Return a query of a share of the fills of each model that had any."""
+def of_all_prefill(share: str) -> str:
+    """Return a query of a share of the prefill of each model that had any."""
     return f"""
-SELECT model, sum({share} * filled_tokens) / nullIf(sum(filled_tokens), 0) AS value
+SELECT model, sum({share} * prefill_tokens) / nullIf(sum(prefill_tokens), 0) AS value
 FROM hit_potential_series({RANGE})
 GROUP BY model
 HAVING isNotNull(value)"""
@@ -27,8 +27,9 @@ HAVING isNotNull(value)"""
 
 def share_of_prefill(*causes: str) -> str:
     """Return PromQL of what such causes are of the prefill of each model."""
-    tokens = "kvlens_fleet_prefill_tokens_per_second"
-    return f'sum by (model) ({tokens}{{cause=~"{"|".join(causes)}"}}) / sum by (model) ({tokens})'
+    tokens = "kvlens_fleet_filled_tokens_per_second"
+    prefill = f'{tokens}{{cause!~"promoted|transferred"}}'
+    return f'sum by (model) ({tokens}{{cause=~"{"|".join(causes)}"}}) / sum by (model) ({prefill})'
 
 
 DEGRADED = Alert(
@@ -137,7 +138,7 @@ CAPACITY_LOSS = Alert(
     description="Engines had evicted more than a quarter of a model's prefill tokens within the "
     "horizon: more "
     "cache, or a lower tier, would have saved them.",
-    sql=of_all_fills("capacity_share"),
+    sql=of_all_prefill("capacity_share"),
     above=0.25,
     for_minutes=15,
     over_minutes=30,
@@ -153,7 +154,7 @@ ROUTING_LOSS = Alert(
     title="Routing sends requests away from their cache",
     description="More than a quarter of a model's prefill tokens were resident on another replica at the "
     "time.",
-    sql=of_all_fills("routing_share"),
+    sql=of_all_prefill("routing_share"),
     above=0.25,
     for_minutes=15,
     over_minutes=30,

@@ -85,12 +85,14 @@ class Shared(msgspec.Struct, frozen=True):
 
 
 class Trend(msgspec.Struct, frozen=True):
-    """A small curve on the card `title`: over time, the share that `series` have in a stacked panel."""
+    """A small curve on the card `title`: over time, the share that `series` have of a stacked panel's."""
 
     title: str
     panel: str
     """Its id; it is on the same board."""
     series: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    """Series that are no part of the whole."""
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):

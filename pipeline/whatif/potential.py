@@ -15,6 +15,8 @@ from schemas.settings import Fleet
 
 FILLS = CAUSES[:REANNOUNCED]
 """Causes of fills; what is announced again was not filled."""
+PREFILL = tuple(cause for cause in FILLS if cause not in ("promoted", "transferred"))
+"""Causes of what was computed, or may have been: the rest came from a lower tier or by transfer."""
 AVOIDABLE_HERE = ("evicted", "peer_and_evicted", "cleared")
 """Fills that an endless cache of each replica would have saved at most (docs/figures.md)."""
 AVOIDABLE = (*AVOIDABLE_HERE, "peer", "evicted_elsewhere")
@@ -40,6 +42,10 @@ class Potential:
     @property
     def filled_tokens(self) -> int:
         return sum(self.tokens[cause] for cause in FILLS)
+
+    @property
+    def prefill_tokens(self) -> int:
+        return sum(self.tokens[cause] for cause in PREFILL)
 
     def saved_tokens(self, extra_tokens: int | None) -> int:
         """Return the tokens that so much more of each cache would have saved at least; None: endless."""

@@ -85,16 +85,16 @@ def recorded_row(fleet: RecordedFleet) -> dict[str, Any]:
 
 
 def saved_row(fleet: RecordedFleet, replicas: int, extra_tokens: int | None, saved: Saved) -> dict[str, Any]:
-    """Return how many of the filled tokens other conditions would have saved."""
-    filled = fleet.potential.filled_tokens
+    """Return how many tokens of prefill other conditions would have saved, and what share of it."""
+    prefill = fleet.potential.prefill_tokens
     return {
         "actual": False,
         "replicas": replicas,
         "extra_tokens": extra_tokens,
         "saved_at_least": saved.at_least,
         "saved_at_most": saved.at_most,
-        "share_at_least": _rate(saved.at_least, filled),
-        "share_at_most": _rate(saved.at_most, filled),
+        "share_at_least": _rate(saved.at_least, prefill),
+        "share_at_most": _rate(saved.at_most, prefill),
     }
 
 

@@ -33,7 +33,7 @@ def grows(counter: str) -> tuple[Series, Series]:
 
 
 def prefill(caused: str, cause: str) -> Series:
-    name = "kvlens_fleet_prefill_tokens_per_second"
+    name = "kvlens_fleet_filled_tokens_per_second"
     return {f'{name}{{model="m",cause="{cause}"}}': caused, f'{name}{{model="m",cause="cold"}}': "2x60"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.dashboards.boards.causes import AVOIDABLE_CAUSES
+from pipeline.dashboards.boards.causes import AVOIDABLE_CAUSES, NO_PREFILL
 from pipeline.dashboards.panel import Panel, Shared, Trend
 from pipeline.dashboards.queries import RANGE
 
@@ -47,8 +47,9 @@ _FINDINGS = {
 ANSWER = Panel(
     id="fleet-answer",
     title="The answer",
-    description="Prefill you could avoid: tokens that some replica held, or had filled before; an upper "
-    "bound. Hit rate: as the engines count it, and what it could be at most. Biggest lever: the first "
+    description="Prefill you could avoid: tokens that some replica held, or had filled before, of all that "
+    "did not come from a lower tier or by transfer; an upper bound. Hit rate: as the engines count it, and "
+    "what it could be at most. Biggest lever: the first "
     "finding below that saves prefill; its change is that of the prefill whose cause it removes. "
     "Data: streams known from their first batch on, and how old the newest rows are. Changes are against the "
     "preceding range of equal length.",
@@ -60,7 +61,7 @@ ANSWER = Panel(
     shared=BRIEFING,
     part="answer",
     shows=_ANSWER,
-    trend=Trend("Prefill you could avoid", "fleet-fills", AVOIDABLE_CAUSES),
+    trend=Trend("Prefill you could avoid", "fleet-fills", AVOIDABLE_CAUSES, NO_PREFILL),
 )
 
 FINDINGS = Panel(

@@ -26,6 +26,8 @@ CAUSE_TOKENS = {
     "unknown": ("unknown_tokens",),
 }
 """{what would have saved a fill: the columns of fills that count it}."""
+NO_PREFILL = ("lower tier", "transferred")
+"""Causes of what was filled and not computed."""
 AVOIDABLE_CAUSES = ("routing", "routing or capacity", "capacity", "warm-up")
 AVOIDABLE = " + ".join(f"sum({tokens})" for cause in AVOIDABLE_CAUSES for tokens in CAUSE_TOKENS[cause])
 """Tokens that were filled again although some replica has or had them."""
@@ -35,7 +37,7 @@ CAUSES_EXPLAINED = (
     "or capacity: both; warm-up: a clear or restart took it; lower tier: it came back from there; "
     "transferred: another engine or a store sent it; cold: the fleet has not seen it within the horizon; "
     "unknown: the history needed to tell is incomplete. "
-    "docs/figures.md defines each."
+    "docs/figures.md defines each. All but lower tier and transferred are prefill."
 )
 
 
@@ -51,7 +53,7 @@ def filled_by_cause(id: str, chosen: str, *, width: int = 12, height: int = 8) -
     """Return the chart of the fills of the replicas that the condition `chosen` selects."""
     return Panel(
         id=id,
-        title="Prefill by avoidable cause",
+        title="Fills by avoidable cause",
         description=f"Tokens filled into the GPU cache per second. {CAUSES_EXPLAINED}",
         unit="tokens/s",
         kind="stacked",

@@ -45,7 +45,7 @@ LEFT JOIN
 (
     SELECT
         time,
-        (sum(peer_tokens) + sum(peer_and_evicted_tokens)) / nullIf(sum(filled_tokens), 0) AS routing
+        (sum(peer_tokens) + sum(peer_and_evicted_tokens)) / nullIf(sum(prefill_tokens), 0) AS routing
     FROM fills_series({SERIES})
     WHERE {CHOSEN} AND {MAIN_GROUPS}
     GROUP BY time

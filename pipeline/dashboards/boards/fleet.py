@@ -234,8 +234,9 @@ REPLICAS = Panel(
     id="fleet-replicas",
     title="Replicas",
     description="Every replica in the range, those with most avoidable prefill tokens first, and what would "
-    "have avoided them, as shares of the tokens filled: routing alone, capacity alone, or either of them. "
-    "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. A replica without figures "
+    "have avoided them, as shares of the prefill: routing alone, capacity alone, or either of them. "
+    "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. These shares add up to 100. "
+    "Lower tier and transferred: tokens that came from there, and are no prefill. A replica without figures "
     "filled nothing in the range; one never heard is configured, but has sent no batch yet.",
     unit="tokens",
     kind="table",
@@ -245,7 +246,7 @@ REPLICAS = Panel(
 SELECT
     model,
     replica,
-    filled_tokens AS filled,
+    prefill_tokens AS prefill,
     avoidable_tokens AS avoidable,
     round(100 * (routing_share - routing_and_capacity_share), 1) AS `routing %`,
     round(100 * routing_and_capacity_share, 1) AS `routing or capacity %`,
@@ -254,6 +255,8 @@ SELECT
     round(100 * cold_share, 1) AS `cold %`,
     round(100 * unknown_share, 1) AS `unknown %`,
     round(100 * actual_hit_rate, 1) AS `hit rate %`,
+    promoted_tokens AS `lower tier`,
+    transferred_tokens AS transferred,
     if(filled_tokens = 0, known_trust, toString(potential.trust)) AS trust
 FROM
 (

@@ -21,7 +21,7 @@ FILLS = filled_by_cause("model-fills", CHOSEN)
 
 BY_REPLICA = Panel(
     id="model-replicas",
-    title="Prefill by replica and cause",
+    title="Fills by replica and cause",
     description=f"Tokens filled in the range by cause, for the {TOP} replicas that filled most "
     "and all others together.",
     unit="tokens",
@@ -47,27 +47,27 @@ CAPACITY_GAIN = Panel(
     "tokens of cache: a lower bound, because an evicted block may survive with less. Beyond the knee more "
     "cache saves less than before: it is the point furthest above the straight line from nothing to all that "
     "more cache can save. Bytes need the model's `kv_bytes_per_token`. Leaves out what saves less than 1 %. "
-    f"The {TOP} models that filled most.",
+    f"The {TOP} models with most prefill.",
     unit="share",
     kind="curve",
     width=12,
     height=9,
     names="model",
-    empty="By these figures, more cache would have saved less than one fill in a hundred.",
+    empty="By these figures, more cache would have saved less than a hundredth of the prefill.",
     sql=f"""
 WITH curves AS
 (
     SELECT
         model,
         max(token_bytes) AS bytes,
-        sum(filled) AS total,
+        sum(prefill) AS total,
         max(length(curve)) AS longest,
         sumForEach(arrayResize(curve, {CURVE_STEPS}, curve[-1])) AS whole
     FROM
     (
         SELECT
             model,
-            any(filled_tokens) AS filled,
+            any(prefill_tokens) AS prefill,
             max(extra_bytes / extra_tokens) AS token_bytes,
             arrayMap(point -> point.2, arraySort(groupArray((extra_tokens, saved_tokens)))) AS curve
         FROM capacity_gain_series({RANGE})

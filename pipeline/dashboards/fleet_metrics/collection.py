@@ -144,7 +144,7 @@ def _streams(gauges: _Gauges, sums: Sums) -> None:
 def _fills(gauges: _Gauges, sums: Sums) -> None:
     for (model,), tokens in sums.items():
         for cause, count in zip(CAUSES, tokens, strict=True):
-            gauges.set(Fleet.prefill, (count or 0.0) / RANGE_SECONDS, model, cause)
+            gauges.set(Fleet.filled, (count or 0.0) / RANGE_SECONDS, model, cause)
 
 
 def _hits(gauges: _Gauges, sums: Sums) -> None:

@@ -33,8 +33,8 @@ The share of prefill that is avoidable, by model:
 
 ```text
 sum by (model) (
-  kvlens_fleet_prefill_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|cleared"}
-) / sum by (model) (kvlens_fleet_prefill_tokens_per_second)
+  kvlens_fleet_filled_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|cleared"}
+) / sum by (model) (kvlens_fleet_filled_tokens_per_second{cause!~"promoted|transferred"})
 ```"""
 PROCESSES: dict[str, tuple[Catalogue, str]] = {
     "Connector": (Connector, "`kvlens connect`, on `connector.metrics_port`."),

@@ -46,12 +46,12 @@ WITH
             any(facts.model) AS model,
             own,
             groupArray(facts.replica) AS members,
-            groupArray((facts.replica, facts.filled_tokens, facts.gpu_seconds_per_token, facts.rate_basis)) AS rates,
+            groupArray((facts.replica, facts.prefill_tokens, facts.gpu_seconds_per_token, facts.rate_basis)) AS rates,
             groupArrayIf(facts.replica, facts.hashes_alone) AS alone,
             groupArrayIf((facts.doubt, facts.unknown_tokens, facts.replica), facts.doubt > 0) AS doubtful,
             groupArrayIf(facts.replica, most > 0) AS evicting,
-            sum(facts.filled_tokens) AS filled,
-            sumIf(facts.filled_tokens, most > 0) AS filled_evicting,
+            sum(facts.prefill_tokens) AS prefill,
+            sumIf(facts.prefill_tokens, most > 0) AS prefill_evicting,
             sum(facts.routing_tokens) AS routing,
             sum(facts.avoidable_tokens) AS avoidable,
             sum(facts.evicted_tokens) AS all_evicted,
@@ -100,11 +100,11 @@ WITH
             groupArrayArray(places.rates) AS rates,
             arraySort(groupArrayArray(places.alone)) AS alone,
             arrayReverseSort(groupArrayArray(places.doubtful)) AS doubtful,
-            sum(places.filled) AS filled,
+            sum(places.prefill) AS prefill,
             sum(places.routing) AS routing,
             sum(places.avoidable) AS avoidable,
             (
-                filled, avoidable, routing, sum(places.all_evicted), sum(places.cleared), sum(places.queried),
+                prefill, avoidable, routing, sum(places.all_evicted), sum(places.cleared), sum(places.queried),
                 sum(places.hit), sum(places.ideal), sum(places.without_rate), sum(places.gpu_seconds),
                 sum(places.assumed)
             ) AS sums,
@@ -114,7 +114,7 @@ WITH
             sum(places.incomplete) AS incomplete,
             max(places.sampled) AS sampled,
             groupArrayIf(
-                (arraySort(evicting), saved[knee], greatest(saved[knee], evicted), filled_evicting, saved[-1],
+                (arraySort(evicting), saved[knee], greatest(saved[knee], evicted), prefill_evicting, saved[-1],
                     toUInt64(exp2(knee - 1)), bytes_per_token, incomplete_evicting),
                 knee > 0
             ) AS curves
@@ -142,7 +142,7 @@ WITH
                 if(incomplete > 0, {say:incomplete}, ''),
                 if(incomplete > 0 AND sampled > 1, '; ', ''),
                 if(sampled > 1, {say:sampled}, '')) AS caveat,
-            tokens, at_least, at_most, filled_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
+            tokens, at_least, at_most, prefill_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
             gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
             multiIf(is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
                 kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
@@ -169,7 +169,7 @@ WITH
                 SELECT
                     model, hash_domain, sums, sampled, seconds,
                     one.1 AS kind, one.2 AS replicas, one.3 AS subject, one.4 AS tokens, one.5 AS at_least, one.6 AS at_most,
-                    one.7 AS filled_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS share, one.11 AS number,
+                    one.7 AS prefill_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS share, one.11 AS number,
                     one.12 AS bytes, one.13 AS at, length(one.2) AS many,
                     kind IN ('sums', 'past') AS is_sums,
                     kind IN ('hashes', 'streams') AS is_doubt,
@@ -188,15 +188,15 @@ WITH
                         domains.sums AS sums,
                         length(domains.replicas) AS size,
                         if(earlier, [(
-                            'past', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0),
+                            'past', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), prefill, toUInt64(0),
                             size, toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                         )], arrayConcat(
                             [(
-                                'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), filled, toUInt64(0), size,
+                                'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), prefill, toUInt64(0), size,
                                 toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                             ), (
-                                'routing', domains.replicas, '', routing, toUInt64(0), avoidable + unknown, filled, incomplete,
-                                size, routing / filled, toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                                'routing', domains.replicas, '', routing, toUInt64(0), avoidable + unknown, prefill, incomplete,
+                                size, routing / prefill, toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                             )],
                             arrayMap(
                                 curve -> (
@@ -208,26 +208,26 @@ WITH
                             if(
                                 length(restarts.restarted) <= greatest(1, intDiv(size, 8)), [],
                                 [(
-                                    'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, filled,
-                                    incomplete, size, restarts.cleared / filled, toUInt64(0), toFloat64(0), restarts.begun
+                                    'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, prefill,
+                                    incomplete, size, restarts.cleared / prefill, toUInt64(0), toFloat64(0), restarts.begun
                                 )]),
                             arrayMap(
                                 new -> (
                                     'prefix', [] :: Array(String), new.2, toUInt64(-new.1), toUInt64(0),
-                                    toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), filled, incomplete, size,
+                                    toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), prefill, incomplete, size,
                                     -new.1 / avoidable, toUInt64(0), toFloat64(0), new.3
                                 ),
                                 arrayFilter(new -> -new.1 >= 0.1 * avoidable, prefixes.news)),
                             if(
                                 empty(alone), [],
                                 [(
-                                    'hashes', alone, alone[1], unknown_alone, toUInt64(0), unknown + cold, filled,
+                                    'hashes', alone, alone[1], unknown_alone, toUInt64(0), unknown + cold, prefill,
                                     toUInt64(0), length(alone), toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                                 )]),
                             arrayMap(
                                 alike -> (
                                     'streams', arrayMap(each -> each.3, alike), alike[1].3,
-                                    toUInt64(arraySum(each -> each.2, alike)), toUInt64(0), unknown + cold, filled,
+                                    toUInt64(arraySum(each -> each.2, alike)), toUInt64(0), unknown + cold, prefill,
                                     length(alike), size, toFloat64(0), toUInt64(alike[1].1), toFloat64(0),
                                     toDateTime(0, 'UTC')
                                 ),
@@ -242,7 +242,7 @@ WITH
                 ARRAY JOIN found AS one
                 CROSS JOIN {database}.observed_windows(
                     {range}, length = windows) AS watched
-                WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * filled_tokens)
+                WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * prefill_tokens)
             )
         )
     )
@@ -272,27 +272,27 @@ SELECT
     line.9.19 AS tokens,
     line.9.20 AS at_least,
     line.9.21 AS at_most,
-    line.9.22 AS filled_tokens,
+    line.9.22 AS prefill_tokens,
     line.9.23 AS gpu_seconds_per_token
 FROM
 (
     SELECT
         [
             (
-                toUInt32(1), {say:avoidable title}, if(now.filled = 0, '', percent(now.avoidable / now.filled)), {say:avoidable},
-                toNullable(now.avoidable / nullIf(now.filled, 0)), now.avoidable_past / nullIf(now.filled_past, 0)
+                toUInt32(1), {say:avoidable title}, if(now.prefill = 0, '', percent(now.avoidable / now.prefill)), {say:avoidable},
+                toNullable(now.avoidable / nullIf(now.prefill, 0)), now.avoidable_past / nullIf(now.prefill_past, 0)
             ),
             (
                 toUInt32(2), {say:hits title},
-                multiIf(now.filled = 0, '', now.queried = 0, {say:hits unknown}, percent(now.hit / now.queried)), {say:hits},
+                multiIf(now.prefill = 0, '', now.queried = 0, {say:hits unknown}, percent(now.hit / now.queried)), {say:hits},
                 toNullable(now.hit / nullIf(now.queried, 0)), now.hit_past / nullIf(now.queried_past, 0)
             ),
             (
-                toUInt32(3), {say:lever title}, if(now.filled = 0, '', {say:lever name}), {say:lever},
+                toUInt32(3), {say:lever title}, if(now.prefill = 0, '', {say:lever name}), {say:lever},
                 multiIf(now.lever_kind = 'routing', now.routing, now.lever_kind = 'capacity', now.evicted,
-                    now.lever_kind = 'restarts', now.cleared, NULL) / nullIf(now.filled, 0),
+                    now.lever_kind = 'restarts', now.cleared, NULL) / nullIf(now.prefill, 0),
                 multiIf(now.lever_kind = 'routing', now.routing_past, now.lever_kind = 'capacity', now.evicted_past,
-                    now.lever_kind = 'restarts', now.cleared_past, NULL) / nullIf(now.filled_past, 0)
+                    now.lever_kind = 'restarts', now.cleared_past, NULL) / nullIf(now.prefill_past, 0)
             ),
             (
                 toUInt32(4), {say:data title}, if(streams.all = 0, '', {say:data complete}), {say:data},
@@ -320,7 +320,7 @@ FROM
     (
         SELECT
             max(seconds) AS seconds,
-            sumIf(sums.1, kind = 'sums') AS filled,
+            sumIf(sums.1, kind = 'sums') AS prefill,
             sumIf(sums.2, kind = 'sums') AS avoidable,
             sumIf(sums.3, kind = 'sums') AS routing,
             sumIf(sums.4, kind = 'sums') AS evicted,
@@ -330,7 +330,7 @@ FROM
             sumIf(sums.8, kind = 'sums') AS ideal,
             if(sumIf(sums.9, kind = 'sums') > 0, NULL, sumIf(sums.10, kind = 'sums')) AS gpu_seconds,
             sumIf(sums.11, kind = 'sums') > 0 AS assumed,
-            sumIf(sums.1, kind = 'past') AS filled_past,
+            sumIf(sums.1, kind = 'past') AS prefill_past,
             sumIf(sums.2, kind = 'past') AS avoidable_past,
             sumIf(sums.3, kind = 'past') AS routing_past,
             sumIf(sums.4, kind = 'past') AS evicted_past,
@@ -345,7 +345,7 @@ FROM
                 (
                     place, caveat, kind, model, hash_domain, replicas, subject, tokens_per_hour, at_least_per_hour,
                     at_most_per_hour, gpu_seconds_per_hour, rate_basis, ranked_by, board, evidence, finding,
-                    advice.figure, action, tokens, at_least, at_most, filled_tokens, gpu_seconds_per_token
+                    advice.figure, action, tokens, at_least, at_most, prefill_tokens, gpu_seconds_per_token
                 ),
                 NOT is_sums
             )) AS found

@@ -7,8 +7,8 @@ SELECT
     toUInt64(exp2(exponent - 1)) AS extra_tokens,
     extra_tokens * kv_bytes_per_token AS extra_bytes,
     saved AS saved_tokens,
-    filled_tokens,
-    saved_tokens / nullIf(filled_tokens, 0) AS saved_share,
+    prefill_tokens,
+    saved_tokens / nullIf(prefill_tokens, 0) AS saved_share,
     sampled_one_in,
     trust
 FROM
@@ -17,7 +17,7 @@ FROM
         fills.hash_domain AS hash_domain,
         fills.model AS model,
         fills.replica AS replica,
-        fills.filled_tokens AS filled_tokens,
+        fills.prefill_tokens AS prefill_tokens,
         fills.sampled_one_in AS sampled_one_in,
         fills.trust AS trust,
         arrayCumSum(curve.needed) AS cumulated
@@ -28,12 +28,12 @@ FROM
             model,
             replica,
             group_idx,
-            sum(filled_tokens) AS filled_tokens,
+            sum(prefill_tokens) AS prefill_tokens,
             max(sampled_one_in) AS sampled_one_in,
             max(trust) AS trust
         FROM {database}.fills_windows({range}, step = 10, seconds = {seconds:UInt32})
         GROUP BY hash_domain, model, replica, group_idx
-        ORDER BY filled_tokens DESC, group_idx
+        ORDER BY sum(filled_tokens) DESC, group_idx
         LIMIT 1 BY hash_domain, model, replica
     ) AS fills
     INNER JOIN
@@ -56,7 +56,7 @@ LEFT JOIN
     FROM {database}.models FINAL
 ) AS models ON models.name = cumulated.model;
 
--- Per replica: with so much more cache on each of its ranks, at least so much of the fills would have been hits.
+-- Per replica: with so much more cache on each of its ranks, at least so much of the prefill would have been hits.
 -- Bytes are 0 where the settings do not say `kv_bytes_per_token` of the model. The group as in hit_potential.
 CREATE VIEW {database}.capacity_gain AS
 SELECT *

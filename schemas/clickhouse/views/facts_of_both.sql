@@ -6,7 +6,7 @@ SELECT
     fills.hash_domain AS hash_domain,
     fills.model AS model,
     fills.replica AS replica,
-    fills.filled AS filled_tokens,
+    fills.prefill AS prefill_tokens,
     fills.peer + fills.peer_and_evicted AS routing_tokens,
     fills.evicted + fills.peer_and_evicted AS evicted_tokens,
     fills.cleared AS cleared_tokens,

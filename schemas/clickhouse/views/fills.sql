@@ -11,7 +11,8 @@ SELECT
     window,
     intDiv({step:UInt32} + {rest}, {length}) * {length} AS width,
     toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
-    hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens, promoted_tokens,
+    hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens,
+    toUInt64(filled_tokens - promoted_tokens - transferred_tokens) AS prefill_tokens, promoted_tokens,
     transferred_tokens, peer_tokens, peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens,
     regret_hist, sampled_one_in, trust
 FROM {database}.fills_{grain} FINAL
@@ -21,7 +22,8 @@ WHERE {seconds:UInt32} = {length}
 ;
 
 -- The same for a chart, from the table that fits the range: `time` is the start of the point of `width` seconds that a
--- window belongs to.
+-- window belongs to. `prefill_tokens` are those filled that were computed, or may have been: not those that came from
+-- a lower tier or by transfer.
 CREATE VIEW {database}.fills_series AS
 SELECT *
 FROM {database}.fills_windows({range}, step = {step:UInt32}, seconds = {finest});

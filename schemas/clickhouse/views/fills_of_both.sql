@@ -11,6 +11,7 @@ SELECT
     earlier, hash_domain, model, replica, group_idx,
     max(until) AS last,
     sum(filled) AS filled,
+    sum(prefill) AS prefill,
     sum(peer) AS peer,
     sum(peer_and_evicted) AS peer_and_evicted,
     sum(evicted) AS evicted,
@@ -26,6 +27,7 @@ FROM
         hash_domain, model, replica, group_idx, ranges,
         max(window) AS until,
         sum(filled_tokens) AS filled,
+        sum(prefill_tokens) AS prefill,
         sum(peer_tokens) AS peer,
         sum(peer_and_evicted_tokens) AS peer_and_evicted,
         sum(evicted_tokens) AS evicted,
@@ -39,7 +41,8 @@ FROM
     (
         -- for 10s, 1m, 1h
         SELECT
-            window, hash_domain, model, replica, group_idx, filled_tokens, peer_tokens, peer_and_evicted_tokens,
+            window, hash_domain, model, replica, group_idx, filled_tokens,
+            toUInt64(filled_tokens - promoted_tokens - transferred_tokens) AS prefill_tokens, peer_tokens, peer_and_evicted_tokens,
             evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in,
             trust,
             (now_seconds = {length} AND window >= {start}(now_since))

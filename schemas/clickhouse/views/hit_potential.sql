@@ -6,6 +6,7 @@ SELECT
     fills.hash_domain AS hash_domain,
     filled_blocks,
     filled_tokens,
+    prefill_tokens,
     promoted_tokens,
     transferred_tokens,
     peer_tokens,
@@ -17,14 +18,14 @@ SELECT
     unknown_tokens,
     peer_tokens + peer_and_evicted_tokens + evicted_tokens + evicted_elsewhere_tokens + cleared_tokens
         AS avoidable_tokens,
-    (peer_tokens + peer_and_evicted_tokens) / nullIf(filled_tokens, 0) AS routing_share,
-    (evicted_tokens + evicted_elsewhere_tokens + peer_and_evicted_tokens) / nullIf(filled_tokens, 0) AS capacity_share,
-    peer_and_evicted_tokens / nullIf(filled_tokens, 0) AS routing_and_capacity_share,
-    cleared_tokens / nullIf(filled_tokens, 0) AS warm_up_share,
+    (peer_tokens + peer_and_evicted_tokens) / nullIf(prefill_tokens, 0) AS routing_share,
+    (evicted_tokens + evicted_elsewhere_tokens + peer_and_evicted_tokens) / nullIf(prefill_tokens, 0) AS capacity_share,
+    peer_and_evicted_tokens / nullIf(prefill_tokens, 0) AS routing_and_capacity_share,
+    cleared_tokens / nullIf(prefill_tokens, 0) AS warm_up_share,
     promoted_tokens / nullIf(filled_tokens, 0) AS promoted_share,
     transferred_tokens / nullIf(filled_tokens, 0) AS transferred_share,
-    cold_tokens / nullIf(filled_tokens, 0) AS cold_share,
-    unknown_tokens / nullIf(filled_tokens, 0) AS unknown_share,
+    cold_tokens / nullIf(prefill_tokens, 0) AS cold_share,
+    unknown_tokens / nullIf(prefill_tokens, 0) AS unknown_share,
     -- An engine counts for all its hash domains: the last one has its counters, and what was avoidable in any of them.
     if(max((last, hash_domain)) OVER replicas = (last, hash_domain), engine.queried, NULL) AS queried_tokens,
     if(isNull(queried_tokens), NULL, engine.hit) AS hit_tokens,
@@ -45,6 +46,7 @@ FROM
         max(window) AS last,
         sum(filled_blocks) AS filled_blocks,
         sum(filled_tokens) AS filled_tokens,
+        sum(prefill_tokens) AS prefill_tokens,
         sum(promoted_tokens) AS promoted_tokens,
         sum(transferred_tokens) AS transferred_tokens,
         sum(peer_tokens) AS peer_tokens,
@@ -70,8 +72,8 @@ LEFT JOIN
 WINDOW replicas AS (PARTITION BY fills.model, fills.replica)
 SETTINGS join_use_nulls = 1;
 
--- Per replica: prefill work done, what of it had been done before and who could have saved it, and the hit rates
--- behind it. Where an engine keeps several KV-cache groups, those of the group that filled most tokens (of equal ones
+-- Per replica: prefill work done (`prefill_tokens`: filled, less what came from a lower tier or by transfer), what of it
+-- had been done before and who could have saved it, as shares of it, and the hit rates behind it. Where an engine keeps several KV-cache groups, those of the group that filled most tokens (of equal ones
 -- the first): the others hold the same tokens once more. Where a replica had several hash domains in the range, its
 -- hit rates stand at the last one.
 CREATE VIEW {database}.hit_potential AS

@@ -76,7 +76,7 @@ def told(scenario: Scenario, store: EmbeddedStore) -> Found:
     end: datetime = BEGINS + timedelta(seconds=int(scenario.requests[-1].seconds))
     parameters = {"from": BEGINS, "to": end}
     between = "(from = {from:DateTime}, to = {to:DateTime})"
-    facts = f"SELECT sum(filled_tokens), sum(avoidable_tokens) FROM replica_facts{between}"
+    facts = f"SELECT sum(prefill_tokens), sum(avoidable_tokens) FROM replica_facts{between}"
     filled, avoidable = client.query(facts, parameters=parameters).result_rows[0]
     figures: Found = {"filled": filled, "avoidable": avoidable}
     advice = f"SELECT kind, tokens, at_most, finding, action FROM advice{between}"

@@ -124,8 +124,8 @@ class LargeFleet:
             },
         )
         fills = {
-            f"{cause}_{unit}": f"noise * {times * (16 if unit == 'tokens' else 1)}"
-            for cause in ("filled", *CAUSES)
+            f"{cause}_{unit}": f"noise * {times * many * (16 if unit == 'tokens' else 1)}"
+            for cause, many in {"filled": len(CAUSES), **dict.fromkeys(CAUSES, 1)}.items()
             for unit in ("blocks", "tokens")
         }
         of_domain = {**source, **domain, "group_idx": "0", "sampled_one_in": "1", **TRUST}

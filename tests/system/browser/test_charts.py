@@ -176,7 +176,7 @@ def test_a_panel_is_a_file_and_a_statement(served: Served, visit: Open) -> None:
         panel.get_by_role("link", name="Download CSV").click()
     assert download.value.suggested_filename == "fleet-replicas.csv"
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
-    assert [(row["replica"], row["filled"], row["trust"]) for row in rows] == [
+    assert [(row["replica"], row["prefill"], row["trust"]) for row in rows] == [
         ("a", "36000", "complete"),
         ("b", "36000", "degraded"),
     ]

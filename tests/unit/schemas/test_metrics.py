@@ -83,7 +83,7 @@ kvlens_fleet_hit_ratio gauge model,kind
 kvlens_fleet_newest_window_timestamp_seconds gauge model
 kvlens_fleet_prefill_cost_per_hour gauge model,kind,cause,rate_basis,currency
 kvlens_fleet_prefill_gpus gauge model,kind,cause,rate_basis
-kvlens_fleet_prefill_tokens_per_second gauge model,cause
+kvlens_fleet_filled_tokens_per_second gauge model,cause
 kvlens_fleet_range_end_timestamp_seconds gauge
 kvlens_fleet_range_seconds gauge
 kvlens_fleet_replica_avoidable_prefill_tokens_per_second gauge model,replica,role

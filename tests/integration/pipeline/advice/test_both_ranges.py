@@ -18,7 +18,8 @@ OF_BOTH = (
     " seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}"
 )
 OF_ONE = "from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}"
-SUMS = ("filled", "peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared", "cold", "unknown")
+CAUSES = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared", "cold", "unknown")
+SUMS = ("filled", "prefill", *CAUSES)
 FILLS = (
     f"SELECT hash_domain, model, replica, group_idx, last, {', '.join(SUMS)}, one_in, toString(worst)"
     f" FROM fills_of_both_in_utc({OF_BOTH}) WHERE earlier = {{earlier:UInt8}} ORDER BY ALL",

@@ -241,7 +241,7 @@ def test_windows_are_those_that_other_panels_read(
     )
     filled = rows_of(
         client,
-        "SELECT max(filled_tokens) / (SELECT count() FROM fills_windows_in_utc("
+        "SELECT max(prefill_tokens) / (SELECT count() FROM fills_windows_in_utc("
         f"from = {{from:DateTime}}, to = {{to:DateTime}}, step = 10, seconds = {seconds}))"
         " FROM briefing(from = {from:DateTime}, to = {to:DateTime}, models = [])",
         start,

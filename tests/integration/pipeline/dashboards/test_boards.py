@@ -382,14 +382,15 @@ def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore, ow
         "evicted_tokens": 10,
         "evicted_elsewhere_tokens": 5,
         "cleared_tokens": 5,
-        "promoted_tokens": 10,
-        "cold_tokens": 15,
+        "promoted_tokens": 8,
+        "transferred_tokens": 12,
+        "cold_tokens": 25,
         "unknown_tokens": 5,
     }
     write_rows(
         own,
         [
-            msgspec.structs.replace(row, filled_tokens=100, **causes) if isinstance(row, FillsRow) else row
+            msgspec.structs.replace(row, filled_tokens=120, **causes) if isinstance(row, FillsRow) else row
             for row in window_rows(0, "a")
         ],
     )
@@ -402,10 +403,11 @@ def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore, ow
         "routing or capacity %": 30,
         "capacity %": 15,
         "warm-up %": 5,
-        "cold %": 15,
+        "cold %": 25,
         "unknown %": 5,
     }
-    assert sum(shares.values()) == 100 - causes["promoted_tokens"]
+    tokens = dict(zip(found.column_names, row, strict=True))
+    assert [tokens[name] for name in ("prefill", "lower tier", "transferred")] == [100, 8, 12]
 
 
 def test_a_trend_is_of_series_of_a_stacked_panel_of_the_same_board() -> None:
@@ -414,7 +416,8 @@ def test_a_trend_is_of_series_of_a_stacked_panel_of_the_same_board() -> None:
     for board, trend in trends:
         assert PANELS[trend.panel] in board.panels
         assert PANELS[trend.panel].kind == "stacked"
-        assert set(trend.series) < set(PANELS[trend.panel].colours)
+        assert {*trend.series, *trend.without} < set(PANELS[trend.panel].colours)
+        assert set(trend.without) == {"lower tier", "transferred"}
 
 
 def test_an_engine_that_sent_nothing_is_never_heard(store: EmbeddedStore, own: Settings) -> None:

@@ -81,7 +81,7 @@ def samples(settings: Settings) -> Samples:
 
 def test_figures_are_those_of_the_rows(samples: Samples) -> None:
     fleet = metrics.Fleet
-    assert of(samples, fleet.prefill) == {
+    assert of(samples, fleet.filled) == {
         ("m", cause): rate
         for cause, rate in {
             **dict.fromkeys(
@@ -123,12 +123,14 @@ def test_figures_equal_those_of_the_views(settings: Settings, samples: Samples, 
     run = runner(store, settings)
     begin, end = RANGE_END - timedelta(minutes=5), RANGE_END - timedelta(seconds=10)
     bounds = f"(from = '{begin:%F %T}', to = '{end:%F %T}')"
-    sums = "sum(avoidable_tokens), sum(filled_tokens)"
+    sums = "sum(avoidable_tokens), sum(filled_tokens), sum(prefill_tokens)"
     (row,) = run("view", f"SELECT {sums} FROM hit_potential{bounds}").result_rows
-    prefill = of(samples, metrics.Fleet.prefill)
+    filled = of(samples, metrics.Fleet.filled)
     avoidable = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
-    assert sum(prefill["m", cause] for cause in avoidable) * RANGE_SECONDS == row[0]
-    assert sum(prefill.values()) * RANGE_SECONDS == row[1]
+    assert sum(filled["m", cause] for cause in avoidable) * RANGE_SECONDS == row[0]
+    assert sum(filled.values()) * RANGE_SECONDS == row[1]
+    prefill = (rate for (_, cause), rate in filled.items() if cause not in ("promoted", "transferred"))
+    assert sum(prefill) * RANGE_SECONDS == row[2]
     (row,) = run("view", f"SELECT sum(gpu_seconds), sum(cost) FROM prefill_costs{bounds}").result_rows
     assert sum(of(samples, metrics.Fleet.gpus).values()) * RANGE_SECONDS == pytest.approx(row[0])
     assert sum(of(samples, metrics.Fleet.cost).values()) / 12 == pytest.approx(row[1])
@@ -218,7 +220,7 @@ def test_all_metrics_of_the_catalogue_are_there(samples: Samples) -> None:
 def test_old_figures_keep_their_age_and_older_ones_are_not_told(settings: Settings) -> None:
     late = collected(settings, timedelta(minutes=30))
     assert of(late, metrics.Fleet.range_end) == {(): RANGE_END.timestamp()}
-    assert of(late, metrics.Fleet.prefill)["m", "peer"] == 12.0
+    assert of(late, metrics.Fleet.filled)["m", "peer"] == 12.0
     assert collected(settings, timedelta(minutes=61)) == {("kvlens_fleet_folded_series", "model"): 0}
 
 
@@ -231,7 +233,7 @@ def test_what_is_not_answered_is_missing_and_said_to_be(store: EmbeddedStore) ->
     answered = of(found, metrics.Fleet.answered)
     assert answered == {**dict.fromkeys(answered, 1.0), ("costs",): 0}
     assert not of(found, metrics.Fleet.gpus)
-    assert of(found, metrics.Fleet.prefill)["m", "peer"] == 12.0
+    assert of(found, metrics.Fleet.filled)["m", "peer"] == 12.0
 
 
 @pytest.mark.night
@@ -257,7 +259,7 @@ def test_models_and_replicas_beyond_the_bounds_are_added_up(
     write_rows(own, rows)
     found = collected(own)
     assert of(found, metrics.Fleet.folded) == {("model",): 2, ("replica",): 2}
-    prefill = of(found, metrics.Fleet.prefill)
+    prefill = of(found, metrics.Fleet.filled)
     assert {model: prefill[model, "peer"] for model in ("model-0", "model-2", "others")} == {
         "model-0": 0.0,
         "model-2": 5.0,

@@ -64,7 +64,7 @@ SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
             for cause in ("routing", "routing or capacity", "capacity", "warm-up")
         },
     ),
-    "fleet: Prefill by avoidable cause": (CAUSES, CAUSE_COLOURS),
+    "fleet: Fills by avoidable cause": (CAUSES, CAUSE_COLOURS),
     "fleet: Cached tokens by medium": ({"cpu": 320.0, "gpu": 1280.0}, MEDIUM_COLOURS),
     "fleet: Blocks by number of replicas that hold them": (
         {"1": 20.0, "2": 20.0, "3": 0.0, "4 to 7": 0.0, "8 and more": 0.0},
@@ -79,7 +79,7 @@ SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "health: Undecodable events": ({"m": 0.0}, {}),
     "health: Events": ({"m": 6.0}, {}),
     "health: Ingest latency": ({"largest": 0.25, "median": 0.25}, {}),
-    "model: Prefill by avoidable cause": (CAUSES, CAUSE_COLOURS),
+    "model: Fills by avoidable cause": (CAUSES, CAUSE_COLOURS),
     "model: GPU cache in use by replica": ({"a": 0.5, "b": 0.5}, {}),
     "replica: Cached tokens by medium": ({"cpu": 320.0, "gpu": 1280.0}, MEDIUM_COLOURS),
     "replica: GPU blocks against capacity": ({"in use": 100.0, "distinct": 80.0, "capacity": 200.0}, {}),
@@ -101,11 +101,11 @@ SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 """{panel: {name of a series: its value, or values}, {name: colour}}."""
 STACKED = {
     "fleet: GPUs busy with avoidable prefill",
-    "fleet: Prefill by avoidable cause",
+    "fleet: Fills by avoidable cause",
     "fleet: Cached tokens by medium",
     "fleet: Blocks by number of replicas that hold them",
     "fleet: Completeness of the data",
-    "model: Prefill by avoidable cause",
+    "model: Fills by avoidable cause",
     "replica: Cached tokens by medium",
 }
 HEAT = {
@@ -130,7 +130,7 @@ BARS: dict[str, tuple[str, dict[str, dict[str, Any]], dict[str, str]]] = {
         },
         HIT_COLOURS,
     ),
-    "model: Prefill by replica and cause": (
+    "model: Fills by replica and cause": (
         "normal",
         {name: {cause: rate * 1800 for cause, rate in CAUSES.items()} for name in ("a", "b")},
         CAUSE_COLOURS,
@@ -138,7 +138,7 @@ BARS: dict[str, tuple[str, dict[str, dict[str, Any]], dict[str, str]]] = {
 }
 TABLES = {
     "fleet: Replicas": [
-        {"replica": name, "filled": "36000", "avoidable": "32400", "routing %": "60", "trust": trust}
+        {"replica": name, "prefill": "36000", "avoidable": "32400", "routing %": "60", "trust": trust}
         for name, trust in (("a", "complete"), ("b", "degraded"))
     ],
     "fleet: Hot prefixes": [

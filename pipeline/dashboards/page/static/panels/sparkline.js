@@ -12,7 +12,7 @@ const SVG = "http://www.w3.org/2000/svg";
 export function sparkline(trend, view) {
   const answer = view.answer(trend.panel);
   if (!answer?.columns.length) return null;
-  const shares = sharesOf(pivot(answer, view.from, view.to), trend.series);
+  const shares = sharesOf(pivot(answer, view.from, view.to), trend);
   const known = shares.filter((share) => share !== null);
   if (known.length < 2) return null;
   const most = Math.max(...known) || 1;
@@ -22,11 +22,11 @@ export function sparkline(trend, view) {
   return drawing;
 }
 
-function sharesOf({ axis, names, values }, series) {
-  const of = names.map((name) => series.includes(name));
+function sharesOf({ axis, names, values }, { series, without }) {
+  const sum = (index, counts) => values.reduce((all, column, each) => all + (counts(names[each]) ? column[index] ?? 0 : 0), 0);
   return axis.map((_, index) => {
-    const all = values.reduce((sum, column) => sum + (column[index] ?? 0), 0);
-    return all ? values.reduce((sum, column, each) => sum + (of[each] ? column[index] ?? 0 : 0), 0) / all : null;
+    const all = sum(index, (name) => !without.includes(name));
+    return all ? sum(index, (name) => series.includes(name)) / all : null;
   });
 }
 
