@@ -6,7 +6,8 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from functools import cache
+from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -49,19 +50,31 @@ def _compiled(function: _Function, *, nogil: bool) -> _Function:
         return cast(_Function, _compile(nogil=nogil)(function))
 
 
+@cache
 def _version(function: FunctionType) -> str:
-    """Return a digest of what the machine code of a function is made of: its source and all it refers to."""
-    digest = hashlib.sha256((_OWN_SOURCE + inspect.getsource(function)).encode())
+    """Return a digest of what the machine code of a function is made of: its bytecode and all it refers to.
+
+    Not of its source: to find its end Python splits it into tokens, a tenth of a second for all together.
+    """
+    said = repr(_said(function.__code__)), repr(function.__defaults__), _OWN_SOURCE
+    digest = hashlib.sha256("".join(said).encode())
     for name in function.__code__.co_names:
         value: Any = function.__globals__.get(name)
         called = getattr(value, "py_func", None)
         if called is not None:
             digest.update(_version(called).encode())
+            digest.update(repr(value.targetoptions).encode())
         elif isinstance(value, np.ndarray):
             digest.update(value.tobytes())
         elif isinstance(value, bool | int | float | str | tuple | np.generic | np.dtype):
             digest.update(repr(value).encode())
     return digest.hexdigest()[:16]
+
+
+def _said(code: CodeType) -> tuple[Any, ...]:
+    """Return what a code object says, without where it stands, those of functions inside it included."""
+    constants = [_said(each) if isinstance(each, CodeType) else each for each in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
 
 
 def inner(function: _Function) -> _Function:

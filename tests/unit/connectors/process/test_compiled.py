@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import borrowed, compiled, inlined
+from connectors.process.compiled import _version, borrowed, compiled, inlined, inner
 
 ROW = np.dtype([("key", "<u8"), ("count", "<i8")], align=True)
 
@@ -51,3 +51,23 @@ def test_views_can_be_borrowed() -> None:
     part = Columns(whole.numbers[:100].copy(), whole.rows[:100], whole.table[:100])
     assert _added(part) == 4950
     assert whole.rows["count"].tolist() == [*range(100)] + [0] * 100
+
+
+def test_kept_code_is_not_used_when_what_it_calls_or_reads_has_changed() -> None:
+    def version(of_callee: str, constant: object = 2) -> str:
+        names: dict[str, Any] = {"CONSTANT": constant, "inner": inner, "inlined": inlined}
+        exec(f"{of_callee}\ndef caller(x):\n    return callee(x) + CONSTANT", names)
+        return _version(names["caller"])
+
+    first = "@inlined\ndef callee(x):\n    return x + 1"
+    assert version(first) == version(first)
+    others = [
+        version(first.replace("1", "3")),
+        version(first.replace("+", "-")),
+        version(first.replace("(x):", "(x, y=1):")),
+        version(first.replace("(x):", "(x, y=2):")),
+        version(first.replace("inlined", "inner")),
+        version(first, 3),
+        version(first, np.arange(3)),
+    ]
+    assert len({version(first), *others}) == 1 + len(others)
