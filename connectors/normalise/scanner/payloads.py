@@ -93,16 +93,18 @@ def transcode(
     media_rows = pointer_to_bytes(media.ctypes.data)
     links = content.size == STATE
     word_array = np.zeros(2 * STATE, np.uint64)
-    if links:
-        word_array[:STATE] = content
+    # In loops, as compiling numba's own way takes seconds: it can say in words which shapes differ.
+    for k in range(content.size):
+        word_array[k] = content[k]
     words = pointer_to_words(word_array.ctypes.data)
     salted = salts.size == STATE
     name_array = np.zeros(2 * STATE, np.uint64)
-    if salted:
-        name_array[:STATE] = salts
+    for k in range(salts.size):
+        name_array[k] = salts[k]
     names = pointer_to_words(name_array.ctypes.data)
     limit = out.size
-    o = 0
+    # Of this type, as numba compiles all below `put_batch` again for a constant.
+    o = int(np.int64(0))
     first = 0
     starts, ends, seqs = messages[MESSAGE_START], messages[MESSAGE_END], messages[MESSAGE_SEQ]
     for part in range(parts.shape[1]):

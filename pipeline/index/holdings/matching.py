@@ -224,6 +224,8 @@ def _match_one(
     most = min(len(found), len(masks) // max(words, 1), len(matches))
     count = 0
     full = False
+    # Of these types, as numba compiles `_end` again for each constant that it is given.
+    none, no, yes = np.int64(0), np.bool_(False), np.bool_(True)
     _words_of(table, spread, hashes, holders)
     tokens[0] = 0
     for at in range(blocks):
@@ -281,11 +283,11 @@ def _match_one(
             source_marks[source] = 1
             row, first = matches[matched], sources[source].first
             row.source, row.doubts = source, 0
-            reached = most = 0
+            reached = most = none
             for tier in range(GPU, DISK + 1):
                 begin = reached
                 reached = _end(
-                    pools, pool_sizes, first, marks, masks, words, blocks, tier, begin, block_size, False
+                    pools, pool_sizes, first, marks, masks, words, blocks, tier, begin, block_size, no
                 )
                 if reached > begin:
                     row.doubts |= _doubts(pools, first, marks, masks, words, tier, begin, reached)
@@ -297,7 +299,7 @@ def _match_one(
             if _any_untold(pools, first):
                 for tier in range(GPU, DISK + 1):
                     most = _end(
-                        pools, pool_sizes, first, marks, masks, words, blocks, tier, most, block_size, True
+                        pools, pool_sizes, first, marks, masks, words, blocks, tier, most, block_size, yes
                     )
             most = max(most, reached)
             row.gpu_tokens, row.cpu_tokens = tokens[row.gpu], tokens[row.cpu]
@@ -424,7 +426,7 @@ def _end(
     tier: int,
     begin: int,
     block_size: int,
-    at_most: bool,
+    at_most: np.bool_,
 ) -> int:
     """Return how many blocks of the beginning an engine can use if `begin` of them are on the tiers above.
 
