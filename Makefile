@@ -47,9 +47,8 @@ quick: lint ## lint, and the unit tests of all files that take no longer than 3 
 # Once, before processes that would all get or compile the same. Without a browser, tests of the page fail with that reason.
 .PHONY: parts
 parts: venv
-	@$(VENV)/python deploy/bootstrap/browser.py || true
-	@$(VENV)/python -m tests.support.suite.compiled
-	@$(VENV)/python -m tests.support.suite.jars
+	@$(VENV)/python deploy/bootstrap/browser.py & $(VENV)/python -m tests.support.suite.jars & \
+		$(VENV)/python -m tests.support.suite.compiled; ended=$$?; wait; exit $$ended
 
 test: parts ## what every change must pass, JOBS at a time (4: they mostly wait); gets a Chromium if there is none
 	$(PYTEST) $(BY_DAY) $(ARGS)
