@@ -107,9 +107,16 @@ wheel: venv ## build the wheel, install it in an empty environment in build/whee
 	@sh deploy/bootstrap/wheel.sh
 
 lint: venv ## style, types, import rules, generated files
+	@$(MAKE) --no-print-directory --jobs 2 types others
+
+# Two at a time, as each of them keeps one core busy.
+.PHONY: types others
+types:
+	$(VENV)/mypy
+
+others:
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
-	$(VENV)/mypy
 	$(VENV)/lint-imports --no-cache
 	$(VENV)/python -m pipeline.generated --check
 
