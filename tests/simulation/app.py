@@ -162,16 +162,9 @@ class App:
 
     async def _more(self) -> None:
         """Wait for more records, or for other partitions."""
-        stirred = self._stirred
-        stirred.clear()
-        process = self._process
-
-        def tell() -> None:
-            if process.alive:
-                process.call_soon(stirred.set)
-
-        self._simulation.broker.waiting[self._role.topic].append(tell)
-        await stirred.wait()
+        self._stirred.clear()
+        self._simulation.broker.waiting[self._role.topic].append(self._stirred.set)
+        await self._stirred.wait()
 
     async def _fetch_of(self, place: TP, generation: int) -> bool:
         consumer, broker = self.consumer, self._simulation.broker

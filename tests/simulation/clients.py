@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from connectors.kafka.topic_metadata import TopicMetadata
 from tests.simulation.broker import Broker, Entry, Place
-from tests.simulation.loop import Process, here
+from tests.simulation.loop import Line, Process, here
 
 _MOST_RECORDS = 500
 
@@ -49,8 +50,7 @@ class Client:
     def __init__(self, **options: Any) -> None:
         self._process = here()
 
-    async def bootstrap(self) -> None:
-        await self._process.request(lambda: None)
+    async def bootstrap(self) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -102,15 +102,13 @@ class Producer:
         self._timeout = options.get("transaction_timeout_ms", 60_000) / 1000
         self._epoch = -1
         self._sent: list[asyncio.Future[Any]] = []
-        self._arrived: dict[Place, asyncio.Future[Any]] = {}
+        self._lines: defaultdict[Place, Line] = defaultdict(Line)
         self.client = Client()
         self._txn_manager = SimpleNamespace(wait_for_transaction_end=self._process.create_future)
 
     async def start(self) -> None:
         if (of := self._id) is not None:
             self._epoch = await self._process.request(lambda: self._broker.init(of))
-        else:
-            await self._process.request(lambda: None)
 
     async def stop(self) -> None:
         if self._sent:
@@ -129,27 +127,19 @@ class Producer:
     async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
         """Return what the acknowledgement will be told of; batches of a partition arrive in order."""
         place = (topic, partition)
-        sent = asyncio.ensure_future(self._send(batch, place, self._arrived.get(place)))
-        self._arrived[place] = sent
+        sent = self._process.request(lambda: self._append(batch, place), self._lines[place], "append")
         self._sent.append(sent)
-        await asyncio.sleep(0)
         return sent
 
-    async def _send(self, batch: Batch, place: Place, before: asyncio.Future[Any] | None) -> Any:
-        if before is not None and not before.done():
-            await asyncio.wait([before])
-        first = await self._process.request(lambda: self._append(batch, place))
-        return SimpleNamespace(offset=first)
-
-    def _append(self, batch: Batch, place: Place) -> int:
+    def _append(self, batch: Batch, place: Place) -> SimpleNamespace:
         broker, of = self._broker, self._id
         if of is None:
-            return broker.append(place, batch.records)[0].offset
+            return SimpleNamespace(offset=broker.append(place, batch.records)[0].offset)
         added = [
             broker.append_in(of, self._epoch, place, key, value, timeout=self._timeout)
             for key, value, _ in batch.records
         ]
-        return added[0].offset
+        return SimpleNamespace(offset=added[0].offset)
 
     async def begin_transaction(self) -> None: ...
 
@@ -171,10 +161,11 @@ class Producer:
         await self._process.request(add)
 
     async def commit_transaction(self) -> None:
-        await asyncio.gather(*self._sent)
+        for sent in self._sent:
+            await sent
         self._sent.clear()
         of, epoch = cast(str, self._id), self._epoch
-        await self._process.request(lambda: self._broker.end(of, epoch, commit=True))
+        await self._process.request(lambda: self._broker.end(of, epoch, commit=True), what="commit")
 
 
 class Consumer:
@@ -190,8 +181,7 @@ class Consumer:
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
 
-    async def start(self) -> None:
-        await self._process.request(lambda: None)
+    async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -292,8 +282,7 @@ class Admin:
     def __init__(self, **options: Any) -> None:
         self._process = here()
 
-    async def start(self) -> None:
-        await self._process.request(lambda: None)
+    async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 

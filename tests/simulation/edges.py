@@ -10,7 +10,7 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -89,6 +89,18 @@ async def _aside(work: Callable[[], Result]) -> Result:
 async def _reach(*args: Any, **options: Any) -> None: ...
 
 
+_wait_for = asyncio.wait_for
+
+
+async def _waits_itself(awaited: Awaitable[Result], timeout: float | None) -> Result:
+    """As `asyncio.wait_for` does from Python 3.12 on: before, it made a task of what it awaits, which takes
+    four turns more, a sixth of all."""
+    if timeout is None or timeout <= 0:
+        return await _wait_for(awaited, timeout)
+    async with asyncio.timeout(timeout):
+        return await awaited
+
+
 async def describe(settings: Settings) -> list[Found]:
     topics = clients.broker_of(here()).topics
     prefix = settings.kafka.topic_prefix
@@ -160,8 +172,9 @@ def installed() -> Iterator[Callable[[Simulation | None], None]]:
     """Replace what the product reaches the world through; gives what tells which simulation runs."""
     current = SimpleNamespace(simulation=None)
 
-    def connect(store: Any) -> StoreClient:
-        return StoreClient(cast(Simulation, current.simulation).store)
+    def connect(settings: Any) -> StoreClient:
+        store = cast(Simulation, current.simulation).store
+        return StoreClient(store, lambda: here().happens("insert"))
 
     replaced = {id(old): new for old, new in _REPLACED.items()}
     replaced[id(pipeline.clickhouse.client.connect)] = connect
@@ -172,6 +185,9 @@ def installed() -> Iterator[Callable[[Simulation | None], None]]:
                 if id(value) in replaced:
                     undo.append((vars(module), attribute, value))
                     vars(module)[attribute] = replaced[id(value)]
+    if sys.version_info[:2] == (3, 11):
+        undo.append((vars(asyncio), "wait_for", _wait_for))
+        vars(asyncio)["wait_for"] = _waits_itself
     for module, bounds in _SMALL.items():
         undo += [(vars(module), attribute, vars(module)[attribute]) for attribute in bounds]
         vars(module).update(bounds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import random
 from collections import OrderedDict, deque
@@ -53,10 +52,15 @@ class Engine:
 
     # What it does
 
-    def serve(self, rng: random.Random, prompts: int) -> None:
-        """Compute a prompt: what it lacks is stored, and what has no room leaves."""
+    def serve(self, rng: random.Random, prompts: int) -> list[int]:
+        """Compute a prompt, and return it."""
         path = [rng.randrange(prompts)]
         path += [rng.randrange(2) for _ in range(rng.randrange(5))]
+        self.store(path)
+        return path
+
+    def store(self, path: Sequence[int]) -> None:
+        """Have a prompt: what is lacking is stored, and what has no room leaves."""
         events: list[Any] = []
         parent, missing, parent_of_missing = 0, list[int](), 0
         chain = [block(*path[: depth + 1]) for depth in range(len(path))]
@@ -162,7 +166,7 @@ class Engine:
                 continue
             reaches = max(self._reaches.get(process, 0.0) + 1e-6, world.now + world.latency())
             self._reaches[process] = reaches
-            world.at(reaches, asyncio.Handle(tell, (frames,), process), process)
+            process.call_at(reaches, tell, frames)
 
     def replay(self, first: int) -> tuple[list[tuple[int, bytes]], bool] | None:
         """Return what is kept from a number on, and whether the answer ends; None for no answer."""

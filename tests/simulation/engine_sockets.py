@@ -43,8 +43,7 @@ class Subscriber(subscriber.Subscriber):
             self._engines[source] = engine
             engine.subscribers[self._process] = lambda frames: self._arrived(source, frames)
 
-        world = self._process.world
-        world.at(world.now + world.latency(), asyncio.Handle(connected, (), self._process), self._process)
+        self._process.call_later(self._process.world.latency(), connected)
 
     def _arrived(self, source: SourceKey, frames: Frames) -> None:
         now = self._process.world

@@ -1,8 +1,11 @@
 """Virtual time, and processes of which a schedule decides at every await what becomes of them.
 
-A process is an event loop of its own over which the world has all power: it runs one callback at a time, of
-the process that chance says, and between any two of them a process may be killed or frozen. A killed process
+A process is an event loop of its own over which the world has all power: it runs what is ready, of the
+process that chance says, and between any two callbacks a process may be killed or frozen. A killed process
 runs nothing any more, no `finally` either; what it had sent may arrive or not.
+
+Processes meet only in what they send, so their callbacks need not alternate one by one. As with asyncio's own
+loop, those that are ready run in one go, and what arrives meanwhile has its turn after them.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ import asyncio
 import contextvars
 import heapq
 import random
+from asyncio.futures import _set_result_unless_cancelled  # type: ignore[attr-defined]
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar, cast
 
 BEGINNING = 1_800_000_000.0
@@ -33,6 +37,48 @@ class Restless(Exception):
     """Processes go on and on."""
 
 
+class Handle:
+    """A callback that waits for its turn, as asyncio's own but for what debugging needs."""
+
+    __slots__ = ("_arguments", "_callback", "_cancelled", "_context", "_when")
+
+    def __init__(
+        self, callback: Any, arguments: Sequence[Any], context: contextvars.Context | None, when: float
+    ) -> None:
+        self._callback, self._arguments, self._when = callback, arguments, when
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Do not run."""
+        self._cancelled = True
+        self._callback = self._arguments = None
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def when(self) -> float:
+        return self._when
+
+    def run(self) -> None:
+        """Run, and let errors be: those of tasks are told to whoever waits for them."""
+        if not self._cancelled:
+            try:
+                self._context.run(self._callback, *self._arguments)
+            except (Exception, asyncio.CancelledError, Killed):
+                return
+
+
+class Line:
+    """A connection on which what was sent first arrives first; when it breaks, nothing behind arrives."""
+
+    __slots__ = ("arrived", "broken")
+
+    def __init__(self) -> None:
+        self.arrived = 0.0
+        self.broken = False
+
+
 class World:
     """The time that all share, and who is next."""
 
@@ -42,18 +88,16 @@ class World:
         self.rng = random.Random(f"world {seed}")
         self.steps = 0
         self.processes: list[Process] = []
-        self._timers: list[tuple[float, int, asyncio.Handle | Callable[[], None], Process | None]] = []
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._runnable: list[Process] = []
         self.slow_until = 0.0
         """Until then what is sent takes long."""
 
-    def at(
-        self, when: float, call: asyncio.Handle | Callable[[], None], process: Process | None = None
-    ) -> None:
-        """Call something at a time; of a process, when it is neither frozen nor dead then."""
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Call something at a time."""
         self._number += 1
-        heapq.heappush(self._timers, (when, self._number, call, process))
+        heapq.heappush(self._timers, (when, self._number, call))
 
     def latency(self) -> float:
         """Return how long something takes to arrive."""
@@ -74,22 +118,20 @@ class World:
         running: Process | None = None
         while True:
             while timers and timers[0][0] <= self.now:
-                _, _, call, process = heapq.heappop(timers)
-                self._due(call, process)
+                heapq.heappop(timers)[2]()
             if runnable:
                 at = int(rng.random() * len(runnable)) if len(runnable) > 1 else 0
                 process = runnable[at]
                 if process is not running:
                     asyncio._set_running_loop(process)
                     running = process
-                if not process.step():
+                self.steps += process.turn()
+                if process.rests:
                     process.queued = False
                     runnable[at] = runnable[-1]
                     runnable.pop()
-                self.steps += 1
                 if self.steps > MOST_STEPS:
                     raise Restless(f"no rest after {MOST_STEPS} callbacks, the last ones of {process.name}")
-                self.now += STEP_SECONDS
             elif unless():
                 break
             elif timers and timers[0][0] <= until:
@@ -98,12 +140,6 @@ class World:
                 self.now = max(self.now, until)
                 break
         asyncio._set_running_loop(None)
-
-    def _due(self, call: asyncio.Handle | Callable[[], None], process: Process | None) -> None:
-        if process is None:
-            cast(Callable[[], None], call)()
-        elif process.alive:
-            process.push(cast(asyncio.Handle, call))
 
 
 class Process(asyncio.AbstractEventLoop):
@@ -120,8 +156,9 @@ class Process(asyncio.AbstractEventLoop):
         self.failure: BaseException | None = None
         """What ended it, if that was an error of its own."""
         self.on_end: Callable[[], None] = lambda: None
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[Handle] = deque()
         self._fuse: tuple[int, Callable[[], None]] | None = None
+        self._ambush: tuple[str, int, Callable[[], None]] | None = None
         self._steps = 0
         self._freezes = 0
         world.processes.append(self)
@@ -148,55 +185,87 @@ class Process(asyncio.AbstractEventLoop):
     def thaw(self, freeze: int | None = None) -> None:
         """Let it go on; with a number, if it is this freeze that lasts. Without, nothing else comes of it."""
         if freeze is None:
-            self._fuse = None
+            self._fuse = self._ambush = None
         elif freeze != self._freezes:
             return
         self.frozen = False
         if self._ready:
             self.world.awake(self)
 
-    def step(self) -> bool:
-        """Run one callback; return whether there is another one."""
-        if not self.alive or self.frozen or not self._ready:
-            return False
-        handle = self._ready.popleft()
-        if not handle._cancelled:  # type: ignore[attr-defined]
-            handle._run()  # type: ignore[attr-defined]
+    @property
+    def rests(self) -> bool:
+        """Whether there is nothing to run now."""
+        return not self._ready or self.frozen or not self.alive
+
+    def turn(self) -> int:
+        """Run what is ready; return how many callbacks these were."""
+        before, ready, world = self._steps, self._ready, self.world
+        for _ in range(len(ready)):
+            if not ready or self.frozen or not self.alive:
+                break
+            ready.popleft().run()
             self._steps += 1
+            world.now += STEP_SECONDS
             if self._fuse is not None and self._steps >= self._fuse[0]:
                 (_, then), self._fuse = self._fuse, None
                 then()
-        return self.alive and not self.frozen and bool(self._ready)
+        return self._steps - before
 
-    def push(self, handle: asyncio.Handle) -> None:
-        """Let a callback run in its turn."""
-        self._ready.append(handle)
-        if not self.queued:
-            self.world.awake(self)
+    def at_next(self, what: str, number: int, then: Callable[[], None]) -> None:
+        """Do something when so many more of what this process sends have arrived, as soon as they have."""
+        self._ambush = (what, number, then)
 
-    def request(self, effect: Callable[[], Result]) -> asyncio.Future[Result]:
+    def happens(self, what: str) -> None:
+        """What was sent has arrived: a fault may have waited for that."""
+        if self._ambush is not None and self._ambush[0] == what:
+            _, number, then = self._ambush
+            self._ambush = None if number <= 1 else (what, number - 1, then)
+            if number <= 1:
+                then()
+
+    def request(
+        self, effect: Callable[[], Result], line: Line | None = None, what: str = ""
+    ) -> asyncio.Future[Result]:
         """Send something to another machine, where `effect` happens, and wait for the answer.
 
-        What is sent by a process that is killed meanwhile arrives or does not; nobody gets the answer.
+        What is sent by a process that is killed meanwhile arrives or does not; nobody gets the answer. `what`
+        names it for faults that wait for it.
         """
         answer: asyncio.Future[Result] = self.create_future()
         world = self.world
         if not self.alive:
             return answer
+        arrives_at = world.now + world.latency()
+        if line is not None:
+            arrives_at = line.arrived = max(arrives_at, line.arrived)
 
         def arrives() -> None:
+            if line is not None and line.broken:
+                return
             if not self.alive and world.rng.random() < 0.5:
+                if line is not None:
+                    line.broken = True
                 return
             try:
                 result, error = effect(), None
             except Exception as raised:
                 result, error = cast(Any, None), raised
+            if what:
+                self.happens(what)
             if self.alive:
-                told = asyncio.Handle(_tell, (answer, result, error), self)
-                world.at(world.now + world.latency(), told, self)
+                world.at(world.now + world.latency(), lambda: self._tell(answer, result, error))
 
-        world.at(world.now + world.latency(), arrives)
+        world.at(arrives_at, arrives)
         return answer
+
+    def _tell(self, answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+        # Nothing of the process runs before whoever waits does, so the answer needs no turn of its own.
+        if not self.alive or answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
 
     # What asyncio asks of a loop
 
@@ -206,9 +275,11 @@ class Process(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self.push(handle)
-        return handle
+        handle = Handle(callback, args, context, 0.0)
+        self._ready.append(handle)
+        if not self.queued:
+            self.world.awake(self)
+        return cast(asyncio.Handle, handle)
 
     call_soon_threadsafe = call_soon
 
@@ -220,9 +291,18 @@ class Process(asyncio.AbstractEventLoop):
     def call_at(
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self.world.at(when, handle, self)
-        return handle
+        handle = Handle(callback, args, context, when)
+        self.world.at(when, lambda: self._due(handle))
+        return cast(asyncio.TimerHandle, handle)
+
+    def _due(self, handle: Handle) -> None:
+        if not self.alive or handle._cancelled:
+            return
+        if handle._callback is _set_result_unless_cancelled:
+            handle.run()  # of `sleep`: only whoever sleeps needs a turn
+        else:
+            self._ready.append(handle)
+            self.world.awake(self)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -254,18 +334,6 @@ class Process(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Tasks that nobody waits for; what counts shows in what they did."""
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays where it is, and does nothing."""
-
-
-def _tell(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if answer.done():
-        return
-    if error is None:
-        answer.set_result(result)
-    else:
-        answer.set_exception(error)
 
 
 def here() -> Process:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
@@ -22,6 +23,7 @@ Trouble = Literal["", "refuses", "answers not"]
 """What is wrong with the store: it takes nothing, or takes it and does not say so."""
 
 _KINDS = {kind.TABLE: kind for kind in get_args(Row) if kind in KEYS}
+_partition_of = lru_cache(maxsize=1 << 12)(partition_of)
 _ASKED = re.compile(r"SELECT (?P<columns>.+) FROM \w+\.(?P<table>\w+) FINAL WHERE (?P<which>.+)")
 
 
@@ -56,7 +58,7 @@ class Store:
         for row in self._tables.get(asked["table"], {}).values():
             if "kafkaMurmurHash" in asked["which"]:
                 of = row["replica"] if "replica" in asked["which"] else row["request_id"]
-                fits = partition_of(of, parameters["partitions"]) == parameters["partition"]
+                fits = _partition_of(of, parameters["partitions"]) == parameters["partition"]
             else:
                 fits = row["shard"] == parameters["shard"]
             if fits:
@@ -70,8 +72,9 @@ class Store:
 class StoreClient:
     """As much of clickhouse-connect's client as the worker and the recount use."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, inserted: Callable[[], None] = lambda: None) -> None:
+        """`inserted` is told when the store has taken rows."""
+        self._store, self._inserted = store, inserted
 
     def create_insert_context(self, table: str, column_names: Sequence[str], **options: Any) -> Any:
         return SimpleNamespace(column_types=[None] * len(column_names))
@@ -82,6 +85,7 @@ class StoreClient:
         self._store.insert(
             table, [dict(zip(column_names, values, strict=True)) for values in zip(*data, strict=True)]
         )
+        self._inserted()
 
     @contextmanager
     def query_row_block_stream(self, statement: str, parameters: Mapping[str, Any]) -> Iterator[Any]:

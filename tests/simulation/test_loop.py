@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from tests.simulation.loop import Process, World
+from tests.simulation.loop import Line, Process, World
 
 
 def _counting(process: Process, counted: list[int], finished: list[str]) -> None:
@@ -97,3 +99,57 @@ def test_an_error_on_the_other_side_is_raised_here() -> None:
     process.call_soon(lambda: setattr(process, "main", process.create_task(ask())))
     world.run(5.0)
     assert len(raised) == 1
+
+
+def _sending(process: Process, sends: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    process.call_soon(lambda: setattr(process, "main", process.create_task(sends())))
+
+
+def test_a_fault_comes_as_soon_as_so_much_has_arrived() -> None:
+    world, arrived, answered = World(1), list[int](), list[int]()
+    process = Process(world, "one")
+
+    async def send() -> None:
+        for number in range(5):
+            await process.request(lambda: arrived.append(number), what="record")  # noqa: B023
+            await process.request(lambda: None, what="other")
+            answered.append(number)
+
+    process.at_next("record", 3, process.kill)
+    _sending(process, send)
+    world.run(5.0)
+    assert (arrived, answered) == ([0, 1, 2], [0, 1])
+    assert not process.alive
+
+
+def test_what_is_sent_in_line_arrives_in_order_and_nothing_behind_what_is_lost() -> None:
+    lost = 0
+    for seed in range(40):
+        world, arrived, line = World(seed), list[int](), Line()
+        process = Process(world, "one")
+
+        async def send(process: Process = process, line: Line = line, arrived: list[int] = arrived) -> None:
+            for number in range(6):
+                process.request(lambda number=number: arrived.append(number), line)  # type: ignore[misc]
+                await asyncio.sleep(0.001)
+
+        _sending(process, send)
+        process.after_steps(4, process.kill)
+        world.run(5.0)
+        assert arrived == [*range(len(arrived))]
+        lost += len(arrived) < 3
+    assert lost > 5
+
+
+def test_waiting_for_a_time_takes_no_turn_of_its_own() -> None:
+    world = World(1)
+    process = Process(world, "one")
+
+    async def sleep() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+
+    _sending(process, sleep)
+    world.run(5.0)
+    # To begin the task, and for each sleep one.
+    assert world.steps == 12
