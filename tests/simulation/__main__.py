@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from tests.simulation.kept import failed
 from tests.simulation.run import Runner, runner, told
 from tests.simulation.schedule import schedule
 from tests.support.suite.compiled import PARTS
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument(
         "--keep", help="numbers of the actions of one schedule that are left, as printed; or none"
     )
+    parser.add_argument("--kept", action="store_true", help="those that showed a fault once, instead")
     asked = parser.parse_args()
     if "PYTHONHASHSEED" not in os.environ:
         # What sets of texts give first follows from it, and so would what happens.
@@ -33,6 +35,10 @@ def main() -> int:
     for compile_part in PARTS:
         compile_part()
     with runner() as run:
+        if asked.kept:
+            differ = [*failed(run)]
+            print(*(differ or ["no difference"]), sep="\n")
+            return bool(differ)
         if asked.keep is not None:
             keep = [] if asked.keep == "none" else [int(number) for number in asked.keep.split(",")]
             outcome = run.run(schedule(seed, keep))

@@ -21,6 +21,7 @@ from tests.simulation.simulation import Simulation
 from tests.simulation.store import Trouble
 from tests.simulation.supervised import Main, Supervised
 
+HEALED_SECONDS = 1.0
 SETTLING_SECONDS = 6.0
 """After the last action: a connector asks for the end of an idle stream after three."""
 LOOKING_SECONDS = 10.0
@@ -59,6 +60,7 @@ class Play:
                     model="m",
                     endpoint=f"tcp://e{number}:1",
                     replay_endpoint=f"tcp://e{number}:1",
+                    role="decode" if number >= schedule.engines - schedule.receivers else "",
                 )
                 for number in range(schedule.engines)
             ],
@@ -114,7 +116,7 @@ class Play:
             # Those that stay find out what the others did when they look twice.
             self._end(self.overlapping)
             simulation.run(simulation.now + LOOKING_SECONDS)
-        simulation.run(simulation.now + 2.0)
+        simulation.run(simulation.now + HEALED_SECONDS)
         rng = random.Random(f"rest {self.schedule.seed}")
         for engine in self.engines:
             engine.up = True
@@ -125,7 +127,7 @@ class Play:
         self._end(self.connectors)
         left = self._settled()
         # Idle sources are carried forward to the present.
-        simulation.run(simulation.now + 2.0 + 2.0 * self.schedule.checkpoint_seconds)
+        simulation.run(simulation.now + 1.0 + self.schedule.checkpoint_seconds)
         left = left or self._settled()
         return f"not committed: {left}" if left else None
 
@@ -174,7 +176,26 @@ class Play:
 
     def _serve(self, whom: int, rng: random.Random) -> None:
         if (engine := self._engine(whom)).up:
-            engine.serve(rng, self.schedule.prompts)
+            receives = engine in self.engines[self.schedule.engines - self.schedule.receivers :]
+            if receives and rng.random() < 0.7 and self.engines[0].up:
+                self._pull(self.engines[0], engine, rng)
+            else:
+                engine.serve(rng, self.schedule.prompts)
+
+    def _pull(self, giver: Engine, receiver: Engine, rng: random.Random) -> None:
+        """One engine computes a prompt, which the other has soon afterwards, and announces as its own.
+
+        All that was missing is one event, equal in every field to that of computed blocks. Of real engines 40
+        to 90 ms were measured between the two, and up to 1.7 s.
+        """
+        path, life = giver.serve(rng, self.schedule.prompts), receiver.life
+        takes = rng.random() * (1.7 if rng.random() < 0.2 else 0.09)
+
+        def arrives() -> None:
+            if receiver.up and receiver.life == life:
+                receiver.store(path)
+
+        self.simulation.at(self.simulation.now + takes, arrives)
 
     def _clear(self, whom: int, rng: random.Random) -> None:
         if (engine := self._engine(whom)).up:
@@ -220,6 +241,22 @@ class Play:
 
     def _kill(self, whom: int, rng: random.Random) -> None:
         self._at_an_await(whom, rng, lambda process: process.kill())
+
+    def _at_next(self, what: str, number: int, whom: int, rng: random.Random) -> None:
+        """Kill it, or let it sleep for long, as soon as so many more of what it sends have arrived."""
+        process = self._process(whom).process
+        if process is not None and process.alive:
+            kill = rng.random() < 0.7
+            process.at_next(what, number, process.kill if kill else lambda: process.freeze(9.0))
+
+    def _inserted(self, whom: int, rng: random.Random) -> None:
+        self._at_next("insert", rng.randrange(1, 6), whom, rng)
+
+    def _committed(self, whom: int, rng: random.Random) -> None:
+        self._at_next("commit", rng.randrange(1, 3), whom, rng)
+
+    def _appended(self, whom: int, rng: random.Random) -> None:
+        self._at_next("append", rng.randrange(1, 4), whom, rng)
 
     def _freeze(self, whom: int, rng: random.Random) -> None:
         seconds = rng.choice([1.0, 5.0, 9.0, 25.0])

@@ -43,6 +43,11 @@ class Runner:
 
     def run(self, schedule: Schedule) -> Outcome:
         """Play a schedule and judge what is left."""
+        play, found = self.played(schedule)
+        return Outcome(schedule, tuple(found), play.simulation.steps)
+
+    def played(self, schedule: Schedule) -> tuple[Play, list[str]]:
+        """Return the same as it is at the end, and what differs."""
         play = Play(schedule)
         self._use(play.simulation)
         try:
@@ -53,7 +58,7 @@ class Runner:
         self._runs += 1
         if not self._runs % _COLLECTED_EVERY:
             gc.collect()
-        return Outcome(schedule, tuple(found), play.simulation.steps)
+        return play, found
 
     def many(
         self, seeds: Iterator[int], seconds: float, clock: Callable[[], float] = time.monotonic
@@ -121,7 +126,8 @@ def told(kept: Sequence[int], outcome: Outcome) -> Iterator[str]:
     yield from (f"  {difference[:1000]}" for difference in outcome.differences[:5])
     yield (
         f"its schedule, shortened: engines={plan.engines} partitions={plan.partitions} shards={plan.shards} "
-        f"connectors={plan.connectors} workers={plan.workers} indexes={plan.indexes} keeps={plan.keeps} "
+        f"connectors={plan.connectors} workers={plan.workers} indexes={plan.indexes} "
+        f"receivers={plan.receivers} keeps={plan.keeps} "
         f"checkpoint_seconds={plan.checkpoint_seconds:g} seconds={plan.seconds:g}"
     )
     yield from (f"  {action}" for action in plan.actions)

@@ -17,6 +17,9 @@ KINDS: dict[str, float] = {
     "deaf": 1.0,
     "holes": 1.0,
     "kill": 3.0,
+    "inserted": 1.0,
+    "committed": 1.0,
+    "appended": 1.0,
     "freeze": 2.0,
     "stop": 1.0,
     "clock": 1.0,
@@ -33,9 +36,10 @@ KINDS: dict[str, float] = {
 """What may happen besides prompts, and how often."""
 
 TOGETHER: tuple[tuple[tuple[str, int, float], ...], ...] = (
-    (("store", 0, 0.0), ("kill", 1, 0.0)),
+    (("store", 0, 0.0), ("committed", 1, 0.0)),
+    (("inserted", 1, 0.0), ("serve", 0, 0.0), ("serve", 1, 0.0)),
     (("store", 0, 0.0), ("serve", 0, 0.0), ("store", 0, 4.0), ("kill", 1, 3.0)),
-    (("kill", 1, 0.0), ("kill", 2, 0.0), ("retain", 0, 0.0)),
+    (("kill", 1, 0.0), ("kill", 2, 0.0), ("serve", 0, 0.0), ("serve", 1, 0.0), ("retain", 0, 1.0)),
     (("down", 0, 0.0), ("clock", 0, 0.0), ("clock", 0, 0.0)),
     (("down", 0, 0.0), ("down", 1, 0.0), ("ahead", 0, 2.0), ("ahead", 0, 1.5)),
     (("serve", 0, 0.0), ("serve", 1, 0.0), ("kill", -1, 0.0)),
@@ -45,9 +49,12 @@ TOGETHER: tuple[tuple[tuple[str, int, float], ...], ...] = (
     (("serve", 0, 0.0), ("kill", 0, 1.0), ("again", 0, 0.1)),
     (("serve", 1, 0.0), ("kill", 0, 1.0), ("again", 1, 0.1), ("serve", 1, 0.0)),
     (("overlap", 0, 0.0), ("serve", 0, 0.0), ("kill", 0, 1.0), ("serve", 0, 0.0)),
+    (("overlap", 0, 0.0), ("slow", 0, 0.3), ("again", 0, 0.0), ("appended", 1, 0.0), ("kill", 0, 1.0)),
 )
 """What tells most when it comes within a few seconds: kinds, whom, and seconds to wait at least. Of processes
-0 is a connector, 1 and 2 are the first workers, -1 is the index, where there is one."""
+0 is a connector, 1 and 2 are the first workers (1 is an overlapping connector, where there is one), -1 is the
+index, where there is one."""
+OF_PROCESSES = ("kill", "freeze", "inserted", "committed", "appended")
 TOGETHER_SECONDS = 4.0
 ROOM_SECONDS = 3.0
 """From the last of what comes together until the end."""
@@ -80,6 +87,8 @@ class Schedule:
     connectors: int
     workers: int
     indexes: int
+    receivers: int
+    """Of the engines, the last ones: most of what they have others computed."""
     capacity: int
     """Blocks of an engine."""
     keeps: int
@@ -96,12 +105,12 @@ class Schedule:
 def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
     """Return the schedule of a seed; `keep`: with these of its actions only, by their number."""
     rng = random.Random(f"schedule {seed}")
-    seconds = rng.choice([6.0, 9.0, 12.0, 20.0])
+    seconds = rng.choice([3.0, 5.0, 8.0, 12.0])
     kinds = [kind for kind in KINDS if rng.random() < 0.4]
     faults = rng.randrange(1, 9) if kinds else 0
     actions = [
         Action(round(rng.random() * seconds, 3), "serve", rng.randrange(6), rng.randrange(10**6))
-        for _ in range(rng.randrange(8, 40))
+        for _ in range(rng.randrange(6, 30))
     ]
     weights = [KINDS[kind] for kind in kinds]
     actions += [
@@ -115,20 +124,22 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         actions += together
         seconds = max(seconds, together[-1].at + ROOM_SECONDS)
     actions.sort(key=lambda action: action.at)
+    engines = rng.choice([1, 2, 2, 3])
     return Schedule(
         seed=seed,
-        engines=rng.choice([1, 2, 2, 3]),
+        engines=engines,
         partitions=rng.choice([1, 1, 2]),
         shards=rng.choice([1, 1, 2]),
         connectors=connectors,
         workers=rng.choice([1, 1, 2]),
         indexes=rng.choice([0, 0, 1]),
+        receivers=rng.choice([0, 1]) if engines > 1 else 0,
         capacity=rng.choice([4, 12, 40]),
         keeps=rng.choice([3, 10, 1000]),
         prompts=rng.choice([2, 4, 12]),
         checkpoint_seconds=rng.choice([2.0, 3.0, 5.0]),
         carry_seconds=rng.choice([10.0, 600.0]),
-        linger_seconds=rng.choice([0.4, 1.6, 1.6]),
+        linger_seconds=rng.choice([0.8, 1.6, 1.6]),
         seconds=seconds,
         actions=tuple(action for at, action in enumerate(actions) if keep is None or at in keep),
     )
@@ -138,7 +149,7 @@ def _together(rng: random.Random, seconds: float, connectors: int) -> Iterator[A
     """Give some of what belongs together, one after the other."""
     at = rng.random() ** 2 * seconds
     for kind, whom, wait in rng.choice(TOGETHER):
-        is_worker = kind in ("kill", "freeze") and whom > 0
+        is_worker = kind in OF_PROCESSES and whom > 0
         at += wait
         yield Action(round(at, 3), kind, connectors - 1 + whom if is_worker else whom, rng.randrange(10**6))
         at += rng.random() ** 2 * TOGETHER_SECONDS

@@ -87,4 +87,5 @@ class Supervised:
         if process.failure is not None:
             self.failures.append(process.failure)
         world = self._simulation
-        world.at(world.now + 0.2 + self._rng.random() * 3.0, self._begin)
+        away = 0.2 + self._rng.random() * (7.0 if self._rng.random() < 0.2 else 2.5)
+        world.at(world.now + away, self._begin)

@@ -29,6 +29,11 @@ def test_fixed_seeds(first: int) -> None:
     simulate("--seed", str(first), "--schedules", str(AT_ONCE))
 
 
+def test_kept_schedules() -> None:
+    """That showed a fault once."""
+    simulate("--kept")
+
+
 @pytest.mark.night
 def test_fresh_seeds(pytestconfig: pytest.Config) -> None:
     """The seed is in the header of the run."""

@@ -1,0 +1,76 @@
+"""Schedules that showed a fault of the judge or the product once, each as small as it could be made.
+
+Seeds mean others when the generator changes; these do not. Each tells whether that happened which it is
+about, so that it is seen when it no longer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from tests.simulation.play import Play
+from tests.simulation.run import Runner
+from tests.simulation.schedule import Action, Schedule
+
+
+class Kept(NamedTuple):
+    """A schedule, and what tells whether that happened which it is about."""
+
+    schedule: Schedule
+    happened: Callable[[Play], bool]
+
+
+_ONE = Schedule(
+    seed=1,
+    engines=1,
+    partitions=1,
+    shards=1,
+    connectors=1,
+    workers=1,
+    indexes=0,
+    receivers=0,
+    capacity=40,
+    keeps=1000,
+    prompts=4,
+    checkpoint_seconds=2.0,
+    carry_seconds=600.0,
+    linger_seconds=0.8,
+    seconds=6.0,
+    actions=(),
+)
+
+
+def _row_is_left(play: Play) -> bool:
+    """The occupancy is of a round that nobody committed, and what the engine stored then is gone."""
+    [occupancy] = play.simulation.store.rows("occupancy_10s")
+    health = max(row["version"] for row in play.simulation.store.rows("stream_health_10s"))
+    [engine] = play.engines
+    behind = occupancy["version"] < health and occupancy["blocks"] < len(engine.resident)
+    return occupancy["trust"] == "complete" and behind
+
+
+KEPT = {
+    "rows that nobody committed, of records that retention took": Kept(
+        replace(
+            _ONE,
+            actions=(
+                Action(0.1, "serve", 0, 1),
+                Action(0.5, "inserted", 1, 98),
+                Action(1.6, "serve", 0, 2),
+                Action(2.8, "retain", 0, 1),
+            ),
+        ),
+        _row_is_left,
+    ),
+}
+
+
+def failed(run: Runner) -> Iterator[str]:
+    """Give the schedules that differ, or are no longer about what they are about, a line each."""
+    for name, kept in KEPT.items():
+        play, differences = run.played(kept.schedule)
+        if not differences and not kept.happened(play):
+            differences = ["what it is about did not happen"]
+        yield from (f"{name}: {difference}" for difference in differences)
