@@ -90,6 +90,36 @@ ORDER BY time""",
     },
 )
 
+BALANCE = Panel(
+    id="replica-balance",
+    title="What filled the cache, and what the engine counted",
+    description="Tokens filled in the range, beside what the engine's own counters say of them: computed for "
+    "prompts, transferred from elsewhere, reloaded from lower tiers, generated. Filled is the sum of "
+    "these and of what is left over: below zero what filled no whole block, above zero what the engine does "
+    "not count, such as what it computes again after a preemption. Transferred, by events: the fills that "
+    "kvlens takes for transfers. A count that is empty is one that the engine does not have.",
+    unit="tokens",
+    kind="table",
+    width=24,
+    empty="kvlens reads the metrics of none of these engines, or they do not count what they compute.",
+    sql=f"""
+SELECT
+    model,
+    replica,
+    sum(filled_tokens) AS filled,
+    sum(computed_tokens) AS computed,
+    sum(balance.transferred_tokens) AS transferred,
+    sum(reloaded_tokens) AS reloaded,
+    sum(generated_tokens) AS generated,
+    sum(left_over_tokens) AS `left over`,
+    sum(claimed_tokens) AS `transferred, by events`
+FROM replica_balance_series({SERIES}) AS balance
+WHERE {CHOSEN}
+GROUP BY model, replica
+ORDER BY filled DESC, model, replica
+LIMIT 100""",
+)
+
 NO_OBJECTS = "No LMCache server reports to a connector here (`[lmcache]`, docs/engines.md)."
 
 TIERS = Panel(
@@ -161,6 +191,7 @@ BOARD = Board(
     choices=("model", "role", "replica"),
     sections=(
         Section("Cache", (OCCUPANCY, GPU_BLOCKS, FLOW, GROUPS)),
+        Section("Prefill", (BALANCE,)),
         Section("LMCache", (TIERS, USES)),
         Section("Engine", (LIVES,)),
     ),

@@ -1,20 +1,35 @@
 -- engine_hits_series of windows of `seconds`.
 CREATE VIEW {database}.engine_hits_windows AS
+WITH
+    'Tuple(computed Nullable(Int64), transferred Nullable(Int64), reloaded Nullable(Int64), generated Nullable(Int64))'
+        AS counted
 SELECT
     model,
     replica,
+    dp_rank,
     time,
-    queries - if(queries < queries_before, 0, queries_before) AS queried,
-    hits - if(queries < queries_before, 0, hits_before) AS hit
+    (toUnixTimestamp64Milli(time) - toUnixTimestamp64Milli(time_before)) / 1000 AS counted_seconds,
+    queries < queries_before AS fell,
+    queries - if(fell, 0, queries_before) AS queried,
+    hits - if(fell, 0, hits_before) AS hit,
+    tokens.computed - if(fell, 0, ifNull(before.computed, first_tokens.computed)) AS computed,
+    tokens.transferred - if(fell, 0, ifNull(before.transferred, first_tokens.transferred)) AS transferred,
+    tokens.reloaded - if(fell, 0, ifNull(before.reloaded, first_tokens.reloaded)) AS reloaded,
+    tokens.generated - if(fell, 0, ifNull(before.generated, first_tokens.generated)) AS generated
 FROM
 (
     SELECT
         model,
         replica,
+        dp_rank,
         time,
         since,
         queries,
         hits,
+        tokens,
+        first_tokens,
+        lagInFrame(tokens) OVER scrapes AS before,
+        coalesce(lagInFrame(toNullable(time)) OVER scrapes, first_time) AS time_before,
         coalesce(lagInFrame(toNullable(queries)) OVER scrapes, first_queries) AS queries_before,
         coalesce(lagInFrame(toNullable(hits)) OVER scrapes, first_hits) AS hits_before
     FROM
@@ -22,7 +37,12 @@ FROM
         SELECT
             model, replica, dp_rank, time, toDateTime64({from}, 3, 'UTC') AS since,
             toInt64(assumeNotNull(prefix_cache_queries)) AS queries, toInt64(assumeNotNull(prefix_cache_hits)) AS hits,
-            queries AS first_queries, hits AS first_hits
+            CAST(
+                (toInt64(computed_tokens), toInt64(transferred_tokens), toInt64(reloaded_tokens),
+                    toInt64(generation_tokens)),
+                counted
+            ) AS tokens,
+            time AS first_time, queries AS first_queries, hits AS first_hits, tokens AS first_tokens
         FROM {database}.engine_counters FINAL
         WHERE {seconds:UInt32} = 10
             AND time >= {from} - INTERVAL 1 MINUTE
@@ -36,7 +56,10 @@ FROM
         SELECT
             model, replica, dp_rank, newest.time AS time,
             toDateTime64({start}({from}), 3, 'UTC') AS since,
-            newest.queries AS queries, newest.hits AS hits, oldest.queries AS first_queries, oldest.hits AS first_hits
+            newest.queries AS queries, newest.hits AS hits,
+            CAST((newest.computed, newest.transferred, newest.reloaded, newest.generated), counted) AS tokens,
+            oldest.time AS first_time, oldest.queries AS first_queries, oldest.hits AS first_hits,
+            CAST((oldest.computed, oldest.transferred, oldest.reloaded, oldest.generated), counted) AS first_tokens
         FROM
         (
             -- FINAL does not aggregate an element of a tuple that is read by itself: of scrapes that were not merged yet,
@@ -56,7 +79,8 @@ FROM
 WHERE time >= since;
 
 -- Growth of the engines' counters from one scrape to the next one read, of the first one from the start of its
--- period; a counter that fell began again at 0.
+-- period, and the seconds between them; a counter that fell began again at 0. Tokens that an engine does not count are
+-- NULL.
 CREATE VIEW {database}.engine_hits_series AS
 SELECT *
 FROM {database}.engine_hits_windows({range}, seconds = {finest});

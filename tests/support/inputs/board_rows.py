@@ -129,7 +129,10 @@ def hour_of_rows() -> list[Row]:
                     3.125 * (number + 1),
                     100 * (number + 1),
                     None,
-                    *[None] * 4,
+                    100 * (number + 1),
+                    0,
+                    None,
+                    10 * (number + 1),
                     1,
                 )
             )

@@ -167,6 +167,10 @@ TABLES = {
     "model: What more cache would save": [
         {"more tokens a replica": "16", "in bytes": "0", "tokens saved": "14400", "% of the prefill": "20"}
     ],
+    "replica: What filled the cache, and what the engine counted": [
+        {"replica": name, "filled": "36000", "computed": "35900", "generated": "3590", "left over": "-3490"}
+        for name in ("a", "b")
+    ],
     "replica: Engine sessions": [
         {"replica": name, "closed": "", "engine": "vllm", "last batch": "360"} for name in ("a", "b")
     ],
