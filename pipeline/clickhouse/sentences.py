@@ -14,7 +14,12 @@ Cases = Sequence[tuple[str, str]] | str
 """A text; or conditions of SQL, each with its text: the first that holds decides, "" is for the rest."""
 
 TITLES: dict[str, Cases] = {
-    "routing": "Another replica held {share} of the prefill of {model}",
+    "routing": (
+        ("number > 0", "Another replica, which prefills or decodes, held {share} of the prefill of {model}"),
+        ("", "Another replica held {share} of the prefill of {model}"),
+    ),
+    "decode": "{so_many} decode, and compute {share} of the prompt tokens that they lacked{first}",
+    "transfers": "{so_many} count other transfers than their events show, {share} apart{first}",
     "capacity": (
         ("many = 1", "{subject} evicts what it fills again: {share} of its prefill"),
         ("many <= 3", "{names} evict what they fill again: {share} of their prefill"),
@@ -35,7 +40,14 @@ TITLES: dict[str, Cases] = {
 """What was found, by the kind of a finding."""
 
 ACTIONS: dict[str, Cases] = {
-    "routing": "Route {model} by prefix: send each request to the replica that holds most of it",
+    "routing": (
+        ("number > 0", "Route {model} by prefix among the replicas that prefill"),
+        ("", "Route {model} by prefix: send each request to the replica that holds most of it"),
+    ),
+    "decode": "Look in their logs for transfers that failed, "
+    "and in the router for prompts that it sends to them alone",
+    "transfers": "Take what was transferred and avoidable there as an estimate: "
+    "failed and partial transfers look alike",
     "capacity": "Give {each} {room} more KV cache a rank, "
     "or a CPU tier with so much more room than the GPU cache",
     "restarts": "Restart {model} in rotation, {eighth} at a time, and route by prefix: "
@@ -53,6 +65,12 @@ ACTIONS: dict[str, Cases] = {
 
 TEXTS: dict[str, Cases] = {
     "worth": (
+        ("kind = 'transfers'", "{tokens_per_hour} tokens/h computed by one count, transferred by the other"),
+        ("kind = 'decode'", "{tokens_per_hour} tokens/h{gpus} on replicas that should only decode"),
+        (
+            "kind = 'routing' AND number > 0",
+            "saves at most {tokens_per_hour} tokens/h{gpus}, less what only replicas that decode held",
+        ),
         ("is_doubt", "{tokens_per_hour} tokens/h of unknown cause, at most {at_most_per_hour} in doubt"),
         ("", "saves {bound} {tokens_per_hour} tokens/h{gpus}, at most {at_most_per_hour}"),
     ),

@@ -52,7 +52,21 @@ WITH
             groupArrayIf(facts.replica, most > 0) AS evicting,
             sum(facts.prefill_tokens) AS prefill,
             sumIf(facts.prefill_tokens, most > 0) AS prefill_evicting,
-            sum(facts.routing_tokens) AS routing,
+            sum(facts.routing_tokens) AS routing_all,
+            sumIf(facts.routing_tokens, facts.role != 'decode') AS routing_prefilling,
+            groupArrayIf(facts.replica, facts.role != 'decode') AS prefilling,
+            countIf(facts.role = 'prefill') AS prefill_alone,
+            groupArrayIf(
+                (toUInt64(ifNull(facts.computed_tokens, 0)), toUInt64(ifNull(facts.transferred_tokens, 0)), facts.replica),
+                facts.role = 'decode' AND ifNull(facts.computed_tokens, 0) > 0
+            ) AS decoding,
+            groupArrayIf(
+                (toUInt64(abs(toInt64(facts.claimed_tokens) - assumeNotNull(facts.transferred_tokens))),
+                    toUInt64(greatest(facts.claimed_tokens, assumeNotNull(facts.transferred_tokens))), facts.replica),
+                isNotNull(facts.transferred_tokens) AND facts.sampled_one_in = 1
+                    AND abs(toInt64(facts.claimed_tokens) - assumeNotNull(facts.transferred_tokens))
+                        > 0.05 * greatest(facts.claimed_tokens, assumeNotNull(facts.transferred_tokens))
+            ) AS apart,
             sum(facts.avoidable_tokens) AS avoidable,
             sum(facts.evicted_tokens) AS all_evicted,
             sum(facts.cleared_tokens) AS cleared,
@@ -101,7 +115,14 @@ WITH
             arraySort(groupArrayArray(places.alone)) AS alone,
             arrayReverseSort(groupArrayArray(places.doubtful)) AS doubtful,
             sum(places.prefill) AS prefill,
-            sum(places.routing) AS routing,
+            -- Where replicas do nothing but prefill, those that decode are none that a prompt could be routed to.
+            sum(places.prefill_alone) > 0 AS disaggregated,
+            arraySort(groupArrayArray(places.prefilling)) AS prefilling,
+            if(disaggregated, length(replicas) - length(prefilling), 0) AS decoders,
+            multiIf(NOT disaggregated, sum(places.routing_all), length(prefilling) > 1, sum(places.routing_prefilling), 0)
+                AS routing,
+            if(disaggregated, arrayReverseSort(groupArrayArray(places.decoding)), []) AS decoding,
+            arrayReverseSort(groupArrayArray(places.apart)) AS apart,
             sum(places.avoidable) AS avoidable,
             (
                 prefill, avoidable, routing, sum(places.all_evicted), sum(places.cleared), sum(places.queried),
@@ -137,6 +158,7 @@ WITH
                     subject
             ) AS place,
             kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt, seconds,
+            NOT is_sums AND NOT is_doubt AND kind != 'decode' AS saves,
             {say:worth} AS figure,
             concat(
                 if(incomplete > 0, {say:incomplete}, ''),
@@ -144,7 +166,7 @@ WITH
                 if(sampled > 1, {say:sampled}, '')) AS caveat,
             tokens, at_least, at_most, prefill_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
             gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
-            multiIf(is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
+            multiIf(kind = 'transfers', 'replica', is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
                 kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
             concat('SELECT * FROM {database}.',
                 multiIf(kind = 'restarts', 'coinciding_restarts', kind = 'prefix', 'new_prefixes', 'replica_facts'),
@@ -153,12 +175,12 @@ WITH
         FROM
         (
             SELECT
-                * EXCEPT (rated, share, number, bytes, at, many),
+                * EXCEPT (rated, share, bytes, at, many),
                 {say:title} AS finding,
                 {say:action} AS action,
                 if(
                     empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
-                    arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / arraySum(rate -> rate.2, rated)
+                    arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / nullIf(arraySum(rate -> rate.2, rated), 0)
                 ) AS gpu_seconds_per_token,
                 tokens_per_hour * gpu_seconds_per_token AS gpu_seconds_per_hour,
                 multiIf(isNull(gpu_seconds_per_token), 'unknown', arrayExists(rate -> rate.4 = 'assumed', rated), 'assumed',
@@ -172,7 +194,7 @@ WITH
                     one.7 AS prefill_tokens, one.8 AS incomplete, one.9 AS behind, one.10 AS share, one.11 AS number,
                     one.12 AS bytes, one.13 AS at, length(one.2) AS many,
                     kind IN ('sums', 'past') AS is_sums,
-                    kind IN ('hashes', 'streams') AS is_doubt,
+                    kind IN ('hashes', 'streams', 'transfers') AS is_doubt,
                     tokens / seconds * 3600 AS tokens_per_hour,
                     at_least / seconds * 3600 AS at_least_per_hour,
                     at_most / seconds * 3600 AS at_most_per_hour,
@@ -195,9 +217,28 @@ WITH
                                 'sums', [] :: Array(String), '', toUInt64(0), toUInt64(0), toUInt64(0), prefill, toUInt64(0), size,
                                 toFloat64(0), toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                             ), (
-                                'routing', domains.replicas, '', routing, toUInt64(0), avoidable + unknown, prefill, incomplete,
-                                size, routing / prefill, toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                                'routing', if(decoders > 0, domains.prefilling, domains.replicas), '', routing, toUInt64(0),
+                                if(decoders > 0, routing, avoidable + unknown), prefill, incomplete, size, routing / prefill,
+                                toUInt64(decoders), toFloat64(0), toDateTime(0, 'UTC')
                             )],
+                            if(
+                                empty(decoding), [],
+                                [(
+                                    'decode', arrayMap(each -> each.3, decoding), decoding[1].3,
+                                    arraySum(each -> each.1, decoding), toUInt64(0), arraySum(each -> each.1, decoding),
+                                    prefill, toUInt64(0), size,
+                                    arraySum(each -> each.1, decoding) / arraySum(each -> each.1 + each.2, decoding),
+                                    toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                                )]),
+                            if(
+                                arraySum(each -> each.1, apart) <= 0.01 * prefill, [],
+                                [(
+                                    'transfers', arrayMap(each -> each.3, apart), apart[1].3,
+                                    arraySum(each -> each.1, apart), toUInt64(0), arraySum(each -> each.1, apart), prefill,
+                                    toUInt64(0), size,
+                                    arraySum(each -> each.1, apart) / arraySum(each -> each.2, apart),
+                                    toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                                )]),
                             arrayMap(
                                 curve -> (
                                     'capacity', curve.1, if(length(curve.1) = 1, curve.1[1], ''), curve.2, curve.2, curve.3,
@@ -242,7 +283,9 @@ WITH
                 ARRAY JOIN found AS one
                 CROSS JOIN {database}.observed_windows(
                     {range}, length = windows) AS watched
-                WHERE is_sums OR is_doubt OR (tokens > 0 AND tokens >= 0.01 * prefill_tokens)
+                -- Counters and events of a moment need not be of the same requests.
+                WHERE is_sums OR (is_doubt AND (kind != 'transfers' OR seconds >= 300))
+                    OR (NOT is_doubt AND tokens > 0 AND tokens >= 0.01 * prefill_tokens)
             )
         )
     )
@@ -337,10 +380,10 @@ FROM
             sumIf(sums.5, kind = 'past') AS cleared_past,
             sumIf(sums.6, kind = 'past') AS queried_past,
             sumIf(sums.7, kind = 'past') AS hit_past,
-            argMinIf(kind, place, NOT is_sums AND NOT is_doubt) AS lever_kind,
-            argMinIf(tokens, place, NOT is_sums AND NOT is_doubt) AS lever_tokens,
-            argMinIf(at_least, place, NOT is_sums AND NOT is_doubt) AS lever_at_least,
-            argMinIf(at_most, place, NOT is_sums AND NOT is_doubt) AS lever_at_most,
+            argMinIf(kind, place, saves) AS lever_kind,
+            argMinIf(tokens, place, saves) AS lever_tokens,
+            argMinIf(at_least, place, saves) AS lever_at_least,
+            argMinIf(at_most, place, saves) AS lever_at_most,
             arraySort(groupArrayIf(
                 (
                     place, caveat, kind, model, hash_domain, replicas, subject, tokens_per_hour, at_least_per_hour,

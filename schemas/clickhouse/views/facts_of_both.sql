@@ -1,17 +1,27 @@
 -- Of a range and, `earlier`, of the one before it, which begins at `before`, what hit_potential_windows and
 -- capacity_gain_windows say of a replica, with the fills read once for both; of the earlier one only what is summed up.
 CREATE VIEW {database}.facts_of_both AS
+WITH fills.peer + fills.peer_and_evicted + fills.evicted + fills.evicted_elsewhere + fills.cleared AS of_causes
 SELECT
     fills.earlier AS earlier,
     fills.hash_domain AS hash_domain,
     fills.model AS model,
     fills.replica AS replica,
     fills.prefill AS prefill_tokens,
-    fills.peer + fills.peer_and_evicted AS routing_tokens,
-    fills.evicted + fills.peer_and_evicted AS evicted_tokens,
-    fills.cleared AS cleared_tokens,
-    fills.peer + fills.peer_and_evicted + fills.evicted + fills.evicted_elsewhere + fills.cleared
-        AS avoidable_tokens,
+    -- As in hit_potential_windows: no more than the engine computed, where all ranks were scraped nearly all the time.
+    if(
+        isNotNull(engine.computed) AND engine.counted_ranks >= fills.ranks AND engine.counted_seconds >= 0.9 * if(
+            fills.earlier, dateDiff('second', {before:DateTime('UTC')}, {from}),
+            dateDiff('second', {from}, {to}) + 1
+        ), toUInt64(engine.computed), NULL
+    ) AS computed_tokens,
+    least(of_causes, ifNull(computed_tokens, of_causes)) AS avoidable_tokens,
+    least(fills.peer + fills.peer_and_evicted, avoidable_tokens) AS routing_tokens,
+    least(fills.evicted + fills.peer_and_evicted, avoidable_tokens) AS evicted_tokens,
+    least(fills.cleared, avoidable_tokens) AS cleared_tokens,
+    fills.transferred AS claimed_tokens,
+    if(isNull(computed_tokens), NULL, engine.transferred) AS transferred_tokens,
+    roles.role AS role,
     fills.cold AS cold_tokens,
     fills.unknown AS unknown_tokens,
     -- As in hit_potential_windows.
@@ -36,6 +46,7 @@ LEFT JOIN {database}.engine_hits_of_both(
     before = {before:DateTime('UTC')}, {range},
     seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}
 ) AS engine ON engine.model = fills.model AND engine.replica = fills.replica AND engine.earlier = fills.earlier
+LEFT JOIN {database}.replica_roles AS roles ON roles.model = fills.model AND roles.replica = fills.replica
 LEFT JOIN
 (
     SELECT hash_domain, replica, group_idx, sumForEach(needed_hist) AS needed

@@ -10,8 +10,10 @@ WITH
 SELECT
     earlier, hash_domain, model, replica, group_idx,
     max(until) AS last,
+    length(groupUniqArrayArray(filling)) AS ranks,
     sum(filled) AS filled,
     sum(prefill) AS prefill,
+    sum(transferred) AS transferred,
     sum(peer) AS peer,
     sum(peer_and_evicted) AS peer_and_evicted,
     sum(evicted) AS evicted,
@@ -26,8 +28,10 @@ FROM
     SELECT
         hash_domain, model, replica, group_idx, ranges,
         max(window) AS until,
+        groupUniqArray(dp_rank) AS filling,
         sum(filled_tokens) AS filled,
         sum(prefill_tokens) AS prefill,
+        sum(transferred_tokens) AS transferred,
         sum(peer_tokens) AS peer,
         sum(peer_and_evicted_tokens) AS peer_and_evicted,
         sum(evicted_tokens) AS evicted,
@@ -41,10 +45,10 @@ FROM
     (
         -- for 10s, 1m, 1h
         SELECT
-            window, hash_domain, model, replica, group_idx, filled_tokens,
-            toUInt64(filled_tokens - promoted_tokens - transferred_tokens) AS prefill_tokens, peer_tokens, peer_and_evicted_tokens,
-            evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in,
-            trust,
+            window, hash_domain, model, replica, dp_rank, group_idx, filled_tokens,
+            toUInt64(filled_tokens - promoted_tokens - transferred_tokens) AS prefill_tokens, transferred_tokens,
+            peer_tokens, peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens,
+            unknown_tokens, sampled_one_in, trust,
             (now_seconds = {length} AND window >= {start}(now_since))
                 + 2 * (past_seconds = {length} AND window < now_since) AS ranges
         FROM {database}.fills_{grain} FINAL

@@ -1,5 +1,6 @@
 -- hit_potential_series of windows of `seconds`.
 CREATE VIEW {database}.hit_potential_windows AS
+WITH peer_tokens + peer_and_evicted_tokens + evicted_tokens + evicted_elsewhere_tokens + cleared_tokens AS of_causes
 SELECT
     fills.model AS model,
     fills.replica AS replica,
@@ -16,8 +17,12 @@ SELECT
     cleared_tokens,
     cold_tokens,
     unknown_tokens,
-    peer_tokens + peer_and_evicted_tokens + evicted_tokens + evicted_elsewhere_tokens + cleared_tokens
-        AS avoidable_tokens,
+    if(
+        engine.counted_ranks >= fills.ranks
+            AND engine.counted_seconds >= 0.9 * (dateDiff('second', {from}, {to}) + 1),
+        toUInt64(engine.computed), NULL
+    ) AS computed_tokens,
+    least(of_causes, ifNull(computed_tokens, of_causes)) AS avoidable_tokens,
     (peer_tokens + peer_and_evicted_tokens) / nullIf(prefill_tokens, 0) AS routing_share,
     (evicted_tokens + evicted_elsewhere_tokens + peer_and_evicted_tokens) / nullIf(prefill_tokens, 0) AS capacity_share,
     peer_and_evicted_tokens / nullIf(prefill_tokens, 0) AS routing_and_capacity_share,
@@ -44,6 +49,7 @@ FROM
         replica,
         group_idx,
         max(window) AS last,
+        uniqExact(dp_rank) AS ranks,
         sum(filled_blocks) AS filled_blocks,
         sum(filled_tokens) AS filled_tokens,
         sum(prefill_tokens) AS prefill_tokens,
@@ -65,7 +71,9 @@ FROM
 ) AS fills
 LEFT JOIN
 (
-    SELECT model, replica, sum(queried) AS queried, sum(hit) AS hit
+    SELECT
+        model, replica, sum(queried) AS queried, sum(hit) AS hit, sum(computed) AS computed,
+        uniqExact(dp_rank) AS counted_ranks, sum(counted_seconds) / counted_ranks AS counted_seconds
     FROM {database}.engine_hits_windows({range}, seconds = {seconds:UInt32})
     GROUP BY model, replica
 ) AS engine ON engine.model = fills.model AND engine.replica = fills.replica
@@ -73,7 +81,9 @@ WINDOW replicas AS (PARTITION BY fills.model, fills.replica)
 SETTINGS join_use_nulls = 1;
 
 -- Per replica: prefill work done (`prefill_tokens`: filled, less what came from a lower tier or by transfer), what of it
--- had been done before and who could have saved it, as shares of it, and the hit rates behind it. Where an engine keeps several KV-cache groups, those of the group that filled most tokens (of equal ones
+-- had been done before and who could have saved it, as shares of it, and the hit rates behind it. `avoidable_tokens` are
+-- those of the causes, but no more than `computed_tokens`: what the engine counted as computed for prompts, where all
+-- ranks were scraped for nine tenths of the range. Where an engine keeps several KV-cache groups, those of the group that filled most tokens (of equal ones
 -- the first): the others hold the same tokens once more. Where a replica had several hash domains in the range, its
 -- hit rates stand at the last one.
 CREATE VIEW {database}.hit_potential AS

@@ -19,7 +19,7 @@ OF_BOTH = (
 )
 OF_ONE = "from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')}"
 CAUSES = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared", "cold", "unknown")
-SUMS = ("filled", "prefill", *CAUSES)
+SUMS = ("filled", "prefill", "transferred", *CAUSES)
 FILLS = (
     f"SELECT hash_domain, model, replica, group_idx, last, {', '.join(SUMS)}, one_in, toString(worst)"
     f" FROM fills_of_both_in_utc({OF_BOTH}) WHERE earlier = {{earlier:UInt8}} ORDER BY ALL",
@@ -31,9 +31,11 @@ FILLS = (
     " ORDER BY filled DESC, group_idx LIMIT 1 BY hash_domain, model, replica) ORDER BY ALL",
 )
 HITS = (
-    f"SELECT model, replica, queried, hit FROM engine_hits_of_both_in_utc({OF_BOTH})"
+    "SELECT model, replica, queried, hit, computed, transferred, counted_seconds"
+    f" FROM engine_hits_of_both_in_utc({OF_BOTH})"
     " WHERE earlier = {earlier:UInt8} ORDER BY ALL",
-    f"SELECT model, replica, sum(queried), sum(hit)"
+    "SELECT model, replica, sum(queried), sum(hit), sum(computed), sum(transferred),"
+    " sum(counted_seconds) / uniqExact(dp_rank)"
     f" FROM engine_hits_windows_in_utc({OF_ONE}, seconds = {{seconds:UInt32}})"
     " GROUP BY model, replica ORDER BY ALL",
 )

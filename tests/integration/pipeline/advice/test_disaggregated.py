@@ -1,0 +1,177 @@
+"""The advice of a fleet of prefill and decode replicas, by rows that are easy to add up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import clickhouse_connect
+import msgspec
+import pytest
+
+from pipeline.advice.reading import Advice, read_advice
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from schemas.rows import EngineCountersRow, FillsRow, Row, SourceRow
+from schemas.settings import Settings
+from tests.support.inputs.board_rows import HOUR, runner, write_rows
+from tests.support.inputs.empty_tables import EmptyTables
+
+WINDOWS = 60
+END = HOUR + timedelta(seconds=10 * WINDOWS - 1)
+
+
+class Each(NamedTuple):
+    """Tokens of a replica in each window: fills by cause, and what its engine counts."""
+
+    role: str
+    transferred: int
+    peer: int
+    peer_and_evicted: int
+    evicted: int
+    cold: int
+    computed: int
+    received: int
+    generated: int
+
+    @property
+    def filled(self) -> int:
+        return sum(self[1:6])
+
+
+FLEET = {
+    "p0": Each("prefill", 0, 30, 10, 20, 140, 180, 0, 5),
+    "p1": Each("prefill", 0, 30, 10, 20, 140, 180, 0, 5),
+    "d0": Each("decode", 300, 20, 0, 0, 80, 25, 310, 70),
+    # Its engine counts a third less than the events show, and computes nothing.
+    "d1": Each("decode", 300, 20, 0, 0, 80, 0, 200, 70),
+}
+PREFILL = 200 + 200 + 100 + 100
+AVOIDABLE = 60 + 60 + 20 + 0
+"""What d1 fills again was not computed for a prompt."""
+
+
+def rows_of(fleet: dict[str, Each]) -> list[Row]:
+    """Scrapes in the middle of windows, the first one in that before the range."""
+    rows: list[Row] = []
+    for replica, each in fleet.items():
+        rows.append(
+            SourceRow(
+                "m", replica, 0, 7, HOUR, None, "", "vllm", "map", "d", "t", each.role, 0, 9, [], "complete",
+                HOUR, 1,
+            )
+        )  # fmt: skip
+        for number in range(WINDOWS):
+            at = HOUR + timedelta(seconds=10 * number)
+            figures: dict[str, Any] = {
+                f"{cause}_{unit}": getattr(each, cause) // (16 if unit == "blocks" else 1)
+                for cause in ("filled", "transferred", "peer", "peer_and_evicted", "evicted", "cold")
+                for unit in ("blocks", "tokens")
+            }
+            others: dict[str, Any] = dict.fromkeys(FillsRow.__struct_fields__, 0)
+            named: dict[str, Any] = {
+                "window": at,
+                "hash_domain": "d",
+                "model": "m",
+                "replica": replica,
+                "regret_hist": [],
+            }
+            named |= {"sampled_one_in": 1, "trust": "complete", "version": 1}
+            rows.append(FillsRow(**{**others, **named, **figures}))
+        for number in range(WINDOWS + 1):
+            at = HOUR + timedelta(seconds=10 * number - 5)
+            counted = [each.computed * number, each.received * number, 0, each.generated * number]
+            rows.append(
+                EngineCountersRow(
+                    at, "m", replica, 0, 1000 * number, 900 * number, None, None, 100, 16, 0.5, *[None] * 3,
+                    *counted, 1,
+                )
+            )  # fmt: skip
+    return rows
+
+
+def advised(store: EmbeddedStore, settings: Settings) -> Advice:
+    client = clickhouse_connect.get_client(dsn=store.url, database=settings.clickhouse.database)
+    try:
+        database = settings.clickhouse.database
+        return read_advice(client, database, int(HOUR.timestamp()), int(END.timestamp()))
+    finally:
+        client.close()
+
+
+def test_each_part_of_a_fleet_is_advised_what_it_can_do(store: EmbeddedStore, own: Settings) -> None:
+    write_rows(own, rows_of(FLEET))
+    advice = advised(store, own)
+    assert advice.answer[0].value == pytest.approx(AVOIDABLE / PREFILL)
+    found = {each.kind: each for each in advice.findings}
+    assert found.keys() == {"routing", "decode", "transfers"}
+    routing, decode, transfers = (found[kind] for kind in ("routing", "decode", "transfers"))
+    assert routing.finding == "Another replica, which prefills or decodes, held 13 % of the prefill of m"
+    assert routing.action == "Route m by prefix among the replicas that prefill"
+    assert routing.replicas == ["p0", "p1"]
+    assert routing.tokens_per_hour == 2 * 40 * 360
+    assert routing.figure == "saves at most 28.8k tokens/h, less what only replicas that decode held"
+    assert decode.finding == (
+        "1 of 4 replicas of m decode, and compute 7.5 % of the prompt tokens that they lacked: d0"
+    )
+    assert (decode.tokens_per_hour, decode.replicas) == (25 * 360, ["d0"])
+    assert transfers.finding == (
+        "1 of 4 replicas of m count other transfers than their events show, 33 % apart: d1"
+    )
+    assert (transfers.tokens_per_hour, transfers.board) == (100 * 360, "replica")
+    assert advice.answer[2].figure == "Routing"
+
+
+def test_one_replica_that_prefills_has_none_to_route_to(store: EmbeddedStore, own: Settings) -> None:
+    write_rows(own, rows_of({name: each for name, each in FLEET.items() if name != "p1"}))
+    assert {each.kind for each in advised(store, own).findings} == {"decode", "transfers"}
+
+
+def test_where_no_replica_only_prefills_all_can_be_routed_to(
+    store: EmbeddedStore, empty_tables: EmptyTables
+) -> None:
+    """As where a stack calls all its replicas decode."""
+    for role in ("", "decode"):
+        with empty_tables.lent() as settings:
+            write_rows(settings, rows_of({name: each._replace(role=role) for name, each in FLEET.items()}))
+            found = {each.kind: each for each in advised(store, settings).findings}
+            assert found.keys() == {"routing", "transfers"}
+            assert found["routing"].finding == "Another replica held 17 % of the prefill of m"
+            assert found["routing"].tokens_per_hour == (40 + 40 + 20) * 360
+
+
+def test_avoidable_is_bounded_where_all_ranks_are_scraped(store: EmbeddedStore, own: Settings) -> None:
+    write_rows(own, rows_of(FLEET))
+    run = runner(store, own)
+    bounds = f"(from = '{HOUR:%F %T}', to = '{END:%F %T}') WHERE replica = 'd1'"
+    sql = (
+        f"SELECT 'potential', computed_tokens, avoidable_tokens FROM hit_potential{bounds}"
+        f" UNION ALL SELECT 'facts', computed_tokens, avoidable_tokens FROM replica_facts{bounds}"
+        " ORDER BY 1"
+    )
+    assert run("views", sql).result_rows == [("facts", 0, 0), ("potential", 0, 0)]
+    fills = [row for row in rows_of({"d1": FLEET["d1"]}) if isinstance(row, FillsRow)]
+    write_rows(own, [msgspec.structs.replace(row, dp_rank=1) for row in fills[:1]])
+    one_more = (WINDOWS + 1) * 20
+    assert run("views", sql).result_rows == [("facts", None, one_more), ("potential", None, one_more)]
+
+
+def test_filled_is_what_engines_counted_and_the_rest(store: EmbeddedStore, own: Settings) -> None:
+    write_rows(own, rows_of(FLEET))
+    for seconds in (10, 60, 3600):
+        found = runner(store, own)(
+            "balance",
+            "SELECT replica, sum(filled_tokens), sum(computed_tokens), sum(b.transferred_tokens),"
+            " sum(reloaded_tokens), sum(generated_tokens), sum(left_over_tokens), sum(claimed_tokens)"
+            f" FROM replica_balance_windows_in_utc(from = {{from:DateTime}}, to = {{to:DateTime}}, step = 30,"
+            f" seconds = {seconds}) AS b GROUP BY replica",
+            to=END,
+        ).result_rows
+        assert {row[0]: row[1:] for row in found} == {
+            name: (
+                WINDOWS * each.filled,
+                *(WINDOWS * count for count in (each.computed, each.received, 0, each.generated)),
+                WINDOWS * (each.filled - each.computed - each.received - each.generated),
+                WINDOWS * each.transferred,
+            )
+            for name, each in FLEET.items()
+        }
