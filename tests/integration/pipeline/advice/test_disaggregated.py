@@ -146,13 +146,12 @@ def test_avoidable_is_bounded_where_all_ranks_are_scraped(store: EmbeddedStore, 
     sql = (
         f"SELECT 'potential', computed_tokens, avoidable_tokens FROM hit_potential{bounds}"
         f" UNION ALL SELECT 'facts', computed_tokens, avoidable_tokens FROM replica_facts{bounds}"
-        " ORDER BY 1"
     )
-    assert run("views", sql).result_rows == [("facts", 0, 0), ("potential", 0, 0)]
+    assert sorted(run("views", sql).result_rows) == [("facts", 0, 0), ("potential", 0, 0)]
     fills = [row for row in rows_of({"d1": FLEET["d1"]}) if isinstance(row, FillsRow)]
     write_rows(own, [msgspec.structs.replace(row, dp_rank=1) for row in fills[:1]])
     one_more = (WINDOWS + 1) * 20
-    assert run("views", sql).result_rows == [("facts", None, one_more), ("potential", None, one_more)]
+    assert sorted(run("views", sql).result_rows) == [("facts", None, one_more), ("potential", None, one_more)]
 
 
 def test_filled_is_what_engines_counted_and_the_rest(store: EmbeddedStore, own: Settings) -> None:
