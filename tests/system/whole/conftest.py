@@ -21,16 +21,17 @@ from aiokafka import TopicPartition
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import catalogue, topic_name
-from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.recordings.player import EngineSockets
 from pipeline.verify.against_log import check_log
 from schemas.settings import ClickHouse, Connector, Kafka, Lmcache, Replica, Settings, Worker
+from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.invariants import broken
 from tests.support.patience import PATIENCE
 from tests.support.processes import KVLENS, Started, as_toml, started
+from tests.support.suite.servers import Shared
 from tests.system.browser.tabs import chromium, visit
 
 __all__ = ["chromium", "visit"]
@@ -162,13 +163,15 @@ class Pipeline:
 def new_pipeline(
     broker: EmbeddedBroker,
     store: EmbeddedStore,
+    shared: Shared,
     free_port: Callable[[], int],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., Pipeline]]:
-    """A function that makes topics, tables, and sockets of the named engines; it kills what still runs.
+    """A function that gives topics, tables, and sockets of the named engines; it kills what still runs.
 
     `emitters` of an engine, by topic, are replicas instead of it: they share its socket and its sequence.
     """
+    tables = EmptyTables(store, shared)
     with ExitStack() as stack:
 
         def make(
@@ -177,10 +180,12 @@ def new_pipeline(
             lmcache: Lmcache | None = None,
             **connector: Any,
         ) -> Pipeline:
+            # First, so that the processes are gone when they are anybody else's again.
+            database = stack.enter_context(tables.lent()).clickhouse.database
             pipeline = stack.enter_context(
                 _pipeline(
                     broker,
-                    store,
+                    ClickHouse(url=store.url, database=database),
                     free_port,
                     tmp_path_factory,
                     names,
@@ -190,7 +195,6 @@ def new_pipeline(
                 )
             )
             asyncio.run(topics.apply(pipeline.settings))
-            migrations.apply(pipeline.settings)
             (pipeline.directory / "kvlens.toml").write_text(as_toml(pipeline.settings))
             return pipeline
 
@@ -200,7 +204,7 @@ def new_pipeline(
 @contextmanager
 def _pipeline(
     broker: EmbeddedBroker,
-    store: EmbeddedStore,
+    clickhouse: ClickHouse,
     free_port: Callable[[], int],
     tmp_path_factory: pytest.TempPathFactory,
     names: Sequence[str],
@@ -214,7 +218,7 @@ def _pipeline(
     engines = {replica: EngineSockets(context, "tcp://127.0.0.1:*", None, 3) for replica in names}
     settings = Settings(
         kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
-        clickhouse=ClickHouse(url=store.url, database=name),
+        clickhouse=clickhouse,
         connector=Connector(metrics_port=free_port(), **{"drain_seconds": 10.0, **connector}),
         worker=Worker(
             checkpoint_seconds=0.3,

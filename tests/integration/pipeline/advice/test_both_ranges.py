@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import product
 from typing import Any
@@ -10,8 +11,8 @@ import clickhouse_connect
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from pipeline.local.clickhouse.embedded import EmbeddedStore
-from tests.support.inputs.board_rows import HOUR, hour_of_rows, migrated, write_rows
+from tests.support.inputs.board_rows import HOUR, hour_of_rows, write_rows
+from tests.support.inputs.empty_tables import EmptyTables
 
 OF_BOTH = (
     "before = {before:DateTime('UTC')}, from = {from:DateTime('UTC')}, to = {to:DateTime('UTC')},"
@@ -56,16 +57,19 @@ LENGTHS_BY_DAY = ((10, 60),)
 
 
 @pytest.fixture(scope="module")
-def client(store: EmbeddedStore) -> Client:
-    settings = migrated(store)
-    write_rows(settings, hour_of_rows())
-    client = clickhouse_connect.get_client(dsn=store.url, database=settings.clickhouse.database)
-    # An engine is not scraped for four minutes, so a range begins without a scrape of the minute before it.
-    for table, at in (("engine_counters", "time"), ("engine_counters_by_minute", "window")):
-        client.command(
-            f"ALTER TABLE {table} DELETE WHERE toMinute({at}) BETWEEN 27 AND 30 SETTINGS mutations_sync = 2"
-        )
-    return client
+def client(empty_tables: EmptyTables) -> Iterator[Client]:
+    with empty_tables.lent() as settings:
+        write_rows(settings, hour_of_rows())
+        store = settings.clickhouse
+        client = clickhouse_connect.get_client(dsn=store.url, database=store.database)
+        # An engine is not scraped for four minutes, so a range begins without a scrape of the minute before.
+        for table, at in (("engine_counters", "time"), ("engine_counters_by_minute", "window")):
+            client.command(
+                f"ALTER TABLE {table} DELETE WHERE toMinute({at}) BETWEEN 27 AND 30 "
+                "SETTINGS mutations_sync = 2"
+            )
+        yield client
+        client.close()
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Kafka
 from tests.support.acls import Acls
 from tests.support.inputs.captures import reported
+from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.reports import MODEL, NAME, make_topic, send, wait_committed
 
 ROOT = Path(__file__).parents[4]
@@ -56,7 +57,6 @@ COMMANDS = {
     "verify": ["verify"],
     "rebuild": ["state", "rebuild", "--yes", "--no-wait"],
 }
-DATABASE = "rights"
 
 
 def secured(port: int) -> Callable[..., Mapping[str, str]]:
@@ -129,6 +129,7 @@ class Cluster:
     environment: Mapping[str, str]
     endpoint: str
     store: str
+    database: str
     parts: list[Part] = field(default_factory=list)
 
     def start(self, user: str, *arguments: str, **environment: str) -> Part:
@@ -156,7 +157,7 @@ class Cluster:
 
     def rows(self, table: str) -> int:
         with clickhouse_connect.get_client(dsn=self.store, autogenerate_session_id=False) as client:
-            return int(str(client.command(f"SELECT count() FROM {DATABASE}.{table}")))
+            return int(str(client.command(f"SELECT count() FROM {self.database}.{table}")))
 
     def wait_rows(self, table: str, count: int, seconds: float = 180.0) -> None:
         deadline = time.monotonic() + seconds
@@ -167,9 +168,22 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(
-    store: EmbeddedStore, free_port: Callable[..., int], tmp_path_factory: pytest.TempPathFactory
+    store: EmbeddedStore,
+    empty_tables: EmptyTables,
+    free_port: Callable[..., int],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
-    """Topics and tables made, and every user has the rights of its role."""
+    """Topics made, tables lent, and every user has the rights of its role."""
+    with empty_tables.lent() as tables:
+        yield from secured_cluster(store, tables.clickhouse.database, free_port, tmp_path_factory)
+
+
+def secured_cluster(
+    store: EmbeddedStore,
+    database: str,
+    free_port: Callable[..., int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("rights")
     port, endpoint = free_port(), f"tcp://127.0.0.1:{free_port()}"
     broker = embedded.EmbeddedBroker(directory / "broker", free_port())
@@ -183,22 +197,21 @@ def cluster(
         "KVLENS_KAFKA__TOPIC_PREFIX": "sec",
         "KVLENS_KAFKA__GROUP": "secgroup",
         "KVLENS_CLICKHOUSE__URL": store.url,
-        "KVLENS_CLICKHOUSE__DATABASE": DATABASE,
+        "KVLENS_CLICKHOUSE__DATABASE": database,
         "KVLENS_WORKER__CHECKPOINT_SECONDS": "0.3",
         "KVLENS_WORKER__ROLLUP_SECONDS": "2",
         "KVLENS_WORKER__IDLE_CARRY_SECONDS": "0.001",
         "KVLENS_REPLICAS": f'[{{"id": "a", "model": "m", "endpoint": "{endpoint}"}}]',
     }
     acls = Acls(Kafka(bootstrap_servers=broker.bootstrap_servers))
-    cluster = Cluster(directory, broker.bootstrap_servers, acls, environment, endpoint, store.url)
+    cluster = Cluster(directory, broker.bootstrap_servers, acls, environment, endpoint, store.url, database)
     try:
         for user, role in ROLES.items():
             cluster.acls.allow(user, role.rights)
         # One that records choices is an index besides.
         cluster.acls.allow("recording", ROLES["index"].rights)
-        for command in ("topics apply", "migrate"):
-            code, said = cluster.run("apply", *command.split())
-            assert code == 0, said
+        code, said = cluster.run("apply", "topics", "apply")
+        assert code == 0, said
         yield cluster
     finally:
         for part in cluster.parts:

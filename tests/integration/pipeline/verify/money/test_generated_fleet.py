@@ -14,14 +14,14 @@ import msgspec
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify.findings import Findings
 from pipeline.verify.money.check import VIEW, check_money
 from pipeline.verify.money.recount import Cost, Hour, Inputs, Key, Scraped, costs
 from pipeline.verify.store import StoredTables
 from schemas.rows import EngineCountersRow, FillsRow, PrefillSettingsRow, SourceRow
 from schemas.settings import Settings
-from tests.support.inputs.board_rows import migrated, write_rows
+from tests.support.inputs.board_rows import write_rows
+from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.suite.night import first_by_day
 
 MIDNIGHT = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
@@ -177,14 +177,13 @@ class Database:
 
 
 @pytest.fixture(scope="module", params=first_by_day([1, 2, 3]))
-def fleet(store: EmbeddedStore, request: pytest.FixtureRequest) -> Iterator[Database]:
+def fleet(empty_tables: EmptyTables, request: pytest.FixtureRequest) -> Iterator[Database]:
     made = generated(request.param)
-    settings = migrated(store)
-    write_rows(settings, made.rows)
-    client = clickhouse_connect.get_client(dsn=store.url, autogenerate_session_id=False)
-    yield Database(settings, client, made)
-    client.command(f"DROP DATABASE {settings.clickhouse.database} SYNC")
-    client.close()
+    with empty_tables.lent() as settings:
+        write_rows(settings, made.rows)
+        client = clickhouse_connect.get_client(dsn=settings.clickhouse.url, autogenerate_session_id=False)
+        yield Database(settings, client, made)
+        client.close()
 
 
 def assert_equal(found: dict[Any, Cost], wanted: dict[Key, Cost]) -> None:
