@@ -58,7 +58,8 @@ WITH
             countIf(facts.role = 'prefill') AS prefill_alone,
             groupArrayIf(
                 (toUInt64(ifNull(facts.computed_tokens, 0)), toUInt64(ifNull(facts.transferred_tokens, 0)), facts.replica),
-                facts.role = 'decode' AND ifNull(facts.computed_tokens, 0) > 0
+                -- Of what was transferred nothing is known where an engine does not count it.
+                facts.role = 'decode' AND isNotNull(facts.transferred_tokens) AND ifNull(facts.computed_tokens, 0) > 0
             ) AS decoding,
             groupArrayIf(
                 (toUInt64(abs(toInt64(facts.claimed_tokens) - assumeNotNull(facts.transferred_tokens))),
