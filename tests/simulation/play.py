@@ -19,7 +19,7 @@ from tests.simulation.loop import Process
 from tests.simulation.schedule import Action, Schedule
 from tests.simulation.simulation import Simulation
 from tests.simulation.store import Trouble
-from tests.simulation.supervised import Main, Supervised
+from tests.simulation.supervised import LONGEST_AWAY, Main, Supervised
 
 HEALED_SECONDS = 1.0
 SETTLING_SECONDS = 6.0
@@ -112,6 +112,8 @@ class Play:
             engine.deaf_until, engine.drops, engine.holes = 0.0, 0, 0
         for supervised in self.all:
             supervised.heal()
+        # Who is away for long comes back, before anything is over for it.
+        simulation.run(simulation.now + LONGEST_AWAY, unless=lambda: not any(each.away for each in self.all))
         if self.overlapping:
             # Those that stay find out what the others did when they look twice.
             self._end(self.overlapping)

@@ -125,7 +125,7 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         seconds = max(seconds, together[-1].at + ROOM_SECONDS)
     actions.sort(key=lambda action: action.at)
     overlap = any(action.kind == "overlap" for action in actions)
-    engines, receivers = rng.choice([1, 2, 2, 3]), rng.choice([0, 1])
+    engines = rng.choice([1, 2, 2, 3])
     return Schedule(
         seed=seed,
         engines=engines,
@@ -136,7 +136,7 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         indexes=rng.choice([0, 0, 1]),
         # Of two connectors the same run comes twice, under two incarnations: agent and recount name it alike,
         # and do not agree which of its answers counts.
-        receivers=0 if overlap or engines == 1 else receivers,
+        receivers=rng.choice([0, 1]) * (not overlap) if engines > 1 else 0,
         capacity=rng.choice([4, 12, 40]),
         keeps=rng.choice([3, 10, 1000]),
         prompts=rng.choice([2, 4, 12]),

@@ -11,6 +11,9 @@ from schemas.settings import Settings
 from tests.simulation.loop import Process
 from tests.simulation.simulation import Simulation
 
+LONGEST_AWAY = 7.0
+"""Seconds from the end of a process to its next start."""
+
 Main = Callable[[Settings, Stop], Awaitable[None]]
 
 
@@ -33,6 +36,11 @@ class Supervised:
     def runs(self) -> bool:
         """Whether there is a process now."""
         return self.process is not None and self.process.alive
+
+    @property
+    def away(self) -> bool:
+        """Whether it ended and will be started again."""
+        return self._wanted and not self.runs
 
     def start(self) -> None:
         """Run it from now on."""
@@ -87,5 +95,5 @@ class Supervised:
         if process.failure is not None:
             self.failures.append(process.failure)
         world = self._simulation
-        away = 0.2 + self._rng.random() * (7.0 if self._rng.random() < 0.2 else 2.5)
+        away = 0.2 + self._rng.random() * ((LONGEST_AWAY - 0.2) if self._rng.random() < 0.2 else 2.5)
         world.at(world.now + away, self._begin)
