@@ -8,7 +8,16 @@ import pytest
 
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Settings
-from tests.support.inputs.board_rows import HOUR, RunSql, at, hour_of_rows, migrated, runner, write_rows
+from tests.support.inputs.board_rows import (
+    HOUR,
+    RunSql,
+    at,
+    hour_of_rows,
+    migrated,
+    remembering,
+    runner,
+    write_rows,
+)
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.suite.servers import Shared
 
@@ -35,13 +44,13 @@ def hour(store: EmbeddedStore, shared: Shared) -> Settings:
 @pytest.fixture(scope="session")
 def empty(store: EmbeddedStore, bare: Settings) -> RunSql:
     """Run SQL on a store that has all tables and no row."""
-    return runner(store, bare)
+    return remembering(runner(store, bare))
 
 
 @pytest.fixture(scope="session")
 def filled(store: EmbeddedStore, hour: Settings) -> RunSql:
     """Run SQL on a store that has the hour's rows and their rollups."""
-    return runner(store, hour)
+    return remembering(runner(store, hour))
 
 
 @pytest.fixture(scope="session")
