@@ -15,6 +15,7 @@ from tests.simulation.loop import Process
 from tests.simulation.simulation import Simulation
 
 BLOCK_TOKENS = 16
+_BRIEFLY, _BETWEEN_SECONDS = 0.01, 1e-4
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -143,8 +144,10 @@ class Engine:
     # How it says so
 
     def publish(self, events: Sequence[Any], ahead: float = 0.0) -> None:
-        """Publish a batch; some of those that listen get it."""
-        at = self._now() + ahead
+        """Publish a batch; some of those that listen get it. No two are of one moment."""
+        at, last = self._now() + ahead, self.published[-1][0] if self.published else 0.0
+        if at <= last < at + _BRIEFLY:
+            at = last + _BETWEEN_SECONDS
         self._send(_encode([at, events, 0]), at)
 
     def _now(self) -> float:
