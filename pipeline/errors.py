@@ -348,15 +348,14 @@ class CheckpointCorrupt(Exception):
 class CheckpointFormatUnknown(Exception):
     """Another kvlens wrote the checkpoint."""
 
-    def __init__(self, found: int, last: int) -> None:
-        """`found` is its format; this kvlens reads those from 1 to `last`."""
-        super().__init__(found, last)
+    def __init__(self, found: int, read: int) -> None:
+        """`found` is its format; this kvlens reads `read`."""
+        super().__init__(found, read)
         self.found = found
-        self.last = last
+        self.read = read
 
     def __str__(self) -> str:
-        reads = "format 1" if self.last == 1 else f"formats 1 to {self.last}"
-        return f"it has format {self.found}, and this kvlens reads {reads}"
+        return f"it has format {self.found}, and this kvlens reads format {self.read}"
 
 
 class CheckpointDamaged(Exception):
@@ -405,7 +404,7 @@ class CheckpointUnreadable(PipelineError):
         return (
             f"the checkpoint in {self.topic}[{self.partition}] cannot be read: {self.reason}; "
             "stop all workers and run `kvlens state rebuild` to compute it again from the log, or start the "
-            "newer kvlens that wrote it"
+            "kvlens that wrote it"
         )
 
 

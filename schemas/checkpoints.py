@@ -53,14 +53,10 @@ META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
 HEAD = "head"
 BASE = "base"
-HeadPieces = Annotated[int, Meta(ge=1, le=1 << 12)]
-"""How many there are: those of formats 1 and 2 are numbered from 1 in their order."""
 PieceNumbers = Annotated[list[Annotated[int, Meta(ge=1)]], Meta(max_length=1 << 20)]
 """Numbers of the pieces, in their order; one may be there several times."""
 FORMAT = 4
-"""Of the checkpoints that this kvlens writes. It reads those of formats 1 to FORMAT."""
-FORMAT_WITHOUT_CONTENTS = 3
-"""Where no block has a content hash: a reader that knows of none misreads nothing."""
+"""Of the checkpoints that this kvlens writes, and the only one that it reads."""
 NO_BASE = -1
 """Instead of the number of a base: the range has none, its blocks are in deltas only."""
 
@@ -154,9 +150,7 @@ class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     number: int = 0
     """Of the delta; of a base, the last delta that it includes."""
     before: int = 0
-    """Slot of the delta before. The first format has none: a delta's slot is its number."""
-    epoch: int = 0
-    """In the first format, epoch of the head it belongs to."""
+    """Slot of the delta before; 0 of the first one, and of a base."""
 
 
 class FlowState(msgspec.Struct, array_like=True, gc=False):
@@ -464,6 +458,8 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """When and how the source was heard last."""
     drift: DriftState
     """Comparison with what the engine says of its memory."""
+    silence: SilenceState
+    """When its last record came."""
     model: Name = ""
     """Model name."""
     hash_domain: LongName = ""
@@ -473,19 +469,13 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     incarnation: Incarnation = 0
     """The present engine session."""
     spread: Natural = 0
-    """Factor that spreads hashes over places, a secret of the source; 0 in the first format."""
-    bases: list[BaseRange] | None = None
-    """Ranges by their start; None in the first format, which has one base."""
+    """Factor that spreads hashes over places, a secret of the source."""
+    bases: list[BaseRange] = []
+    """Ranges by their start; never empty in a checkpoint."""
     last_delta: Natural = 0
     """Number of the last delta."""
     last_slot: Natural = 0
     """Its slot."""
-    former_epoch: Natural = 0
-    """Epoch of the records of the first format that still belong to this; 0 when there are none."""
-    epoch: Natural = 0
-    """In the first format, the number of the base; 0 since."""
-    deltas: Natural = 0
-    """In the first format, how many deltas belong to the base; 0 since."""
     first_seq: Number = -1
     """First sequence number of this session; -1 before the first batch."""
     last_seq: Number = -1
@@ -537,5 +527,3 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Whether something of this session was left out because of a limit."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
     """What is odd about the stream of this session."""
-    silence: SilenceState | None = None
-    """When its last record came; None in formats 1 and 2."""

@@ -31,7 +31,7 @@ Written = Annotated[int, Meta(ge=-1, le=LATEST_CHANGE // 10)]
 HEAD_KEY = b"@head"
 """Key of the `FleetHead`."""
 FORMAT = 2
-"""Of the checkpoints that this kvlens writes, and the last one that it reads."""
+"""Of the checkpoints that this kvlens writes, and the only one that it reads."""
 
 
 TableName = Literal[

@@ -53,7 +53,7 @@ def load(latest: Mapping[bytes, bytes]) -> Base | None:
     if value is None:
         return None
     found = _decode_format(value).format
-    if not 1 <= found <= FORMAT:
+    if found != FORMAT:
         raise CheckpointFormatUnknown(found, FORMAT)
     head = _decode_head(value)
     parts = []

@@ -32,12 +32,10 @@ from pipeline.residency.source import SourceResidency, new_head
 from pipeline.residency.steps import Steps, at_once
 from schemas.checkpoints import (
     FORMAT,
-    FORMAT_WITHOUT_CONTENTS,
     HEAD,
     META_KEY,
     CheckpointFormat,
     PartitionMeta,
-    SilenceState,
     slot_key,
 )
 from schemas.events import EventsRecord
@@ -289,10 +287,7 @@ class PartitionState:
             return Cut(self.next_offset, dirty=True, residency=residency.finish(says))
         self._said = says
         self._saved_offset = self.next_offset
-        contents = any(source.pools.keep_contents for source in self.sources.values())
-        meta = PartitionMeta(
-            self.next_offset, FORMAT if contents else FORMAT_WITHOUT_CONTENTS, self._silence.clock
-        )
+        meta = PartitionMeta(self.next_offset, FORMAT, self._silence.clock)
         checkpoints.append((META_KEY, _encode(meta)))
         return Cut(
             self.next_offset,
@@ -337,7 +332,7 @@ class PartitionState:
             return
         with damaged_if_it_fails(META_KEY):
             found = _decode_format(meta).format
-            if not 1 <= found <= FORMAT:
+            if found != FORMAT:
                 raise CheckpointFormatUnknown(found, FORMAT)
             position = _decode_meta(meta)
             self.next_offset = self._saved_offset = position.next_offset
@@ -359,9 +354,7 @@ class PartitionState:
                     raise CheckpointDamaged(shown_key(key), "it is of another source")
                 self.sources[name] = source
                 self._snapshots.add(name, source, slots, its_slots)
-        heard: dict[SourceKey, SilenceState] = {}
-        for name, source in self.sources.items():
-            heard[name] = source.head.silence = source.head.silence or SilenceState(position.clock)
+        heard = {name: source.head.silence for name, source in self.sources.items()}
         self._silence = Silence(self._settings.forget_seconds, position.clock, heard)
 
     def _counting(self, key: SourceKey) -> NewPool:

@@ -20,6 +20,7 @@ from schemas.checkpoints import (
     ConnectivityState,
     DriftState,
     HealthState,
+    SilenceState,
     SourceHead,
     TrustSince,
     TrustState,
@@ -66,7 +67,14 @@ def new_head(replica: str, dp_rank: int) -> SourceHead:
     """Return the state of a source of which nothing is known yet."""
     nothing = TrustState(TrustSince("partial", 0.0))
     return SourceHead(
-        replica, dp_rank, nothing, HealthState(), ConnectivityState(), DriftState(), spread=new_spread()
+        replica,
+        dp_rank,
+        nothing,
+        HealthState(),
+        ConnectivityState(),
+        DriftState(),
+        SilenceState(),
+        spread=new_spread(),
     )
 
 

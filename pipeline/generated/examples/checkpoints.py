@@ -13,7 +13,7 @@ from pipeline.residency.checkpoint.snapshot import SourceSnapshots
 from pipeline.residency.partition import PartitionState
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import (
-    FORMAT_WITHOUT_CONTENTS,
+    FORMAT,
     HEAD,
     META_KEY,
     PartitionMeta,
@@ -52,5 +52,5 @@ def checkpoint_examples() -> dict[str, msgspec.Struct]:
     state.apply(OFFSET + 1, msgspec.structs.replace(run, batches=run.batches[2:]))
     source.windows.take(START + 1.0)
     latest.update([*snapshots.deltas(), *snapshots.head()])
-    latest[META_KEY] = msgspec.msgpack.encode(PartitionMeta(OFFSET + 2, FORMAT_WITHOUT_CONTENTS))
+    latest[META_KEY] = msgspec.msgpack.encode(PartitionMeta(OFFSET + 2, FORMAT))
     return {name: msgspec.msgpack.decode(latest[key], type=record) for name, (key, record) in SLOTS.items()}

@@ -12,14 +12,13 @@ import numpy.typing as npt
 from pipeline.errors import CheckpointCorrupt, CheckpointDamaged
 from pipeline.residency.checkpoint.entries import unpacked_entries
 from pipeline.residency.checkpoint.soundness import contradiction
-from pipeline.residency.counting.block_table import PLACES, BlockColumns, new_spread, places
+from pipeline.residency.counting.block_table import PLACES, BlockColumns, places
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.pools import NewPool
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import (
     NO_BASE,
     BaseRange,
-    HeadPieces,
     PieceNumbers,
     PoolEntries,
     PoolsRecord,
@@ -34,7 +33,7 @@ from schemas.settings import Worker
 _AT_ONCE = 16_384
 
 _decode_head = msgspec.msgpack.Decoder(SourceHead).decode
-_decode_head_or_pieces = msgspec.msgpack.Decoder(SourceHead | HeadPieces | PieceNumbers).decode
+_decode_head_or_pieces = msgspec.msgpack.Decoder(SourceHead | PieceNumbers).decode
 _decode_pools = msgspec.msgpack.Decoder(PoolsRecord).decode
 
 
@@ -53,13 +52,12 @@ def restore(
     CheckpointDamaged when what the records say does not fit together.
     """
     head = _head(key, latest)
-    bases = _bases_of(head)
-    if not _cover_everything(bases, head.last_delta):
+    if not _cover_everything(head.bases, head.last_delta):
         raise CheckpointDamaged(f"the state of {head.replica}/{head.dp_rank}", "bases do not fit")
     source = SourceResidency(head, settings, new_pool)
-    _put_bases(source, latest, bases)
-    slots, deltas = _deltas(head, latest, min(each.delta for each in bases))
-    _apply_deltas(source, deltas, bases)
+    _put_bases(source, latest)
+    slots, deltas = _deltas(head, latest, min(each.delta for each in head.bases))
+    _apply_deltas(source, deltas)
     if (found := contradicts(source)) is not None:
         raise CheckpointDamaged(f"the state of {head.replica}/{head.dp_rank}", found)
     return source, slots
@@ -70,22 +68,10 @@ def _head(key: bytes, latest: Mapping[bytes, bytes]) -> SourceHead:
     if isinstance(head, SourceHead):
         return head
     replica, dp_rank, _ = msgspec.msgpack.decode(key)
-    pieces = head if isinstance(head, list) else range(1, head + 1)
-    keys = [slot_key(replica, dp_rank, head_piece_slot(piece)) for piece in pieces]
+    keys = [slot_key(replica, dp_rank, head_piece_slot(piece)) for piece in head]
     if not latest.keys() >= {*keys}:
         raise CheckpointCorrupt(f"{replica}/{dp_rank}", "a piece of its head")
     return _decode_head(b"".join(latest[each] for each in keys))
-
-
-def _bases_of(head: SourceHead) -> list[BaseRange]:
-    """Return the ranges of bases; a head of the first format becomes one of today's."""
-    if head.bases is None:
-        head.bases = [BaseRange(0, 0, 0)]
-        head.spread = new_spread()
-        head.last_delta = head.last_slot = head.deltas
-        head.former_epoch = head.epoch
-        head.deltas = head.epoch = 0
-    return head.bases
 
 
 def _cover_everything(bases: list[BaseRange], last_delta: int) -> bool:
@@ -101,8 +87,7 @@ def _cover_everything(bases: list[BaseRange], last_delta: int) -> bool:
 def _record(head: SourceHead, latest: Mapping[bytes, bytes], slot: str | int, number: int) -> PoolsRecord:
     packed = latest.get(slot_key(head.replica, head.dp_rank, slot))
     record = _decode_pools(packed) if packed else None
-    # Records of the first format have no number.
-    if record is None or (record.number, record.epoch) not in ((number, 0), (0, head.former_epoch or None)):
+    if record is None or record.number != number:
         raise CheckpointCorrupt(f"{head.replica}/{head.dp_rank}", f"record {slot}")
     return record
 
@@ -113,8 +98,9 @@ def _pool_of(source: SourceResidency, part: PoolEntries) -> Pool | None:
     return pool if isinstance(pool, Pool) and pool.head.life == part.life else None
 
 
-def _put_bases(source: SourceResidency, latest: Mapping[bytes, bytes], bases: list[BaseRange]) -> None:
+def _put_bases(source: SourceResidency, latest: Mapping[bytes, bytes]) -> None:
     """Set what the bases have of their ranges."""
+    bases = source.head.bases
     ends = [each.start for each in bases[1:]] + [PLACES]
     found = [
         (pool, part, each.start, end)
@@ -151,12 +137,13 @@ def _deltas(
     for number in range(head.last_delta, oldest, -1):
         slots.append(slot)
         records.append(_record(head, latest, slot, number))
-        slot = records[-1].before or number - 1
+        slot = records[-1].before
     return slots[::-1], records[::-1]
 
 
-def _apply_deltas(source: SourceResidency, deltas: list[PoolsRecord], bases: list[BaseRange]) -> None:
+def _apply_deltas(source: SourceResidency, deltas: list[PoolsRecord]) -> None:
     """Apply, in their order, what deltas have of the ranges whose bases do not include them."""
+    bases = source.head.bases
     starts = np.array([each.start for each in bases], np.uint64)
     included = np.array([each.delta for each in bases], np.int64)
     parts: dict[Pool, list[tuple[int, BlockColumns]]] = {}

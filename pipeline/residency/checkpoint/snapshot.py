@@ -50,7 +50,7 @@ class SourceSnapshots:
         self._pieces = HeadPieces()
         self._written = {*written}
         head = source.head
-        if head.bases is None:
+        if not head.bases:
             head.bases = [BaseRange(0, NO_BASE, 0)]
         self._bases = head.bases
         self._deltas = deque(enumerate(slots, head.last_delta - len(slots) + 1))

@@ -9,7 +9,7 @@ from pipeline.errors import CheckpointCorrupt, CheckpointFormatUnknown
 from pipeline.fleet import packing, snapshot
 from pipeline.fleet.snapshot import CATCHING_UP_SECONDS, MAX_SECONDS, MIN_CHANGES, Bases
 from pipeline.fleet.state import FleetState
-from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, part_key
+from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, part_key
 from schemas.residency import CLEARED, EVICTED, FILLED
 from schemas.settings import Fleet
 from tests.support.inputs.residency_records import record
@@ -89,10 +89,12 @@ def test_a_base_that_takes_many_checkpoints_is_of_the_moment_it_began(
     assert len(restored_at) > 2, "there was no base, then one, then the next"
 
 
-def test_a_base_of_an_unknown_format_is_refused() -> None:
+@pytest.mark.parametrize("other", [FORMAT - 1, FORMAT + 1])
+def test_a_base_of_an_unknown_format_is_refused(other: int) -> None:
     latest = base_of(applied())
-    latest[HEAD_KEY] = msgspec.msgpack.encode({"format": 9, "what": "else"})
-    with pytest.raises(CheckpointFormatUnknown, match="format 9, and this kvlens reads formats 1 to 2"):
+    latest[HEAD_KEY] = msgspec.msgpack.encode({"format": other, "what": "else"})
+    said = f"format {other}, and this kvlens reads format {FORMAT}"
+    with pytest.raises(CheckpointFormatUnknown, match=said):
         FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
 
 

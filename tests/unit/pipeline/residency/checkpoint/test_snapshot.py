@@ -9,7 +9,7 @@ import pytest
 from pipeline.residency.checkpoint import partition_snapshots, snapshot
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.partition import PartitionState
-from schemas.checkpoints import META_KEY, BaseRange, PoolsRecord, SourceHead, base_slot, slot_key
+from schemas.checkpoints import META_KEY, BaseRange, base_slot, slot_key
 from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
 
@@ -53,7 +53,7 @@ def contents(state: PartitionState) -> dict:
     found: dict = {"next": state.next_offset}
     for key, source in state.sources.items():
         head = msgspec.to_builtins(source.head)
-        for name in ("spread", "bases", "last_delta", "last_slot", "former_epoch", "epoch", "deltas"):
+        for name in ("spread", "bases", "last_delta", "last_slot"):
             head.pop(name, None)
         found[key] = head
         for pool in source.pools:
@@ -90,7 +90,7 @@ def test_every_checkpoint_gives_back_the_state_at_its_cut(seed: int, universe: i
         restored = PartitionState.restore(0, Worker(), shards=4, latest=latest)
         assert contents(restored) == contents(state)
         for source in state.sources.values():
-            ranges = max(ranges, len(source.head.bases or ()))
+            ranges = max(ranges, len(source.head.bases))
         if rng.random() < 0.1:
             state = restored
     assert ranges > 3, "sources have several bases"
@@ -157,7 +157,7 @@ def test_bases_that_are_not_needed_any_more_leave_nothing_behind() -> None:
         packed = blocks.astype(">u8").tobytes()
         play(Removed(packed), Stored(packed, 16))
     head = state.sources["a", 0].head
-    assert len(head.bases or ()) > 10
+    assert len(head.bases) > 10
     play(Cleared())
     for _ in range(100):
         play(Stored(blocks[:4].astype(">u8").tobytes(), 16))
@@ -182,35 +182,3 @@ def test_deltas_take_no_more_room_than_once_counted_together() -> None:
         if key[2] not in ("head", "base")
     ]
     assert len(slots) < 50
-
-
-def test_a_source_of_the_first_format_becomes_one_of_today() -> None:
-    state = held_by(np.arange(1, 21, dtype=np.uint64))
-    latest = dict(state.cut(START).checkpoints)
-    first = in_first_format(latest)
-    restored = PartitionState.restore(0, Worker(), shards=4, latest=first)
-    assert contents(restored) == contents(state)
-    for step in range(1, 600):
-        batch = Batch(step, START, START, [Removed(step.to_bytes(8, "big")), Stored(bytes(7) + b"\7", 16)])
-        for each in (state, restored):
-            each.apply(step, EventsRecord("a", "m", "d", 0, 1, [batch]))
-        state.cut(START)
-        first.update(restored.cut(START).checkpoints)
-        if step % 100 == 1:
-            again = PartitionState.restore(0, Worker(), shards=4, latest=first)
-            assert contents(again) == contents(state)
-
-
-def in_first_format(latest: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return a checkpoint of one source with one delta as former versions wrote it: as a base."""
-    head = msgspec.msgpack.decode(latest[slot_key("a", 0, "head")], type=SourceHead)
-    delta = msgspec.msgpack.decode(latest[slot_key("a", 0, 1)], type=PoolsRecord)
-    head.bases, head.last_delta, head.epoch = None, 0, 7
-    count = len(delta.pools[0].hashes) // 8
-    delta.pools[0].copies *= count
-    delta.pools[0].block_sizes *= count
-    return {
-        META_KEY: msgspec.msgpack.encode({"next_offset": 1}),
-        slot_key("a", 0, "head"): msgspec.msgpack.encode(head),
-        slot_key("a", 0, "base"): msgspec.msgpack.encode(PoolsRecord(delta.pools, epoch=7)),
-    }
