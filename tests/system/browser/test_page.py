@@ -96,7 +96,22 @@ def test_figures_on_the_page_are_those_of_the_rows(served: Served, visit: Open) 
         "Cached tokens by medium, newest: cpu 320, gpu 1.28 k"
     )
     cells = tab.page.locator("#fleet-replicas tbody tr").first.locator("td").all_text_contents()
-    assert cells == ["m", "a", "36,000", "32,400", "60", "0", "20", "10", "10", "0", "90", "complete"]
+    assert cells == [
+        "m",
+        "a",
+        "36,000",
+        "32,400",
+        "60",
+        "0",
+        "20",
+        "10",
+        "10",
+        "0",
+        "90",
+        "0",
+        "0",
+        "complete",
+    ]
 
 
 @pytest.mark.night
