@@ -74,10 +74,11 @@ def replica_address(
     metrics_url: str | None,
     dp_ranks: int,
     hash_scheme: str,
+    role: str | None = None,
 ) -> ReplicaAddress:
     """Describe a replica by the sockets of its rank 0."""
     return ReplicaAddress(
-        name, model, publisher.endpoint, publisher.replay_endpoint, metrics_url, dp_ranks, hash_scheme
+        name, model, publisher.endpoint, publisher.replay_endpoint, metrics_url, dp_ranks, hash_scheme, role
     )
 
 

@@ -19,6 +19,7 @@ class ReplicaAddress:
     metrics_url: str | None
     dp_ranks: int
     hash_scheme: str
+    role: str | None = None
 
 
 def replicas_toml(replicas: Iterable[ReplicaAddress]) -> str:

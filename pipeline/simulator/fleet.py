@@ -14,10 +14,11 @@ import zmq
 
 from pipeline.simulator.addresses import AddressPlan, hash_scheme, opened_publisher, replica_address
 from pipeline.simulator.config_file import ReplicaAddress
-from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, EngineSettings, RequestTooLargeError
-from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, exposition
+from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, EngineSettings
+from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, Prompts, exposition
 from pipeline.simulator.source import Source
-from pipeline.simulator.traffic.routing import Router, Routing
+from pipeline.simulator.traffic.dispatch import Dispatch
+from pipeline.simulator.traffic.routing import Routing
 from pipeline.simulator.traffic.schedule import Rerouting, Restart, Scheduled
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.eras import DEFAULT_ERA, ERAS, Era
@@ -46,6 +47,8 @@ class FleetSettings:
     """So many of the last replicas are hybrid Mamba and attention engines, with blocks of 2176 tokens; where
     their era has no groups, the default one is taken."""
     hybrid_blocks: int = 64
+    prefill_replicas: int = 0
+    """So many of the first replicas compute prompts for the others, which pull them; 0: each does both."""
     random_hash_seeds: bool = False
     """Every rank hashes with a seed of its own, as engines without a fixed PYTHONHASHSEED."""
     workload: WorkloadSettings = field(default_factory=WorkloadSettings)
@@ -64,9 +67,18 @@ class Fleet:
     """Opens the sockets at once; then either `run` in real time, or call `advance` with any clock."""
 
     def __init__(self, settings: FleetSettings, tell: Callable[[str], None] = lambda _: None) -> None:
-        """`tell` gets the text of every scheduled change when it happens."""
+        """`tell` gets the text of every scheduled change when it happens.
+
+        Raises ValueError where settings contradict each other.
+        """
+        if settings.prefill_replicas >= settings.replicas or (
+            settings.prefill_replicas and settings.hybrid_replicas
+        ):
+            raise ValueError(
+                f"of {settings.replicas} replicas {settings.prefill_replicas} prefill: "
+                "some have to decode, and none can be hybrid"
+            )
         self.settings = settings
-        self.rejected_requests = 0
         self._tell = tell
         self._to_come = deque(sorted(settings.schedule, key=lambda each: each.seconds))
         self._context = zmq.Context()
@@ -81,7 +93,12 @@ class Fleet:
         if plan.metrics_port is not None:
             pages = {name: self._page(name) for name in self._names}
             self._metrics = MetricsEndpoint(pages, plan.host, plan.metrics_port)
-        self._router = Router(settings.routing, len(self.sources), settings.workload.seed)
+        self.dispatch = Dispatch(
+            self.sources,
+            settings.prefill_replicas * settings.dp_ranks,
+            settings.routing,
+            settings.workload.seed,
+        )
         self._arrivals = arrivals(settings.workload)
         self._arrival = next(self._arrivals)
         self._elapsed = 0.0
@@ -98,8 +115,9 @@ class Fleet:
                 self._metrics.url(name) if self._metrics else None,
                 ranks,
                 hash_scheme(source.era, source.hash_form, source.engine.settings.block_size),
+                self._role(number),
             )
-            for name, source in zip(self._names, self.sources[::ranks], strict=True)
+            for number, (name, source) in enumerate(zip(self._names, self.sources[::ranks], strict=True))
         ]
 
     def wait_subscribers(self, timeout_seconds: float) -> bool:
@@ -119,14 +137,11 @@ class Fleet:
         while self._to_come and self._to_come[0].seconds <= self._elapsed:
             self._happen(self._to_come.popleft())
         while self._arrival[0] <= self._elapsed:
-            request = self._arrival[1]
-            source = self.sources[self._router.choose(request.session)]
-            try:
-                source.submit(request)
-            except RequestTooLargeError:
-                self.rejected_requests += 1
+            self.dispatch.submit(self._arrival[1])
             self._arrival = next(self._arrivals)
-        return sum(source.step(now) is not None for source in self.sources)
+        published = sum(source.step(now) is not None for source in self.sources)
+        self.dispatch.hand_over()
+        return published
 
     def run(self, duration_seconds: float | None = None, clock: Callable[[], float] = time.time) -> None:
         """Advance in real time until `stop` is called or the duration is over."""
@@ -164,7 +179,7 @@ class Fleet:
     def _happen(self, scheduled: Scheduled) -> None:
         change, ranks = scheduled.change, self.settings.dp_ranks
         if isinstance(change, Rerouting):
-            self._router = Router(change.routing, len(self.sources), self.settings.workload.seed)
+            self.dispatch.reroute(change.routing)
         elif isinstance(change, Restart):
             for source in self.sources[change.replica * ranks : (change.replica + 1) * ranks]:
                 source.restart()
@@ -178,7 +193,11 @@ class Fleet:
         settings = self.settings
         hybrid = number >= settings.replicas - settings.hybrid_replicas
         era = self._era(number, hybrid)
-        engine = settings.engine if era.media_known else replace(settings.engine, cpu_blocks=0)
+        engine = settings.engine
+        if self._role(number) == "decode":
+            engine = replace(engine, receives=True, cpu_blocks=0)
+        elif not era.media_known:
+            engine = replace(engine, cpu_blocks=0)
         if settings.blocks:
             engine = replace(engine, num_blocks=settings.blocks[number % len(settings.blocks)])
         if hybrid:
@@ -210,6 +229,11 @@ class Fleet:
             snapshot_sequences=settings.snapshot_sequences,
         )
 
+    def _role(self, number: int) -> str | None:
+        """Return the role that the configuration shall give a replica; None where each does both."""
+        prefilling = self.settings.prefill_replicas
+        return None if not prefilling else "prefill" if number < prefilling else "decode"
+
     def _era(self, number: int, hybrid: bool) -> Era:
         era = ERAS[self.settings.eras[number % len(self.settings.eras)]]
         if hybrid and not era.groups_known:
@@ -237,5 +261,12 @@ def _figures(source: Source, steps_per_second: float) -> EngineFigures:
         engine.settings.num_blocks,
         Prefill(
             counters.finished_requests, counters.prefill_steps / steps_per_second, counters.prefill_tokens
+        ),
+        Prompts(
+            counters.computed,
+            counters.hits,
+            counters.external_hits - counters.pulled,
+            counters.pulled,
+            counters.generated,
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -16,6 +16,18 @@ class Prefill:
     seconds: float
     tokens: int
     """Of their prompts, that no cache had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Where the tokens of prompts came from, and how many followed them, since the engine's start."""
+
+    computed: int
+    hit: int
+    reloaded: int
+    pulled: int
+    """From another engine."""
+    generated: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,8 @@ class EngineFigures:
     """None for an endless pool, which has no capacity to tell."""
     prefill: Prefill | None = None
     """None where no time passes in the engine."""
+    prompts: Prompts | None = None
+    """None where nobody counts them."""
 
 
 _COUNTERS = (
@@ -76,6 +90,7 @@ def exposition(model: str, ranks: list[EngineFigures]) -> str:
     for name, meaning, field in _COUNTERS:
         lines += [f"# HELP {name} {meaning}", f"# TYPE {name} counter"]
         lines += [f"{name}{_labels(model, rank)} {float(getattr(rank, field))}" for rank in ranks]
+    lines += _of_prompts(model, ranks)
     for name, meaning, field in _HISTOGRAMS:
         lines += [f"# HELP {name} {meaning}", f"# TYPE {name} histogram"]
         for rank in ranks:
@@ -96,6 +111,31 @@ def exposition(model: str, ranks: list[EngineFigures]) -> str:
         )
         lines.append(f"{name}{{{labels}}} 1.0")
     return "\n".join(lines) + "\n"
+
+
+def _of_prompts(model: str, ranks: list[EngineFigures]) -> Iterator[str]:
+    """Yield the lines of the counters by source, as vLLM has them since 0.32."""
+    told = [(rank, rank.prompts) for rank in ranks if rank.prompts is not None]
+    by_source = {
+        "vllm:prompt_tokens_by_source_total": {
+            "local_compute": [each.computed for _, each in told],
+            "local_cache_hit": [each.hit for _, each in told],
+            "external_kv_transfer": [each.reloaded + each.pulled for _, each in told],
+        },
+        "vllm:prompt_tokens_cached_by_source_total": {
+            "device": [each.hit for _, each in told],
+            "host": [each.reloaded for _, each in told],
+            "p2p": [each.pulled for _, each in told],
+        },
+    }
+    for name, sources in by_source.items():
+        yield from (f"# HELP {name} Number of prompt tokens by source.", f"# TYPE {name} counter")
+        for source, figures in sources.items():
+            for (rank, _), figure in zip(told, figures, strict=True):
+                yield f'{name}{_labels(model, rank)[:-1]},source="{source}"}} {float(figure)}'
+    name = "vllm:generation_tokens_total"
+    yield from (f"# HELP {name} Number of generation tokens processed.", f"# TYPE {name} counter")
+    yield from (f"{name}{_labels(model, rank)} {float(each.generated)}" for rank, each in told)
 
 
 def _labels(model: str, rank: EngineFigures) -> str:

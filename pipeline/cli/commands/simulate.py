@@ -34,6 +34,7 @@ from schemas.events import LATEST
     epilog=examples(
         "kvlens simulate --replicas 2 --write-config simulated.toml",
         "kvlens simulate --at 60:restart=0 --duration 120",
+        "kvlens simulate --replicas 3 --prefill 1 --write-config pair.toml",
         "kvlens simulate --trace conversation.jsonl.gz --speed 10",
     ),
 )
@@ -77,6 +78,12 @@ from schemas.events import LATEST
     type=Whole(0),
     default=0,
     help="How many replicas are hybrid Mamba and attention engines, which announce two granularities.",
+)
+@click.option(
+    "--prefill",
+    type=Whole(0),
+    default=0,
+    help="How many replicas compute prompts only; the others pull these and decode (no CPU tier).",
 )
 @click.option("--hybrid-blocks", type=Whole(2), default=64, help="Blocks of 2176 tokens in a hybrid.")
 @click.option(
@@ -182,6 +189,7 @@ def _chat(options: dict[str, Any]) -> None:
             blocks=options["blocks"],
             hybrid_replicas=options["hybrid"],
             hybrid_blocks=options["hybrid_blocks"],
+            prefill_replicas=options["prefill"],
             random_hash_seeds=options["random_hash_seeds"],
             workload=WorkloadSettings(
                 seed=options["seed"],

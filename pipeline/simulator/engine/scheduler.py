@@ -35,6 +35,10 @@ class EngineSettings:
     fine_block_size: int | None = None
     """Attention groups also announce blocks of this size (hybrid engines); needs cpu_blocks = 0."""
     hash_seed: str = "0"
+    receives: bool = False
+    """Prompts were computed elsewhere: what the cache lacks of one is pulled; excludes further tiers."""
+    pull_steps: int = 2
+    """From the step that gives a pulled prompt its blocks to that in which it is there."""
 
     def __post_init__(self) -> None:
         if self.fine_block_size is not None and (self.block_size % self.fine_block_size or self.cpu_blocks):
@@ -42,6 +46,8 @@ class EngineSettings:
                 f"fine_block_size {self.fine_block_size} must divide block_size {self.block_size}, "
                 f"and excludes a CPU tier (cpu_blocks {self.cpu_blocks})"
             )
+        if self.receives and (self.fine_block_size is not None or self.cpu_blocks):
+            raise ValueError("an engine that pulls its prompts has one block size and no CPU tier")
 
 
 HYBRID_GROUPS = ("full_attention", "mamba")
@@ -55,6 +61,11 @@ class Counters:
     hits: int = 0
     external_queries: int = 0
     external_hits: int = 0
+    pulled: int = 0
+    """Of the external hits: those that came from another engine."""
+    computed: int = 0
+    """Of prompts, up to their first token."""
+    generated: int = 0
     stored_blocks: int = 0
     duplicate_blocks: int = 0
     evicted_blocks: int = 0
@@ -93,6 +104,8 @@ class _Sequence:
     blocks: list[list[int]] = field(default_factory=list)
     scheduled: int = 0
     preempted: bool = False
+    pulled: bool = False
+    """Whether its prompt was pulled, or will have been: that is done once."""
     admitted_at: int = 0
     """Step that scheduled it first."""
     prefill_steps: int = 0
@@ -115,6 +128,10 @@ class Engine:
         self._fine_seed = seed_digest(f"{settings.hash_seed}/fine")
         self._waiting: deque[_Sequence] = deque()
         self._running: list[_Sequence] = []
+        self._pulling: deque[tuple[int, _Sequence]] = deque()
+        """With the steps in which their prompts will be there."""
+        self.finished: list[Request] = []
+        """Those of the last step."""
         self._events: list[Event] = []
         self._to_offload: list[Stored] = []
         self._steps = 0
@@ -122,7 +139,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self._running or self._waiting or self._to_offload)
+        return bool(self._running or self._waiting or self._pulling or self._to_offload)
 
     @property
     def usage(self) -> float:
@@ -159,6 +176,7 @@ class Engine:
 
     def step(self) -> list[Event]:
         """Run one engine step and return its events in order: GPU first, then the CPU tier."""
+        self.finished = []
         if not self.busy:
             return []
         self._steps += 1
@@ -166,6 +184,7 @@ class Engine:
         preemptions = self.counters.preemptions
         budget = self._schedule_running(self.settings.step_tokens)
         if self.counters.preemptions == preemptions:
+            self._take_pulled()
             self._admit(budget)
         self._offload(arriving)
         self._advance()
@@ -283,6 +302,10 @@ class Engine:
         while self._waiting and budget > 0 and len(self._running) < self.settings.max_running:
             sequence = self._waiting[0]
             hits = self._hits(sequence)
+            if self.settings.receives and not sequence.pulled:
+                if not self._pull(sequence, hits):
+                    return
+                continue
             loaded = self._loadable(sequence, len(hits[0]))
             size, groups = self.settings.block_size, len(self.settings.groups)
             start = (len(hits[0]) + loaded) * size
@@ -303,6 +326,40 @@ class Engine:
                 sequence.prefill_tokens = sequence.known - start
             self._grow(sequence, count)
             budget -= count
+
+    def _pull(self, sequence: _Sequence, hits: list[list[int]]) -> bool:
+        """Give a prompt all its blocks; what they lack comes meanwhile. Return whether there is room.
+
+        Blocks are evicted now and stored once their content is there, as vLLM 0.33 does it
+        (`WAITING_FOR_REMOTE_KVS`).
+        """
+        held = len(hits[0])
+        missing = -(-sequence.known // self.settings.block_size) - held
+        taken = [block for blocks in hits for block in blocks]
+        if missing * len(hits) > self.pool.free - self.pool.idle(taken):
+            return False
+        self._waiting.popleft()
+        self._count_query(sequence, held, 0)
+        pulled = sequence.known - held * self.settings.block_size
+        self.counters.external_queries += pulled
+        self.counters.external_hits += pulled
+        self.counters.pulled += pulled
+        self.pool.touch(taken)
+        sequence.blocks, sequence.cached, sequence.pulled = hits, held, True
+        sequence.admitted_at = self._steps
+        for blocks in sequence.blocks:
+            self._allocate(blocks, missing)
+        self._pulling.append((self._steps + self.settings.pull_steps, sequence))
+        return True
+
+    def _take_pulled(self) -> None:
+        """Run the requests whose prompts are there; their last token is computed once more."""
+        while self._pulling and self._pulling[0][0] <= self._steps:
+            _, sequence = self._pulling.popleft()
+            sequence.computed = sequence.known - 1
+            self._cache(sequence, sequence.computed)
+            self._running.append(sequence)
+            self._grow(sequence, 1)
 
     def _hits(self, sequence: _Sequence) -> list[list[int]]:
         """Return the blocks of the longest prefix that all groups hold; one token is always computed."""
@@ -346,11 +403,16 @@ class Engine:
             sequence.scheduled = 0
             if sequence.computed < sequence.known:
                 continue
-            sequence.prefill_steps = sequence.prefill_steps or self._steps - sequence.admitted_at + 1
-            sequence.known = min(sequence.known + self.settings.decode_tokens, len(sequence.tokens))
+            if not sequence.prefill_steps:
+                sequence.prefill_steps = self._steps - sequence.admitted_at + 1
+                self.counters.computed += sequence.prefill_tokens
+            known = min(sequence.known + self.settings.decode_tokens, len(sequence.tokens))
+            self.counters.generated += known - sequence.known
+            sequence.known = known
             if sequence.known == len(sequence.tokens):
                 self._running.remove(sequence)
                 self._release(sequence)
+                self.finished.append(sequence.request)
                 self.counters.finished_requests += 1
                 self.counters.prefill_steps += sequence.prefill_steps
                 self.counters.prefill_tokens += sequence.prefill_tokens

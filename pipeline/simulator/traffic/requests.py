@@ -21,3 +21,5 @@ class Request:
     prompt: tuple[int, ...]
     output: tuple[int, ...]
     lora: Lora | None = None
+    then: Request | None = None
+    """What a decode replica gets once this one has computed the prompt."""

@@ -8,10 +8,13 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, exposition
+from connectors.scrape.counters import parse_engine_metrics
+from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, Prompts, exposition
 
 RANKS = [
-    EngineFigures(0, 1000, 400, 600, 200, 0.25, 16, 1200, Prefill(5, 1.5, 900)),
+    EngineFigures(
+        0, 1000, 400, 600, 200, 0.25, 16, 1200, Prefill(5, 1.5, 900), Prompts(300, 400, 50, 150, 70)
+    ),
     EngineFigures(1, 7, 0, 0, 0, 0.0, 16, 1200),
 ]
 
@@ -25,10 +28,14 @@ def test_every_figure_is_served_per_rank() -> None:
             urllib.request.urlopen(endpoint.url("sim-1"), timeout=60)
     finally:
         endpoint.close()
+    counted = parse_engine_metrics(text).ranks[0]
+    assert (counted.computed_tokens, counted.reloaded_tokens) == (300, 50)
+    assert (counted.transferred_tokens, counted.generation_tokens) == (150, 70)
     samples = {
         (sample.name, sample.labels["engine"]): sample  # a histogram has one bucket
         for family in text_string_to_metric_families(text)
         for sample in family.samples
+        if "source" not in sample.labels
     }
     assert samples["vllm:prefix_cache_queries_total", "0"].value == 1000
     assert samples["vllm:prefix_cache_hits_total", "0"].value == 400

@@ -258,3 +258,29 @@ def test_fine_blocks_go_with_the_last_coarse_block_that_covers_them() -> None:
 def test_fine_blocks_must_divide_coarse_ones() -> None:
     with pytest.raises(ValueError, match="must divide"):
         EngineSettings(block_size=100, fine_block_size=64)
+
+
+def test_a_pulled_prompt_evicts_when_it_is_asked_for_and_is_stored_when_it_is_there() -> None:
+    engine = _engine(num_blocks=5, receives=True, pull_steps=3)
+    _run(engine, _request(range(100, 112)))
+    batches = _run(engine, _request(range(12)))
+    # All of a pool of four blocks; the last block is whole once the last token is computed here.
+    assert [len(_removed([batch])) for batch in batches] == [2, 0, 0, 0]
+    assert [[len(stored.digests) for stored in _stored([batch])] for batch in batches] == [[], [], [], [2, 1]]
+    counters = engine.counters
+    assert (counters.pulled, counters.external_hits, counters.computed, counters.generated) == (24, 24, 0, 2)
+    assert counters.finished_requests == 2
+
+
+def test_what_is_there_is_not_pulled_again() -> None:
+    engine = _engine(receives=True)
+    _run(engine, _request(range(10)))
+    [stored] = _stored(_run(engine, _request(range(18))))
+    assert (len(stored.digests), engine.counters.hits, engine.counters.pulled) == (2, 8, 10 + 10)
+    assert [request.prompt for request in engine.finished] == [tuple(range(18))]
+
+
+def test_who_pulls_has_neither_two_block_sizes_nor_a_cpu_tier() -> None:
+    for other in ({"cpu_blocks": 4}, {"fine_block_size": 2}):
+        with pytest.raises(ValueError, match="an engine that pulls its prompts"):
+            _engine(receives=True, **other)
