@@ -23,6 +23,7 @@ import aiokafka.producer.message_accumulator
 import connectors.kafka.reach
 import connectors.kafka.topic_metadata
 import connectors.order.idle
+import connectors.order.pacing
 import connectors.positions.keeper
 import connectors.process.leaving
 import connectors.reading
@@ -40,6 +41,7 @@ import pipeline.residency.checkpoint.partition_snapshots
 import pipeline.residency.checkpoint.snapshot
 import pipeline.worker.exits
 from connectors.kafka.topics import catalogue
+from connectors.process.backoff import Backoff
 from pipeline.kafka.topics import Found
 from schemas.settings import Settings
 from tests.simulation import clients, engine_sockets
@@ -156,6 +158,8 @@ _REPLACED: dict[Any, Any] = {
 
 _SMALL: dict[ModuleType, dict[str, Any]] = {
     connectors.order.idle: {"IDLE_SECONDS": 3.0},
+    # An engine that was deaf is asked again before all is over, also for a last batch that was lost.
+    connectors.order.pacing: {"UNANSWERED": Backoff(first=1.0, longest=2.0)},
     connectors.reading: {"IDLE_SECONDS": 3.0},
     connectors.positions.keeper: {"REFRESH_EVERY": 4, "OWNERS_EVERY": 1},
     connectors.replay.requests: {"LOOK_SECONDS": 0.8},

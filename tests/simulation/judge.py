@@ -61,7 +61,7 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
         return
     newest, known, lost = 0, dict[int, float](), set[int]()
     lives, removed = set[int](), set[int]()
-    for record, gone in _records(play):
+    for record, gone in records(play):
         if record.replica != engine.name:
             continue
         if not gone:  # a connector that starts knows no session that retention took whole
@@ -129,7 +129,7 @@ def _occupancy(play: Play, engine: Engine) -> Iterator[str]:
         yield f"{engine.name}: {last['blocks']} blocks are complete, the engine holds {len(engine.resident)}"
 
 
-def _records(play: Play) -> Iterator[tuple[EventsRecord, bool]]:
+def records(play: Play) -> Iterator[tuple[EventsRecord, bool]]:
     """Yield every record that was in the log, and whether retention took it."""
     for (topic, _), log in play.simulation.broker.log.items():
         if ".events." in topic:

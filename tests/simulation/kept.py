@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from tests.simulation.judge import records
 from tests.simulation.play import Play
 from tests.simulation.run import Runner
 from tests.simulation.schedule import Action, Schedule
@@ -51,6 +52,12 @@ def _row_is_left(play: Play) -> bool:
     return occupancy["trust"] == "complete" and behind
 
 
+def _end_is_found(play: Play) -> bool:
+    """The connector took a batch for want of an answer, and was answered later, with the last batch."""
+    log = [batch for record, _ in records(play) for batch in record.batches if batch.seq is not None]
+    return [(batch.seq, batch.replayed) for batch in log] == [(0, False), (1, False), (2, True)]
+
+
 KEPT = {
     "rows that nobody committed, of records that retention took": Kept(
         replace(
@@ -63,6 +70,22 @@ KEPT = {
             ),
         ),
         _row_is_left,
+    ),
+    "a last batch that was lost when the engine had not answered three times": Kept(
+        replace(
+            _ONE,
+            seed=2,
+            seconds=10.0,
+            actions=(
+                Action(0.5, "serve", 0, 1),
+                Action(1.5, "deaf", 0, 6),
+                Action(1.6, "kill", 0, 1),
+                Action(6.0, "serve", 0, 2),
+                Action(9.8, "drop", 0, 1),
+                Action(9.9, "serve", 0, 3),
+            ),
+        ),
+        _end_is_found,
     ),
 }
 

@@ -11,6 +11,7 @@ import pytest
 from connectors.order.asks import MAX_DISORDERED, Ask, Outcome
 from connectors.order.backlog import Backlog, BacklogBudget
 from connectors.order.message import Message
+from connectors.order.pacing import UNANSWERED
 from connectors.order.recovery import MAX_HOLES
 from connectors.order.sequence import RECENT_BATCHES, SequencePosition, StoredPosition, fingerprint_of
 from connectors.order.stream import SourceStream
@@ -242,6 +243,23 @@ def test_tail_is_asked_for_when_the_stream_is_quiet() -> None:
     assert driver.new() == [2, 3]
     driver.wait(9)
     assert driver.stream.ask is None
+
+
+@pytest.mark.parametrize("unanswered", [3, 10])
+def test_tail_is_asked_for_within_a_minute_of_an_engine_that_did_not_answer(unanswered: int) -> None:
+    driver = Driver(StoredPosition(77, 0, print_of(0)))
+    driver.live(1)
+    for _ in range(unanswered):
+        while driver.stream.ask is None:
+            driver.wait(1)
+        driver.answer([], outcome="timeout")
+    assert driver.new() == [1], "2 is lost on its way, and nothing comes behind it"
+    deaf_at = driver.now
+    while driver.stream.ask is None:
+        driver.wait(1)
+    assert UNANSWERED.pause(3) <= driver.now - deaf_at <= UNANSWERED.longest
+    assert driver.answer([1, 2]) == 1
+    assert driver.new() == [2]
 
 
 def test_a_clock_that_was_set_back_makes_no_tail_silence_or_pause_longer() -> None:
