@@ -205,7 +205,7 @@ class Engine:
         """Give the sequence the blocks for `count` more tokens, and cache those that become full."""
         groups = len(self.settings.groups)
         end = sequence.computed + count
-        missing = -(-end // self.settings.block_size) - len(sequence.blocks[0])
+        missing = self._missing(sequence.blocks, end)
         if missing * groups > self.pool.free:
             return False
         for blocks in sequence.blocks:
@@ -307,18 +307,11 @@ class Engine:
                     return
                 continue
             loaded = self._loadable(sequence, len(hits[0]))
-            size, groups = self.settings.block_size, len(self.settings.groups)
-            start = (len(hits[0]) + loaded) * size
+            start = (len(hits[0]) + loaded) * self.settings.block_size
             count = min(sequence.known - start, budget)
-            missing = -(-(start + count) // size) - len(hits[0])
-            taken = [block for blocks in hits for block in blocks]
-            if missing * groups > self.pool.free - self.pool.idle(taken):
+            if not self._fits(hits, start + count):
                 return
-            self._waiting.popleft()
-            self._count_query(sequence, len(hits[0]), loaded)
-            self.pool.touch(taken)
-            sequence.blocks = hits
-            sequence.cached = len(hits[0])
+            self._begin(sequence, hits, loaded)
             sequence.computed = start
             self._running.append(sequence)
             if not sequence.preempted:
@@ -333,24 +326,37 @@ class Engine:
         Blocks are evicted now and stored once their content is there, as vLLM 0.33 does it
         (`WAITING_FOR_REMOTE_KVS`).
         """
-        held = len(hits[0])
-        missing = -(-sequence.known // self.settings.block_size) - held
-        taken = [block for blocks in hits for block in blocks]
-        if missing * len(hits) > self.pool.free - self.pool.idle(taken):
+        if not self._fits(hits, sequence.known):
             return False
-        self._waiting.popleft()
-        self._count_query(sequence, held, 0)
-        pulled = sequence.known - held * self.settings.block_size
+        pulled = sequence.known - len(hits[0]) * self.settings.block_size
         self.counters.external_queries += pulled
         self.counters.external_hits += pulled
         self.counters.pulled += pulled
-        self.pool.touch(taken)
-        sequence.blocks, sequence.cached, sequence.pulled = hits, held, True
+        self._begin(sequence, hits, 0)
+        sequence.pulled = True
         sequence.admitted_at = self._steps
+        missing = self._missing(hits, sequence.known)
         for blocks in sequence.blocks:
             self._allocate(blocks, missing)
         self._pulling.append((self._steps + self.settings.pull_steps, sequence))
         return True
+
+    def _missing(self, blocks: list[list[int]], tokens: int) -> int:
+        """Return how many blocks each group lacks for so many tokens."""
+        return -(-tokens // self.settings.block_size) - len(blocks[0])
+
+    def _fits(self, hits: list[list[int]], tokens: int) -> bool:
+        """Return whether there is room for so many tokens, hits included."""
+        taken = [block for blocks in hits for block in blocks]
+        return self._missing(hits, tokens) * len(hits) <= self.pool.free - self.pool.idle(taken)
+
+    def _begin(self, sequence: _Sequence, hits: list[list[int]], loaded: int) -> None:
+        """Take the next of those that wait, and give it the blocks that are there."""
+        self._waiting.popleft()
+        self._count_query(sequence, len(hits[0]), loaded)
+        self.pool.touch(block for blocks in hits for block in blocks)
+        sequence.blocks = hits
+        sequence.cached = len(hits[0])
 
     def _take_pulled(self) -> None:
         """Run the requests whose prompts are there; their last token is computed once more."""
