@@ -63,9 +63,11 @@ FROM
         )
         WHERE of_group = of_largest
         UNION ALL
+        -- Never less than ten seconds: before it runs, ClickHouse tries the division with a value of 0.
+        WITH greatest(10, {seconds:UInt32}) AS length
         SELECT
             toDateTime(intDiv(toUnixTimestamp(scrapes.time), width) * width, 'UTC') AS time,
-            toUInt32(intDiv({step:UInt32} + {seconds:UInt32} - 1, {seconds:UInt32}) * {seconds:UInt32}) AS width,
+            toUInt32(intDiv({step:UInt32} + length - 1, length) * length) AS width,
             model, replica, toUInt64(0), toUInt64(0), toUInt64(0),
             computed, transferred, reloaded, generated, counted_seconds
         FROM {database}.engine_hits_windows({range}, seconds = {seconds:UInt32}) AS scrapes
