@@ -19,6 +19,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
+    IllegalOperation,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     KafkaError,
@@ -152,17 +153,22 @@ class CheckpointLog:
         except asyncio.TimeoutError as error:
             reason = f"no answer within {_COMMIT_SECONDS:.0f} s: brokers away, or too few replicas in sync"
             raise CheckpointFailed(self.topic, self.partition, reason, fenced=False) from error
-        except (KafkaError, OSError, ValueError) as error:
+        except (KafkaError, IllegalOperation, OSError, ValueError) as error:
             raise CheckpointFailed(self.topic, self.partition, failure_reason(error), fenced=False) from error
 
     async def _commit(self, producer: AIOKafkaProducer, next_offset: int, records: Sequence[Record]) -> None:
         try:
             await self._transaction(producer, next_offset, records)
-        except KafkaError:
-            # The error of a record is a copy that lacks the cause, that of the transaction has it.
+        except (KafkaError, IllegalOperation) as error:
+            # The error of a record is a copy that lacks the cause, and of one that comes after it the client
+            # only says that there is no transaction; that of the transaction has the cause.
             end = producer._txn_manager.wait_for_transaction_end()
-            if not end.done() or not _is_forgotten(end.exception()):
-                raise
+            failure = (end.exception() if end.done() else None) or error
+        else:
+            failure = None
+        if failure is not None:
+            if not _is_forgotten(failure):
+                raise failure
             await self._transaction(await self._opened_anew(), next_offset, records)
         self._committed = Committed(next_offset, self._writer)
 

@@ -33,7 +33,7 @@ from tests.support.forgetful_broker import ForgetfulBroker
 def forgetful(
     tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
 ) -> Iterator[ForgetfulBroker]:
-    broker = ForgetfulBroker(tmp_path_factory.mktemp("forgetful"), free_port(), forgets_ms=1000)
+    broker = ForgetfulBroker(tmp_path_factory.mktemp("forgetful"), free_port(), forgets_ms=2000)
     broker.start()
     yield broker
     broker.kill()
@@ -101,6 +101,39 @@ async def test_an_owner_goes_on_after_its_partition_was_idle(
     warned = [line for line in said if "transactional.id.expiration.ms" in line["event"]]
     assert [(line["log_level"], line["partition"]) for line in warned] == [("warning", partition.number)] * 3
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.night
+async def test_a_record_that_comes_after_the_brokers_answer_hides_nothing(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka refuses it with an error of its own, which is no KafkaError and names no cause."""
+    without_expected_warnings()
+    log = await partition.taken_over()
+    await log.commit(1, [partition.record(b"old")])
+    await partition.forget()
+    send = CheckpointLog._send
+
+    async def late(self: CheckpointLog, producer: AIOKafkaProducer, record: Record) -> Any:
+        sent = await send(self, producer, record)
+        await asyncio.wait([sent], timeout=5.0)
+        return sent
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointLog, "_send", late)
+        await log.commit(2, [partition.record(b"new"), partition.record(b"newer")])
+    assert (await partition.values(), await partition.offset()) == ({b"a": b"newer"}, 2)
+    await partition.forget()
+    owner = await partition.taken_over()
+    await owner.commit(3, [partition.record(b"newest")])
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointLog, "_send", late)
+        with pytest.raises(CheckpointFailed) as failed:
+            await log.commit(3, [partition.record(b"zombie"), partition.record(b"zombie")])
+    assert failed.value.fenced
+    assert (await partition.values(), await partition.offset()) == ({b"a": b"newest"}, 3)
+    for one in (log, owner):
+        await one.close()
 
 
 @pytest.mark.night
