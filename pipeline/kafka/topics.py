@@ -26,7 +26,7 @@ from pipeline.kafka.rights import on_topics, roles
 from schemas.settings import Kafka, Settings
 
 _REQUEST_TIMEOUT_MS = 15_000
-_VISIBLE_SECONDS = 15.0
+_VISIBLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
