@@ -65,15 +65,21 @@ def _differs(seed: str) -> bool:
     return run.returncode != 0
 
 
+def _kinds(seed: int) -> list[str]:
+    return [action.kind for action in schedule(seed).actions]
+
+
 def _simulate(name: str, seed: int, seconds: float) -> int:
-    FAULTS[name].plant()
+    fault = FAULTS[name]
+    fault.plant()
     from tests.simulation.run import runner
 
     for compile_part in PARTS:
         compile_part()
     began = time.process_time()
+    seeds = (one for one in itertools.count(seed) if fault.needs in ("", *_kinds(one)))
     with runner() as run:
-        for number, outcome in enumerate(run.many(itertools.count(seed), seconds, time.process_time), 1):
+        for number, outcome in enumerate(run.many(seeds, seconds, time.process_time), 1):
             if outcome.differences:
                 after = time.process_time() - began
                 found = f"{number} schedules, seed {outcome.schedule.seed}"

@@ -36,6 +36,8 @@ class Fault(NamedTuple):
 
     room: str
     plant: Callable[[], None]
+    needs: str = ""
+    """Without an action of this kind nothing can show it: schedules that have none are left out."""
 
 
 def last_position_counts() -> None:
@@ -220,14 +222,14 @@ FAULTS = {
         Fault("connectors/positions", last_position_counts),
         Fault("connectors/positions", no_first_position),
         Fault("connectors/positions", a_later_incarnation_is_not_noticed),
-        Fault("connectors/positions", others_are_not_read),
+        Fault("connectors/positions", others_are_not_read, "overlap"),
         Fault("connectors/order", gaps_are_not_told),
-        Fault("connectors/order", doubt_is_not_told),
+        Fault("connectors/order", doubt_is_not_told, "again"),
         Fault("connectors/order", nothing_is_a_duplicate),
         Fault("connectors/order", lives_are_not_compared),
         Fault("pipeline/residency", residency_is_announced_twice),
         Fault("pipeline/residency", a_chain_bites_its_tail),
-        Fault("pipeline/residency", removed_records_degrade_nothing),
+        Fault("pipeline/residency", removed_records_degrade_nothing, "retain"),
         Fault("pipeline/residency", what_left_is_not_saved),
         Fault("pipeline/worker", former_owners_are_not_fenced),
         Fault("pipeline/worker", checkpoints_of_aborted_transactions_count),
