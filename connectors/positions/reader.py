@@ -105,9 +105,14 @@ class Found:
         """Take the next one."""
         writer = stored.position.connector
         if writer not in self._seen:
-            # Who begins has read what others published before.
+            # Who begins has read what others published before; those that live may publish more behind it.
             self._seen.add(writer)
-            self._places.clear()
+            offset, now = stored.place
+            self._places = {
+                other: (offset, written_at)
+                for other, (_, written_at) in self._places.items()
+                if now <= written_at + HORIZON_SECONDS
+            }
         self._places[writer] = stored.place
         if self._furthest is None or progress(stored.position) >= progress(self._furthest.position):
             self._furthest = stored

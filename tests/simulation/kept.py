@@ -58,6 +58,13 @@ def _end_is_found(play: Play) -> bool:
     return [(batch.seq, batch.replayed) for batch in log] == [(0, False), (1, False), (2, True)]
 
 
+def _went_on_with_the_earlier(play: Play) -> bool:
+    """Two connectors published the engine's first batch, and the one that was killed in the later session."""
+    first = [record for record, _ in records(play) if 0 in [batch.seq for batch in record.batches]]
+    begun = [record.incarnation for record in first if record.replica == "r0"]
+    return len(begun) == 2 and begun[0] < begun[1] and play.connectors[0].starts == 2
+
+
 KEPT = {
     "rows that nobody committed, of records that retention took": Kept(
         replace(
@@ -86,6 +93,26 @@ KEPT = {
             ),
         ),
         _end_is_found,
+    ),
+    "a connector killed before its first position, beside one that began after it": Kept(
+        replace(
+            _ONE,
+            seed=627075032,
+            engines=3,
+            capacity=12,
+            keeps=3,
+            checkpoint_seconds=5.0,
+            seconds=4.877,
+            actions=(
+                Action(0.096, "overlap", 0, 854551),
+                Action(0.107, "join", 2, 489064),
+                Action(0.619, "appended", 4, 570326),
+                Action(0.669, "serve", 0, 165731),
+                Action(0.819, "serve", 5, 103289),
+                Action(1.719, "serve", 0, 137095),
+            ),
+        ),
+        _went_on_with_the_earlier,
     ),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from connectors.positions.reader import Found, Stored
+from connectors.positions.reader import HORIZON_SECONDS, Found, Stored
 from schemas.positions import PositionRecord
 
 Written = tuple[str, int, int, int]
@@ -30,11 +30,15 @@ def test_nothing_is_found_where_nothing_was_written() -> None:
     [
         ([("x", 1, 7, 3)], 0, []),
         ([("x", 1, 7, 3), ("x", 2, 7, 4)], 1, []),
-        ([("x", 1, 7, 3), ("y", 2, 7, 3)], 1, []),
-        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("x", 5, 7, 9)], 2, [1]),
-        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("y", 4, 8, 0), ("x", 5, 7, 9)], 2, [3]),
-        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("x", 5, 7, 9), ("z", 6, 7, 9)], 3, []),
-        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("z", 3, 7, 3), ("x", 5, 7, 9), ("y", 6, 7, 8)], 3, [2, 4]),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3)], 1, [(2, 0)]),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("x", 5, 7, 9)], 2, [(2, 1)]),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("y", 4, 8, 0), ("x", 5, 7, 9)], 2, [(5, 3)]),
+        ([("x", 1, 7, 3), ("y", 2, 7, 3), ("x", 5, 7, 9), ("z", 6, 7, 9)], 3, [(6, 1), (6, 2)]),
+        (
+            [("x", 1, 7, 3), ("y", 2, 7, 3), ("z", 3, 7, 3), ("x", 5, 7, 9), ("y", 6, 7, 8)],
+            3,
+            [(3, 2), (6, 4)],
+        ),
     ],
     ids=[
         "one",
@@ -42,14 +46,25 @@ def test_nothing_is_found_where_nothing_was_written() -> None:
         "who begins has read what was before",
         "who wrote on does not know what the other one did",
         "the later session counts",
-        "until somebody begins",
+        "from where somebody began",
         "three",
     ],
 )
 def test_the_furthest_counts_and_others_are_read_on_from_where_they_were(
-    written: Sequence[Written], counts: int, others: Sequence[int]
+    written: Sequence[Written], counts: int, others: Sequence[tuple[int, int]]
 ) -> None:
     stored = found(*written)
     assert stored is not None
     assert stored.place == (written[counts][1], counts)
-    assert sorted(stored.others) == [(written[at][1], at) for at in others]
+    assert sorted(stored.others) == others
+
+
+@pytest.mark.parametrize(("seconds", "others"), [(HORIZON_SECONDS, [(2, 0.0)]), (HORIZON_SECONDS + 1, [])])
+def test_who_wrote_nothing_for_long_publishes_nothing_more(
+    seconds: float, others: Sequence[tuple[int, float]]
+) -> None:
+    of_source = Found()
+    of_source.add(Stored(PositionRecord("a", 0, 3, 1, 7, 3, connector="x"), 0.0))
+    of_source.add(Stored(PositionRecord("a", 0, 3, 2, 7, 3, connector="y"), seconds))
+    assert of_source.furthest is not None
+    assert [*of_source.furthest.others] == others
