@@ -283,18 +283,22 @@ class Positions:
         """
         written, looked_to = await reader.written_since(self._looked_to)
         found: dict[SourceKey, Found] = {}
+        beside: set[SourceKey] = set()
         for stored in written:
             position = stored.position
             source = (position.replica, position.dp_rank)
             if position.connector == self._ledger.connector:
                 self._beginning.discard(source)
             # Without a name it was recovered from the log, by somebody who need not read the source.
-            elif position.connector and source in self._ledger and source not in self._beginning:
+            elif position.connector and source in self._ledger:
+                # Before our first position, too: compaction may have taken the record of that.
                 found.setdefault(source, Found()).add(stored)
+                if source not in self._beginning:
+                    beside.add(source)
         others = {source: each.furthest for source, each in found.items()}
         now = {source: stored for source, stored in others.items() if stored is not None}
-        for source, stored in now.items():
-            self._telemetry.source_contested(*source, stored.position.connector)
+        for source in beside:
+            self._telemetry.source_contested(*source, now[source].position.connector)
         ends = await reader.ends()
         # Who wrote nothing since the last look may have published something after it.
         seen = [stored for stored in {**self._others, **now}.values() if self._is_of(stored.position, ends)]
