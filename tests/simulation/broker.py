@@ -27,6 +27,8 @@ class Entry:
     headers: Sequence[tuple[str, bytes]] = ()
     marker: bool = False
     aborted: bool = False
+    late: bool = False
+    """It was on its way when its writer was killed: whoever came next may have looked before it arrived."""
 
 
 @dataclass(slots=True)
@@ -85,12 +87,17 @@ class Broker:
     # Writing
 
     def append(
-        self, place: Place, records: Iterable[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]]
+        self,
+        place: Place,
+        records: Iterable[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]],
+        *,
+        late: bool = False,
     ) -> list[Entry]:
         """Append (key, value, headers); return what became of them."""
         log, now = self.log[place], int(self._clock() * 1000)
         added = [
-            Entry(log.end + at, now, key, value, headers) for at, (key, value, headers) in enumerate(records)
+            Entry(log.end + at, now, key, value, headers, late=late)
+            for at, (key, value, headers) in enumerate(records)
         ]
         log.entries += added
         log.end += len(added)

@@ -134,7 +134,9 @@ class Producer:
     def _append(self, batch: Batch, place: Place) -> SimpleNamespace:
         broker, of = self._broker, self._id
         if of is None:
-            return SimpleNamespace(offset=broker.append(place, batch.records)[0].offset)
+            return SimpleNamespace(
+                offset=broker.append(place, batch.records, late=not self._process.alive)[0].offset
+            )
         added = [
             broker.append_in(of, self._epoch, place, key, value, timeout=self._timeout)
             for key, value, _ in batch.records

@@ -15,6 +15,7 @@ from pipeline.verify.progress import Progress
 from pipeline.verify.store import StoredTables
 from pipeline.worker.exits import ExitCode, exit_code
 from schemas.events import EventsRecord, Gap
+from tests.simulation.broker import Entry
 from tests.simulation.engine import Engine
 from tests.simulation.loop import Process
 from tests.simulation.play import Play
@@ -60,8 +61,8 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
     if engine.lied:
         return
     newest, known, lost = 0, dict[int, float](), set[int]()
-    lives, removed = set[int](), set[int]()
-    for record, gone in records(play):
+    lives, removed, late = set[int](), set[int](), set[int]()
+    for record, entry, gone in _written(play):
         if record.replica != engine.name:
             continue
         if not gone:  # a connector that starts knows no session that retention took whole
@@ -69,13 +70,16 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
         if record.incarnation < newest:
             continue
         if record.incarnation > newest:
-            newest, known, lost, removed = record.incarnation, {}, set(), set()
+            newest, known, lost, removed, late = record.incarnation, {}, set(), set(), set()
         for batch in record.batches:
             if batch.seq is not None:
-                # What retention took no connector that starts can find.
-                if batch.seq in known.keys() - removed and not play.overlapping:
+                # What retention took no connector that starts can find, nor what came late; both count once.
+                unseen = entry.late or batch.seq in removed | late or play.overlapping
+                if batch.seq in known and not unseen:
                     yield f"{engine.name}: batch {batch.seq} of {newest} is in the log twice"
                 known[batch.seq] = batch.ts
+                if entry.late:
+                    late.add(batch.seq)
                 (removed.add if gone else removed.discard)(batch.seq)
             for event in batch.events:
                 if isinstance(event, Gap):
@@ -131,10 +135,15 @@ def _occupancy(play: Play, engine: Engine) -> Iterator[str]:
 
 def records(play: Play) -> Iterator[tuple[EventsRecord, bool]]:
     """Yield every record that was in the log, and whether retention took it."""
+    yield from ((record, gone) for record, _, gone in _written(play))
+
+
+def _written(play: Play) -> Iterator[tuple[EventsRecord, Entry, bool]]:
     for (topic, _), log in play.simulation.broker.log.items():
         if ".events." in topic:
             for number, entry in enumerate((*log.removed, *log.entries)):
                 try:
-                    yield accepted_events(entry.value, entry.headers, entry.key), number < len(log.removed)
+                    record = accepted_events(entry.value, entry.headers, entry.key)
                 except RecordRefused:
                     continue
+                yield record, entry, number < len(log.removed)
