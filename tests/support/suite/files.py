@@ -107,11 +107,29 @@ class FileByFile(LoadFileScheduling):
         fallen = next(self._unfinished(node), None)
         if fallen is None:
             return super().remove_node(node)
-        unit, case = fallen
+        unit, file = fallen
+        case = self._running.get(file_of(file), file)
+        # At once: where a run is ended from outside, nobody reads its summary.
+        sys.stderr.write(f"\n{node.gateway.id} died while running {case}\n")
         # What came after it in its file is not run either: nobody knows what the dead process left.
-        self.assigned_work[node][unit] = dict.fromkeys(self.assigned_work[node][unit], True)
+        del self.assigned_work[node][unit]
         super().remove_node(node)
-        return self._running.get(file_of(case), case)
+        return case
+
+    def schedule(self) -> None:
+        """Begin; later, give work to a process that took the place of a dead one.
+
+        It gets two files, as all do at the beginning: one is not begun before it has the next, or is told
+        that none comes (in pytest-xdist 3.8 it gets one, and waits).
+        """
+        super().schedule()
+        for node in self.nodes:
+            self._reschedule(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        # One that is still collecting, in the place of a dead one, gets its files when it has.
+        if node in self.registered_collections:
+            super()._reschedule(node)
 
     def _unfinished(self, node: WorkerController) -> Iterator[tuple[str, str]]:
         for unit, cases in self.assigned_work[node].items():

@@ -44,7 +44,7 @@ def test_fails(): assert False
 }
 
 
-def outcome(files: dict[str, str], directory: Path, *arguments: str) -> str:
+def outcome(files: dict[str, str], directory: Path, *arguments: str, passes: bool = True) -> str:
     for name, content in files.items():
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text(content)
@@ -75,12 +75,12 @@ def outcome(files: dict[str, str], directory: Path, *arguments: str) -> str:
         text=True,
         timeout=PATIENCE,
     )
-    assert done.returncode == (files is FILES), done.stdout
+    assert done.returncode == (not passes), done.stdout
     return done.stdout
 
 
 def test_each_file_runs_once_and_everything_that_is_wrong_is_named(tmp_path: Path) -> None:
-    said = outcome(FILES, tmp_path, str(tmp_path))
+    said = outcome(FILES, tmp_path, str(tmp_path), passes=False)
     assert "crashed while running" in said
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
     for name in ("test_hanging.py::test_hangs", "test_chosen.py::test_differs", "test_broken.py"):
@@ -89,10 +89,20 @@ def test_each_file_runs_once_and_everything_that_is_wrong_is_named(tmp_path: Pat
     assert said.splitlines()[-1].strip("= ").startswith("2 failed, 3 passed, 1 error in "), said
 
 
+@pytest.mark.parametrize("others", [1, 2, 3, 8])
+def test_what_a_dead_process_had_not_begun_is_run(tmp_path: Path, others: int) -> None:
+    files = {"test_1.py": FILES["test_hanging.py"]}
+    files |= {f"test_{number}.py": "def test_it(): pass" for number in range(2, 2 + others)}
+    said = outcome(files, tmp_path, str(tmp_path), passes=False)
+    assert "died while running" in said
+    assert "test_1.py::test_hangs" in said
+    assert said.splitlines()[-1].strip("= ").startswith(f"1 failed, {1 + others} passed in "), said
+
+
 def test_cases_are_chosen_by_name(tmp_path: Path) -> None:
-    said = outcome(FILES, tmp_path, str(tmp_path / "test_chosen.py"), "-k", "differs or names")
+    said = outcome(FILES, tmp_path, str(tmp_path / "test_chosen.py"), "-k", "differs or names", passes=False)
     assert said.splitlines()[-1].strip("= ").startswith("1 failed, 1 passed in "), said
-    said = outcome(FILES, tmp_path, f"{tmp_path / 'test_chosen.py'}::test_differs")
+    said = outcome(FILES, tmp_path, f"{tmp_path / 'test_chosen.py'}::test_differs", passes=False)
     assert said.splitlines()[-1].strip("= ").startswith("1 failed in "), said
 
 
