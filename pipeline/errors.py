@@ -154,7 +154,7 @@ class TopicMismatch(PipelineError):
         return (
             f"topic {self.topic} has {self.found} partitions but {self.wanted} are needed ({self.why}); "
             "state is bound to partition numbers: take the log to another kafka.topic_prefix with "
-            "`kvlens topics copy` (docs/operations.md, more partitions), or delete the topic and begin again"
+            "`kvlens topics copy` (docs/maintenance.md, more partitions), or delete the topic and begin again"
         )
 
 

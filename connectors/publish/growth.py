@@ -56,6 +56,6 @@ class Growth:
         if self.unknown:
             message = (
                 f"goes on with the {known} that it knows; workers refuse the topic, and "
-                "`kvlens topics copy` takes the log to another one (docs/operations.md, more partitions)"
+                "`kvlens topics copy` takes the log to another one (docs/maintenance.md, more partitions)"
             )
             self._telemetry.log_grew(self._topic, known, now, message)

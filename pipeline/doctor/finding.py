@@ -19,7 +19,7 @@ class Finding:
     """One line of the diagnosis; sources with the same trouble share it."""
 
     code: str
-    """Name that never changes; also the heading in docs/operations.md."""
+    """Name that never changes; docs/operations.md says what to do."""
     severity: Severity
     message: str
     remedy: str = ""

@@ -102,7 +102,7 @@ def _topics(kafka: KafkaFacts) -> Iterator[Finding]:
                 "problem",
                 f"has {topic.partitions} partitions instead of {topic.wanted_partitions}",
                 "state is bound to partition numbers: take the log to another kafka.topic_prefix with "
-                "`kvlens topics copy` (docs/operations.md, more partitions), or delete it and begin again",
+                "`kvlens topics copy` (docs/maintenance.md, more partitions), or delete it and begin again",
                 (topic.name,),
             )
         yield from _config(topic)

@@ -11,7 +11,7 @@ from pipeline.dashboards.panel import Severity
 
 
 class ProcessAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition in PromQL; docs/operations.md lists all of them."""
+    """A condition in PromQL; deploy/prometheus/rules.yaml has all of them."""
 
     id: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]*$")]
     """Also the heading of its section in docs/alerts.md."""

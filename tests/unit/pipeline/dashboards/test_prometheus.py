@@ -34,17 +34,6 @@ def shown(language: str) -> list[str]:
     return [block for given, block in FENCE.findall(ALERTS_PAGE) if given == language]
 
 
-def what_to_watch() -> list[tuple[str, str]]:
-    """(expression, what follows it) of the table on docs/operations.md."""
-    text = (ROOT / "docs/operations.md").read_text("utf-8").split("## What to watch\n")[1].split("\n## ")[0]
-    first_cells = re.findall(r"^\| (`.*?) \| [^|]* \| [^|]* \|$", text, re.M)
-    found = []
-    for cell in first_cells:
-        (*_, waits) = cell.split("`")
-        found += [(each.replace(r"\|", "|"), waits.strip()) for each in cell.split("`")[1::2]]
-    return found
-
-
 def test_every_alert_has_a_rule_unless_only_the_tables_tell() -> None:
     assert {alert.id for alert in ALERTS if not alert.metrics} == UNKNOWN_TO_METRICS
     assert [rule.annotations["summary"] for rule in FLEET.rules] == [
@@ -87,15 +76,6 @@ def test_a_rule_leads_to_the_section_of_its_alert() -> None:
     assert [rule.annotations["runbook"] for rule in RULES] == [
         f"docs/alerts.md#{anchor}" for anchor in runbooks
     ]
-
-
-def test_the_page_on_operations_lists_the_rules_of_the_processes() -> None:
-    documented = dict(what_to_watch())
-    for alert in PROCESS_ALERTS:
-        waits = f"for {alert.for_minutes} min" if alert.for_minutes else ""
-        assert documented.get(alert.expression) == waits, alert.id
-    asked = {name for rule in RULES for name in NAME.findall(rule.expr)}
-    assert {name for expression in documented for name in NAME.findall(expression)} <= asked
 
 
 def test_a_plain_prometheus_gets_the_rules_of_the_chart() -> None:

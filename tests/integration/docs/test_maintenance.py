@@ -1,4 +1,4 @@
-"""What the page on operations says about a replica's rows is so: its statement takes them, and no others."""
+"""What the page on maintenance says about a replica's rows is so: its statement takes them, and no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import ClickHouse, Settings
 from tests.support.checkout import ROOT
 
-PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "maintenance.md").read_text("utf-8")
 GONE, STAYS = "vllm-9", "vllm-1"
 
 
