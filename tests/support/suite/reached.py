@@ -1,7 +1,7 @@
 """`make coverage`: the share of its lines that tests reach, for each room.
 
 Lines of processes that tests start count, unless a test kills them, and compiled ones do where pytest's own
-processes run them (`compiled_lines.py`). `--write` puts the table into docs/contributing.md.
+processes run them (`compiled_lines.py`). `--write` puts the table into tests/bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coverage import Coverage
 
 from tests.support.checkout import ROOT
 
-PAGE = ROOT / "docs" / "contributing.md"
+PAGE = ROOT / "tests" / "bench" / "RESULTS.md"
 TABLE = re.compile(r"(?<=^\| room \| lines \| reached \|\n\| --- \| --- \| --- \|\n)(\|.*\n)+", re.M)
 TESTS = ("tests/unit", "tests/integration")
 RUN = ("coverage", "run", "-m", "pytest", "-p", "tests.support.suite.compiled_lines", "-n", "2")
