@@ -333,7 +333,7 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str = ""
     """Like that of a replica."""
     role: Role = ""
-    """Role of pods without one in an annotation or label (docs/kubernetes.md); empty: as of a replica."""
+    """Role of pods without one in an annotation or label (docs/pods.md); empty: as of a replica."""
     api_url: Annotated[str, Meta(pattern="^(https?://[^/?#@]+)?$")] = ""
     """API server; empty: that of the cluster that the connector runs in."""
     token_file: str = "/var/run/secrets/kubernetes.io/serviceaccount/token"
