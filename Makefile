@@ -21,7 +21,7 @@ COMPILE_LOCK := $(VENV)/uv pip compile --universal --python-version 3.10 \
 	--generate-hashes --no-header --no-annotate --no-python-downloads --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo trace quick test test-changed night test-fleet live screenshots cast shots faults simulate fuzz bench coverage wheel lint lock clean
+.PHONY: help venv demo trace quick test test-changed night test-fleet live screenshots cast shots faults simulate fuzz bench coverage wheel docs lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -106,6 +106,9 @@ coverage: venv ## lines that unit and integration tests reach, by room; an hour;
 wheel: venv ## build the wheel, install it in an empty environment in build/wheel, run the demo there for 30 s
 	@sh deploy/bootstrap/wheel.sh
 
+docs: venv ## the documentation as a searchable site, in build/site; a link that leads nowhere is an error
+	@sh deploy/site/build.sh
+
 lint: venv ## style, types, import rules, generated files
 	@$(MAKE) --no-print-directory --jobs 2 types others
 
@@ -123,6 +126,7 @@ others:
 lock: venv ## resolve pyproject.toml again; ARGS="--upgrade" or ARGS="--upgrade-package NAME" for newer versions
 	$(COMPILE_LOCK) pyproject.toml $(ARGS) --output-file deploy/locks/runtime.txt
 	$(COMPILE_LOCK) --group build $(ARGS) --output-file deploy/locks/build.txt
+	$(COMPILE_LOCK) --group docs $(ARGS) --output-file deploy/locks/docs.txt
 	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --group build --output-file deploy/locks/local.txt
 	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --group dev --output-file deploy/locks/dev.txt
 

@@ -21,6 +21,7 @@ PRODUCTION = PYPROJECT["project"]["dependencies"]
 LOCAL = PYPROJECT["project"]["optional-dependencies"]["local"]
 GROUPS = PYPROJECT["dependency-groups"]
 BUILD = GROUPS["build"]
+DOCS = GROUPS["docs"]
 DEVELOPMENT = [
     *(each for each in GROUPS["dev"] if isinstance(each, str)),
     *(each for part in GROUPS["dev"] if isinstance(part, dict) for each in GROUPS[part["include-group"]]),
@@ -57,6 +58,7 @@ def pins(name: str, python: str) -> dict[str, Requirement]:
     ("lock", "wanted"),
     [
         ("runtime.txt", PRODUCTION),
+        ("docs.txt", DOCS),
         ("local.txt", PRODUCTION + LOCAL + BUILD),
         ("dev.txt", PRODUCTION + LOCAL + DEVELOPMENT),
     ],
@@ -86,7 +88,7 @@ def test_each_lock_holds_the_smaller_one_in_the_same_versions(smaller: str, larg
         assert pin.specifier == held[name].specifier
 
 
-@pytest.mark.parametrize("lock", ["runtime.txt", "local.txt", "dev.txt"])
+@pytest.mark.parametrize("lock", ["runtime.txt", "docs.txt", "local.txt", "dev.txt"])
 def test_every_entry_is_exact_and_hashed_and_names_no_address(lock: str) -> None:
     entry_form = re.compile(r"[a-z0-9.-]+==[0-9][^ ]*( ; [^-][^;]*?)?( +--hash=sha256:[0-9a-f]{64})+")
     for entry in entries(lock):

@@ -1,4 +1,4 @@
-"""docs/operations.md says the same four things of every failure, and leads to each from a table of symptoms."""
+"""docs/operations.md says the same four things of every failure, and a table of symptoms leads to each."""
 
 from __future__ import annotations
 
