@@ -14,5 +14,5 @@ if ! cmp -s "$lock" "$place/docs.txt"; then
         --no-deps --require-hashes --requirement "$lock"
     cp "$lock" "$place/docs.txt"
 fi
-NO_MKDOCS_2_WARNING=1 "$place/bin/python" -m mkdocs build --strict --quiet
+NO_MKDOCS_2_WARNING=1 "$place/bin/python" -m mkdocs build --strict
 echo "open build/site/index.html"
