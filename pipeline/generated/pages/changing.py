@@ -1,4 +1,4 @@
-"""docs/changing.md: which files to open for a change, and what to run after it."""
+"""docs/changing.md: which files to open for a change."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from pipeline.generated.changes_file import Change, load_changes
 from pipeline.generated.pages.markdown import code, page, table
 
 INTRODUCTION = """\
-[Architecture](architecture.md#the-rooms) shows which step is where, [contributing](contributing.md#tests)
-what runs when. `make test-changed BASE=main` runs the third column for all paths that differ from `main`,
-cases of the night included, and the tests that mirror the room of each path."""
+[Architecture](architecture.md#the-rooms) shows which step is where. `make test-changed BASE=main` runs the
+tests that guard the paths that differ from `main` (`tests/tiers.toml` names them for each row), cases of the
+night included, and those that mirror the room of each path; [contributing](contributing.md#tests) says what
+runs when."""
 
 
 def changing_page() -> bytes:
-    rows = [(change.change, change.open, _runs(change)) for change in load_changes()]
     return page(
-        "To change X, open Y, run Z",
+        "To change X, open Y",
         code("tests/tiers.toml"),
         INTRODUCTION,
-        table(("to change", "open", "run"), rows),
+        table(("to change", "open"), [(change.change, _open(change)) for change in load_changes()]),
     )
 
 
-def _runs(change: Change) -> str:
-    return ", ".join([*map(code, change.run), *([change.beside] if change.beside else [])])
+def _open(change: Change) -> str:
+    return f"{change.open}. Besides: {change.beside}" if change.beside else change.open
