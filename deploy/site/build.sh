@@ -15,4 +15,4 @@ if ! cmp -s "$lock" "$place/docs.txt"; then
     cp "$lock" "$place/docs.txt"
 fi
 NO_MKDOCS_2_WARNING=1 "$place/bin/python" -m mkdocs build --strict
-echo "open build/site/index.html"
+echo "to read it: $place/bin/python -m http.server --directory build/site --bind 127.0.0.1 8000"
