@@ -315,6 +315,10 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """`prefill`, `decode` or `both`, as settings or labels say it; empty: nobody says."""
 
 
+DECODES_SINGLY = frozenset({"vllm"})
+"""Engines that announce a block which decoding completes by itself, and all that a step computes of a prompt
+together. Others do not, or nobody looked (docs/figures.md)."""
+
 _FILES = frozenset({"storage", "fs", "obj"})
 """Canonical media where each block is a file or an object, whose removals no engine announces."""
 

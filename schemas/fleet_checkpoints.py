@@ -30,7 +30,7 @@ Written = Annotated[int, Meta(ge=-1, le=LATEST_CHANGE // 10)]
 
 HEAD_KEY = b"@head"
 """Key of the `FleetHead`."""
-FORMAT = 2
+FORMAT = 3
 """Of the checkpoints that this kvlens writes, and the only one that it reads."""
 
 

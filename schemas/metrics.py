@@ -416,8 +416,8 @@ class Fleet:
     )
     filled = Gauge(
         "kvlens_fleet_filled_tokens_per_second",
-        "Tokens filled into GPU caches, by cause. All but promoted and transferred are prefill; avoidable "
-        "are peer, peer_and_evicted, evicted, evicted_elsewhere and cleared (docs/figures.md).",
+        "Tokens filled into GPU caches, by cause. All but promoted, transferred and generated are prefill; "
+        "avoidable are peer, peer_and_evicted, evicted, evicted_elsewhere and cleared (docs/figures.md).",
         ("model", "cause"),
     )
     replica_avoidable = Gauge(

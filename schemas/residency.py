@@ -21,7 +21,7 @@ Tokens = Annotated[int, Meta(ge=0, le=2**62)]
 Time = Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
 
 FILLED = 0
-"""First copy came."""
+"""First copy came: computed for a prompt, brought from elsewhere, or nobody can tell."""
 EVICTED = 1
 """Last copy was removed by the engine."""
 CLEARED = 2
@@ -30,7 +30,11 @@ EXPIRED = 3
 """We dropped it: a fine-grained block that no event will remove reached its age limit."""
 SUBSUMED = 4
 """A fine-grained block is now counted as part of the coarse block that covers it."""
-KINDS = bytes((FILLED, EVICTED, CLEARED, EXPIRED, SUBSUMED))
+GENERATED = 5
+"""First copy came: decoding completed the block (docs/figures.md)."""
+FILLS = bytes((FILLED, GENERATED))
+"""Kinds of what came."""
+KINDS = bytes((*FILLS, EVICTED, CLEARED, EXPIRED, SUBSUMED))
 
 
 class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
@@ -43,7 +47,7 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     hashes: bytes
     """m packed hashes, big-endian u64."""
     kinds: bytes
-    """m bytes: FILLED, EVICTED, CLEARED, EXPIRED or SUBSUMED."""
+    """m bytes: FILLED, GENERATED, EVICTED, CLEARED, EXPIRED or SUBSUMED."""
     times: bytes
     """m little-endian f64: seconds since the epoch, event time."""
     block_sizes: bytes
@@ -57,18 +61,18 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     store_only: bool = False
     """The engine does not announce removals on this medium: filled blocks may be gone."""
     roots: bytes = b""
-    """For each FILLED change, the packed hash of the first block of its chain, zeros if unknown; empty if it
-    is unknown for all."""
+    """For each fill (FILLED or GENERATED), the packed hash of the first block of its chain, zeros if unknown;
+    empty if it is unknown for all."""
     depths: bytes = b""
-    """For each FILLED change, little-endian u16: blocks of the chain up to and including it, 65,535 at most;
+    """For each fill, little-endian u16: blocks of the chain up to and including it, 65,535 at most;
     0 if its root is unknown. Empty if `roots` is."""
     loras: list[Text] = []
     """Adapters that blocks filled here belong to."""
     lora_codes: bytes = b""
-    """For each FILLED change, little-endian u16: the number of its adapter in `loras`, from 1, or 0; empty
+    """For each fill, little-endian u16: the number of its adapter in `loras`, from 1, or 0; empty
     if none has one."""
     ends: bytes = b""
-    """For each FILLED change of a source that receives KV, the packed hash of the last block that came with
+    """For each fill of a source that receives KV, the packed hash of the last block that came with
     it: of the run of its chain that was stored at once. Zeros where it came alone; empty for other
     sources."""
 

@@ -298,6 +298,10 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     """Came from another engine or a store: computed elsewhere, not here. Only of replicas that receive KV."""
     transferred_tokens: int
     """Tokens in `transferred_blocks`."""
+    generated_blocks: int
+    """Decoding completed it, as far as the stream tells: no request looked it up."""
+    generated_tokens: int
+    """Tokens in `generated_blocks`."""
     peer_blocks: int
     """Not lost here, but another source held it then: routing, or a shared tier, would have saved it."""
     peer_tokens: int

@@ -22,9 +22,9 @@ at least, at most: bounds of these hits that the figures of * promise; kept: whe
 _SAVED = ("", "caches", "more cache", "saved at least", "saved at most", "share", "")
 _SAVED_LEGEND = """
 * as recorded. The rows below: bounds of the prefill that other conditions would have saved, in tokens and %.
-Prefill is what was filled and came neither from a lower tier (promoted) nor by transfer.
+Prefill is what was filled and came neither from a lower tier (promoted) nor by transfer nor from decoding.
 Hits leave no events, so a recording does not tell how often a block was found, and gives no hit rate.
-Blocks that decoding filled count like those of prefill, so "at most" is too high where they recur."""
+Where the stream does not tell it, prefill has what decoding filled: "at most" is too high if that recurs."""
 
 
 def played_table(

@@ -28,7 +28,7 @@ HAVING isNotNull(value)"""
 def share_of_prefill(*causes: str) -> str:
     """Return PromQL of what such causes are of the prefill of each model."""
     tokens = "kvlens_fleet_filled_tokens_per_second"
-    prefill = f'{tokens}{{cause!~"promoted|transferred"}}'
+    prefill = f'{tokens}{{cause!~"promoted|transferred|generated"}}'
     return f'sum by (model) ({tokens}{{cause=~"{"|".join(causes)}"}}) / sum by (model) ({prefill})'
 
 

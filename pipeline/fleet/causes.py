@@ -6,18 +6,20 @@ from typing import Final
 
 PROMOTED: Final = 0
 TRANSFERRED: Final = 1
-PEER: Final = 2
-PEER_AND_EVICTED: Final = 3
-EVICTED_HERE: Final = 4
-EVICTED_ELSEWHERE: Final = 5
-CLEARED_BEFORE: Final = 6
-COLD: Final = 7
-UNKNOWN: Final = 8
-REANNOUNCED: Final = 9
+GENERATED_HERE: Final = 2
+PEER: Final = 3
+PEER_AND_EVICTED: Final = 4
+EVICTED_HERE: Final = 5
+EVICTED_ELSEWHERE: Final = 6
+CLEARED_BEFORE: Final = 7
+COLD: Final = 8
+UNKNOWN: Final = 9
+REANNOUNCED: Final = 10
 
 CAUSES: Final = (
     "promoted",
     "transferred",
+    "generated",
     "peer",
     "peer_and_evicted",
     "evicted",

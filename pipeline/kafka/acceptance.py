@@ -15,7 +15,7 @@ from schemas.choices import ChoiceRecord
 from schemas.events import LATEST, EventsRecord, Gap
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import SetAsideReason
-from schemas.residency import FILLED, KINDS, LATEST_CHANGE, Decisions, ResidencyChanges, ResidencyRecord
+from schemas.residency import FILLS, KINDS, LATEST_CHANGE, Decisions, ResidencyChanges, ResidencyRecord
 
 NOT_APPLICABLE = "it decodes, but says what cannot be"
 CHOICE_DAY_SECONDS = 86_400.0
@@ -111,7 +111,7 @@ def residency_refusal(record: ResidencyRecord) -> SetAsideReason | None:
 def is_even(changes: ResidencyChanges) -> bool:
     """Return whether the columns have an entry for each change, or for each fill, where they have any."""
     count, odd = divmod(len(changes.hashes), HASH_BYTES)
-    fills = changes.kinds.count(FILLED)
+    fills = sum(map(changes.kinds.count, FILLS))
     return (
         not odd
         and len(changes.kinds) == count

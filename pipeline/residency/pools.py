@@ -26,6 +26,7 @@ from pipeline.residency.stream import trust
 from pipeline.residency.windows import window_end
 from schemas.checkpoints import FlowState, PoolHead, SourceHead
 from schemas.events import (
+    DECODES_SINGLY,
     MOST_REMARKS,
     OWNED,
     Accessed,
@@ -69,6 +70,7 @@ class Pools:
             Adapters(source.loras, most=settings.max_loras), EarlyRoom(early), source.spread
         )
         self._shared.one_copy = source.one_copy
+        self._shared.decodes_singly = source.engine in DECODES_SINGLY
         self._shared.all_known = lambda medium: trust.of(source.trust, medium).trust == "complete"
         self._shared.unknown_removed = self._contradicted
         self._by_key: dict[tuple[str, int], Pool | GranularPool] = {}
@@ -254,11 +256,13 @@ class Pools:
                 source.remarks = [*source.remarks, _CONTRADICTION][:MOST_REMARKS]
             self.repeatable = False
 
-    def one_copy_each(self, one_copy: bool) -> None:
-        """What comes from now on is of an engine that knows at most one copy of each block, or more."""
-        if one_copy != self._shared.one_copy:
+    def engine_told(self) -> None:
+        """What comes from now on is of the engine that the head of the source tells of."""
+        source, shared = self._source, self._shared
+        decodes_singly = source.engine in DECODES_SINGLY
+        if source.one_copy != shared.one_copy or decodes_singly != shared.decodes_singly:
             self.settle()
-            self._shared.one_copy = one_copy
+            shared.one_copy, shared.decodes_singly = source.one_copy, decodes_singly
 
     def knows(self, run: PlainRun) -> bool:
         """Return whether the events of a run are only to be counted, and no limit is near."""

@@ -203,7 +203,7 @@ class SourceResidency:
         if record.clears_all is not None:
             head.clears_all = record.clears_all
         head.one_copy = record.one_copy
-        self.pools.one_copy_each(head.one_copy)
+        self.pools.engine_told()
         if not {*record.remarks} <= {*head.remarks}:
             self.pools.settle()  # which may add one of its own
             head.remarks = [*dict.fromkeys([*head.remarks, *record.remarks])][:MOST_REMARKS]

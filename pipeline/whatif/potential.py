@@ -15,8 +15,9 @@ from schemas.settings import Fleet
 
 FILLS = CAUSES[:REANNOUNCED]
 """Causes of fills; what is announced again was not filled."""
-PREFILL = tuple(cause for cause in FILLS if cause not in ("promoted", "transferred"))
-"""Causes of what was computed, or may have been: the rest came from a lower tier or by transfer."""
+PREFILL = tuple(cause for cause in FILLS if cause not in ("promoted", "transferred", "generated"))
+"""Causes of what was computed for prompts, or may have been: the rest came from a lower tier, by transfer or
+from decoding."""
 AVOIDABLE_HERE = ("evicted", "peer_and_evicted", "cleared")
 """Fills that an endless cache of each replica would have saved at most (docs/figures.md)."""
 AVOIDABLE = (*AVOIDABLE_HERE, "peer", "evicted_elsewhere")

@@ -36,7 +36,8 @@ class RecordedFleet:
 class Saved:
     """Fills, in tokens, that other conditions would have saved.
 
-    Blocks that decoding filled count like those of prefill, in both bounds: events do not distinguish them.
+    Blocks that decoding filled count like those of prefill, in both bounds, where the stream
+    does not tell them apart.
     """
 
     at_least: int

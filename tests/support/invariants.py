@@ -26,7 +26,8 @@ INVARIANTS = {
         SELECT * FROM {{database}}.hit_potential{_EVER}
         WHERE abs(routing_share + capacity_share - routing_and_capacity_share + warm_up_share + cold_share
                 + unknown_share - 1) > 1e-9
-            OR abs(prefill_tokens / filled_tokens + promoted_share + transferred_share - 1) > 1e-9""",
+            OR abs(prefill_tokens / filled_tokens + promoted_share + transferred_share + generated_share - 1)
+                > 1e-9""",
     "resident <= capacity": """
         SELECT window, replica, dp_rank, sum(blocks) AS resident, max(capacity_blocks) AS capacity
         FROM {database}.occupancy_10s FINAL

@@ -12,6 +12,7 @@ CAUSE_COLOURS = {
     "warm-up": "#8f6bd6",
     "lower tier": "#4db6ac",
     "transferred": "#7fb069",
+    "generated": "#c9b458",
     "cold": "#9aa5b1",
     "unknown": "#d1495b",
 }
@@ -22,12 +23,13 @@ CAUSE_TOKENS = {
     "warm-up": ("cleared_tokens",),
     "lower tier": ("promoted_tokens",),
     "transferred": ("transferred_tokens",),
+    "generated": ("generated_tokens",),
     "cold": ("cold_tokens",),
     "unknown": ("unknown_tokens",),
 }
 """{what would have saved a fill: the columns of fills that count it}."""
-NO_PREFILL = ("lower tier", "transferred")
-"""Causes of what was filled and not computed."""
+NO_PREFILL = ("lower tier", "transferred", "generated")
+"""Causes of what was filled and not computed for a prompt."""
 AVOIDABLE_CAUSES = ("routing", "routing or capacity", "capacity", "warm-up")
 AVOIDABLE = " + ".join(f"sum({tokens})" for cause in AVOIDABLE_CAUSES for tokens in CAUSE_TOKENS[cause])
 """Tokens that were filled again although some replica has or had them."""
@@ -35,9 +37,10 @@ CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "
     "horizon; routing "
     "or capacity: both; warm-up: a clear or restart took it; lower tier: it came back from there; "
-    "transferred: another engine or a store sent it; cold: the fleet has not seen it within the horizon; "
+    "transferred: another engine or a store sent it; generated: decoding completed it, as far as the stream "
+    "tells; cold: the fleet has not seen it within the horizon; "
     "unknown: the history needed to tell is incomplete. "
-    "docs/figures.md defines each. All but lower tier and transferred are prefill."
+    "docs/figures.md defines each. All but lower tier, transferred and generated are prefill."
 )
 
 

@@ -236,7 +236,8 @@ REPLICAS = Panel(
     description="Every replica in the range, those with most avoidable prefill tokens first, and what would "
     "have avoided them, as shares of the prefill: routing alone, capacity alone, or either of them. "
     "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. These shares add up to 100. "
-    "Lower tier and transferred: tokens that came from there, and are no prefill. A replica without figures "
+    "Lower tier and transferred: tokens that came from there; generated: that decoding completed, as far as "
+    "the stream tells. None of them is prefill. A replica without figures "
     "filled nothing in the range; one never heard is configured, but has sent no batch yet.",
     unit="tokens",
     kind="table",
@@ -257,6 +258,7 @@ SELECT
     round(100 * actual_hit_rate, 1) AS `hit rate %`,
     promoted_tokens AS `lower tier`,
     transferred_tokens AS transferred,
+    generated_tokens AS generated,
     if(filled_tokens = 0, known_trust, toString(potential.trust)) AS trust
 FROM
 (

@@ -97,7 +97,8 @@ BALANCE = Panel(
     "prompts, transferred from elsewhere, reloaded from lower tiers, generated. Filled is the sum of "
     "these and of what is left over: below zero what filled no whole block, above zero what the engine does "
     "not count, such as what it computes again after a preemption. Transferred, by events: the fills that "
-    "kvlens takes for transfers. A count that is empty is one that the engine does not have.",
+    "kvlens takes for transfers; generated, by events: those that decoding completed, as far as the stream "
+    "tells. A count that is empty is one that the engine does not have.",
     unit="tokens",
     kind="table",
     width=24,
@@ -112,7 +113,8 @@ SELECT
     sum(reloaded_tokens) AS reloaded,
     sum(generated_tokens) AS generated,
     sum(left_over_tokens) AS `left over`,
-    sum(claimed_tokens) AS `transferred, by events`
+    sum(claimed_tokens) AS `transferred, by events`,
+    sum(decoded_tokens) AS `generated, by events`
 FROM replica_balance_series({SERIES}) AS balance
 WHERE {CHOSEN}
 GROUP BY model, replica

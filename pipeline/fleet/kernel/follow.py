@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from connectors.process.compiled import borrowed, compiled, fetch_ahead, inlined
-from pipeline.fleet.causes import COLD, REANNOUNCED, TRANSFERRED
+from pipeline.fleet.causes import COLD, GENERATED_HERE, REANNOUNCED
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import (
     CLOCK_MOVED,
@@ -53,7 +53,7 @@ from pipeline.fleet.kernel.tables import (
 )
 from pipeline.fleet.kernel.transfers import Waiting, wait
 from pipeline.residency.windows import WINDOW_SECONDS
-from schemas.residency import CLEARED, EVICTED, FILLED
+from schemas.residency import CLEARED, EVICTED, FILLED, GENERATED
 
 GPU: Final = 0
 """Bit of the medium whose fills and losses are what this is about."""
@@ -76,6 +76,12 @@ def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
     blocks[slot].root = 0
     counters[USED_BLOCKS] += 1
     return slot
+
+
+@inlined
+def _is_fill(kind: int) -> bool:
+    came: bool = kind in (FILLED, GENERATED)
+    return came
 
 
 @inlined
@@ -131,7 +137,7 @@ def follow(
     for at in range(start, end):
         while fetched < min(at + FETCHED_AHEAD, end):
             _fetch_slots(blocks, pairs, changes.keys[fetched], pieces.sources[changes.pieces[fetched]])
-            if losses_leave and changes.kinds[fetched] != FILLED and leaving < counters[TAIL]:
+            if losses_leave and not _is_fill(changes.kinds[fetched]) and leaving < counters[TAIL]:
                 slot = leaving & (len(losses) - 1)
                 _fetch_slots(blocks, pairs, losses[slot].key, losses[slot].source)
                 leaving += 1
@@ -139,12 +145,13 @@ def follow(
         time = changes.times[at]
         piece = changes.pieces[at]
         kind = changes.kinds[at]
+        is_fill = _is_fill(kind)
         bit = np.int64(pieces.bits[piece])
         window = np.int64(np.floor(time / WINDOW_SECONDS))
         if window > counters[WINDOW]:
             return at, CLOCK_MOVED
         receives = pieces.receives[piece] != 0
-        if kind == FILLED and bit == GPU and not receives and window > cells.windows[pieces.cells[piece]]:
+        if is_fill and bit == GPU and not receives and window > cells.windows[pieces.cells[piece]]:
             if ended.used[0] == len(ended.numbers):
                 return at, ENDED_FULL
             begin_window(cells, pieces.cells[piece], window, ended)
@@ -163,7 +170,7 @@ def follow(
         pair = find_pair(pairs, key, source)
         held = pair >= 0 and pairs[pair].media & mask != 0
         size = np.int64(changes.sizes[at])
-        if kind == FILLED:
+        if is_fill:
             if bit == GPU:
                 cell = pieces.cells[piece]
                 # Of one that is announced again only a source that receives has to know more.
@@ -212,7 +219,7 @@ def follow(
                     blocks[main].root = changes.roots[at]
                     blocks[main].depth = changes.depths[at]
                     blocks[main].lineage = changes.lineages[at]
-                if not receives and TRANSFERRED < cause < COLD and blocks[main].root != np.uint64(0):
+                if not receives and GENERATED_HERE < cause < COLD and blocks[main].root != np.uint64(0):
                     count_refill(refills, blocks[main], size)
             entry = main if bit == GPU else _block(blocks, key + pieces.medium_keys[piece], size, counters)
             owners = np.int64(blocks[entry].owners)

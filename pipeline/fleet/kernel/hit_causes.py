@@ -12,6 +12,7 @@ from pipeline.fleet.causes import (
     COLD,
     EVICTED_ELSEWHERE,
     EVICTED_HERE,
+    GENERATED_HERE,
     NEEDED_BUCKETS,
     PEER,
     PEER_AND_EVICTED,
@@ -22,6 +23,7 @@ from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import HEAD, Clock
 from pipeline.fleet.kernel.tables import HAS_LOSS, Blocks, Losses, Pairs
 from pipeline.residency.histogram import bucket_of
+from schemas.residency import GENERATED
 
 
 @compiled
@@ -53,6 +55,8 @@ def cause_of(
     cache needed, or NO_BUCKET."""
     if pair >= 0 and pairs[pair].media & (HAS_LOSS - 1):
         return PROMOTED, NO_BUCKET, NO_BUCKET
+    if changes.kinds[at] == GENERATED:
+        return GENERATED_HERE, NO_BUCKET, NO_BUCKET
     others = block >= 0 and blocks[block].holders > 0
     if pair >= 0:
         # Without a medium it is there because of its loss.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled, inlined
-from pipeline.fleet.causes import COLD, PROMOTED, REANNOUNCED, TRANSFERRED
+from pipeline.fleet.causes import COLD, GENERATED_HERE, PROMOTED, REANNOUNCED, TRANSFERRED
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import (
     DONE,
@@ -157,9 +157,10 @@ def count_decided(
         if 2 * refills.totals[USED] >= len(refills.rows):
             return at, REFILLS_FULL
         found = np.int64(fill.cause), np.int64(fill.regret), np.int64(fill.needed)
-        if fill.state == TRANSFER and fill.cause != PROMOTED and fill.cause != REANNOUNCED:
+        told = fill.cause == PROMOTED or fill.cause == GENERATED_HERE or fill.cause == REANNOUNCED
+        if fill.state == TRANSFER and not told:
             found = TRANSFERRED, -1, -1
         count_fill(cells, fill.cell, found, fill.size, fill.trust, version)
-        if TRANSFERRED < found[0] < COLD and fill.root != np.uint64(0):
+        if GENERATED_HERE < found[0] < COLD and fill.root != np.uint64(0):
             count_refill(refills, fill, fill.size)
     return len(fills), DONE

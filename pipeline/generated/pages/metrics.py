@@ -34,7 +34,7 @@ The share of prefill that is avoidable, by model:
 ```text
 sum by (model) (
   kvlens_fleet_filled_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|cleared"}
-) / sum by (model) (kvlens_fleet_filled_tokens_per_second{cause!~"promoted|transferred"})
+) / sum by (model) (kvlens_fleet_filled_tokens_per_second{cause!~"promoted|transferred|generated"})
 ```"""
 PROCESSES: dict[str, tuple[Catalogue, str]] = {
     "Connector": (Connector, "`kvlens connect`, on `connector.metrics_port`."),

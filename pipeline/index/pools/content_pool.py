@@ -18,7 +18,7 @@ from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Shared
 from pipeline.residency.row_bytes import copied
 from schemas.checkpoints import FlowState, PoolHead
-from schemas.residency import FILLED
+from schemas.residency import FILLED, GENERATED
 
 _COPIES = int(COPIES_MASK)
 
@@ -69,7 +69,7 @@ class ContentPool:
         rows = changes.rows[changes.rows["by_content"]]
         if not len(rows):
             return
-        came = rows["kind"] == FILLED
+        came = (rows["kind"] == FILLED) | (rows["kind"] == GENERATED)
         self._count(rows["hash"], np.where(came, rows["block_size"].astype(np.int64), REMOVAL))
 
     def _count(self, contents: Hashes, block_sizes: npt.NDArray[np.int64]) -> None:

@@ -22,7 +22,7 @@ from pipeline.residency.counting.block_table import (
 )
 from pipeline.residency.counting.content_chain import UNKNOWN, follow
 from pipeline.residency.histogram import BUCKETS, bucket_of
-from schemas.residency import EVICTED, FILLED
+from schemas.residency import EVICTED, FILLED, GENERATED
 
 PROGRESS: Final = np.dtype(
     [
@@ -64,8 +64,28 @@ NO_LINKS: Final = np.empty(0, np.uint64)
 STORED, FIRST, REMOVED, LAST = range(4)
 """Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
 
+DECODING_SECONDS: Final = 4.0
+"""Since the block before came: then decoding may have completed one that is announced alone."""
+DECODED_TOKENS: Final = 128
+"""Of a block: to decode more takes longer on most engines, so what comes so soon was rather a prompt's."""
+
 FINISHED, NEEDS_ROOM, NEEDS_SIZES = range(3)
 """Why `count_copies` returned; in the last two cases before the next operation of its progress."""
+
+
+class Rules(NamedTuple):
+    """What holds of the events of a pool."""
+
+    chained: bool
+    """The blocks of an event follow each other after their parent. The root and depth of blocks whose parent
+    is not resident are 0: not known."""
+    one_copy: bool
+    """A store of a resident block repeats it."""
+    all_known: bool
+    """Every event so far is known: if an unknown block leaves, some store that seemed to repeat others did
+    not, and none is taken for a repetition any more."""
+    decodes_singly: bool
+    """A block that decoding completes is announced by itself, and what is computed for a prompt together."""
 
 
 class Events(NamedTuple):
@@ -148,9 +168,7 @@ def count_copies(
     spread: np.uint64,
     room: int,
     sizes: npt.NDArray[np.int64],
-    chained: bool,
-    one_copy: bool,
-    all_known: bool,
+    rules: Rules,
     events: Events,
     found: Found,
     tally: Tally,
@@ -160,11 +178,6 @@ def count_copies(
     `entries`, `contents` and `spread` are those of a `BlockTable` with `room`, which keeps contents if there
     are links; `sizes` are the tokens per block of each size code. A count never falls below zero: removals of
     unknown blocks are normal after joining late. What became and ceased to be resident goes to `found`.
-
-    Where `chained`, the blocks of an event follow each other after their parent. The root and depth of blocks
-    whose parent is not resident are 0: not known. With `one_copy` a store of a resident block repeats it.
-    With `all_known` every event so far is: if an unknown block leaves, some store that seemed to repeat
-    others did not, and none is taken for a repetition any more.
 
     Changes name a block by its content hash if that was known when it was filled, else by its own hash.
     """
@@ -188,7 +201,7 @@ def count_copies(
         if (
             operation == start
             and row.may_repeat
-            and not (all_known and reached.unknown_removed > 0)
+            and not (rules.all_known and reached.unknown_removed > 0)
             and _all_resident(entries, spread, hashes, operation, end)
         ):
             reached.reannounced += end - operation
@@ -196,7 +209,8 @@ def count_copies(
         root, before = np.uint64(0), 0
         # Content hash of the block before, and whether it is known: 0 at the start of a chain.
         content, known = UNKNOWN, False
-        if chained and not removal and operation < end:
+        kind = FILLED
+        if rules.chained and not removal and operation < end:
             if row.parent == 0:
                 root, known = hashes[start], linked
                 if linked and links[start] != UNKNOWN:
@@ -206,6 +220,9 @@ def count_copies(
                 parent = entries[above]
                 if parent.copies != 0:
                     root, before = parent.root, np.int64(parent.depth)
+                    soon = at - parent.birth <= DECODING_SECONDS
+                    if rules.decodes_singly and soon and row.hashes == 1 and row.block_size <= DECODED_TOKENS:
+                        kind = GENERATED
                     if kept:
                         content = contents[above]
                         known = content != UNKNOWN
@@ -222,8 +239,8 @@ def count_copies(
             if not removal:
                 after = content
                 if kept:
-                    after = _content_after(content, known, links, operation) if chained else UNKNOWN
-                    if not chained and linked:
+                    after = _content_after(content, known, links, operation) if rules.chained else UNKNOWN
+                    if not rules.chained and linked:
                         after = links[operation]
                 if entry.copies == 0:
                     if live >= room:
@@ -249,7 +266,7 @@ def count_copies(
                     change = found.changes[changes]
                     change.by_content = kept and after != UNKNOWN
                     change.hash = after if change.by_content else block
-                    change.kind = FILLED
+                    change.kind = kind
                     change.time = at
                     change.block_size = sizes[code]
                     change.stored = stored_tokens
@@ -257,7 +274,7 @@ def count_copies(
                     change.depth = entry.depth
                     change.adapter = row.adapter
                     changes += 1
-                elif one_copy:
+                elif rules.one_copy:
                     if kept:
                         content = after if after != UNKNOWN else contents[slot]
                         known = content != UNKNOWN

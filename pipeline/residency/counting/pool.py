@@ -26,6 +26,7 @@ from pipeline.residency.counting.count_copies import (
     REMOVED,
     STORED,
     Events,
+    Rules,
     Tally,
     count_copies,
     no_tally,
@@ -201,6 +202,12 @@ class Pool:
         sizes = np.array(head.block_sizes or [0], np.int64)
         found, tally = room_for(len(events.hashes)), no_tally(len(sizes))
         reached = tally.progress[0]
+        rules = Rules(
+            self._chained,
+            self.one_copy,
+            self._shared.all_known(head.medium),
+            self._chained and self._shared.decodes_singly,
+        )
         reached["live"] = table.blocks
         reached["stored_tokens"] = head.stored_tokens
         while True:
@@ -210,9 +217,7 @@ class Pool:
                 table.spread,
                 table.room,
                 sizes,
-                self._chained,
-                self.one_copy,
-                self._shared.all_known(head.medium),
+                rules,
                 events,
                 found,
                 tally,

@@ -79,6 +79,8 @@ class Shared:
         """Of the block tables."""
         self.one_copy = False
         """Whether the engine knows at most one copy of each block."""
+        self.decodes_singly = False
+        """Whether the engine announces a block that decoding completes by itself."""
         self.without_content: Counter[WithoutContent] = Counter()
         """Blocks that were filled where others have content hashes, and have none, since this was looked at
         last."""

@@ -17,6 +17,7 @@ FleetRow = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow | HashGrou
 CAUSES = (
     "promoted",
     "transferred",
+    "generated",
     "peer",
     "peer_and_evicted",
     "evicted",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pipeline.verify.fleet.block import Block
 from pipeline.verify.fleet.changes import Piece, SourceId
-from schemas.residency import FILLED
+from schemas.residency import FILLS
 
 
 class RedundancyKey(NamedTuple):
@@ -58,12 +58,12 @@ class Owners:
         """Note in the redundancy of its key that a block came or left; return whether it did."""
         source, medium = piece.source, piece.medium
         media = block.sources.get(source)
-        if (media is not None and medium in media) == (kind == FILLED):
+        if (media is not None and medium in media) == (kind in FILLS):
             return False
         owners = block.owners.get(medium, 0)
         if owners:
             redundancy.owners[owners] -= 1
-        if kind == FILLED:
+        if kind in FILLS:
             if not owners:
                 block.sizes[medium] = size
                 redundancy.unique_tokens += size

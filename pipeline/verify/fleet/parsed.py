@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from schemas.hashes import unpack_hashes
-from schemas.residency import FILLED, SUBSUMED, ResidencyChanges
+from schemas.residency import FILLS, SUBSUMED, ResidencyChanges
 
 
 class Chain(NamedTuple):
@@ -51,7 +51,7 @@ def columns_of(pool: ResidencyChanges) -> Columns:
 
 def chains_of(pool: ResidencyChanges) -> Sequence[Chain]:
     """Return the chain of every change; only fills have one."""
-    fills = pool.kinds.count(FILLED)
+    fills = sum(kind in FILLS for kind in pool.kinds)
     if not pool.roots and not pool.lora_codes:
         return [NO_CHAIN] * len(pool.kinds)
     roots = unpack_hashes(pool.roots) if pool.roots else [0] * fills
@@ -61,13 +61,13 @@ def chains_of(pool: ResidencyChanges) -> Sequence[Chain]:
     of_fills = map(Chain, roots, depths, [loras[code] for code in codes])
     if fills == len(pool.kinds):
         return list(of_fills)
-    return [next(of_fills) if kind == FILLED else NO_CHAIN for kind in pool.kinds]
+    return [next(of_fills) if kind in FILLS else NO_CHAIN for kind in pool.kinds]
 
 
 def ends_of(pool: ResidencyChanges) -> Sequence[int]:
     """Return for every change the last block of the run that it was filled with, 0 where there is none."""
     ends = iter(unpack_hashes(pool.ends))
-    return [next(ends, 0) if kind == FILLED else 0 for kind in pool.kinds]
+    return [next(ends, 0) if kind in FILLS else 0 for kind in pool.kinds]
 
 
 def counting(columns: Columns) -> Iterable[int]:
@@ -78,7 +78,7 @@ def counting(columns: Columns) -> Iterable[int]:
     left_out: set[int] = set()
     filled: dict[int, int] = {}
     for index, (kind, block) in enumerate(zip(columns.kinds, columns.hashes, strict=True)):
-        if kind == FILLED:
+        if kind in FILLS:
             filled[block] = index
         elif kind == SUBSUMED and block in filled:
             left_out |= {index, filled.pop(block)}

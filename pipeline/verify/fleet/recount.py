@@ -21,13 +21,13 @@ from pipeline.verify.fleet.prefixes import Prefixes
 from pipeline.verify.fleet.transfers import Transfers, Would
 from pipeline.verify.fleet.waiting import Waiting
 from pipeline.verify.replica.flow import count_in, count_seconds
-from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyRecord
+from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, ResidencyRecord
 from schemas.settings import Fleet, Worker
 from schemas.trust import TRUST_ORDER, Trust
 
 LAST_NEEDED = 47
 """Last bucket of extra cache needed; it is open."""
-KEPT = ("promoted", "reannounced")
+KEPT = ("promoted", "generated", "reannounced")
 """Causes that hold for a block of a run that was transferred, too."""
 
 
@@ -199,7 +199,7 @@ class FleetRecount:
         if block is None:
             block = place.blocks[change.hash] = Block(of.space, change.hash)
         on_gpu = "gpu" in block.sources.get(of.source, ())
-        if kind == FILLED:
+        if kind in FILLS:
             self.prefixes.filled(block, change)
             self.hash_groups.filled(change)
             if of.medium == "gpu":
@@ -219,7 +219,7 @@ class FleetRecount:
             place.changed_in = self.window
             self.versions[place.key] = offset
             self.steps.setdefault(place.key, {})[self.window] = place.redundancy
-        if kind != FILLED:
+        if kind not in FILLS:
             self._blocks.forget_if_unused(block)
 
     def _filled(self, offset: int, change: Change, would: Would, chain: Chain | None) -> None:
@@ -266,6 +266,8 @@ class FleetRecount:
         held = block.sources.get(source)
         if held:
             return Would("reannounced" if "gpu" in held else "promoted")
+        if change.kind == GENERATED:
+            return Would("generated")
         by_others = block.held_by_others(source)
         own = block.losses.get(source)
         if own is not None and not own.evicted:

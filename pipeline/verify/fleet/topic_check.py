@@ -14,7 +14,7 @@ from pipeline.verify.replica.residency_sums import (
     compare,
     of_any_life,
 )
-from schemas.residency import FILLED, ResidencyRecord
+from schemas.residency import FILLS, ResidencyRecord
 
 ANEW = "the fleet agent began with nothing because the residency topic had lost its beginning"
 
@@ -59,7 +59,7 @@ class TopicCheck:
                 )
                 columns = columns_of(pool)
                 hashes, kinds = columns.hashes, columns.kinds
-                filled = [block for block, kind in zip(hashes, kinds, strict=True) if kind == FILLED]
+                filled = [block for block, kind in zip(hashes, kinds, strict=True) if kind in FILLS]
                 sums.resident.blocks += 2 * len(filled) - len(hashes)
                 sums.resident.hashes += 2 * sum(filled) - sum(hashes)
                 if sums.changes is not None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pipeline.verify.replica.flow import Flow
 from pipeline.verify.replica.residency_sums import Changes, ResidencySums, Resident
 from schemas.hashing.content import UNKNOWN, follow
-from schemas.residency import CLEARED, EVICTED, FILLED
+from schemas.residency import CLEARED, EVICTED, FILLED, GENERATED
 
 REMEMBERED_STORES = 256
 REMEMBERED_HASHES = 16_384
@@ -139,11 +139,12 @@ class Copies:
         *,
         may_repeat: bool,
         one_copy: bool,
+        generated: bool,
     ) -> None:
         """Count a copy of each hash, unless the store may be a repetition and all are held.
 
         With `one_copy` each hash counts by itself, and only if it is not held. `contents`: content hashes of
-        those that are not held, where they are known.
+        those that are not held, where they are known. `generated`: decoding completed it.
         """
         if one_copy:
             new = tuple(dict.fromkeys(one for one in hashes if one not in self.blocks))
@@ -166,7 +167,8 @@ class Copies:
             else:
                 blocks[one] = held._replace(sizes=(*held.sizes, block_size))
                 self.other_sizes += block_size != held.sizes[0]
-        self.changes.count_all(FILLED, self.named(filled), at, repeat(block_size), stored_before)
+        kind = GENERATED if generated else FILLED
+        self.changes.count_all(kind, self.named(filled), at, repeat(block_size), stored_before)
         self.stored_tokens += len(hashes) * block_size
         self.entries_of_size[block_size] += len(hashes)
         self.blocks_of_size[block_size] += len(filled)

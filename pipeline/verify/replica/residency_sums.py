@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pipeline.verify.findings import Difference, Findings
 from pipeline.verify.fleet.parsed import Columns
-from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
+from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, SUBSUMED
 
 TABLE = "residency"
 """The name under which the topic is reported; it is no table."""
@@ -17,6 +17,7 @@ ANY_LIFE = 0
 """Instead of an incarnation, where lives are not told apart."""
 _KINDS = {
     FILLED: "filled_blocks",
+    GENERATED: "generated_blocks",
     EVICTED: "evicted_blocks",
     CLEARED: "cleared_blocks",
     EXPIRED: "expired_blocks",

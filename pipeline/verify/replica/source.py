@@ -41,6 +41,10 @@ from schemas.settings import Worker
 POOLS_THAT_MAY_REPEAT = 1
 MOST_MISSING = 2**62
 """Batches of one window that count as missing."""
+SOON = 4.0
+"""Seconds since the block before came, at most, where decoding completes the next one."""
+MOST_DECODED = 128
+"""Tokens of a block that decoding may complete so soon."""
 LAST_MOMENT = 1e-3
 """Seconds before the end of a window at which what ends with it counts."""
 
@@ -410,7 +414,24 @@ class SourceRecount:
             others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
             pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
             contents = self._contents(pool, event, hashes, parent)
-            pool.store(hashes, event.block_size, at, contents, may_repeat=may_repeat, one_copy=one_copy)
+            pool.store(
+                hashes,
+                event.block_size,
+                at,
+                contents,
+                may_repeat=may_repeat,
+                one_copy=one_copy,
+                generated=self._is_generated(pool, event, at),
+            )
+
+    def _is_generated(self, pool: Copies, event: Stored, at: float) -> bool:
+        """Return whether decoding completed a block: it came alone, soon after the one before it."""
+        if self.engine != "vllm" or event.medium != "gpu" or event.block_size > MOST_DECODED:
+            return False
+        if len(event.hashes) != HASH_BYTES or event.parent is None:
+            return False
+        parent = unpack_hashes(event.parent)[0]
+        return parent != 0 and parent in pool.blocks and at - pool.blocks[parent].since <= SOON
 
     def _named_on_gpu(self, events: Iterable[Event]) -> dict[tuple[int, int], int]:
         """Return the content hashes that the GPU has of what comes to other media, by group and hash."""

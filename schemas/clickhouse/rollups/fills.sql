@@ -3,7 +3,8 @@
 INSERT INTO {database}.fills_{grain}
 (
     window, hash_domain, model, replica, dp_rank, group_idx, filled_blocks, filled_tokens,
-    promoted_blocks, promoted_tokens, transferred_blocks, transferred_tokens, peer_blocks, peer_tokens,
+    promoted_blocks, promoted_tokens, transferred_blocks, transferred_tokens,
+    generated_blocks, generated_tokens, peer_blocks, peer_tokens,
     peer_and_evicted_blocks, peer_and_evicted_tokens, evicted_blocks, evicted_tokens, evicted_elsewhere_blocks,
     evicted_elsewhere_tokens, cleared_blocks, cleared_tokens, cold_blocks, cold_tokens, unknown_blocks,
     unknown_tokens, reannounced_blocks, reannounced_tokens, regret_hist, sampled_one_in, trust, windows,
@@ -22,6 +23,8 @@ SELECT
     sum(fine.promoted_tokens) AS promoted_tokens,
     sum(fine.transferred_blocks) AS transferred_blocks,
     sum(fine.transferred_tokens) AS transferred_tokens,
+    sum(fine.generated_blocks) AS generated_blocks,
+    sum(fine.generated_tokens) AS generated_tokens,
     sum(fine.peer_blocks) AS peer_blocks,
     sum(fine.peer_tokens) AS peer_tokens,
     sum(fine.peer_and_evicted_blocks) AS peer_and_evicted_blocks,

@@ -183,6 +183,8 @@ CREATE TABLE IF NOT EXISTS {database}.fills_{grain}
     promoted_tokens UInt64 CODEC(T64, ZSTD(1)),
     transferred_blocks UInt64 CODEC(T64, ZSTD(1)),
     transferred_tokens UInt64 CODEC(T64, ZSTD(1)),
+    generated_blocks UInt64 CODEC(T64, ZSTD(1)),
+    generated_tokens UInt64 CODEC(T64, ZSTD(1)),
     peer_blocks UInt64 CODEC(T64, ZSTD(1)),
     peer_tokens UInt64 CODEC(T64, ZSTD(1)),
     peer_and_evicted_blocks UInt64 CODEC(T64, ZSTD(1)),

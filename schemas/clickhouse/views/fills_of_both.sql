@@ -46,7 +46,8 @@ FROM
         -- for 10s, 1m, 1h
         SELECT
             window, hash_domain, model, replica, dp_rank, group_idx, filled_tokens,
-            toUInt64(filled_tokens - promoted_tokens - transferred_tokens) AS prefill_tokens, transferred_tokens,
+            toUInt64(filled_tokens - promoted_tokens - transferred_tokens - generated_tokens) AS prefill_tokens,
+            transferred_tokens,
             peer_tokens, peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens,
             unknown_tokens, sampled_one_in, trust,
             (now_seconds = {length} AND window >= {start}(now_since))

@@ -10,6 +10,7 @@ SELECT
     prefill_tokens,
     promoted_tokens,
     transferred_tokens,
+    generated_tokens,
     peer_tokens,
     peer_and_evicted_tokens,
     evicted_tokens,
@@ -29,6 +30,7 @@ SELECT
     cleared_tokens / nullIf(prefill_tokens, 0) AS warm_up_share,
     promoted_tokens / nullIf(filled_tokens, 0) AS promoted_share,
     transferred_tokens / nullIf(filled_tokens, 0) AS transferred_share,
+    generated_tokens / nullIf(filled_tokens, 0) AS generated_share,
     cold_tokens / nullIf(prefill_tokens, 0) AS cold_share,
     unknown_tokens / nullIf(prefill_tokens, 0) AS unknown_share,
     -- An engine counts for all its hash domains: the last one has its counters, and what was avoidable in any of them.
@@ -55,6 +57,7 @@ FROM
         sum(prefill_tokens) AS prefill_tokens,
         sum(promoted_tokens) AS promoted_tokens,
         sum(transferred_tokens) AS transferred_tokens,
+        sum(generated_tokens) AS generated_tokens,
         sum(peer_tokens) AS peer_tokens,
         sum(peer_and_evicted_tokens) AS peer_and_evicted_tokens,
         sum(evicted_tokens) AS evicted_tokens,
@@ -80,7 +83,8 @@ LEFT JOIN
 WINDOW replicas AS (PARTITION BY fills.model, fills.replica)
 SETTINGS join_use_nulls = 1;
 
--- Per replica: prefill work done (`prefill_tokens`: filled, less what came from a lower tier or by transfer), what of it
+-- Per replica: prefill work done (`prefill_tokens`: filled, less what came from a lower tier or by transfer
+-- and what decoding completed), what of it
 -- had been done before and who could have saved it, as shares of it, and the hit rates behind it. `avoidable_tokens` are
 -- those of the causes, but no more than `computed_tokens`: what the engine counted as computed for prompts, where all
 -- ranks were scraped for nine tenths of the range. Where an engine keeps several KV-cache groups, those of the group that filled most tokens (of equal ones

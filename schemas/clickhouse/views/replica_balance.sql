@@ -13,6 +13,7 @@ SELECT
     toInt64(filled_tokens) - ifNull(computed_tokens, 0) - ifNull(transferred_tokens, 0) - ifNull(reloaded_tokens, 0)
         - ifNull(generated_tokens, 0) AS left_over_tokens,
     claimed_tokens,
+    decoded_tokens,
     avoidable_tokens,
     counted_seconds
 FROM
@@ -24,6 +25,7 @@ FROM
         replica,
         sum(filled) AS filled_tokens,
         sum(claimed) AS claimed_tokens,
+        sum(decoded) AS decoded_tokens,
         sum(avoidable) AS avoidable_tokens,
         sum(computed) AS computed_tokens,
         sum(transferred) AS transferred_tokens,
@@ -34,7 +36,7 @@ FROM
     FROM
     (
         SELECT
-            time, toUInt32(width) AS width, model, replica, filled, claimed, avoidable,
+            time, toUInt32(width) AS width, model, replica, filled, claimed, decoded, avoidable,
             CAST(NULL, 'Nullable(Int64)') AS computed, CAST(NULL, 'Nullable(Int64)') AS transferred,
             CAST(NULL, 'Nullable(Int64)') AS reloaded, CAST(NULL, 'Nullable(Int64)') AS generated,
             toFloat64(0) AS seconds
@@ -52,6 +54,7 @@ FROM
                     group_idx,
                     sum(filled_tokens) AS filled,
                     sum(fills.transferred_tokens) AS claimed,
+                    sum(fills.generated_tokens) AS decoded,
                     sum(peer_tokens + peer_and_evicted_tokens + evicted_tokens + evicted_elsewhere_tokens
                         + cleared_tokens) AS avoidable,
                     -- The group that filled most in the range, as in hit_potential; of equal ones the first.
@@ -68,7 +71,7 @@ FROM
         SELECT
             toDateTime(intDiv(toUnixTimestamp(scrapes.time), width) * width, 'UTC') AS time,
             toUInt32(intDiv({step:UInt32} + length - 1, length) * length) AS width,
-            model, replica, toUInt64(0), toUInt64(0), toUInt64(0),
+            model, replica, toUInt64(0), toUInt64(0), toUInt64(0), toUInt64(0),
             computed, transferred, reloaded, generated, counted_seconds
         FROM {database}.engine_hits_windows({range}, seconds = {seconds:UInt32}) AS scrapes
     )
@@ -80,7 +83,7 @@ WHERE counts > 0;
 -- group as in hit_potential), beside what its engine counted of the same: computed for prompts, transferred, reloaded from
 -- lower tiers, generated. What is left over is filled less these: below zero what filled no whole block, above zero what
 -- the engine does not count, such as what it computes again after a preemption. `claimed_tokens` are the fills whose cause
--- is `transferred`. `counted_seconds` are those between scrapes, of all ranks. NULL: not counted.
+-- is `transferred`, `decoded_tokens` those whose cause is `generated`. `counted_seconds` are those between scrapes, of all ranks. NULL: not counted.
 CREATE VIEW {database}.replica_balance_series AS
 SELECT *
 FROM {database}.replica_balance_windows({range}, step = {step:UInt32}, seconds = {finest});

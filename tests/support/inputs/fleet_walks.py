@@ -16,6 +16,8 @@ from schemas.residency import (
     EVICTED,
     EXPIRED,
     FILLED,
+    FILLS,
+    GENERATED,
     SUBSUMED,
     Decisions,
     ResidencyChanges,
@@ -83,7 +85,8 @@ class Fleet:
                 del held[place]
             else:
                 held[place] = 1
-                self._change(source, place, FILLED)
+                generated = pool[0] == "gpu" and (block + int(self.at)) % 6 == 0
+                self._change(source, place, GENERATED if generated else FILLED)
         elif what == "again":
             held[place] = 1
             self._change(source, place, FILLED)
@@ -130,7 +133,7 @@ class Fleet:
         key = (source, medium, group)
         changes = pools.setdefault((medium, group), [])
         changes.append((block, kind, self.at if at is None else at, size, self.stored[key]))
-        if kind == FILLED:
+        if kind in FILLS:
             # Copies come besides: what is stored grows by more than what is filled.
             self.stored[key] += size * (1 + block % 2)
             if group == 1 and block == 7:
@@ -176,7 +179,7 @@ class Fleet:
         if source in self.receivers:
             ends = []
             for block, kind, at, *_ in changes:
-                if kind == FILLED:
+                if kind in FILLS:
                     # It came alone, as the last one of its run, or with one that is in another shard.
                     ends.append((0, block + seed, ELSEWHERE + block, ELSEWHERE + block)[int(at) % 4])
                     if ends[-1] >= ELSEWHERE and pool[0] == "gpu":
@@ -228,7 +231,7 @@ def _packed(
         medium == "LMCache",
     )
     if medium == "gpu":
-        chains = [CHAINS[block] for block, kind, *_ in changes if kind == FILLED]
+        chains = [CHAINS[block] for block, kind, *_ in changes if kind in FILLS]
         # Now and then a source does not know where its chains begin.
         packed.roots = struct.pack(
             f">{len(chains)}Q", *((root and root + seed) * (times[0] % 7 > 1) for root, _, _ in chains)

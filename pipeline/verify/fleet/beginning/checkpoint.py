@@ -18,7 +18,7 @@ from pipeline.verify.fleet.changes import SourceId, Space
 from pipeline.verify.fleet.parsed import Chain
 from schemas.checkpoints import CheckpointFormat
 from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, part_key
-from schemas.residency import FILLED
+from schemas.residency import FILLS
 
 _STORE_ONLY = "/store-only"
 _STORE_ONLY_BIT = 8
@@ -165,7 +165,7 @@ class _Reader:
             block = hash_of(key, self._constants[number])
             held = saved.held.setdefault(pool, {})
             saved.clock = max(saved.clock, at)
-            if kind != FILLED:
+            if kind not in FILLS:
                 held.pop(block, None)
                 continue
             held.setdefault(block, HeldBlock(bit < _STORE_ONLY_BIT, size))

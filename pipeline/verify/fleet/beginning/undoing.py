@@ -15,7 +15,7 @@ from pipeline.verify.fleet.beginning.checkpoint import HeldBlock, Pool, Pools, S
 from pipeline.verify.fleet.changes import Space, removals_announced
 from pipeline.verify.fleet.parsed import Chain, columns_of, counting
 from pipeline.verify.times import WINDOW
-from schemas.residency import FILLED, ResidencyRecord
+from schemas.residency import FILLS, ResidencyRecord
 
 AT_ONCE = 1000
 """Offsets that are read forward, to be undone backward."""
@@ -81,7 +81,7 @@ class Undoing:
                     reversed(columns.hashes), reversed(columns.kinds), reversed(columns.sizes), strict=True
                 )
                 for block, kind, size in of_blocks:
-                    if kind == FILLED:
+                    if kind in FILLS:
                         self.contradictions += held.pop(block, None) is None
                     else:
                         self.contradictions += block in held

@@ -65,7 +65,7 @@ def fleet_rows(
     # Shard 1 is sometimes silent: then its last redundancy of the minute counts.
     for shard in range(1 + rng.randint(0, 1)):
         yield FillsRow(
-            window, "d", "m", replica, 0, 0, shard, *[rng.randint(0, 50) for _ in range(22)],
+            window, "d", "m", replica, 0, 0, shard, *[rng.randint(0, 50) for _ in range(24)],
             [rng.randint(0, 9) for _ in range(rng.randint(0, 12))], 1, trust, version,
         )  # fmt: skip
         yield RedundancyRow(

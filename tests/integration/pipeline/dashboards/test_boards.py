@@ -384,13 +384,14 @@ def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore, ow
         "cleared_tokens": 5,
         "promoted_tokens": 8,
         "transferred_tokens": 12,
+        "generated_tokens": 9,
         "cold_tokens": 25,
         "unknown_tokens": 5,
     }
     write_rows(
         own,
         [
-            msgspec.structs.replace(row, filled_tokens=120, **causes) if isinstance(row, FillsRow) else row
+            msgspec.structs.replace(row, filled_tokens=129, **causes) if isinstance(row, FillsRow) else row
             for row in window_rows(0, "a")
         ],
     )
@@ -407,7 +408,7 @@ def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore, ow
         "unknown %": 5,
     }
     tokens = dict(zip(found.column_names, row, strict=True))
-    assert [tokens[name] for name in ("prefill", "lower tier", "transferred")] == [100, 8, 12]
+    assert [tokens[name] for name in ("prefill", "lower tier", "transferred", "generated")] == [100, 8, 12, 9]
 
 
 def test_a_trend_is_of_series_of_a_stacked_panel_of_the_same_board() -> None:
@@ -417,7 +418,7 @@ def test_a_trend_is_of_series_of_a_stacked_panel_of_the_same_board() -> None:
         assert PANELS[trend.panel] in board.panels
         assert PANELS[trend.panel].kind == "stacked"
         assert {*trend.series, *trend.without} < set(PANELS[trend.panel].colours)
-        assert set(trend.without) == {"lower tier", "transferred"}
+        assert set(trend.without) == {"lower tier", "transferred", "generated"}
 
 
 def test_an_engine_that_sent_nothing_is_never_heard(store: EmbeddedStore, own: Settings) -> None:

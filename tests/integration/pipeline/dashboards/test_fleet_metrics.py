@@ -85,7 +85,8 @@ def test_figures_are_those_of_the_rows(samples: Samples) -> None:
         ("m", cause): rate
         for cause, rate in {
             **dict.fromkeys(
-                ("promoted", "transferred", "peer_and_evicted", "evicted_elsewhere", "unknown"), 0.0
+                ("promoted", "transferred", "generated", "peer_and_evicted", "evicted_elsewhere", "unknown"),
+                0.0,
             ),
             "peer": 12.0,
             "evicted": 4.0,
@@ -129,7 +130,8 @@ def test_figures_equal_those_of_the_views(settings: Settings, samples: Samples, 
     avoidable = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
     assert sum(filled["m", cause] for cause in avoidable) * RANGE_SECONDS == row[0]
     assert sum(filled.values()) * RANGE_SECONDS == row[1]
-    prefill = (rate for (_, cause), rate in filled.items() if cause not in ("promoted", "transferred"))
+    none = ("promoted", "transferred", "generated")
+    prefill = (rate for (_, cause), rate in filled.items() if cause not in none)
     assert sum(prefill) * RANGE_SECONDS == row[2]
     (row,) = run("view", f"SELECT sum(gpu_seconds), sum(cost) FROM prefill_costs{bounds}").result_rows
     assert sum(of(samples, metrics.Fleet.gpus).values()) * RANGE_SECONDS == pytest.approx(row[0])

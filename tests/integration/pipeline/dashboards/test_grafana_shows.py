@@ -47,6 +47,7 @@ CAUSES = {
     "warm-up": 2.0,
     "lower tier": 0.0,
     "transferred": 0.0,
+    "generated": 0.0,
     "cold": 2.0,
     "unknown": 0.0,
 }

@@ -23,6 +23,7 @@ WINDOWS = 6
 CAUSES = {
     "promoted_tokens": 60,
     "transferred_tokens": 40,
+    "generated_tokens": 25,
     "peer_tokens": 30,
     "peer_and_evicted_tokens": 10,
     "evicted_tokens": 10,
@@ -31,7 +32,9 @@ CAUSES = {
     "cold_tokens": 35,
     "unknown_tokens": 5,
 }
-PREFILL = sum(CAUSES.values()) - CAUSES["promoted_tokens"] - CAUSES["transferred_tokens"]
+PREFILL = sum(CAUSES.values()) - sum(
+    CAUSES[f"{cause}_tokens"] for cause in ("promoted", "transferred", "generated")
+)
 AVOIDABLE, ROUTING, CAPACITY, NEEDED = 0.6, 0.4, 0.25, 0.2
 """Shares of PREFILL; NEEDED is what the capacity curve of `window_rows` has."""
 

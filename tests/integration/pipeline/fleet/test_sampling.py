@@ -16,7 +16,7 @@ import pytest
 from pipeline.fleet.state import FleetState
 from pipeline.traces.reading import read_trace
 from pipeline.verify.fleet.expected import CAUSES
-from schemas.residency import FILLED, ResidencyRecord
+from schemas.residency import FILLS, ResidencyRecord
 from schemas.rows import CapacityCurveRow, FillsRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.support.inputs.traced import events, residency
@@ -108,7 +108,7 @@ def test_shares_of_a_sample_are_within_the_stated_error(
     for record in records:
         for part in (part for source in record.sources for part in source.changes):
             hashes = (part.hashes[at : at + 8] for at in range(0, len(part.hashes), 8))
-            of_block.update(block for block, kind in zip(hashes, part.kinds, strict=True) if kind == FILLED)
+            of_block.update(block for block, kind in zip(hashes, part.kinds, strict=True) if kind in FILLS)
     fills = of_block.total()
     assert fills == whole.blocks.total() > 3 * whole.blocks["evicted"] > 0 < whole.blocks["peer"]
     weighted = sum(times**2 for times in of_block.values()) / fills

@@ -30,7 +30,7 @@ from pipeline.verify.replica.residency_sums import Changes, Resident
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
 from schemas.hashing.content import Content, follow
-from schemas.residency import FILLED, ResidencyRecord
+from schemas.residency import FILLS, ResidencyRecord
 from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import compared, rows_of
@@ -172,7 +172,7 @@ def assert_recounted(played: Played) -> None:
                 columns = columns_of(pool)
                 changes.setdefault(key, Changes()).count_columns(columns)
                 for kind, block in zip(columns.kinds, columns.hashes, strict=True):
-                    if kind == FILLED:
+                    if kind in FILLS:
                         resident.setdefault(key, set()).add(block)
                     else:
                         resident[key].remove(block)
@@ -297,7 +297,7 @@ def test_blocks_keep_their_names_when_a_group_shows_a_second_granularity() -> No
             for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
                 for pool in source.changes:
                     for kind, block in zip(columns_of(pool).kinds, columns_of(pool).hashes, strict=True):
-                        if kind == FILLED:
+                        if kind in FILLS:
                             assert block not in resident
                             resident.add(block)
                         else:

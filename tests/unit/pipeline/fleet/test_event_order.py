@@ -19,7 +19,7 @@ from pipeline.fleet.registry import Sources, number_of_name
 from pipeline.fleet.waiting import WaitingChanges
 from pipeline.verify.fleet.transfers import run_of
 from schemas.fleet_checkpoints import FleetSource
-from schemas.residency import CLEARED, EVICTED, FILLED, SUBSUMED, ResidencyChanges
+from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, SUBSUMED, ResidencyChanges
 from tests.support.suite.night import examples
 
 WORD = 1 << 64
@@ -54,8 +54,8 @@ def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
     before = rng.randrange(1 << 40)
     changes = []
     for _ in range(rng.randint(1, 12)):
-        kind = rng.choice([FILLED, FILLED, EVICTED, CLEARED, SUBSUMED])
-        fill = kind == FILLED
+        kind = rng.choice([FILLED, FILLED, GENERATED, EVICTED, CLEARED, SUBSUMED])
+        fill = kind in FILLS
         changes.append(
             {
                 "block": rng.choice([constant, *range(WORD - 6, WORD)]),
@@ -69,7 +69,7 @@ def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
                 "end": rng.choice([0, WORD - 1, 7]) if fill and has["ends"] else 0,
             }
         )
-    fills = [change for change in changes if change["kind"] == FILLED]
+    fills = [change for change in changes if change["kind"] in FILLS]
 
     def packed(name: str, kind: str, of: Sequence[dict[str, Any]] = changes, *, less: int = 0) -> bytes:
         return np.array([change[name] - less for change in of], kind).tobytes()
@@ -113,7 +113,7 @@ def expected(records: Sequence[Sequence[Piece]], one_in: int) -> list[tuple[floa
                 reached[this] = max(reached.get(this, due), due)
                 lineage = each.lineages[change["adapter"]]
                 place += 1
-                if change["kind"] == FILLED:
+                if change["kind"] in FILLS:
                     filled[key] = place
                 elif change["kind"] == SUBSUMED and key in filled:
                     gone |= {place, filled.pop(key)}

@@ -61,7 +61,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
         "unpack": guard(monkeypatch, waiting, "unpack", (0, 1)),
         "take_due": guard(monkeypatch, due, "_take_due", (1,)),
         "gather": guard(monkeypatch, due, "_gather", (1, 2)),
-        "count_copies": guard(monkeypatch, pool, "count_copies", (4, 7)),
+        "count_copies": guard(monkeypatch, pool, "count_copies", (4, 6)),
         "put_entries": guard(monkeypatch, block_table, "put_entries", (4,)),
     }
 
@@ -153,7 +153,7 @@ def test_values_that_name_nothing_are_refused(column: str, value: bytes) -> None
 
 def test_a_change_of_no_known_kind_is_refused() -> None:
     record = residency(0, random.Random(5))
-    record.sources[0].changes = [ResidencyChanges("gpu", 0, bytes(8), b"\x05", bytes(8), bytes(4))]
+    record.sources[0].changes = [ResidencyChanges("gpu", 0, bytes(8), b"\x06", bytes(8), bytes(4))]
     assert FleetState(0, Fleet(), carry_seconds=1.0).refusal(record) == "bad_change"
 
 

@@ -25,11 +25,12 @@ from pipeline.residency.counting.count_copies import (
     NEEDS_ROOM,
     REMOVAL,
     Events,
+    Rules,
     count_copies,
     no_tally,
     room_for,
 )
-from schemas.residency import FILLED
+from schemas.residency import EVICTED, FILLED, GENERATED
 from tests.support.suite.night import examples
 
 # Multiples of the spread's inverse fall on neighbouring slots, those beyond the end on the first
@@ -107,6 +108,8 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     for number, (hashes, stores, may_repeat, parent) in enumerate(events, 1):
         at = float(number)
         root, before = chains.get(parent, (0, 0)) if parent else (hashes[0] if hashes else 0, 0)
+        soon = parent in model and at - model[parent][1] <= 4
+        kind = GENERATED if parent and soon and len(hashes) == 1 else FILLED
         if stores and may_repeat and all(block in model for block in hashes):
             repeated += len(hashes)
             continue
@@ -114,7 +117,7 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
             copies, birth, code = model.get(block, (0, at, 0))
             if stores:
                 if not copies:
-                    changes.append((block, 0, at, tokens))
+                    changes.append((block, kind, at, tokens))
                     chains[block] = (root, before + place if root else 0)
                     filled.append((*chains[block], number))
                     states[block] = NEW
@@ -150,9 +153,7 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
             table.spread,
             table.room,
             sizes,
-            True,
-            False,
-            False,
+            Rules(chained=True, one_copy=False, all_known=False, decodes_singly=True),
             columns,
             found,
             tally,
@@ -169,7 +170,7 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     changed = found.changes[: reached["changes"]]
     assert changed[["hash", "kind", "time", "stored"]].tolist() == changes
     assert (changed["block_size"] == 16).all()
-    fills = changed[changed["kind"] == FILLED]
+    fills = changed[changed["kind"] != EVICTED]
     assert fills[["root", "depth", "adapter"]].tolist() == filled
     live = table.live()[["hash", "root", "depth"]].tolist()
     assert {block: (root, depth) for block, root, depth in live} == chains

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
-from schemas.residency import FILLED, ResidencyRecord
+from schemas.residency import FILLS, ResidencyRecord
 from schemas.settings import Worker
 
 SHARDS = 4
@@ -62,7 +62,7 @@ def fills_of(record: ResidencyRecord) -> list[tuple[int, int, int, str]]:
         for part in source.changes:
             count = len(part.kinds)
             blocks = struct.unpack(f">{count}Q", part.hashes)
-            filled = [block for block, kind in zip(blocks, part.kinds, strict=True) if kind == FILLED]
+            filled = [block for block, kind in zip(blocks, part.kinds, strict=True) if kind in FILLS]
             count = len(filled)
             roots = struct.unpack(f">{count}Q", part.roots or bytes(8 * count))
             depths = struct.unpack(f"<{count}H", part.depths or bytes(2 * count))

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from pipeline.residency import changes as module
 from pipeline.residency.changes import CHANGE, Changes
 from pipeline.residency.sharding.by_shard import by_shard
-from schemas.residency import CLEARED, EVICTED, FILLED, ResidencyChanges
+from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, ResidencyChanges
 
 LORAS = ("one", "two", "three")
 
 hashes = st.integers(0, 2**64 - 1) | st.sampled_from([0, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
 chains = st.tuples(hashes, st.integers(0, 2**16 - 1), st.integers(0, len(LORAS)))
 rows = st.lists(
-    st.tuples(hashes, st.sampled_from([FILLED, EVICTED, CLEARED]), st.integers(0, 2**32 - 1), chains),
+    st.tuples(
+        hashes, st.sampled_from([FILLED, GENERATED, EVICTED, CLEARED]), st.integers(0, 2**32 - 1), chains
+    ),
     min_size=1,
     max_size=60,
 )
@@ -51,7 +53,7 @@ def told(parts: list[ResidencyChanges]) -> list[tuple[Any, ...]]:
         fill = 0
         for number, kind in enumerate(part.kinds):
             chain: tuple[Any, ...] = ()
-            if kind == FILLED and roots:
+            if kind in FILLS and roots:
                 lora = part.loras[codes[fill] - 1] if codes[fill] else ""
                 chain = (roots[fill], depths[fill], lora)
                 fill += 1
@@ -85,12 +87,12 @@ def pieces_of(changes: list[Any], most: int) -> int:
 def test_every_change_is_in_its_shard_in_order_and_whole(pools: list[Any], shards: int, most: int) -> None:
     expected: dict[int, dict[Any, list[Any]]] = {}
     changes, before = [], 0
-    known = {pool for pool, some in pools for _, kind, _, (root, _, _) in some if kind == FILLED and root}
+    known = {pool for pool, some in pools for _, kind, _, (root, _, _) in some if kind in FILLS and root}
     for pool, some in pools:
         changes.append(changes_of(pool, some, before))
         for number, (block_hash, kind, size, (root, depth, adapter)) in enumerate(some):
             shard = (block_hash >> 32) * shards >> 32
-            chain = (root, depth, ("", *LORAS)[adapter]) if kind == FILLED and pool in known else ()
+            chain = (root, depth, ("", *LORAS)[adapter]) if kind in FILLS and pool in known else ()
             change = (pool, block_hash, kind, 1_000.0 + number, size, before, chain)
             expected.setdefault(shard, {}).setdefault(pool, []).append(change)
             before += size

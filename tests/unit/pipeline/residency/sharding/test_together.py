@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.residency.changes import CHANGE
 from pipeline.residency.sharding.together import ends_of_runs
-from schemas.residency import CLEARED, EVICTED, FILLED
+from schemas.residency import CLEARED, EVICTED, FILLED, GENERATED
 
 
 class Change(NamedTuple):
@@ -56,7 +56,7 @@ def walked(changes: list[Change]) -> list[int]:
 
 changes = st.builds(
     Change,
-    st.sampled_from([FILLED, FILLED, FILLED, EVICTED, CLEARED]),
+    st.sampled_from([FILLED, FILLED, FILLED, GENERATED, EVICTED, CLEARED]),
     st.sampled_from([1.0, 1.0, 2.0]),
     st.sampled_from([0, 7, 7, 8]),
     st.sampled_from([1, 2, 3, 65534, 65535]),
