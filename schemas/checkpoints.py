@@ -286,6 +286,8 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Kind of attention of the group as the engine calls it; empty where it does not say."""
     sliding_window: Natural = 0
     """Tokens that a sliding-window group looks back; 0: it is none, or the engine does not say."""
+    repeats: bool = False
+    """Whether a store was taken for a repetition since the pool was cleared last."""
 
 
 class ObjectState(msgspec.Struct, array_like=True, gc=False):

@@ -46,6 +46,9 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     unknown."""
     store_only: bool
     """The engine never announces removals on this medium: the figures are upper bounds."""
+    at_least: bool
+    """Since the last clear a prompt was announced again while it was resident, and taken for an announcement:
+    if it was a second copy, the figures are too low (`worker.reannounced`)."""
     trust: Trust
     """complete, partial (kvlens started after the engine) or degraded (batches or events are missing)."""
     trust_since: datetime

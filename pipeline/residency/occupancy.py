@@ -18,6 +18,9 @@ class Occupancy(NamedTuple):
     tokens: int
     covered_blocks: int
     store_only: bool
+    """It is no more than that."""
+    at_least: bool
+    """It is no less than that."""
 
 
 def counted_occupancy(head: PoolHead) -> list[Occupancy]:
@@ -27,6 +30,8 @@ def counted_occupancy(head: PoolHead) -> list[Occupancy]:
     """
     store_only = head.store_only and not head.removes
     return [
-        Occupancy(head.medium, head.group_idx, size, entries, blocks, blocks * size, 0, store_only)
+        Occupancy(
+            head.medium, head.group_idx, size, entries, blocks, blocks * size, 0, store_only, head.repeats
+        )
         for size, entries, blocks in zip(head.block_sizes, head.entries, head.blocks, strict=True)
     ]

@@ -76,6 +76,7 @@ def _occupancy_rows(view: View) -> list[Row]:
                 covered_blocks=part.covered_blocks,
                 capacity_blocks=_capacity(head, part),
                 store_only=part.store_only,
+                at_least=part.at_least,
                 trust=since.trust,
                 trust_since=timestamp(since.since),
                 version=head.version,

@@ -26,7 +26,8 @@ GPU_BLOCKS = Panel(
     title="GPU blocks against capacity",
     description="Physical blocks on the GPU that hold a cached prefix (in use), how many of them hold "
     "something else than the others (distinct), and the capacity that the engine reports. More in use than "
-    "the capacity means that removals are missing (drift).",
+    "the capacity means that removals are missing (drift). Where a prompt was announced again since the last "
+    "clear, these are lower bounds (`at_least`).",
     unit="blocks",
     kind="timeseries",
     width=12,

@@ -17,7 +17,8 @@ TABLES = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "
 _VIEW = "{database}.{view}(from = {{from:UInt32}}, to = {{to:UInt32}})"
 _OCCUPANCY = """
 SELECT replica, dp_rank, medium, sumIf(entries, block_size = largest), sumIf(blocks, block_size = largest),
-       sumIf(blocks, block_size < largest), sum(tokens), max(capacity_blocks), max(store_only), max(trust)
+       sumIf(blocks, block_size < largest), sum(tokens), max(capacity_blocks), max(store_only), max(at_least),
+       max(trust)
 FROM (
     SELECT *, max(block_size) OVER (PARTITION BY replica, dp_rank, medium) AS largest FROM (
         SELECT * FROM {view}
@@ -61,6 +62,7 @@ class PoolFigures:
     capacity_blocks: int
     """0 where the engine does not say."""
     store_only: bool
+    at_least: bool
     trust: str
     stored_per_second: float
     evicted_per_second: float
@@ -83,9 +85,19 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
     """Return the figures of all sources that had rows in the last minute, by name."""
     flows = {row[:3]: row[3:] for row in _read(client, _FLOW, database, "flow", now)}
     pools = []
-    for replica, dp_rank, medium, entries, blocks, fine, tokens, capacity, store_only, trust in _read(
-        client, _OCCUPANCY, database, "occupancy", now
-    ):
+    for (
+        replica,
+        dp_rank,
+        medium,
+        entries,
+        blocks,
+        fine,
+        tokens,
+        capacity,
+        store_only,
+        at_least,
+        trust,
+    ) in _read(client, _OCCUPANCY, database, "occupancy", now):
         stored, evicted, lifetimes, since = flows.get((replica, dp_rank, medium), (0, 0, [], None))
         seconds = WINDOW_SECONDS if since is None else min(WINDOW_SECONDS, now - moment(since))
         seconds = max(seconds, 1.0)
@@ -100,6 +112,7 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
                 tokens,
                 capacity,
                 bool(store_only),
+                bool(at_least),
                 trust,
                 stored / seconds,
                 evicted / seconds,

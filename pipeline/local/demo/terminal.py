@@ -118,7 +118,7 @@ def freshness_line(freshness: tuple[float | None, float | None]) -> str:
 
 def _cells(pool: PoolFigures) -> tuple[str, ...]:
     capacity = f"{pool.capacity_blocks:,}" if pool.capacity_blocks else "?"
-    bound = "<=" if pool.store_only else ""
+    bound = "<=" if pool.store_only else ">=" if pool.at_least else ""
     lifetime = "-" if pool.mean_lifetime_seconds is None else f"~{pool.mean_lifetime_seconds:.1f} s"
     return (
         f"{pool.replica}/{pool.dp_rank}",

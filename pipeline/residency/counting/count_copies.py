@@ -35,6 +35,7 @@ PROGRESS: Final = np.dtype(
         ("gone", np.int64),
         ("unknown_removed", np.int64),
         ("reannounced", np.int64),
+        ("repeats", np.int64),  # of those, that might have been copies
         ("stored_tokens", np.int64),
         ("not_told", np.int64),
         ("parent_unknown", np.int64),
@@ -205,6 +206,8 @@ def count_copies(
             and _all_resident(entries, spread, hashes, operation, end)
         ):
             reached.reannounced += end - operation
+            if not rules.one_copy:
+                reached.repeats += end - operation
             operation = end
         root, before = np.uint64(0), 0
         # Content hash of the block before, and whether it is known: 0 at the start of a chain.

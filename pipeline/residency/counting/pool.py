@@ -185,6 +185,7 @@ class Pool:
         head.entries = [0] * len(head.entries)
         head.blocks = [0] * len(head.blocks)
         head.other_sizes.clear()
+        head.repeats = False
         self.other_copies = 0
         # Cheaper than to name them all: what checkpoints have of the life before does not count.
         head.life += 1
@@ -272,6 +273,7 @@ class Pool:
             flow.unknown_removed_blocks += int(reached["unknown_removed"])
             self._shared.unknown_removed(head.medium)
         flow.reannounced_blocks += int(reached["reannounced"])
+        head.repeats |= bool(reached["repeats"])
         if self.keeps_contents:
             not_told: WithoutContent = "not_told" if self._chained else "other_tier"
             self._shared.without_content[not_told] += int(reached["not_told"])

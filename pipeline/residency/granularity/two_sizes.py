@@ -109,6 +109,7 @@ class GranularPool:
             granular=state,
             spec_kind=before.spec_kind,
             sliding_window=before.sliding_window,
+            repeats=before.repeats,
         )
         granular = cls(head, state, age=age)
         granular.changes = pool.changes
@@ -141,6 +142,7 @@ class GranularPool:
                 tokens=blocks * size,
                 covered_blocks=covered,
                 store_only=False,
+                at_least=head.repeats,
             )
             for size, entries, blocks, covered in (
                 (state.coarse_size, self._coarse_entries, blocks, 0),
@@ -272,6 +274,7 @@ class GranularPool:
         state = self._state
         alone = [block for block, fine in state.fine.items() if not fine.covers]
         self.head.flow.cleared_blocks += self._coarse_entries + len(alone)
+        self.head.repeats = False
         self._log += [(block, CLEARED, at, state.coarse_size) for block in state.coarse]
         self._log += [(block, CLEARED, at, state.fine_size) for block in alone if block not in state.coarse]
         state.coarse.clear()

@@ -72,6 +72,8 @@ class Copies:
         """Blocks in them."""
         self.other_sizes = 0
         """Copies of another size than the first one of their block."""
+        self.at_least = False
+        """Whether a store was taken for a repetition since the last clear."""
 
     def announced(self, hashes: tuple[int, ...], block_size: int) -> bool:
         """Note a store before it counts; return whether its size, or several blocks of it at once, is new."""
@@ -152,6 +154,7 @@ class Copies:
             hashes = new
         if may_repeat and all(one in self.blocks for one in hashes):
             self.flow.reannounced_blocks += len(hashes)
+            self.at_least = self.at_least or bool(hashes)
             return
         blocks, alone = self.blocks, Block((block_size,), at)
         filled: list[int] = []
@@ -219,6 +222,7 @@ class Copies:
         self.blocks.clear()
         self.contents.clear()
         self.other_sizes = 0
+        self.at_least = False
         self.entries_of_size.clear()
         self.blocks_of_size.clear()
 

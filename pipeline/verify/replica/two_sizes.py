@@ -53,6 +53,7 @@ class TwoSizes:
     def __init__(self, before: Copies, coarse_size: int, fine_size: int, age: float) -> None:
         """Take over what was held when the second granularity showed."""
         self.flow = before.flow
+        self.at_least = before.at_least
         self.coarse_size = coarse_size
         self.fine_size = fine_size
         self.in_coarse = coarse_size // fine_size
@@ -145,6 +146,7 @@ class TwoSizes:
         copies = sum(coarse.copies for coarse in self.coarse.values())
         self.flow.cleared_blocks += copies + sum(not fine.covered_by for fine in self.fine.values())
         self.contents.clear()
+        self.at_least = False
         self.coarse.clear()
         self.fine.clear()
         self.fine_stores.clear()

@@ -40,7 +40,7 @@ class Family:
 FAMILIES = {
     "occupancy": Family(
         key=(*_SOURCE, "medium", "group_idx", "block_size"),
-        last=("entries", "blocks", "tokens", "covered_blocks", "capacity_blocks", "store_only"),
+        last=("entries", "blocks", "tokens", "covered_blocks", "capacity_blocks", "store_only", "at_least"),
         largest=(("entries_max", "entries"), ("blocks_max", "blocks"), ("tokens_max", "tokens")),
     ),
     "flow": Family(

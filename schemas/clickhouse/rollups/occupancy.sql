@@ -3,8 +3,8 @@
 INSERT INTO {database}.occupancy_{grain}
 (
     window, model, replica, dp_rank, medium, group_idx, block_size, entries, blocks, tokens,
-    covered_blocks, capacity_blocks, store_only, entries_max, blocks_max, tokens_max, trust, trust_since,
-    windows, version
+    covered_blocks, capacity_blocks, store_only, at_least, entries_max, blocks_max, tokens_max, trust,
+    trust_since, windows, version
 )
 SELECT
     {start}(fine.window) AS window,
@@ -20,6 +20,7 @@ SELECT
     argMax(fine.covered_blocks, fine.window) AS covered_blocks,
     argMax(fine.capacity_blocks, fine.window) AS capacity_blocks,
     argMax(fine.store_only, fine.window) AS store_only,
+    argMax(fine.at_least, fine.window) AS at_least,
     max(fine.entries{peak}) AS entries_max,
     max(fine.blocks{peak}) AS blocks_max,
     max(fine.tokens{peak}) AS tokens_max,

@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS {database}.occupancy_{grain}
     covered_blocks UInt64 CODEC(T64, ZSTD(1)),
     capacity_blocks UInt64 CODEC(Delta, ZSTD(1)),
     store_only Bool,
+    at_least Bool,
 -- for 1m, 1h
     entries_max UInt64 CODEC(Delta, ZSTD(1)),
     blocks_max UInt64 CODEC(Delta, ZSTD(1)),

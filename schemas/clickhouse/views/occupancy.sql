@@ -12,7 +12,7 @@ SELECT
     intDiv({step:UInt32} + {rest}, {length}) * {length} AS width,
     toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
     model, replica, dp_rank, medium, group_idx, block_size, entries, blocks, tokens,
-    covered_blocks, capacity_blocks, store_only, trust
+    covered_blocks, capacity_blocks, store_only, at_least, trust
 FROM {database}.occupancy_{grain} FINAL
 WHERE {seconds:UInt32} = {length}
     AND {bounds}

@@ -59,8 +59,8 @@ def window_rows(number: int, replica: str) -> list[Row]:
     at = HOUR + timedelta(seconds=10 * number)
     trust = "degraded" if replica == "b" and number >= 180 else "complete"
     return [
-        OccupancyRow(at, "m", replica, 0, "gpu", 0, 16, 50, 40, 640, 0, 100, False, trust, at, 1),
-        OccupancyRow(at, "m", replica, 0, "cpu", 0, 16, 10, 10, 160, 0, 0, False, trust, at, 1),
+        OccupancyRow(at, "m", replica, 0, "gpu", 0, 16, 50, 40, 640, 0, 100, False, False, trust, at, 1),
+        OccupancyRow(at, "m", replica, 0, "cpu", 0, 16, 10, 10, 160, 0, 0, False, False, trust, at, 1),
         FlowRow(
             at, "m", replica, 0, "gpu", 0, 20, 320, 20, 10, 10, 160, 30 if number == 100 else 0, 0, 0, 0,
             [0, 0, 4, 6], trust, at, 1,

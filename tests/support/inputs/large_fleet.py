@@ -103,7 +103,7 @@ class LargeFleet:
             "occupancy",
             2 * self.replicas,
             {**source, **media, "block_size": "16", "capacity_blocks": "21000", **SINCE},
-            {**gauges, **largest, "covered_blocks": "0", "store_only": "false"},
+            {**gauges, **largest, "covered_blocks": "0", "store_only": "false", "at_least": "false"},
         )
         yield Family(
             "flow",

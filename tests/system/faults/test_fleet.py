@@ -81,7 +81,7 @@ def test_agents_killed_at_random_and_a_second_fleet_agent(
     laboratory.wait_followed()
     assert replica.end() == fleet.end() == 0
     causes = assert_as_the_log_says(laboratory)
-    never = ("promoted", "transferred", "unknown")
+    never = ("promoted", "transferred", "generated", "unknown")
     assert all(blocks for cause, blocks in causes.items() if cause not in never), causes
 
 

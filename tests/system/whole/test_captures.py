@@ -203,7 +203,15 @@ def repr_of(row: dict[str, Any]) -> str:
 
 DIMENSIONS = ("model", "replica", "dp_rank", "medium", "group_idx", "block_size")
 LAST = {
-    "occupancy": ("entries", "blocks", "tokens", "covered_blocks", "capacity_blocks", "store_only"),
+    "occupancy": (
+        "entries",
+        "blocks",
+        "tokens",
+        "covered_blocks",
+        "capacity_blocks",
+        "store_only",
+        "at_least",
+    ),
     "flow": (),
     "stream_health": ("incarnation", "last_seq", "last_batch_at", "drift_since"),
 }

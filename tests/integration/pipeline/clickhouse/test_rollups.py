@@ -44,6 +44,7 @@ def random_rows(rng: random.Random, version: int, windows: Iterable[int]) -> lis
             rows += [
                 OccupancyRow(
                     window, "m", replica, 0, "gpu", 0, 16, blocks + 1, blocks, blocks * 16, 0, 2000, False,
+                    rng.random() < 0.5,
                     trust, since, version,
                 ),
                 FlowRow(

@@ -90,6 +90,15 @@ def test_prompts_that_are_computed_again_are_second_copies(
     assert source.overall_trust().trust == "complete"
 
 
+def test_where_a_prompt_was_announced_again_figures_are_lower_bounds() -> None:
+    state = PartitionState(0, Worker(), shards=1)
+    [source] = applied(state, SMALL / "g1-smallest.kvrec")
+    [held] = source.occupancy()
+    assert held.at_least
+    assert held.entries <= 5
+    assert held.blocks <= 3
+
+
 def test_copies_that_were_taken_for_announcements_are_told_by_their_removals() -> None:
     """The default cannot know them, but the first that leaves once too often shows them."""
     [row] = analysed(SMALL / "g1-prompt-logprobs.kvrec")

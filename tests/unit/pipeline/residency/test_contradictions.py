@@ -125,6 +125,26 @@ def test_copies_taken_for_repetitions_are_counted_once_a_block_leaves_twice() ->
     assert (flow.reannounced_blocks, flow.unknown_removed_blocks) == (3, 1)
 
 
+def test_until_a_repetition_is_proved_to_be_none_figures_are_lower_bounds() -> None:
+    store, other = Stored(packed(3, 4, 5), 16, 48), Stored(packed(6), 16, 16)
+    settings = Worker(reannounced="auto")
+    begin = [OPENED, batch(0, [store, other])]
+    again, clear = batch(1, [store]), batch(2, [Cleared()])
+
+    def at_least(*batches: Batch, may_reannounce: bool | None = True) -> bool:
+        state = applied(record(*begin, *batches, may_reannounce=may_reannounce), settings=settings)
+        [row] = [row for row in state.cut(NOW).rows if isinstance(row, OccupancyRow)]
+        return row.at_least
+
+    assert not at_least()
+    assert at_least(again)
+    # A chain that goes on is a copy, which counts; so is all of an engine that never announces again.
+    assert not at_least(batch(1, [Stored(packed(4, 5), 16, 32, packed(3))]))
+    assert not at_least(again, may_reannounce=None)
+    assert not at_least(again, clear)
+    assert at_least(again, clear, batch(3, [store, store]))
+
+
 class Walk:
     """Random events, of few blocks, so that unknown ones leave now and then; times may stand still."""
 

@@ -68,6 +68,7 @@ class Told:
             0,
             1000,
             False,
+            False,
             "complete",
             self.opened,
             5,

@@ -210,7 +210,7 @@ def test_only_the_largest_blocks_of_each_group_on_the_gpu_count() -> None:
     state = DriftState(capacity_blocks=11, block_size=32)
 
     def part(entries: int, block_size: int, group_idx: int = 0, medium: str = "gpu") -> Occupancy:
-        return Occupancy(medium, group_idx, block_size, entries, entries, 0, 0, False)
+        return Occupancy(medium, group_idx, block_size, entries, entries, 0, 0, False, False)
 
     assert drift.blocks(state, [part(10, 32)]) == 0
     assert drift.blocks(state, [part(11, 32)]) == 1

@@ -29,6 +29,7 @@ def row(kind: type[FlowRow] | type[OccupancyRow], window: datetime, blocks: int)
         "replica": "r",
         "medium": "gpu",
         "store_only": False,
+        "at_least": False,
         "lifetime_hist": [],
         "trust": "complete",
         "trust_since": EPOCH,
