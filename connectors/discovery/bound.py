@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from connectors.process.errors import DataError
 from connectors.sources import Listening, Peer, Source, SourceKey
 from schemas.settings import BoundEndpoint, hash_domain, rank_endpoint
 
@@ -26,13 +27,12 @@ _POD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,190}[A-Za-z0-9])?|\[[0-9A-Fa-f:
 _PORT = re.compile(r":[0-9]{1,5}")
 
 
-class TopicRefused(Exception):
+class TopicRefused(DataError):
     """No replica can come of a topic."""
 
-    def __init__(self, topic: bytes, reason: TopicReason) -> None:
-        super().__init__(topic, reason)
-        self.topic = topic
-        self.reason = reason
+    topic: bytes
+    reason: TopicReason
+    line = "{topic!r}: {reason}"
 
 
 @dataclass(slots=True)

@@ -15,13 +15,9 @@ MAX_PORT = 65535
 class ReplicaInvalid(OperatorError):
     """A `[[replicas]]` entry makes no sense."""
 
-    def __init__(self, replica: str, reason: str) -> None:
-        super().__init__(replica, reason)
-        self.replica = replica
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"replica {self.replica!r}: {self.reason}"
+    replica: str
+    reason: str
+    line = "replica {replica!r}: {reason}"
 
 
 class ListedReplicas:

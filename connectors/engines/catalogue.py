@@ -17,6 +17,7 @@ from connectors.engines.sighting import Kind, Meaning
 from connectors.engines.tokenspeed import TOKENSPEED
 from connectors.engines.trtllm import TRTLLM
 from connectors.engines.vllm import VLLM
+from connectors.process.errors import DataError
 
 _Where = TypeVar("_Where", str, int)
 
@@ -37,18 +38,14 @@ ESSENTIAL: Mapping[Kind, frozenset[Meaning]] = {
 """Fields that a record needs."""
 
 
-class EnginesDisagree(Exception):
+class EnginesDisagree(DataError):
     """Two descriptions cannot be read side by side, or one of them says too little."""
 
-    def __init__(self, engine: str, subject: str, problem: str) -> None:
-        super().__init__(engine, subject, problem)
-        self.engine = engine
-        self.subject = subject
-        """An event type or a spelling of a medium."""
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"{self.engine}: {self.subject}: {self.problem}"
+    engine: str
+    subject: str
+    """An event type or a spelling of a medium."""
+    problem: str
+    line = "{engine}: {subject}: {problem}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from dataclasses import field
 
 from aiokafka.errors import KafkaError
 
@@ -17,17 +18,12 @@ class BrokerUnreachable(OperatorError):
     """No broker answers."""
 
     heals = True
-
-    def __init__(self, bootstrap_servers: str, reason: str) -> None:
-        super().__init__(bootstrap_servers, reason)
-        self.bootstrap_servers = bootstrap_servers
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"no Kafka broker answers at {self.bootstrap_servers} ({self.reason}); "
-            "start it or correct kafka.bootstrap_servers"
-        )
+    bootstrap_servers: str
+    reason: str
+    line = (
+        "no Kafka broker answers at {bootstrap_servers} ({reason}); "
+        "start it or correct kafka.bootstrap_servers"
+    )
 
 
 class LoginRefused(OperatorError):
@@ -37,97 +33,64 @@ class LoginRefused(OperatorError):
     """
 
     again_seconds = 60.0
-
-    def __init__(self, address: str, reason: str, *, heals: bool = False) -> None:
-        super().__init__(address, reason)
-        self.address = address
-        self.reason = reason
-        self.heals = heals
-
-    def __str__(self) -> str:
-        return (
-            f"Kafka at {self.address} refuses the login: {self.reason}; check kafka.security_protocol, "
-            "kafka.sasl_username and its password (or kafka.sasl_token_file), and the certificates"
-        )
+    address: str
+    reason: str
+    heals: bool = field(default=False, kw_only=True)
+    line = (
+        "Kafka at {address} refuses the login: {reason}; check kafka.security_protocol, "
+        "kafka.sasl_username and its password (or kafka.sasl_token_file), and the certificates"
+    )
 
 
 class CertificateUnreadable(OperatorError):
     """A file of the settings that the login is made with cannot be used."""
 
-    def __init__(self, setting: str, file: str, reason: str) -> None:
-        super().__init__(setting, file, reason)
-        self.setting = setting
-        self.file = file
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"cannot use {self.file} of kafka.{self.setting}: {self.reason}"
+    setting: str
+    file: str
+    reason: str
+    line = "cannot use {file} of kafka.{setting}: {reason}"
 
 
 class TopicMissing(OperatorError):
     """A topic does not exist."""
 
     heals = True
-
-    def __init__(self, topic: str) -> None:
-        super().__init__(topic)
-        self.topic = topic
-
-    def __str__(self) -> str:
-        return f"topic {self.topic} does not exist; run `kvlens topics apply`"
+    topic: str
+    line = "topic {topic} does not exist; run `kvlens topics apply`"
 
 
 class TopicMadeAgain(OperatorError):
     """A topic was deleted and made again: what is known of the old one is no use in the new one."""
 
     heals = True
-
-    def __init__(self, topic: str, before: str, now: str, what_follows: str) -> None:
-        """`before` and `now` are ids of topics (KIP-516)."""
-        super().__init__(topic, before, now, what_follows)
-        self.topic = topic
-        self.before = before
-        self.now = now
-        self.what_follows = what_follows
-
-    def __str__(self) -> str:
-        return (
-            f"topic {self.topic} was deleted and made again (id {self.before}, now {self.now}): "
-            f"{self.what_follows}"
-        )
+    topic: str
+    before: str
+    """Its id (KIP-516)."""
+    now: str
+    what_follows: str
+    line = "topic {topic} was deleted and made again (id {before}, now {now}): {what_follows}"
 
 
 class TopicHidden(OperatorError):
     """This user may not see a topic, so nobody tells it whether the topic exists."""
 
     heals = True
-
-    def __init__(self, topic: str) -> None:
-        super().__init__(topic)
-        self.topic = topic
-
-    def __str__(self) -> str:
-        return (
-            f"this user may not see the topic {self.topic}; "
-            "give kafka.sasl_username its rights on it, at least Describe (docs/acls.md)"
-        )
+    topic: str
+    line = (
+        "this user may not see the topic {topic}; "
+        "give kafka.sasl_username its rights on it, at least Describe (docs/acls.md)"
+    )
 
 
 class RightMissing(OperatorError):
     """This user may not do with a topic what it has to."""
 
     heals = True
-
-    def __init__(self, topic: str, operation: str) -> None:
-        super().__init__(topic, operation)
-        self.topic = topic
-        self.operation = operation
-
-    def __str__(self) -> str:
-        return (
-            f"this user lacks {self.operation} on the topic {self.topic}; "
-            "give kafka.sasl_username this right (docs/acls.md)"
-        )
+    topic: str
+    operation: str
+    line = (
+        "this user lacks {operation} on the topic {topic}; give kafka.sasl_username this right (docs/acls.md)"
+    )
 
 
 _NUMBER = re.compile(r"\[Error -?\d+\] ")

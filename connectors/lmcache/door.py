@@ -16,6 +16,7 @@ from aiohttp import web
 from connectors.kafka.content_types import UNDECODABLE
 from connectors.lmcache.servers import Servers
 from connectors.lmcache.wire import decode_registration
+from connectors.process.errors import DataError
 from connectors.process.listening import ForeignPage, listening
 from connectors.process.login import Login
 from schemas.reasons import ReportRefusal
@@ -49,13 +50,12 @@ class DoorTelemetry(Protocol):
     def reports_refused(self, refused: Counter[ReportRefusal]) -> None: ...
 
 
-class _Refused(Exception):
+class _Refused(DataError):
     """Nothing of a request is taken."""
 
-    def __init__(self, reason: ReportRefusal, detail: str = "") -> None:
-        super().__init__(reason, detail)
-        self.reason: ReportRefusal = reason
-        self.detail = detail
+    reason: ReportRefusal
+    detail: str = ""
+    line = "{reason}: {detail}"
 
 
 class Door:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
+from connectors.process.errors import DataError
 from schemas.reasons import UndecodableReason
 
 
-class InputError(Exception):
+class InputError(DataError):
     """Input that is skipped and counted under `reason`."""
 
-    def __init__(self, reason: UndecodableReason) -> None:
-        super().__init__(reason)
-        self.reason: UndecodableReason = reason
+    reason: UndecodableReason
+    line = "{reason}"
 
 
 class FrameError(InputError):
@@ -24,8 +26,7 @@ class EventError(InputError):
 class UnknownType(EventError):
     """An event is of a type that we do not know, so nobody knows what it changes."""
 
-    def __init__(self, name: str, medium: str | None) -> None:
-        """`medium` is the canonical name of the medium that the event names, if it names one."""
-        super().__init__("unknown_type")
-        self.name = name
-        self.medium = medium
+    reason: UndecodableReason = field(default="unknown_type", init=False)
+    name: str
+    medium: str | None
+    """Canonical name of the medium that the event names, if it names one."""

@@ -12,14 +12,10 @@ MIN_KEY_BYTES = 16
 class KeyUnusable(OperatorError):
     """There is no key in the file that the settings name."""
 
-    def __init__(self, setting: str, path: str, reason: str) -> None:
-        super().__init__(setting, path, reason)
-        self.setting = setting
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.setting} {self.path}: {self.reason}"
+    setting: str
+    path: str
+    reason: str
+    line = "{setting} {path}: {reason}"
 
 
 def key_in(setting: str, path: str) -> bytes:

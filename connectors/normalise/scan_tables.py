@@ -69,6 +69,7 @@ from connectors.normalise.scanner.location import (
     MEDIUM_TEXT,
     NO_MEDIUM,
 )
+from connectors.process.errors import DataError
 
 _FIELDS: dict[Meaning, int] = {
     "hashes": F_HASHES,
@@ -98,17 +99,13 @@ _KINDS: dict[Kind, int] = {
 }
 
 
-class TableTooSmall(ValueError):
+class TableTooSmall(DataError, ValueError):
     """A description has more of something, or something longer, than the scanner's tables have room for."""
 
-    def __init__(self, subject: str, size: int, room: int) -> None:
-        super().__init__(subject, size, room)
-        self.subject = subject
-        self.size = size
-        self.room = room
-
-    def __str__(self) -> str:
-        return f"{self.subject}: {self.size}, and the scanner has room for {self.room}"
+    subject: str
+    size: int
+    room: int
+    line = "{subject}: {size}, and the scanner has room for {room}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,16 +51,9 @@ class PositionsUnwritable(SourcesNotAdded):
     """Kafka does not take the start positions of a successor."""
 
     heals = True
-
-    def __init__(self, topic: str, reason: str) -> None:
-        super().__init__(topic, reason)
-        self.topic = topic
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"cannot write positions to topic {self.topic} ({self.reason}); the connector needs Write on it"
-        )
+    topic: str
+    reason: str
+    line = "cannot write positions to topic {topic} ({reason}); the connector needs Write on it"
 
 
 class PositionsTelemetry(ReaderTelemetry, Protocol):

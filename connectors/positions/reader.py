@@ -45,17 +45,12 @@ class PositionsUnreadable(SourcesNotAdded):
     """Kafka does not give what the start positions are read from."""
 
     heals = True
-
-    def __init__(self, topic: str, reason: str) -> None:
-        super().__init__(topic, reason)
-        self.topic = topic
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"cannot read from topic {self.topic} where to continue ({self.reason}); "
-            "the connector needs Read and Describe on it"
-        )
+    topic: str
+    reason: str
+    line = (
+        "cannot read from topic {topic} where to continue ({reason}); "
+        "the connector needs Read and Describe on it"
+    )
 
 
 class ReaderTelemetry(Protocol):

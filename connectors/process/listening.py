@@ -36,14 +36,10 @@ _logger.addFilter(_Bounded())
 class PortUnavailable(OperatorError):
     """The pages cannot be served on their port."""
 
-    def __init__(self, setting: str, port: int, reason: str) -> None:
-        super().__init__(setting, port, reason)
-        self.setting = setting
-        self.port = port
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"cannot listen on {self.setting} {self.port}: {self.reason}; choose another one"
+    setting: str
+    port: int
+    reason: str
+    line = "cannot listen on {setting} {port}: {reason}; choose another one"
 
 
 class ForeignPage(web.HTTPException):

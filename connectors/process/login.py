@@ -32,10 +32,8 @@ _MOST_FIELDS = 8
 class TokenMissing(OperatorError):
     """A service would show the fleet to everybody who reaches it."""
 
-    def __init__(self, host: str, section: str) -> None:
-        super().__init__(host, section)
-        self.host = host
-        self.section = section
+    host: str
+    section: str
 
     def __str__(self) -> str:
         return (
@@ -48,9 +46,7 @@ class TokenMissing(OperatorError):
 class TokenShort(OperatorError):
     """A token that can be guessed."""
 
-    def __init__(self, section: str) -> None:
-        super().__init__(section)
-        self.section = section
+    section: str
 
     def __str__(self) -> str:
         return (

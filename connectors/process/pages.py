@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import aiohttp
 
+from connectors.process.errors import DataError
 
-class PageTooLarge(Exception):
+
+class PageTooLarge(DataError):
     """A page has more bytes than it may have."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"more than {limit} bytes")
+    limit: int
+    line = "more than {limit} bytes"
 
 
 def page_session(timeout_seconds: float, *, reuse: bool = True) -> aiohttp.ClientSession:

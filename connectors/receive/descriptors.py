@@ -15,17 +15,13 @@ OWN_DESCRIPTORS = 200
 class DescriptorsExhausted(SourcesNotAdded):
     """The process may not open enough files for so many sources."""
 
-    def __init__(self, sources: int, needed: int, limit: int) -> None:
-        super().__init__(sources, needed, limit)
-        self.sources = sources
-        self.needed = needed
-        self.limit = limit
-
-    def __str__(self) -> str:
-        return (
-            f"{self.sources} sources need {self.needed} file descriptors, {self.limit} are allowed; raise "
-            "the limit (ulimit -n, LimitNOFILE) or run more connectors, each with its connector.shard"
-        )
+    sources: int
+    needed: int
+    limit: int
+    line = (
+        "{sources} sources need {needed} file descriptors, {limit} are allowed; raise "
+        "the limit (ulimit -n, LimitNOFILE) or run more connectors, each with its connector.shard"
+    )
 
 
 def raise_limit() -> None:

@@ -28,11 +28,9 @@ KEEPALIVE_PROBES = 3
 class EndpointRefused(OperatorError):
     """ZMQ cannot use an endpoint."""
 
-    def __init__(self, source: SourceKey | Listening, endpoint: str, reason: str) -> None:
-        super().__init__(source, endpoint, reason)
-        self.source = source
-        self.endpoint = endpoint
-        self.reason = reason
+    source: SourceKey | Listening
+    endpoint: str
+    reason: str
 
     def __str__(self) -> str:
         if isinstance(self.source, Listening):

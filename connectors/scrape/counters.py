@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.description import Metrics, Sum
+from connectors.process.errors import DataError
 from connectors.scrape.figures import BOUNDS, RANKS, FigureRefused
 from connectors.scrape.samples import (
     TOGETHER,
@@ -41,16 +42,12 @@ _ABSENT = frozenset({"", "None"})
 """What a label says while the engine does not know its number yet."""
 
 
-class PageUnreadable(Exception):
+class PageUnreadable(DataError):
     """Nothing of a page is used."""
 
-    def __init__(self, reason: ScrapeFailure, message: str) -> None:
-        super().__init__(reason, message)
-        self.reason: ScrapeFailure = reason
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
+    reason: ScrapeFailure
+    message: str
+    line = "{message}"
 
 
 @dataclass(frozen=True, slots=True)

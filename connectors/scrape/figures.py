@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from connectors.process.errors import DataError
 from schemas.reasons import FigureRefusal
 
 MAX_DIGITS = 20
 """Of a whole number in a label; all bounds have fewer, and longer ones are slow to read."""
 
 
-class FigureRefused(ValueError):
+class FigureRefused(DataError, ValueError):
     """A number that no engine can mean."""
 
-    def __init__(self, reason: FigureRefusal) -> None:
-        super().__init__(reason)
-        self.reason: FigureRefusal = reason
+    reason: FigureRefusal
+    line = "{reason}"
 
 
 @dataclass(frozen=True, slots=True)

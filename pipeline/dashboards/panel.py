@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from connectors.process.errors import DataError
+
 Kind = Literal[
     "stat",
     "timeseries",
@@ -185,16 +187,12 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """The same in PromQL, for those who alert in Prometheus; empty where no metric tells it."""
 
 
-class UnknownParameter(Exception):
+class UnknownParameter(DataError):
     """SQL asks for a parameter that no viewer provides."""
 
-    def __init__(self, panel: str, parameter: str) -> None:
-        super().__init__(panel, parameter)
-        self.panel = panel
-        self.parameter = parameter
-
-    def __str__(self) -> str:
-        return f"panel {self.panel}: no viewer provides {self.parameter}"
+    panel: str
+    parameter: str
+    line = "panel {panel}: no viewer provides {parameter}"
 
 
 def used_parameters(owner: str, sql: str) -> dict[str, str]:

@@ -56,15 +56,11 @@ class Copied(NamedTuple):
 class CopyTooLate(PipelineError):
     """Connectors write to the new topics already, so older records can no longer come before theirs."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(topic)
-        self.topic = topic
-
-    def __str__(self) -> str:
-        return (
-            f"connectors write to these topics already ({self.topic} has positions), and what is copied now "
-            "would come after it; copy to another kafka.topic_prefix"
-        )
+    topic: str
+    line = (
+        "connectors write to these topics already ({topic} has positions), and what is copied now "
+        "would come after it; copy to another kafka.topic_prefix"
+    )
 
 
 async def copy_events(settings: Settings, prefix: str, say: Callable[[str], None]) -> Copied:

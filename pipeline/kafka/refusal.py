@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from connectors.process.errors import DataError
 from schemas.reasons import SetAsideReason
 
 
@@ -15,18 +16,14 @@ class SourceName(NamedTuple):
     """None: the record's key names the replica only."""
 
 
-class RecordRefused(Exception):
+class RecordRefused(DataError):
     """A record that must not be applied."""
 
-    def __init__(self, reason: SetAsideReason, detail: str, sources: tuple[SourceName, ...]) -> None:
-        super().__init__(reason, detail, sources)
-        self.reason = reason
-        self.detail = detail
-        self.sources = sources
+    reason: SetAsideReason
+    detail: str
+    sources: tuple[SourceName, ...]
+    line = "{reason}: {detail}"
 
     def names(self, replica: str, dp_rank: int) -> bool:
         """Return whether the record is about this source, as far as it can be read."""
         return (replica, dp_rank) in self.sources or (replica, None) in self.sources
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.detail}"

@@ -27,10 +27,8 @@ def write_for_owner_alone() -> None:
 class DirectoryInUse(PipelineError):
     """Another process owns the directory; `pid` is None when it has not written its number yet."""
 
-    def __init__(self, path: Path, pid: int | None) -> None:
-        super().__init__(path, pid)
-        self.path = path
-        self.pid = pid
+    path: Path
+    pid: int | None
 
     def __str__(self) -> str:
         owner = "another process" if self.pid is None else f"process {self.pid}"
@@ -40,13 +38,9 @@ class DirectoryInUse(PipelineError):
 class DirectoryUnusable(PipelineError):
     """The directory cannot be made, or not be written."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"cannot write to directory {self.path}: {self.reason}; mend that or choose another --data-dir"
+    path: Path
+    reason: str
+    line = "cannot write to directory {path}: {reason}; mend that or choose another --data-dir"
 
 
 class DirectoryLock:

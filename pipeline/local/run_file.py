@@ -28,9 +28,7 @@ class RunFile(msgspec.Struct, frozen=True):
 class RunFileMissing(PipelineError):
     """The directory is not that of a demo or an `up`."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.directory = directory
+    directory: Path
 
     def __str__(self) -> str:
         inner = sorted(found.parent for found in self.directory.glob(f"*/{_FILE}"))

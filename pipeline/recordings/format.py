@@ -63,13 +63,9 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecordingError(PipelineError):
     """The file is no recording, or not one this version reads."""
 
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(path, problem)
-        self.path = path
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
+    path: Path
+    problem: str
+    line = "{path}: {problem}"
 
 
 def _what_it_is(beginning: bytes) -> str:

@@ -11,6 +11,7 @@ from typing import Any, get_origin, get_type_hints
 
 import msgspec
 
+from connectors.process.errors import DataError
 from pipeline.settings.explain import explained, nearest
 from pipeline.settings.validation import settings_problem
 from schemas.settings import SECRET_KEYS, Settings
@@ -35,16 +36,12 @@ _SERVICE_LINK = re.compile(
 )
 
 
-class ConfigurationError(Exception):
+class ConfigurationError(DataError):
     """A setting is unknown or bad; `origin` is the file or variable, `problem` names the key inside it."""
 
-    def __init__(self, origin: str, problem: str) -> None:
-        super().__init__(origin, problem)
-        self.origin = origin
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"{self.origin}: {self.problem}"
+    origin: str
+    problem: str
+    line = "{origin}: {problem}"
 
 
 @dataclass(frozen=True)

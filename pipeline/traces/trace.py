@@ -45,10 +45,12 @@ class Trace:
 class TraceError(PipelineError):
     """A trace that cannot be used; `where` names its line, or is empty where it is about the whole file."""
 
-    def __init__(self, path: Path, where: str, reason: str) -> None:
-        super().__init__(f"{path}, {where}: {reason}" if where else f"{path}: {reason}")
-        self.path = path
-        self.where = where
+    path: Path
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, {self.where}: {self.reason}" if self.where else f"{self.path}: {self.reason}"
 
 
 class BadField(ValueError):

@@ -27,11 +27,9 @@ class Conditions:
 class CapacityTooSmall(PipelineError):
     """A request of the trace does not fit a cache, which no engine would have admitted."""
 
-    def __init__(self, capacity: int, longest: int, block_size: int) -> None:
-        super().__init__(capacity, longest, block_size)
-        self.capacity = capacity
-        self.longest = longest
-        self.block_size = block_size
+    capacity: int
+    longest: int
+    block_size: int
 
     def __str__(self) -> str:
         return (

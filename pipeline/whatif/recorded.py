@@ -18,7 +18,11 @@ _RECORDS_BETWEEN_CUTS = 200
 
 
 class NotKnown(PipelineError):
-    """Events do not say; `str()` is one line that says why, and what can be asked instead."""
+    """Events do not say."""
+
+    why: str
+    """And what can be asked instead."""
+    line = "{why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from connectors.discovery.kubernetes.documents import Pod
+from connectors.process.errors import DataError
 from schemas.reasons import PodRefusal
 
 ANNOTATION_PREFIX = "kvlens/"
 MAX_PORT = 65535
 
 
-class PodRefused(Exception):
+class PodRefused(DataError):
     """A pod, or a part of it, cannot be read."""
 
-    def __init__(self, reason: PodRefusal, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
+    reason: PodRefusal
+    text: str
+    line = "{text}"
 
 
 Note = Callable[[PodRefused], None]

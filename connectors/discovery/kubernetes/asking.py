@@ -17,6 +17,7 @@ from connectors.discovery.kubernetes.described import (
     described,
 )
 from connectors.process.backoff import Backoff
+from connectors.process.errors import DataError
 from connectors.process.pages import PageTooLarge, body_within, page_session
 from schemas.reasons import DescriptionFailure
 
@@ -40,10 +41,10 @@ class AskingTelemetry(Protocol):
     def description_failed(self, replica: str, url: str, reason: DescriptionFailure, text: str) -> None: ...
 
 
-class _Unanswered(Exception):
-    def __init__(self, reason: DescriptionFailure, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
+class _Unanswered(DataError):
+    reason: DescriptionFailure
+    text: str
+    line = "{text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from connectors.process.errors import DataError
 from schemas.reasons import KubernetesFailure
 
 
-class ApiFailure(Exception):
+class ApiFailure(DataError):
     """Pods could not be listed or watched; `str()` says in one line what was wrong."""
 
-    def __init__(self, reason: KubernetesFailure, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
+    reason: KubernetesFailure
+    text: str
+    line = "{text}"

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from connectors.process.errors import DataError
+
 POINTS = 240
 """Points of time that a chart aims at."""
 STEPS = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
@@ -16,16 +18,12 @@ MAX_NAME = 200
 _LATEST = 4_000_000_000
 
 
-class BadQuestion(Exception):
+class BadQuestion(DataError):
     """A browser asked for what cannot be answered."""
 
-    def __init__(self, parameter: str, reason: str) -> None:
-        super().__init__(parameter, reason)
-        self.parameter = parameter
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.parameter}: {self.reason}"
+    parameter: str
+    reason: str
+    line = "{parameter}: {reason}"
 
 
 class Question(NamedTuple):

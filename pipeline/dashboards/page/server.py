@@ -67,17 +67,10 @@ FINDINGS_BOARD = "health"
 class PageUnavailable(PipelineError):
     """The page cannot listen on its port."""
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(host, port, reason)
-        self.host = host
-        self.port = port
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"cannot serve the page on {self.host}:{self.port}: {self.reason}; "
-            "choose another page.port, or correct page.host"
-        )
+    host: str
+    port: int
+    reason: str
+    line = "cannot serve the page on {host}:{port}: {reason}; choose another page.port, or correct page.host"
 
 
 class Page:

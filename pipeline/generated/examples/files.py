@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from connectors.process.errors import DataError
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.meaning import meaning_of
 from pipeline.generated.records import as_json
@@ -16,12 +17,11 @@ CURRENT_DIRECTORY = "schemas/examples/current"
 RELEASED_DIRECTORY = "schemas/examples/released"
 
 
-class FrozenExistsError(Exception):
+class FrozenExistsError(DataError):
     """`directory` holds the examples of that release already; those never change."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(f"{directory} exists: the examples of a release never change")
-        self.directory = directory
+    directory: Path
+    line = "{directory} exists: the examples of a release never change"
 
 
 def example_files() -> dict[str, bytes]:

@@ -14,6 +14,7 @@ from connectors.kafka.content_types import MSGPACK
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of_key, topic_name
+from connectors.process.errors import DataError
 from connectors.process.stopping import ended_within
 from connectors.process.waiting import Waiting
 from pipeline.errors import KafkaUnavailable
@@ -30,15 +31,11 @@ _log = structlog.get_logger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Unacknowledged(Exception):
+class Unacknowledged(DataError):
     """Records that are not known to be in the log; some of them may be."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"Kafka has not acknowledged them: {self.reason}; post them again, they count once"
+    reason: str
+    line = "Kafka has not acknowledged them: {reason}; post them again, they count once"
 
 
 class ChoiceLog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from connectors.process.errors import DataError
 from schemas.reasons import QuestionRefusal
 
 _STATUS: dict[QuestionRefusal, int] = {
@@ -22,18 +23,14 @@ _STATUS: dict[QuestionRefusal, int] = {
 }
 
 
-class QuestionRefused(Exception):
+class QuestionRefused(DataError):
     """A question that gets no answer: the reason, and a line for whoever asked."""
 
-    def __init__(self, reason: QuestionRefusal, detail: str) -> None:
-        super().__init__(reason, detail)
-        self.reason = reason
-        self.detail = detail
+    reason: QuestionRefusal
+    detail: str
+    line = "{reason}: {detail}"
 
     @property
     def status(self) -> int:
         """Return the HTTP status."""
         return _STATUS.get(self.reason, 400)
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.detail}"

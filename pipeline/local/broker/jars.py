@@ -61,16 +61,12 @@ class Lock(msgspec.Struct, frozen=True):
 class JarsUnavailable(PipelineError):
     """A jar could not be fetched, or what was fetched is not what the lock says."""
 
-    def __init__(self, jar: str, reason: str) -> None:
-        super().__init__(jar, reason)
-        self.jar = jar
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"cannot get {self.jar} for the embedded broker: {self.reason}; check the network "
-            "(or name a Maven mirror in jgo's config file), or use a broker of your own"
-        )
+    jar: str
+    reason: str
+    line = (
+        "cannot get {jar} for the embedded broker: {reason}; check the network "
+        "(or name a Maven mirror in jgo's config file), or use a broker of your own"
+    )
 
 
 def read_lock(path: Path = LOCK) -> Lock:

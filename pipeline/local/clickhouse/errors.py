@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from connectors.process.errors import DataError
+
 _CODE = re.compile(r"Code: (\d+)\. ")
 _VERSION_SUFFIX = re.compile(r" \(version [^)]*\)\s*$")
 
@@ -39,21 +41,17 @@ _STATUS = {
 _REFUSED = frozenset((READONLY, 344, 452, 481, 701))
 
 
-class StoreError(Exception):
+class StoreError(DataError):
     """`code` is ClickHouse's error code; the text is what the client gets to read."""
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(code, message)
-        self.code = code
-        self.message = message
+    code: int
+    message: str
+    line = "Code: {code}. DB::Exception: {message}"
 
     @property
     def status(self) -> int:
         """The HTTP status a ClickHouse server gives this code, but 400 wherever the client is to blame."""
         return 400 if self.code in _REFUSED else _STATUS.get(self.code, 500)
-
-    def __str__(self) -> str:
-        return f"Code: {self.code}. DB::Exception: {self.message}"
 
 
 def from_engine(error: BaseException, version: str) -> StoreError:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 
 from pipeline.errors import PipelineError
@@ -42,13 +43,14 @@ def lifeline_environment(more: Mapping[str, str] | None = None) -> dict[str, str
 class ProcessFailed(PipelineError):
     """A child process did not start, or died; `log` is its log file and `tail` its last lines."""
 
-    def __init__(self, name: str, reason: str, advice: str, log: Path | None = None) -> None:
-        super().__init__(name, reason, advice, log)
-        self.name = name
-        self.reason = reason
-        self.advice = advice
-        self.log = log
-        self.tail = _tail(log) if log is not None else ""
+    name: str
+    reason: str
+    advice: str
+    log: Path | None = None
+    tail: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self.tail = _tail(self.log) if self.log is not None else ""
 
     def __str__(self) -> str:
         text = f"{self.name}: {self.reason}; {self.advice}"

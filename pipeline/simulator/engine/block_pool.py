@@ -10,16 +10,17 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+from connectors.process.errors import DataError
+
 Key = TypeVar("Key", bound=Hashable)
 
 
-class PoolExhaustedError(Exception):
+class PoolExhaustedError(DataError):
     """More blocks were asked for than are free."""
 
-    def __init__(self, wanted: int, free: int) -> None:
-        super().__init__(f"{wanted} blocks wanted, {free} free")
-        self.wanted = wanted
-        self.free = free
+    wanted: int
+    free: int
+    line = "{wanted} blocks wanted, {free} free"
 
 
 class BlockPool(Generic[Key]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from connectors.process.errors import DataError
 from pipeline.simulator.engine.block_pool import BlockPool
 from pipeline.simulator.engine.events import Cleared, Event, Removed, Stored
 from pipeline.simulator.engine.fine_blocks import FineBlocks
@@ -79,13 +80,12 @@ class Counters:
     preemptions: int = 0
 
 
-class RequestTooLargeError(Exception):
+class RequestTooLargeError(DataError):
     """A request can never fit the pool."""
 
-    def __init__(self, blocks: int, usable: int) -> None:
-        super().__init__(f"the request needs {blocks} blocks of a pool of {usable}")
-        self.blocks = blocks
-        self.usable = usable
+    blocks: int
+    usable: int
+    line = "the request needs {blocks} blocks of a pool of {usable}"
 
 
 @dataclass(slots=True, eq=False)

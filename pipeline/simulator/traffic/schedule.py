@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from connectors.process.errors import DataError
 from pipeline.simulator.traffic.routing import ROUTINGS, Routing
 
 Loss = Literal["drop", "lose"]
@@ -47,16 +48,12 @@ class Scheduled:
     """As it was given."""
 
 
-class ScheduleError(ValueError):
+class ScheduleError(DataError, ValueError):
     """A change that nobody understands, or of a replica that is not there."""
 
-    def __init__(self, text: str, reason: str) -> None:
-        super().__init__(text, reason)
-        self.text = text
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.text}: {self.reason}"
+    text: str
+    reason: str
+    line = "{text}: {reason}"
 
 
 _FORM = re.compile(r"(?P<seconds>\d+(\.\d+)?):(?P<action>\w+)=(?P<what>[\w-]+)(,(?P<batches>\d+))?")
