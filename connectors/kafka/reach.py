@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
 
-from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -16,6 +14,7 @@ from aiokafka.errors import (
 
 from connectors.kafka.errors import KAFKA_FAILURES, BrokerUnreachable, LoginRefused, failure_reason
 from connectors.kafka.mismatch import CUT_OFF, mismatch
+from connectors.kafka.private import addresses, log_on
 from connectors.kafka.security import client_options
 from schemas.settings import KafkaLogin
 
@@ -39,9 +38,9 @@ async def reach(settings: KafkaLogin) -> None:
     options = client_options(settings)
     servers = options.pop("bootstrap_servers")
     reason = "no address given"
-    for host, port, _ in collect_hosts(servers):
+    for host, port in addresses(servers):
         try:
-            await _log_on(host, port, options)
+            await log_on(host, port, ANSWER_SECONDS, options)
         except KAFKA_FAILURES as error:
             cause = error.__cause__ or error
             # What breaks TLS after the handshake is only in the cause.
@@ -60,8 +59,3 @@ def _renewed(settings: KafkaLogin, *, tls: bool) -> bool:
     if tls:
         return bool(settings.ssl_cafile or settings.ssl_certfile)
     return bool(settings.sasl_password_file or settings.sasl_token_file)
-
-
-async def _log_on(host: str, port: int, options: dict[str, Any]) -> None:
-    connection = await create_conn(host, port, request_timeout_ms=int(ANSWER_SECONDS * 1000), **options)
-    await connection.close()

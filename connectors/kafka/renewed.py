@@ -48,7 +48,7 @@ class RenewedText:
 
 
 class RenewedPassword(str):
-    """A password for aiokafka, which takes a string once; see `connectors.kafka.handshake`."""
+    """A password for aiokafka, which takes a string once; see `connectors.kafka.private`."""
 
     source: RenewedText
 

@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka.helpers import create_ssl_context
 
 from connectors.kafka.errors import CertificateUnreadable
-from connectors.kafka.handshake import complete_the_login
+from connectors.kafka.private import complete_the_login
 from connectors.kafka.renewed import (
     RenewedContext,
     RenewedPassword,

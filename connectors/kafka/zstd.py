@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from importlib import import_module
 
 import zstandard
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record import default_records
+
+from connectors.kafka.private import pack_with
 
 LEVEL = 3
 """Kafka's own default."""
@@ -34,9 +34,7 @@ _contexts = _Contexts()
 
 def keep_zstd_contexts(level: int = LEVEL) -> None:
     """Let all of aiokafka's clients in this process pack and unpack with `packed` and `unpacked`."""
-    # The class is that of the compiled module where there is one.
-    for module in (default_records, import_module(default_records.DefaultRecordBatch.__module__)):
-        vars(module).update(zstd_encode=partial(packed, level=level), zstd_decode=unpacked)
+    pack_with(partial(packed, level=level), unpacked)
 
 
 def packed(batch: bytes, level: int = LEVEL) -> bytes:

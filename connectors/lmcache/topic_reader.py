@@ -19,6 +19,7 @@ from aiokafka.structs import ConsumerRecord
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.private import client_of
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
@@ -186,7 +187,7 @@ class _Look:
     async def partitions(self) -> int:
         """Return how many there are. Raises KAFKA_FAILURES, also where some are gone."""
         topic = self._places[0].topic
-        asking = topic_metadata(self._consumer._client, [topic])
+        asking = topic_metadata(client_of(self._consumer), [topic])
         found = (await asyncio.wait_for(asking, ANSWER_SECONDS))[topic]
         self._misses = 0 if found.partitions >= len(self._places) else self._misses + 1
         if self._misses >= MISSES and not found.hidden:

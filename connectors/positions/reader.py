@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from connectors.kafka.consumer import STOP_SECONDS, stop_consumer
 from connectors.kafka.content_types import JSON, UNDECODABLE
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.private import client_of
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
 from connectors.order.records import Mention
@@ -178,7 +179,7 @@ class PositionReader:
     async def topic_id(self) -> str:
         """Return the id of the events topic, empty where brokers tell none. Raises PositionsUnreadable."""
         name = self._events.name
-        found = await _answered(name, topic_metadata(self._connected()._client, [name]))
+        found = await _answered(name, topic_metadata(client_of(self._connected()), [name]))
         return found[name].id
 
     async def ends(self) -> dict[int, int]:

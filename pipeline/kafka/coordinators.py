@@ -15,6 +15,8 @@ from aiokafka.errors import (
     for_code,
 )
 
+from connectors.kafka.private import ask_node
+
 _TYPES = {"group": 0, "transactional id": 1}
 _TRIES = 50
 _AGAIN_SECONDS = 0.2
@@ -33,7 +35,7 @@ async def asked(
         except GroupCoordinatorNotAvailableError:
             await asyncio.sleep(_AGAIN_SECONDS)
             continue
-        answer = await admin._send_request_to_node(coordinator, request)
+        answer = await ask_node(admin, coordinator, request)
         error_kind: type[Exception] = for_code(answer.error_code)
         # Of all coordinators, not only those of groups.
         if error_kind not in (GroupLoadInProgressError, NotCoordinatorForGroupError):

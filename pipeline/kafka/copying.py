@@ -21,6 +21,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.private import client_of
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
 from connectors.kafka.topics import catalogue, partition_of_key, topic_name
@@ -92,7 +93,7 @@ async def _opened(settings: Settings, prefix: str) -> AsyncIterator[_Copy]:
         # Of its own, as aiokafka's coordinator gives up when partitions are assigned anew while it looks.
         started_consumer(group_id=group, **reading) as commits,
     ):
-        found = await topic_metadata(consumer._client, (old, new, positions))
+        found = await topic_metadata(client_of(consumer), (old, new, positions))
         for name, topic in found.items():
             topic.require(*needed[name])
         written = await consumer.end_offsets([TopicPartition(positions, 0)])

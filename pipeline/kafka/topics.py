@@ -17,6 +17,7 @@ from aiokafka.errors import (
 )
 
 from connectors.kafka.errors import BrokerUnreachable, RightMissing, TopicHidden, failure_reason
+from connectors.kafka.private import client_of
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
@@ -131,7 +132,7 @@ async def _visible(admin: AIOKafkaAdminClient, kafka: Kafka) -> None:
 
 async def _found(admin: AIOKafkaAdminClient, kafka: Kafka) -> list[Found]:
     names = {key: topic_name(kafka, key) for key in catalogue()}
-    metadata = await topic_metadata(admin._client, names.values())
+    metadata = await topic_metadata(client_of(admin), names.values())
     return [
         Found(**vars(metadata[names[key]]), key=key, wanted_partitions=topic.partitions_for(kafka))
         for key, topic in catalogue().items()

@@ -27,8 +27,7 @@ from pipeline.worker.checkpoint.schedule import Lag, Schedule
 from pipeline.worker.consumer.credentials import faust_credentials
 from pipeline.worker.consumer.fetch_wait import fetch_wait
 from pipeline.worker.consumer.fetched import offered
-from pipeline.worker.consumer.no_tables import NoTables
-from pipeline.worker.consumer.transport import FAUST_LOG, Transport
+from pipeline.worker.consumer.transport import FAUST_LOG, NoTables, Transport
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.settings import Kafka, Settings

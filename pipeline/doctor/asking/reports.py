@@ -9,6 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from connectors.kafka.consumer import stop_consumer
+from connectors.kafka.private import client_of
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
 from pipeline.doctor.facts import ReportsFacts
@@ -32,7 +33,7 @@ async def ask_reports(settings: Settings, now: float, seconds: float) -> Reports
     consumer = AIOKafkaConsumer(enable_auto_commit=False, **options)
     try:
         await asyncio.gather(admin.start(), consumer.start())
-        found = (await topic_metadata(consumer._client, [topic]))[topic]
+        found = (await topic_metadata(client_of(consumer), [topic]))[topic]
         if found.hidden:
             raise TopicAuthorizationFailedError(topic)
         if not found.partitions:

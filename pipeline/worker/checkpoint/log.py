@@ -26,12 +26,11 @@ from aiokafka.errors import (
     NotEnoughReplicasError,
     ProducerFenced,
 )
-from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.structs import OffsetAndMetadata
 
 from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import failure_reason
+from connectors.kafka.private import client_of, transaction_end, zstd_batch
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
 from pipeline.errors import (
@@ -162,7 +161,7 @@ class CheckpointLog:
         except (KafkaError, IllegalOperation) as error:
             # The error of a record is a copy that lacks the cause, and of one that comes after it the client
             # only says that there is no transaction; that of the transaction has the cause.
-            end = producer._txn_manager.wait_for_transaction_end()
+            end = transaction_end(producer)
             failure = (end.exception() if end.done() else None) or error
         else:
             failure = None
@@ -217,8 +216,7 @@ class CheckpointLog:
         sent: asyncio.Future[Any]
         if record.compressed and self._kafka.compression != "none":
             # A producer has one compression for all topics, and a transaction one producer.
-            batch = BatchBuilder(_BATCH_BYTES, DefaultRecordBatch.CODEC_ZSTD, is_transactional=True)
-            batch.append(timestamp=None, key=key, value=value)
+            batch = zstd_batch(_BATCH_BYTES, key, value)
             sent = await producer.send_batch(batch, topic, partition=record.partition)
         else:
             sent = await producer.send(topic, value, key=key, partition=record.partition)
@@ -252,7 +250,7 @@ async def load(
     )
     try:
         await consumer.start()
-        for found in (await topic_metadata(consumer._client, (checkpoints, topic))).values():
+        for found in (await topic_metadata(client_of(consumer), (checkpoints, topic))).values():
             found.require()
         saved = [TopicPartition(checkpoints, number) for number in partitions]
         inputs = {number: TopicPartition(topic, number) for number in partitions}

@@ -18,6 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.private import member_id
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from connectors.process.backoff import Backoff
@@ -146,7 +147,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
                         partition=place.partition,
                         records=missing,
                     )
-        self._joined(self._group, str(consumer._coordinator.member_id))
+        self._joined(self._group, member_id(consumer))
         numbers = sorted(place.partition for place in places)
         _log.info("choices assigned", agent=CHOICES, partitions=numbers)
 

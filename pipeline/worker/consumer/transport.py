@@ -1,4 +1,8 @@
-"""Faust's Kafka transport with what we need changed: start positions, committed reads, a cheaper loop."""
+"""Faust with what we need changed: start positions, committed reads, a cheaper loop, no wait for tables.
+
+What this rests on is private to Faust: `tests/unit/pipeline/worker/consumer/test_private.py` lists it, and
+fails when it is not what it was.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.consumer.fetcher import FetchResult
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
+from faust.tables import TableManager
 from faust.transport.conductor import Conductor
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, AppT
@@ -17,6 +21,7 @@ from faust.types.transports import ConsumerT
 from mode import Service
 from yarl import URL
 
+from connectors.kafka.private import fetch_so, hold_fetches, leave_as_they_came, member_id
 from pipeline.worker.consumer.fetch_wait import SHORTEST
 from pipeline.worker.consumer.fetched import Chunk, Record, in_turns
 
@@ -52,10 +57,9 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
 
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        # None can be set through Faust; the consumer reads all when it starts.
-        consumer._fetch_max_wait_ms, consumer._fetch_min_bytes = _ms(SHORTEST), _FETCH_BYTES
-        if cast(Transport, transport).committed:
-            consumer._isolation_level = "read_committed"
+        # None can be set through Faust.
+        committed = cast(Transport, transport).committed
+        fetch_so(consumer, wait_ms=_ms(SHORTEST), least_bytes=_FETCH_BYTES, committed=committed)
         return consumer
 
     async def seek_all(self, offsets: Mapping[TP, int]) -> None:
@@ -77,9 +81,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
     async def _fetch_records(self, consumer: AIOKafkaConsumer, *args: Any, **kwargs: Any) -> Any:
         # What waits there is to be unpacked now. That is most of what a worker fetches that has much to do;
         # the others become `ConsumerRecord`s, of which the parts that `fetched.py` reads are the same.
-        for result in consumer._fetcher._records.values():
-            if isinstance(result, FetchResult) and result.has_more():
-                result._partition_records._consumer_record = _as_it_came
+        leave_as_they_came(consumer)
         return await super()._fetch_records(consumer, *args, **kwargs)
 
 
@@ -94,11 +96,11 @@ class _Consumer(driver.Consumer):
     @property
     def member_id(self) -> str:
         """What the group calls this consumer."""
-        return str(self._thread._ensure_consumer()._coordinator.member_id)
+        return member_id(self._thread._ensure_consumer())
 
     def hold_fetches(self, seconds: float) -> None:
         """Let a fetch that has little wait at the broker for so long from now on."""
-        self._thread._ensure_consumer()._fetcher._fetch_max_wait_ms = _ms(seconds)
+        hold_fetches(self._thread._ensure_consumer(), _ms(seconds))
 
     def on_buffer_full(self, tp: TP) -> None:
         """Go on asking for the partition.
@@ -183,9 +185,14 @@ class _Consumer(driver.Consumer):
         return any(channel.queue.full() for channel in _channels(self.app, topic_partition))
 
 
-def _as_it_came(topic_partition: TopicPartition, record: Any) -> Any:
-    """Return the record as the compiled reader of aiokafka made it: to copy it costs more than to read it."""
-    return record
+class NoTables(TableManager):
+    """Faust's manager of tables, where there are none. Upstream sleeps before consumers join their groups."""
+
+    logger = FAUST_LOG
+
+    async def on_start(self) -> None:
+        await self._update_channels()
+        await self.recovery.start()
 
 
 def _ms(seconds: float) -> int:

@@ -19,8 +19,7 @@ from connectors.kafka.topics import topic_name
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.worker.agent import faust_app
-from pipeline.worker.consumer.no_tables import NoTables
-from pipeline.worker.consumer.transport import Transport
+from pipeline.worker.consumer.transport import NoTables, Transport
 from schemas.settings import Kafka, Settings, Worker
 
 

@@ -1,0 +1,132 @@
+"""All that kvlens touches of aiokafka beyond what its documentation promises: any release may change it.
+
+`tests/unit/connectors/kafka/test_private.py` lists what this rests on, and fails when it is not what it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator, collect_hosts, create_conn
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import SaslAuthenticationFailed
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record import default_records
+
+from connectors.kafka.renewed import RenewedPassword
+
+# A connection
+
+_handshake = AIOKafkaConnection._do_sasl_handshake
+
+
+async def _with_the_password_of_now(connection: AIOKafkaConnection) -> None:
+    """Upstream hands the string that its client was made with to each connection."""
+    if isinstance(connection._sasl_plain_password, RenewedPassword):
+        connection._sasl_plain_password = connection._sasl_plain_password.source.now()
+    await _handshake(connection)
+
+
+class _Authenticator(OAuthAuthenticator):  # type: ignore[misc]
+    """Upstream takes a refusal, which comes as an answer with a reason, for success."""
+
+    async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
+        if self._token_sent and payload:
+            raise SaslAuthenticationFailed(f"the token is refused: {payload.decode(errors='replace')}")
+        step: tuple[bytes, bool] | None = await super().step(payload)
+        return step
+
+
+def _authenticator(connection: AIOKafkaConnection) -> _Authenticator:
+    return _Authenticator(sasl_oauth_token_provider=connection._sasl_oauth_token_provider)
+
+
+def complete_the_login() -> None:
+    """Have every connection of this process log on with the password of now, and see refused tokens."""
+    AIOKafkaConnection._do_sasl_handshake = _with_the_password_of_now
+    AIOKafkaConnection.authenticator_oauth = _authenticator
+
+
+def addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
+    return [(host, port) for host, port, _ in collect_hosts(bootstrap_servers)]
+
+
+async def log_on(host: str, port: int, seconds: float, options: dict[str, Any]) -> None:
+    """Connect to one broker, log on and leave; `options` are those of a client without its servers."""
+    connection = await create_conn(host, port, request_timeout_ms=int(seconds * 1000), **options)
+    await connection.close()
+
+
+# Records
+
+
+def pack_with(packed: Callable[[bytes], bytes], unpacked: Callable[[bytes], bytes]) -> None:
+    """Let all clients of this process pack and unpack batches of zstd with these."""
+    # The class is that of the compiled module where there is one.
+    for module in (default_records, import_module(default_records.DefaultRecordBatch.__module__)):
+        vars(module).update(zstd_encode=packed, zstd_decode=unpacked)
+
+
+def zstd_batch(most_bytes: int, key: bytes, value: bytes | None) -> BatchBuilder:
+    """Return a compressed batch of one record of a transaction, for `send_batch`; others need not be."""
+    batch = BatchBuilder(most_bytes, default_records.DefaultRecordBatch.CODEC_ZSTD, is_transactional=True)
+    batch.append(timestamp=None, key=key, value=value)
+    return batch
+
+
+# Clients
+
+
+def client_of(holder: AIOKafkaConsumer | AIOKafkaAdminClient) -> AIOKafkaClient:
+    return holder._client
+
+
+async def ask_node(admin: AIOKafkaAdminClient, node: int, request: Any) -> Any:
+    """Return the answer of one broker."""
+    return await admin._send_request_to_node(node, request)
+
+
+def transaction_end(producer: AIOKafkaProducer) -> asyncio.Future[Any]:
+    """Return what is done when the transaction has ended, and has the error that ended it."""
+    end: asyncio.Future[Any] = producer._txn_manager.wait_for_transaction_end()
+    return end
+
+
+# A consumer
+
+
+def fetch_so(consumer: AIOKafkaConsumer, *, wait_ms: int, least_bytes: int, committed: bool) -> None:
+    """Set what it reads when it starts: `committed`, no records of open or aborted transactions."""
+    consumer._fetch_max_wait_ms, consumer._fetch_min_bytes = wait_ms, least_bytes
+    if committed:
+        consumer._isolation_level = "read_committed"
+
+
+def hold_fetches(consumer: AIOKafkaConsumer, wait_ms: int) -> None:
+    """Let a fetch that has little wait at the broker for so long from now on."""
+    consumer._fetcher._fetch_max_wait_ms = wait_ms
+
+
+def member_id(consumer: AIOKafkaConsumer) -> str:
+    """Return what the group calls it."""
+    return str(consumer._coordinator.member_id)
+
+
+def leave_as_they_came(consumer: AIOKafkaConsumer) -> None:
+    """Give the records that wait as the compiled reader made them: to copy one costs more than to read it.
+
+    Of these and of a `ConsumerRecord` the offset, key, value, headers and both times are the same.
+    """
+    for result in consumer._fetcher._records.values():
+        if isinstance(result, FetchResult) and result.has_more():
+            result._partition_records._consumer_record = _as_it_came
+
+
+def _as_it_came(topic_partition: TopicPartition, record: Any) -> Any:
+    return record
