@@ -92,9 +92,10 @@ class Connector:
         lmcache = settings.lmcache
         if shard_numbers(settings.connector.shard)[0]:
             return servers, None, None
+        section, login = settings.lmcache_login
         reader = TopicReader(
-            settings.lmcache_kafka if lmcache.own_kafka else settings.kafka,
-            section="lmcache_kafka" if lmcache.own_kafka else "kafka",
+            login,
+            section=section,
             topic=lmcache.topic,
             group=lmcache.group,
             servers=servers,

@@ -109,7 +109,6 @@ class Reading:
         )
         self._scraper = Scraper(
             interval_seconds=settings.connector.scrape_seconds,
-            timeout_seconds=settings.connector.scrape_timeout_seconds,
             deliver=self._note_counters,
             telemetry=telemetry,
         )

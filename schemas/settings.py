@@ -102,8 +102,6 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `up` and `demo` give it less: they end within 3 s."""
     scrape_seconds: Seconds = 5.0
     """Interval between two readings of an engine's own /metrics."""
-    scrape_timeout_seconds: Seconds = 2.0
-    """Longest time for reading one engine's /metrics."""
     metrics_host: Name = "127.0.0.1"
     """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
@@ -164,8 +162,6 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_itemised_blocks: Annotated[int, Meta(ge=1, le=1 << 24)] = 400_000
     """Blocks of one source kept one by one: of hybrid groups, and copies that differ in block size; and as
     many of which the bytes are known."""
-    max_loras: Annotated[int, Meta(ge=1, le=65_000)] = 1000
-    """Adapters that an engine names in one session; others count as `(others)`."""
     forget_seconds: Annotated[float, Meta(ge=600)] = 86400.0
     """A source without any record for this long, while others have some, is forgotten; its blocks leave."""
     idle_carry_seconds: Seconds = 3600.0
@@ -173,8 +169,6 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rollup_seconds: Seconds = 15.0
     """Interval of computing the minute and hour tables again, where their input changed. It is four times as
     long while records are read that have been in Kafka for 30 s."""
-    stall_seconds: Seconds = 60.0
-    """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
     stop_seconds: Seconds = 2.5
     """Time that a graceful stop may take to save and to compute minutes, by SIGINT 2.5 s at most; the next
     start does what is left."""
@@ -322,8 +316,6 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Data-parallel ranks of each pod, unless an annotation or the engine gives them."""
     index_label: str = ""
     """Label with a pod's number among those of one engine; its first rank is that times its ranks."""
-    describe_seconds: Annotated[float, Meta(ge=0, le=600)] = 10.0
-    """Longest wait for what an engine says of itself, before a pod is read without; 0: no engine is asked."""
     max_replicas: Annotated[int, Meta(ge=1)] = 1000
     """Most pods at a time, the oldest first; the connector leaves out and counts others."""
     tenant: Name = "default"
@@ -368,14 +360,6 @@ class BoundEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Discovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a running connector learns of engines that come and go."""
 
-    file_seconds: Seconds = 2.0
-    """Interval of reading the settings file again; changed `[[replicas]]` count once two readings agree."""
-    dns_seconds: Seconds = 10.0
-    """Interval of resolving each name."""
-    dns_timeout_seconds: Seconds = 5.0
-    """Longest time for resolving a name; if it fails, the last addresses stay."""
-    dns_misses: Annotated[int, Meta(ge=1, le=1000)] = 3
-    """Answers in a row that lack an address before its replica is removed."""
     dns: tuple[DnsName, ...] = ()
     """Names to resolve."""
     kubernetes: tuple[Kubernetes, ...] = ()
@@ -410,10 +394,6 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
     """Share of the partitions of the events that it follows: `i/n`, with i from 0 to n - 1, of n indexes. A
     replica is in one partition, so each index knows other replicas."""
-    stale_seconds: Seconds = 5.0
-    """It is not ready, and says so in its answers, when it last knew all of the log longer ago."""
-    max_hashes: Annotated[int, Meta(ge=1, le=1 << 20)] = 65_536
-    """Most hashes in one request, those of all its prompts together."""
     choices: bool = False
     """Take routers' choices by `POST /choices` and write them to Kafka; off, an index writes nothing."""
 
@@ -424,11 +404,10 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: str = ""
     """Models of the servers, with commas; what they report of other models is counted and left out."""
     topic: str = ""
-    """Kafka topic that the servers write to; empty: none is read."""
+    """Kafka topic that the servers write to, in the Kafka of `[lmcache_kafka]` if that section says anything;
+    empty: none is read."""
     group: Name = "kvlens.lmcache"
     """Consumer group in which the connector keeps how far it has read that topic."""
-    own_kafka: bool = False
-    """The topic is in the Kafka of `[lmcache_kafka]`, not in that of `[kafka]`."""
     host: Name = "127.0.0.1"
     """Address that `POST /events` listens on; one that other machines reach needs a token."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 0
@@ -442,12 +421,9 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     silent_seconds: Seconds = 3600.0
     """What a server has, in memory and in storage of its own, is taken to be gone when nothing was heard of
     it for this long, or for 600 s if it made up its id; an idle one is heard by heartbeats that come here."""
-    max_sources: Annotated[int, Meta(ge=1, le=100_000)] = 2000
-    """Most sources that reports make: each server's memory, and each storage, of each model."""
     tenant: Name = "default"
-    """Goes into every record; part of the hash domain."""
-    hash_scheme: Name = "lmcache"
-    """How servers hash chunks; part of the hash domain. Hashes compare only inside one."""
+    """Goes into every record; part of the hash domain. Servers that hash chunks in another way need another
+    tenant."""
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -471,6 +447,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[Model, ...] = ()
     prefixes: tuple[Prefix, ...] = ()
     replicas: tuple[Replica, ...] = ()
+
+    @property
+    def lmcache_login(self) -> tuple[str, KafkaLogin]:
+        """The section that says where the topic of LMCache's servers is, and what it says."""
+        apart = self.lmcache_kafka != KafkaLogin()
+        return ("lmcache_kafka", self.lmcache_kafka) if apart else ("kafka", self.kafka)
 
 
 SECRET_KEYS = frozenset(

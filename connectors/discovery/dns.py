@@ -11,9 +11,14 @@ from typing import Protocol
 from connectors.discovery.presence import AbsenceTelemetry, Presence
 from connectors.discovery.static import list_sources
 from connectors.sources import Source
-from schemas.settings import Discovery, DnsName, Replica
+from schemas.settings import DnsName, Replica
 
-MIN_RESOLVE_SECONDS = 0.1
+RESOLVE_SECONDS = 10.0
+"""Between two resolutions of a name."""
+ANSWER_SECONDS = 5.0
+"""Longest time for resolving a name; if it fails, the last addresses stay."""
+MISSES = 3
+"""Answers in a row that lack an address before its replica is removed."""
 _FAMILIES = {"ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
 
 
@@ -96,7 +101,6 @@ class NameWatch:
         self,
         number: int,
         name: DnsName,
-        settings: Discovery,
         telemetry: DnsTelemetry,
         resolve: Resolve = resolve,
     ) -> None:
@@ -104,8 +108,7 @@ class NameWatch:
         self.name = f"discovery.dns[{number}]"
         self.sources: list[Source] = []
         self._host = name
-        self._settings = settings
-        self._addresses = Addresses(settings.dns_misses)
+        self._addresses = Addresses(MISSES)
         self._telemetry = telemetry
         self._resolve = resolve
         self._asked: asyncio.Future[Sequence[str]] | None = None
@@ -115,9 +118,9 @@ class NameWatch:
         """Return the sources as of a new answer; None if there is none."""
         if self._asked is None:
             self._asked = asyncio.ensure_future(self._resolve(self._host.name, self._host.family))
-        done, _ = await asyncio.wait({self._asked}, timeout=self._settings.dns_timeout_seconds)
+        done, _ = await asyncio.wait({self._asked}, timeout=ANSWER_SECONDS)
         if not done:
-            reason = f"no answer in {self._settings.dns_timeout_seconds:g} s"
+            reason = f"no answer in {ANSWER_SECONDS:g} s"
             self._telemetry.name_unresolved(self._host.name, reason)
             return None
         asked, self._asked = self._asked, None
@@ -133,7 +136,7 @@ class NameWatch:
         self.sources = self._presence.begin(await self.resolve() or [])
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Resolve every `discovery.dns_seconds`, for ever."""
+        """Resolve every RESOLVE_SECONDS, for ever."""
         try:
             while True:
                 sources = await self.resolve()
@@ -142,7 +145,7 @@ class NameWatch:
                     changed()
                 else:
                     self._presence.unanswered()
-                await asyncio.sleep(max(self._settings.dns_seconds, MIN_RESOLVE_SECONDS))
+                await asyncio.sleep(RESOLVE_SECONDS)
         finally:
             if self._asked is not None:
                 self._asked.cancel()

@@ -14,7 +14,8 @@ from connectors.discovery.static import ReplicaInvalid, list_sources
 from connectors.sources import Source
 from schemas.settings import Settings
 
-MIN_POLL_SECONDS = 0.1
+POLL_SECONDS = 2.0
+"""Changed `[[replicas]]` count once two readings agree."""
 
 
 class SettingsUnreadable(Exception):
@@ -96,11 +97,11 @@ class FileWatch:
         self.sources = self._presence.begin(list_sources(self._settings.replicas))
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Poll every `discovery.file_seconds`, for ever."""
+        """Poll every POLL_SECONDS, for ever."""
         while True:
             polled = await asyncio.to_thread(self.poll)
             self.take(polled, time.monotonic(), changed)
-            await asyncio.sleep(max(self._settings.discovery.file_seconds, MIN_POLL_SECONDS))
+            await asyncio.sleep(POLL_SECONDS)
 
     def take(self, polled: list[Source] | None, now: float, changed: Callable[[], None]) -> None:
         """Take what a poll returned, and call `changed` if other sources may count by that."""

@@ -46,7 +46,7 @@ def origins(
     owns = Shard.of(settings.connector.shard).owns
     return [
         ListedReplicas(settings.replicas) if file is None else FileWatch(file, settings, telemetry),
-        *(NameWatch(number, name, discovery, telemetry) for number, name in enumerate(discovery.dns)),
+        *(NameWatch(number, name, telemetry) for number, name in enumerate(discovery.dns)),
         *(PodOrigin(number, entry, owns, telemetry) for number, entry in enumerate(discovery.kubernetes)),
         bound,
     ]

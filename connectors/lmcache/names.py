@@ -8,8 +8,7 @@ from schemas.settings import Lmcache, hash_domain
 
 MOST_CHARACTERS = 256
 """Of a replica's id."""
-
-
+HASH_SCHEME = "lmcache"
 POOL = "pool"
 """Who has what servers share."""
 
@@ -33,7 +32,7 @@ def source_at(place: Place, replica: str, settings: Lmcache) -> Source:
         dp_rank=0,
         model=place.model,
         tenant=settings.tenant,
-        hash_domain=hash_domain(place.model, settings.hash_scheme, settings.tenant),
+        hash_domain=hash_domain(place.model, HASH_SCHEME, settings.tenant),
         place=(place.instance, place.backend, place.model),
         endpoint=f"kafka:{settings.topic}" if settings.topic else f"http://{settings.host}:{settings.port}",
     )

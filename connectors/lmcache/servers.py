@@ -31,6 +31,8 @@ MIN_TICK_SECONDS = 0.005
 LOOK_SECONDS = 1.0
 """Sources are looked at for silence this often."""
 RETRY_SECONDS = 2.0
+MAX_SOURCES = 2000
+"""That reports make: each server's memory, and each storage, of each model."""
 
 Report = tuple[bytes, float]
 """What came, and when its server was there."""
@@ -105,7 +107,7 @@ class Servers:
     def register(self, server: str) -> bool | None:
         """A server begins to send heartbeats; tell whether it did before, None if there is no room."""
         before = self._liveness.beats(server)
-        if not before and len(self._liveness) >= self._settings.lmcache.max_sources:
+        if not before and len(self._liveness) >= MAX_SOURCES:
             return None
         self._liveness.beat(server, time.time())
         return before
@@ -186,7 +188,7 @@ class Servers:
                     refused["bad_name"] += 1
                 elif self._taken(name) or known is not None or new.get(name, place) != place:
                     refused["replica_id_taken"] += 1
-                elif len(self.streams) + len(new.keys() | {name}) > self._settings.lmcache.max_sources:
+                elif len(self.streams) + len(new.keys() | {name}) > MAX_SOURCES:
                     refused["too_many_sources"] += 1
                 else:
                     new[name] = place

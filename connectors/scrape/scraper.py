@@ -19,6 +19,8 @@ from schemas.reasons import FigureRefusal, ScrapeFailure
 
 MIN_INTERVAL_SECONDS = 0.5
 """Shorter intervals are raised to this: a page of an engine takes milliseconds to make and to parse."""
+ANSWER_SECONDS = 2.0
+"""Longest time for reading a page of one engine."""
 STAGGER_SECONDS = 0.01
 """Between the first pages of replicas that are added together."""
 
@@ -42,7 +44,7 @@ class Scraper:
         self,
         *,
         interval_seconds: float,
-        timeout_seconds: float,
+        timeout_seconds: float = ANSWER_SECONDS,
         deliver: Deliver,
         telemetry: ScrapeTelemetry,
     ) -> None:

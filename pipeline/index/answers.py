@@ -69,7 +69,7 @@ class IndexState(msgspec.Struct):
     age_seconds: float
     """Since it last had read everything that was in the log, in the partition where that is longest ago."""
     stale: bool
-    """Whether that is longer ago than `index.stale_seconds`."""
+    """Whether that is longer ago than five seconds."""
     lag_records: int
     """Records of the log that it knows of and has not read."""
     at: float | None = None

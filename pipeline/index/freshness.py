@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 from pipeline.index.answers import IndexState
 
+STALE_SECONDS = 5.0
+"""An index is not ready, and says so in its answers, when it last knew all of the log longer ago."""
+
 
 class Freshness:
     """When each partition was last known to be read to its end, by a clock that only goes forward."""

@@ -21,7 +21,7 @@ from pipeline.index.choices.log import ChoiceLog
 from pipeline.index.freshness import Freshness
 from pipeline.index.index import MOST_ROWS, Index
 from pipeline.index.openapi import document
-from pipeline.index.questions.question import Asked, asked
+from pipeline.index.questions.question import MOST_HASHES, Asked, asked
 from pipeline.index.questions.refused import QuestionRefused
 from pipeline.index.telemetry import IndexMetrics
 from schemas import settings
@@ -67,7 +67,7 @@ class IndexServer:
         self._settings = settings
         self._login = Login(settings.token)
         self._limiter = LogLimiter()
-        self._most_bytes = BYTES_BESIDE + BYTES_PER_HASH * settings.max_hashes
+        self._most_bytes = BYTES_BESIDE + BYTES_PER_HASH * MOST_HASHES
         self._runner: web.AppRunner | None = None
         self._under_way = 0
         self._unread_bytes = 0
@@ -145,7 +145,7 @@ class IndexServer:
             if not self._freshness.ready:
                 unready = self._freshness.unready(time.monotonic())
                 raise QuestionRefused("not_ready", unready or "")
-            question = asked(await self._body(request), most_hashes=self._settings.max_hashes)
+            question = asked(await self._body(request), most_hashes=MOST_HASHES)
             began = time.perf_counter()
             answers = await self._answers(question)
             state = self._freshness.state(time.monotonic())

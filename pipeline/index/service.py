@@ -22,7 +22,7 @@ from pipeline.index.following.follower import Follower
 from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.following.past import past
 from pipeline.index.following.sources import Sources
-from pipeline.index.freshness import Freshness
+from pipeline.index.freshness import STALE_SECONDS, Freshness
 from pipeline.index.index import Index
 from pipeline.index.questions.question import asked
 from pipeline.index.server import IndexServer
@@ -45,7 +45,7 @@ async def serve(
     """
     keep_zstd_contexts()
     metrics = IndexMetrics()
-    freshness = Freshness(settings.index.stale_seconds, at=at)
+    freshness = Freshness(STALE_SECONDS, at=at)
     sources = Sources()
     choices = ChoiceLog(settings) if settings.index.choices and at is None else None
     server = IndexServer(Index(sources), freshness, metrics, settings.index, choices)

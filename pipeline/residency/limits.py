@@ -17,6 +17,8 @@ from schemas.reasons import LimitReason
 
 MOST_OF_A_BATCH = 1 << 20
 """Blocks that a record of 8 MiB can store."""
+MOST_ADAPTERS = 1000
+"""That an engine names in one session; others count as `(others)`."""
 LEFT_AFTER_SHEDDING = 7 / 8
 """Of `max_itemised_blocks`: enough room that not every batch sheds."""
 

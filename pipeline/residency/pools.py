@@ -66,9 +66,8 @@ class Pools:
         self._source = source
         self._heads = heads = source.pools
         early = sum(len(packed) for head in heads for _, packed in head.early_stores) // HASH_BYTES
-        self._shared = Shared(
-            Adapters(source.loras, most=settings.max_loras), EarlyRoom(early), source.spread
-        )
+        adapters = Adapters(source.loras, most=limits.MOST_ADAPTERS)
+        self._shared = Shared(adapters, EarlyRoom(early), source.spread)
         self._shared.one_copy = source.one_copy
         self._shared.decodes_singly = source.engine in DECODES_SINGLY
         self._shared.all_known = lambda medium: trust.of(source.trust, medium).trust == "complete"
@@ -125,7 +124,7 @@ class Pools:
 
     def life_began(self, loras: list[str]) -> None:
         """Adapters are named anew; `loras` is that of the head."""
-        self._shared.adapters = Adapters(loras, most=self._settings.max_loras)
+        self._shared.adapters = Adapters(loras, most=limits.MOST_ADAPTERS)
 
     def apply(self, events: list[Event], at: float, tell: Tell) -> None:
         """Apply the events of a batch at event time `at`; `tell` at once what says more than that."""

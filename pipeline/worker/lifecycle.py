@@ -52,7 +52,8 @@ _SAVING_SHARE = 0.75
 # like a stall.
 _MIN_CHECKPOINT_SECONDS = 0.05
 _MIN_ROLLUP_SECONDS = 1.0
-_MIN_STALL_SECONDS = 5.0
+STALL_SECONDS = 60.0
+"""A worker that has lag but makes no progress for this long ends itself, to be restarted."""
 _WATCH_SECONDS = 5.0
 _HOLD_CHECKPOINTS = 2.0
 
@@ -242,15 +243,13 @@ async def _watch_progress(
 ) -> None:
     """Ask the broker, with a client of our own, how many records wait; end a worker that stands still."""
     role, servers = agent.role, settings.kafka.bootstrap_servers
-    stall_seconds = max(settings.worker.stall_seconds, _MIN_STALL_SECONDS)
-    watchdog = Watchdog(role.topic, stall_seconds)
-    every = min(_WATCH_SECONDS, stall_seconds / 4)
+    watchdog = Watchdog(role.topic, STALL_SECONDS)
     async with started_consumer(
         isolation_level="read_committed" if role.committed else "read_uncommitted",
         **client_options(settings.kafka),
     ) as client:
         while True:
-            await asyncio.sleep(every)
+            await asyncio.sleep(_WATCH_SECONDS)
             partitions = [TopicPartition(role.topic, number) for number in agent.owned]
             try:
                 ends = await asyncio.wait_for(client.end_offsets(partitions), _WATCH_SECONDS)

@@ -157,7 +157,7 @@ async def test_engines_are_read_from_their_first_batch_to_the_end_of_their_pods(
     told, named = world.engine(1), world.engine(2, port=5556, tells=False)
     await world.pod("told", 1)
     await world.pod("named", 2, ports={"kv-events": 5556}, annotations={"kvlens/replay-port": "5656"})
-    async with connector(world.settings(describe_seconds=1.0)) as log:
+    async with connector(world.settings()) as log:
         for engine in (told, named):
             await world.until_subscribed(engine)
             engine.publish(5)

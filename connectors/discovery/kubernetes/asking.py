@@ -25,6 +25,8 @@ PATHS = (VLLM_PATH, SGLANG_PATH)
 MAX_BYTES = 1 << 20
 AT_A_TIME = 256
 ASK_SECONDS = 3.0
+PATIENCE_SECONDS = 10.0
+"""Longest wait for what an engine says of itself, before its pod is read without."""
 AGAIN = Backoff(first=0.5, longest=60.0)
 MOST_MISSING = 17
 """So often a page may be missing or refused, in ten minutes: a proxy does so, too, whose engine loads."""
@@ -69,12 +71,11 @@ class Descriptions:
     """What engines say of themselves.
 
     An engine that has no such page, or lets nobody see it, says nothing; it is asked MOST_MISSING times
-    before that is final. One that cannot be asked is asked again and again; after `patience` seconds it
+    before that is final. One that cannot be asked is asked again and again; after PATIENCE_SECONDS it
     counts as saying nothing meanwhile.
     """
 
-    def __init__(self, patience: float, telemetry: AskingTelemetry) -> None:
-        self._patience = patience
+    def __init__(self, telemetry: AskingTelemetry) -> None:
         self._telemetry = telemetry
         self._tasks: dict[Engine, asyncio.Task[None]] = {}
         self._answers: dict[Engine, Answer] = {}
@@ -113,7 +114,7 @@ class Descriptions:
     async def _ask(self, engine: Engine) -> None:
         """Ask until there is an answer."""
         giving_up = asyncio.get_running_loop().call_later(
-            self._patience, self._note, engine, Answer(NOTHING, False)
+            PATIENCE_SECONDS, self._note, engine, Answer(NOTHING, False)
         )
         failures = missing = 0
         try:

@@ -50,7 +50,7 @@ class PodOrigin:
         self._owns = owns
         self._telemetry = telemetry
         self._watches: list[PodWatch] | None = None
-        self._descriptions = Descriptions(entry.describe_seconds, telemetry)
+        self._descriptions = Descriptions(telemetry)
         self._made: dict[tuple[str, str], tuple[Pod, Description, list[Source]]] = {}
         self._left_out: set[str] = set()
 

@@ -31,7 +31,7 @@ def asked_at(pod: Pod, entry: Kubernetes) -> str | None:
 
     None where settings turn it off, annotations already say everything, or the pod has no address yet.
     """
-    if not (entry.describe_seconds and pod.addresses) or {"port", "port-base"} & annotated(pod).keys():
+    if not pod.addresses or {"port", "port-base"} & annotated(pod).keys():
         return None
     try:
         port = _http_port(pod, entry)

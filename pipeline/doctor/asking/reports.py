@@ -27,8 +27,7 @@ async def ask_reports(settings: Settings, now: float, seconds: float) -> Reports
     topic, group = settings.lmcache.topic, settings.lmcache.group
     if not topic:
         return None
-    login = settings.lmcache_kafka if settings.lmcache.own_kafka else settings.kafka
-    options = {**client_options(login), "request_timeout_ms": int(seconds * 1000)}
+    options = {**client_options(settings.lmcache_login[1]), "request_timeout_ms": int(seconds * 1000)}
     admin = AIOKafkaAdminClient(**options)
     consumer = AIOKafkaConsumer(enable_auto_commit=False, **options)
     try:

@@ -12,6 +12,7 @@ from pipeline.index.choices.log import ChoiceLog, Unacknowledged
 from pipeline.index.choices.posted import Choices, posted
 from pipeline.index.freshness import Freshness
 from pipeline.index.index import Index
+from pipeline.index.questions.question import MOST_HASHES
 from pipeline.index.questions.refused import QuestionRefused
 from pipeline.index.telemetry import IndexMetrics
 from schemas import settings
@@ -39,7 +40,6 @@ class ChoicesDoor:
         self._index = index
         self._freshness = freshness
         self._metrics = metrics
-        self._most_hashes = settings.max_hashes
         self._share = shard_numbers(settings.share)[1] > 1
         self._log = log
         self._under_way = 0
@@ -61,7 +61,7 @@ class ChoicesDoor:
     async def take(self, body: bytes) -> ChoicesResponse:
         """Return when the choices of a body are in the log. Raises QuestionRefused."""
         assert self._log is not None
-        records = await self._judged(posted(body, most_hashes=self._most_hashes, now=time.time()))
+        records = await self._judged(posted(body, most_hashes=MOST_HASHES, now=time.time()))
         try:
             await self._log.append(records)
         except Unacknowledged as error:

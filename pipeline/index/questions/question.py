@@ -13,6 +13,8 @@ from pipeline.index.questions.digits import read_digits
 from pipeline.index.questions.refused import QuestionRefused
 from schemas.events import LongName, Name
 
+MOST_HASHES = 65_536
+"""Of one request, those of all its prompts together."""
 _NULL = b"null"
 _NOT_GIVEN = Raw(_NULL)
 

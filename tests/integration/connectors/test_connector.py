@@ -370,7 +370,7 @@ vllm:cache_config_info{engine="0",num_gpu_blocks="512",block_size="16"} 1
             for name, engine in others.items()
         ),
     ]
-    settings = _settings(kafka, replicas, scrape_seconds=0.5, scrape_timeout_seconds=0.3)
+    settings = _settings(kafka, replicas, scrape_seconds=0.5)
     try:
         async with Log(kafka) as log, _running(settings):
             for name, engine in others.items():

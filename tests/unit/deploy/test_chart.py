@@ -90,7 +90,7 @@ def test_connectors_have_their_shard_and_the_settings_of_the_values() -> None:
 
 def test_workers_and_page_have_their_secrets_and_addresses() -> None:
     worker, page = settings_of("fleet", "worker"), settings_of("fleet", "serve")
-    assert worker.worker.stall_seconds == 90
+    assert worker.worker.stop_seconds == 90
     assert (worker.worker.metrics_host, worker.worker.metrics_port) == ("0.0.0.0", 9102)
     assert worker.clickhouse.password == "kvlens-clickhouse:password, long enough"
     assert worker.page.token == ""

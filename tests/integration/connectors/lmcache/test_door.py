@@ -11,6 +11,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from connectors.lmcache import servers as servers_of_lmcache
 from connectors.lmcache.door import MOST_AT_ONCE, Door
 from connectors.lmcache.servers import Servers
 from connectors.publish.publisher import Publisher
@@ -111,8 +112,9 @@ async def test_a_body_of_unknown_length_is_bounded_as_well() -> None:
         assert refused(telemetry, "too_large") == 1
 
 
-async def test_no_more_sources_than_are_allowed() -> None:
-    async with opened(max_sources=2) as (door, log, servers, telemetry):
+async def test_no_more_sources_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers_of_lmcache, "MAX_SOURCES", 2)
+    async with opened() as (door, log, servers, telemetry):
         assert [await posted(door, report(1, name)) for name in ("a", "b", "c")] == [200] * 3
         servers.flush()
         assert refused(telemetry, "too_many_sources") == 1
@@ -153,8 +155,9 @@ async def test_heartbeats_are_answered_as_a_coordinator_answers_them() -> None:
         assert refused(telemetry, "malformed") == 3
 
 
-async def test_registrations_are_bounded_and_need_the_token_too() -> None:
-    async with opened(max_sources=1, token=TOKEN) as (door, _, servers, telemetry):
+async def test_registrations_are_bounded_and_need_the_token_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers_of_lmcache, "MAX_SOURCES", 1)
+    async with opened(token=TOKEN) as (door, _, servers, telemetry):
         headers = {"Authorization": f"Bearer {TOKEN}"}
         for server, status in (("a", 200), ("b", 503)):
             found = await asked(door, "POST", "/instances", json={"instance_id": server}, headers=headers)

@@ -7,6 +7,9 @@ import time
 import uuid
 from typing import Any, cast
 
+import pytest
+
+from connectors.lmcache import servers as servers_of_lmcache
 from connectors.lmcache.liveness import HEARTBEAT_SECONDS, LEAVING_SECONDS, MADE_UP_SECONDS
 from connectors.lmcache.servers import Servers
 from connectors.order.idle import IdleReports
@@ -46,9 +49,12 @@ def ends(log: ReportLog, replica: str) -> list[str]:
     return [event.reason for event in log.notices(replica) if isinstance(event, Closed)]
 
 
-async def test_restarted_without_an_id_the_server_before_ends_and_leaves_room() -> None:
+async def test_restarted_without_an_id_the_server_before_ends_and_leaves_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(servers_of_lmcache, "MAX_SOURCES", 2)
     log, now = ReportLog(), time.time()
-    servers = servers_of(log, max_sources=2)
+    servers = servers_of(log)
     for turn in range(20):
         server = str(uuid.uuid4())
         begins = now + turn * MADE_UP_SECONDS

@@ -13,9 +13,9 @@ import pytest
 
 from connectors.process import listening
 from pipeline.index import server as serving
+from pipeline.residency import limits
 from schemas.events import Removed, Stored
 from schemas.reasons import QuestionRefusal
-from schemas.settings import Worker
 from tests.support.inputs.source_walks import pack
 from tests.support.served_index import TYPED, Served
 
@@ -133,7 +133,7 @@ async def test_an_adapter_is_asked_for_by_name(served: Served) -> None:
 
 
 async def test_adapters_beyond_those_that_keep_their_names_are_not_unknown(served: Served) -> None:
-    most = Worker().max_loras
+    most = limits.MOST_ADAPTERS
     stores = [Stored(pack([number]), 16, 16, lora=f"a{number}") for number in range(100, 101 + most)]
     served.publish("many", *stores)
     _, answer = await served.ask(

@@ -522,7 +522,6 @@ def test_the_topic_of_lmcache_is_read_with_a_login_of_its_own(cluster: Cluster) 
         "KVLENS_LMCACHE__MODELS": MODEL,
         "KVLENS_LMCACHE__TOPIC": topic,
         "KVLENS_LMCACHE__GROUP": group,
-        "KVLENS_LMCACHE__OWN_KAFKA": "true",
         "KVLENS_LMCACHE_KAFKA__BOOTSTRAP_SERVERS": cluster.environment["KVLENS_KAFKA__BOOTSTRAP_SERVERS"],
         "KVLENS_LMCACHE_KAFKA__SECURITY_PROTOCOL": "SASL_PLAINTEXT",
         "KVLENS_LMCACHE_KAFKA__SASL_MECHANISM": "PLAIN",

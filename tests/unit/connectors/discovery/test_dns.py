@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from connectors.discovery import dns
 from connectors.discovery.dns import Addresses, NameUnresolved, NameWatch, named_sources, resolve
 from connectors.process import absence
 from connectors.sources import Source
-from schemas.settings import Discovery, DnsName
+from schemas.settings import DnsName
 from tests.support.patience import PATIENCE
 
 
@@ -97,9 +98,14 @@ class Resolver:
         return answer
 
 
-def _watch(resolver: Resolver, told: Told, timeout_seconds: float = 60.0) -> NameWatch:
-    name = DnsName(name="engines", model="m")
-    return NameWatch(0, name, Discovery(dns_misses=2, dns_timeout_seconds=timeout_seconds), told, resolver)
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns, "ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(dns, "MISSES", 2)
+
+
+def _watch(resolver: Resolver, told: Told) -> NameWatch:
+    return NameWatch(0, DnsName(name="engines", model="m"), told, resolver)
 
 
 def _ids(sources: list[Source] | None) -> list[str] | None:
@@ -115,11 +121,14 @@ async def test_a_failed_resolution_says_nothing_about_the_addresses() -> None:
     assert told.failures == [("engines", "Temporary failure in name resolution")] * 3
 
 
-async def test_a_slow_resolver_is_not_asked_again_before_it_answered() -> None:
+async def test_a_slow_resolver_is_not_asked_again_before_it_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dns, "ANSWER_SECONDS", 0.1)
     told = Told()
     answering = asyncio.Event()
     resolver = Resolver(answering, ["10.0.0.1"])
-    watch = _watch(resolver, told, timeout_seconds=0.1)
+    watch = _watch(resolver, told)
     answers = [_ids(await watch.resolve()) for _ in range(2)]
     answering.set()
     answers += [_ids(await watch.resolve()) for _ in range(2)]
@@ -135,7 +144,7 @@ async def test_a_name_that_answers_with_nothing_is_believed_after_a_while(
 ) -> None:
     told = Told()
     watch = _watch(Resolver(*[["10.0.0.1", "10.0.0.2"]] * 2, *[[]] * 1000), told)
-    monkeypatch.setattr(watch, "_settings", Discovery(dns_misses=1, dns_seconds=0.1))
+    monkeypatch.setattr(dns, "RESOLVE_SECONDS", 0.1)
     watch._addresses = Addresses(1)
     await watch.begin()
     here = ["10.0.0.1:5557", "10.0.0.2:5557"]

@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.errors import CheckpointCorrupt
 from pipeline.kafka.refusal import SourceName
+from pipeline.residency import limits
 from pipeline.residency.checkpoint import entries, snapshot
 from pipeline.residency.partition import PartitionState
 from schemas.checkpoints import HEAD, head_piece_slot, slot_key
@@ -28,7 +29,7 @@ from tests.support.suite.night import at_night
 START = 1_800_000_000.0
 SHARDS = 4
 HONEST = ("a", "b")
-SETTINGS = Worker(max_pool_sizes=40, max_blocks=100_000, max_itemised_blocks=10_000, max_loras=50)
+SETTINGS = Worker(max_pool_sizes=40, max_blocks=100_000, max_itemised_blocks=10_000)
 MOST_RECORD_BYTES = 8 << 20
 LIMITED = {
     "block_sizes": {"too_many_sizes"},
@@ -187,18 +188,20 @@ def test_a_batch_costs_no_more_for_what_was_announced_before(kind: str) -> None:
     assert costs[-1] <= most
 
 
-def test_adapters_beyond_the_limit_count_as_others() -> None:
+def test_adapters_beyond_the_limit_count_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 50
+    monkeypatch.setattr(limits, "MOST_ADAPTERS", most)
     state = PartitionState(0, SETTINGS, shards=1)
-    names = [f"adapter-{number}" for number in range(SETTINGS.max_loras + 5)]
+    names = [f"adapter-{number}" for number in range(most + 5)]
     events: list[Event] = [
         Stored(number.to_bytes(8, "big"), 16, lora=name) for number, name in enumerate(names, 1)
     ]
     state.apply(0, record("a", 0, START, events))
     (_, _, value), *_ = state.cut(START).residency
     part = msgspec.msgpack.decode(value, type=ResidencyRecord).sources[0].changes[0]
-    assert part.loras == [*names[: SETTINGS.max_loras], "(others)"]
+    assert part.loras == [*names[:most], "(others)"]
     codes = [int.from_bytes(part.lora_codes[at : at + 2], "little") for at in range(0, len(names) * 2, 2)]
-    assert codes == [*range(1, SETTINGS.max_loras + 1), *[SETTINGS.max_loras + 1] * 5]
+    assert codes == [*range(1, most + 1), *[most + 1] * 5]
     assert state.sources["a", 0].overall_trust().trust == "complete"
 
 
@@ -214,13 +217,14 @@ def test_a_new_life_names_its_adapters_anew() -> None:
     assert state.sources["a", 0].head.loras == ["new"]
 
 
-def test_limits_that_were_lowered_hold_from_then_on() -> None:
+def test_limits_that_were_lowered_hold_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     state = PartitionState(0, SETTINGS, shards=1)
     events: list[Event] = [
         Stored(number.to_bytes(8, "big"), 16 + number, lora=f"adapter-{number}") for number in range(1, 11)
     ]
     state.apply(0, record("a", 0, START, events))
-    lower = msgspec.structs.replace(SETTINGS, max_loras=5, max_pool_sizes=5)
+    lower = msgspec.structs.replace(SETTINGS, max_pool_sizes=5)
+    monkeypatch.setattr(limits, "MOST_ADAPTERS", 5)
     state = PartitionState.restore(0, lower, shards=1, latest=dict(state.cut(START).checkpoints))
     more: list[Event] = [Stored(number.to_bytes(8, "big"), 17, lora=f"{number}") for number in range(11, 21)]
     state.apply(1, record("a", 1, START, [*more, Stored(b"\1" * 8, 64)]))

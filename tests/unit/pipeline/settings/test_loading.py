@@ -36,7 +36,7 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_default():
     result = loaded(
         '[kafka]\nbootstrap_servers = "file:1"\ngroup = "mine"\n[worker]\ncheckpoint_seconds = 2\n',
         KVLENS_KAFKA__BOOTSTRAP_SERVERS="environment:1",
-        KVLENS_WORKER__STALL_SECONDS="5.5",
+        KVLENS_WORKER__STOP_SECONDS="5.5",
         KVLENS_WORKER__METRICS_PORT="9000",
         KVLENS_CONNECTOR__FORWARD_SESSION_IDS="true",
         KVLENS_CONNECTOR__SESSION_KEY_FILE="/run/key",
@@ -45,7 +45,7 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_default():
     settings = result.settings
     assert settings.kafka.bootstrap_servers == "environment:1"
     assert settings.kafka.group == "mine"
-    assert (settings.worker.checkpoint_seconds, settings.worker.stall_seconds) == (2.0, 5.5)
+    assert (settings.worker.checkpoint_seconds, settings.worker.stop_seconds) == (2.0, 5.5)
     assert settings.worker.metrics_port == 9000
     assert settings.connector.forward_session_ids is True
     assert result.origin("kafka", "bootstrap_servers") == "KVLENS_KAFKA__BOOTSTRAP_SERVERS"
@@ -114,8 +114,8 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             "kvlens.toml: worker.checkpoint_seconds: expected a number above 0",
         ),
         (
-            "[worker]\nstall_seconds = inf",
-            "kvlens.toml: worker.stall_seconds: expected a finite number",
+            "[worker]\nstop_seconds = inf",
+            "kvlens.toml: worker.stop_seconds: expected a finite number",
         ),
         (
             ONE + "dp_ranks = 0",
@@ -278,8 +278,8 @@ def test_mistakes_in_the_file_are_refused_with_their_path(document: str, message
             "KVLENS_WORKER__METRICS_PORT: expected a whole number of at most 65535",
         ),
         (
-            {"KVLENS_WORKER__STALL_SECONDS": "inf"},
-            "KVLENS_WORKER__STALL_SECONDS: expected a finite number",
+            {"KVLENS_WORKER__STOP_SECONDS": "inf"},
+            "KVLENS_WORKER__STOP_SECONDS: expected a finite number",
         ),
         (
             {"KVLENS_REPLICAS": '[{"id": 1}]'},

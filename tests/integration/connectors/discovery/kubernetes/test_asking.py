@@ -60,12 +60,11 @@ class Engine:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_watch, "LEAST_SECONDS", 0.05)
     monkeypatch.setattr(asking, "ASK_SECONDS", 30.0)
+    monkeypatch.setattr(asking, "PATIENCE_SECONDS", 60.0)
 
 
 @contextlib.asynccontextmanager
-async def following(
-    engine: Engine, patience: float = 60.0, **pod: Any
-) -> AsyncIterator[tuple[PodOrigin, Told, KubeApi]]:
+async def following(engine: Engine, **pod: Any) -> AsyncIterator[tuple[PodOrigin, Told, KubeApi]]:
     kube = KubeApi()
     await kube.start()
     kube.put(pod_document("a", ip="127.0.0.1", labels=LABELS, **pod))
@@ -76,7 +75,6 @@ async def following(
         token_file="",
         api_url=kube.url,
         http_port=engine.port,
-        describe_seconds=patience,
     )
     told = Told()
     origin = PodOrigin(0, entry, lambda replica: True, told)
@@ -189,21 +187,25 @@ async def test_an_engine_behind_a_proxy_that_was_there_earlier_is_read_where_it_
     ("page", "reason"),
     [(503, "http_status"), (429, "http_status"), (b"x" * (2 << 20), "too_large"), (b"{", "malformed")],
 )
-async def test_a_failure_is_counted_by_its_reason(page: Any, reason: str) -> None:
+async def test_a_failure_is_counted_by_its_reason(
+    page: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "PATIENCE_SECONDS", 3.0)
     engine = Engine()
     engine.pages["/kv_event_sources"] = page
-    async with engine.running(), following(engine, patience=3.0) as (origin, told, _):
+    async with engine.running(), following(engine) as (origin, told, _):
         assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
         await until(lambda: ("a", reason) in told.unanswered)
         assert {found for _, found in told.unanswered} == {reason}
 
 
-async def test_an_engine_that_begins_to_answer_is_read_where_it_says() -> None:
+async def test_an_engine_that_begins_to_answer_is_read_where_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "PATIENCE_SECONDS", 3.0)
     engine = Engine()
     engine.pages["/kv_event_sources"] = SOURCES
     async with engine.running():
         pass  # so that its port is known
-    async with following(engine, patience=3.0) as (origin, told, kube):
+    async with following(engine) as (origin, told, kube):
         assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
         await until(lambda: ("a", "unreachable") in told.unanswered)
         async with engine.running():
@@ -227,10 +229,11 @@ async def test_a_hanging_engine_is_not_waited_for_longer_than_patience(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(asking, "ASK_SECONDS", 0.5)
+    monkeypatch.setattr(asking, "PATIENCE_SECONDS", 0.7)
     engine = Engine()
     engine.delay = 600.0
     began = time.monotonic()
-    async with engine.running(), following(engine, patience=0.7) as (origin, told, _):
+    async with engine.running(), following(engine) as (origin, told, _):
         assert endpoints(origin) == ["tcp://127.0.0.1:5557"]
         assert time.monotonic() - began < 300
         await until(lambda: ("a", "timeout") in told.unanswered)

@@ -236,7 +236,6 @@ def test_who_is_asked() -> None:
     assert asked_at(_annotated(http_port="x"), PLAIN) is None
     for entry in (
         msgspec.structs.replace(PLAIN, http_port=0),
-        msgspec.structs.replace(PLAIN, describe_seconds=0),
         msgspec.structs.replace(PLAIN, preset="kserve"),
     ):
         assert asked_at(_pod(), entry) is None

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.kafka.acceptance import accepted_events
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.residency import limits as residency_limits
 from pipeline.residency import source as residency_source
 from pipeline.residency.counting import pool, shared
 from pipeline.residency.counting.count_copies import REMOVAL
@@ -182,7 +183,7 @@ def test_every_field_of_an_event_is_known() -> None:
     [
         {},
         pytest.param({"reannounced": "off"}, marks=pytest.mark.night),
-        {"clear_scope": "all", "max_loras": 1},
+        {"clear_scope": "all", "adapters": 1},
         {"max_blocks": (1 << 20) + 40, "max_itemised_blocks": 30},
         pytest.param({"max_pool_sizes": 3}, marks=pytest.mark.night),
     ],
@@ -196,7 +197,8 @@ def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pyt
         monkeypatch.setattr(pool, "EARLY_HASHES", 30)
         monkeypatch.setattr(pool, "EARLY_STORES", 12)
     rng = random.Random(seed)
-    settings = Worker(**limits)
+    monkeypatch.setattr(residency_limits, "MOST_ADAPTERS", limits.get("adapters", 1000))
+    settings = Worker(**{name: limit for name, limit in limits.items() if name != "adapters"})
     states = [PartitionState(0, settings, shards=3) for _ in range(3)]
     saved: dict[bytes, bytes | None] = {}
     values = [encode(record) for record in walks(100 + seed, 40 if seed == OF_THE_DAY else 250)]
