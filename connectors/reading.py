@@ -9,9 +9,8 @@ from functools import partial
 
 from connectors.discovery.file import SettingsFile
 from connectors.discovery.follow import Follower
-from connectors.normalise.key_file import key_in
 from connectors.normalise.links import Linker
-from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.normalise.pseudonyms import Pseudonyms, key_in
 from connectors.normalise.scanned import Scanned
 from connectors.order.backlog import BacklogBudget
 from connectors.order.gathered import Gathered, Slot
@@ -25,9 +24,8 @@ from connectors.process.leaving import aside
 from connectors.process.stopping import ended
 from connectors.publish.publisher import Publisher
 from connectors.receive.descriptors import require
-from connectors.receive.pending_peers import PendingPeers
 from connectors.receive.pump import Pump
-from connectors.receive.received import Key, Received, Together
+from connectors.receive.received import Key, PendingPeers, Received, Together
 from connectors.receive.subscriber import Subscriber
 from connectors.receive.warming import warm_up
 from connectors.replay.requests import ReplayRequests

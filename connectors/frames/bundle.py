@@ -9,7 +9,20 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.frames.framing import MAX_SEQUENCE, SEQUENCE_BYTES, Frames
+Frames = Sequence[bytes]
+"""The frames of one ZMQ message: topic, sequence number (8 bytes, big-endian), payload."""
+
+MAX_SEQUENCE = 1 << 48
+"""Engines count batches from 0 and get nowhere near: random bytes must not move a position."""
+SEQUENCE_BYTES = 8
+SEQUENCE_HEAD = bytes(SEQUENCE_BYTES - (MAX_SEQUENCE.bit_length() - 1) // 8)
+"""What every sequence frame begins with, as the numbers stay below MAX_SEQUENCE."""
+
+
+def is_sequence(frame: bytes) -> bool:
+    """Tell whether a frame can be a sequence number."""
+    return len(frame) == SEQUENCE_BYTES and frame.startswith(SEQUENCE_HEAD)
+
 
 _TOPIC = b""
 
@@ -113,3 +126,42 @@ class Bundle(Sequence[Frames]):
         """Bytes of all payloads."""
         size: int = self.data.size
         return size
+
+
+_Numbers = NDArray[np.int64]
+
+
+class Bundles:
+    """What came of several sources: at least one message of each, all of three frames with their numbers."""
+
+    __slots__ = ("begins", "data", "ends", "table")
+
+    def __init__(self, data: NDArray[np.uint8], table: _Numbers, ends: _Numbers, begins: _Numbers) -> None:
+        """Bundle k ends before message `ends[k]`, and its data begin at `begins[k]`.
+
+        `table` has the tables of the bundles, one behind the other; positions count from where a bundle's
+        data begin.
+        """
+        self.data = data
+        self.table = table
+        self.ends = ends
+        self.begins = begins
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def messages(self) -> int:
+        """How many there are altogether."""
+        count: int = self.table.shape[1]
+        return count
+
+    def bundle(self, number: int) -> Bundle:
+        """Return one with memory of its own: one that waits long must not keep that of the others."""
+        first = int(self.ends[number - 1]) if number else 0
+        data_end = int(self.begins[number + 1]) if number + 1 < len(self) else self.data.size
+        return Bundle(
+            self.data[int(self.begins[number]) : data_end].copy(),
+            self.table[:, first : int(self.ends[number])].copy(),
+            {},
+        )

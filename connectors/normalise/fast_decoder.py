@@ -16,7 +16,6 @@ from msgspec.msgpack import Decoder
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.media import Location, Media
-from connectors.normalise.bounds import MAX_BATCH_HASHES
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import MILLISECONDS, rank_of
 from connectors.normalise.errors import EventError
@@ -25,7 +24,7 @@ from connectors.normalise.links import Linker, Told
 from connectors.normalise.pages import tokens_in_last
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.salts import salt_name
-from connectors.normalise.wire import ABSENT, Hash
+from connectors.normalise.wire import ABSENT, MAX_BATCH_HASHES, Hash
 from connectors.normalise.wire_structs import WireBatch, WireEvent, batch_types
 from schemas.events import Batch, Cleared, Event, Removed, Stored
 

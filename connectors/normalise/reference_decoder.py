@@ -19,22 +19,24 @@ from connectors.engines.catalogue import CATALOGUE, OTHER_TYPE_KEY, TYPE_KEY, Ca
 from connectors.engines.media import owner_named
 from connectors.engines.recognition import StreamEra
 from connectors.engines.sighting import NIL, Meaning, Sighting, is_map
-from connectors.normalise.bounds import (
-    MAX_BATCH_HASHES,
-    MAX_ONE_BY_ONE,
-    MAX_POSITIONS,
-    STRETCH_EVENTS,
-)
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import open_envelope
 from connectors.normalise.errors import EventError, FrameError, UnknownType
-from connectors.normalise.hashes import pack_hash, pack_hashes
+from connectors.normalise.hashes import object_hash, pack_hash, pack_hashes, tenant_group
 from connectors.normalise.links import Linker, Told
-from connectors.normalise.objects import object_hash, tenant_group
 from connectors.normalise.pages import UNFILLED_LENGTH, split, tokens_in_last
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.salts import salt_name
-from connectors.normalise.wire import ABSENT, MAX_BLOCK_SIZE, MAX_GROUP_IDX, Text
+from connectors.normalise.wire import (
+    ABSENT,
+    MAX_BATCH_HASHES,
+    MAX_BLOCK_SIZE,
+    MAX_GROUP_IDX,
+    MAX_ONE_BY_ONE,
+    MAX_POSITIONS,
+    STRETCH_EVENTS,
+    Text,
+)
 from connectors.process.array_length import array_length
 from schemas.events import OWNED, Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.hashes import HASH_BYTES

@@ -14,8 +14,7 @@ from msgspec import Meta, Raw, Struct, defstruct
 
 from connectors.engines.catalogue import TYPE_KEY, Catalogue, EventForm
 from connectors.engines.sighting import CONTENT, SALTED, Kind, Meaning
-from connectors.normalise.bounds import MAX_BATCH_HASHES
-from connectors.normalise.wire import ABSENT, BlockSize, GroupIdx, Hash, Text
+from connectors.normalise.wire import ABSENT, MAX_BATCH_HASHES, BlockSize, GroupIdx, Hash, Text
 
 
 class WireEvent(Protocol):

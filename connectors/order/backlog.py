@@ -6,13 +6,23 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from connectors.order.message import Message
 from connectors.order.sequence import SequencePosition
 
 MESSAGE_OVERHEAD_BYTES = 300
 """What a waiting message takes besides its payload."""
 SHARE = 4
 """One source takes at most one part in so many of the budget."""
+
+
+@dataclass(slots=True)
+class Message:
+    """A batch as it came, its frame checked."""
+
+    seq: int
+    fingerprint: int
+    """Fingerprint of the payload."""
+    payload: bytes
+    received_at: float
 
 
 @dataclass(slots=True)

@@ -9,14 +9,14 @@ from typing import Protocol
 
 import msgspec
 
-from connectors.normalise.bounds import MAX_BATCH_BYTES
 from connectors.normalise.columns import EVENTS, FINGERPRINT, NO_RANK, PAYLOAD_BYTES, RANK, SEQ, SKIPPED
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scanned import Scanned
+from connectors.normalise.wire import MAX_BATCH_BYTES
+from connectors.order.backlog import Message
 from connectors.order.gathered import Waiting
-from connectors.order.message import Message
 from connectors.order.runs import Reached, RunBuilder
 from connectors.order.sequence import SequencePosition, StoredPosition
 from connectors.sources import Source

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from connectors.frames.framing import MAX_SEQUENCE
+from connectors.frames.bundle import MAX_SEQUENCE
 from connectors.order.asks import Ask, LeftOut, Outcome, RequestInFlight
-from connectors.order.backlog import Backlog
+from connectors.order.backlog import Backlog, Message
 from connectors.order.log import SourceLog
-from connectors.order.message import Message
 from connectors.order.pacing import Pacing
 from connectors.order.sequence import Duplicate, Gap, Restart, decide, fingerprint_of
 from schemas.reasons import GapReason

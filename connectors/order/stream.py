@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.framing import MAX_SEQUENCE, SEQUENCE_BYTES, Frames
+from connectors.frames.bundle import MAX_SEQUENCE, SEQUENCE_BYTES, Bundle, Frames
 from connectors.normalise.links import Linker
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scanned import Scanned
 from connectors.order.asks import Ask, Outcome
-from connectors.order.backlog import Backlog, BacklogBudget
+from connectors.order.backlog import Backlog, BacklogBudget, Message
 from connectors.order.gathered import NOTHING, Slot
 from connectors.order.log import Observe, SourceLog, StreamCounts, understood
-from connectors.order.message import Message
 from connectors.order.recovery import Recovery
 from connectors.order.sequence import SequencePosition, StoredPosition, fingerprint_of
 from connectors.sources import Source

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.bundles import Bundles
+from connectors.frames.bundle import Bundle, Bundles
 from connectors.normalise.columns import PUBLISHED_AT
 from connectors.normalise.links import Linker
 from connectors.normalise.pseudonyms import Pseudonyms

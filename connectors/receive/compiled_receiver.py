@@ -16,9 +16,15 @@ import zmq.backend.cython._zmq
 from numba import types
 from numpy.typing import NDArray
 
-from connectors.frames.bundle import MESSAGE_END, MESSAGE_SEQ, MESSAGE_START, Bundle
-from connectors.frames.bundles import Bundles
-from connectors.frames.framing import MAX_SEQUENCE, Frames
+from connectors.frames.bundle import (
+    MAX_SEQUENCE,
+    MESSAGE_END,
+    MESSAGE_SEQ,
+    MESSAGE_START,
+    Bundle,
+    Bundles,
+    Frames,
+)
 from connectors.process.compiled import compiled_nogil
 from connectors.receive.received import MESSAGE_OVERHEAD_BYTES
 

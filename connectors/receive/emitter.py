@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from connectors.frames.framing import Frames, is_sequence
+from connectors.frames.bundle import Frames, is_sequence
 from connectors.normalise.envelope import open_envelope
 from connectors.normalise.errors import FrameError
 

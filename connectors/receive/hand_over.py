@@ -8,8 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.bundles import Bundles
+from connectors.frames.bundle import Bundle, Bundles
 from connectors.receive.received import MESSAGE_OVERHEAD_BYTES, Key, Received, Together
 from connectors.sources import Listening, SourceKey
 

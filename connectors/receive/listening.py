@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import zmq
 
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Frames
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from connectors.frames.framing import SEQUENCE_BYTES, SEQUENCE_HEAD, Frames, is_sequence
+from connectors.frames.bundle import SEQUENCE_BYTES, SEQUENCE_HEAD, Frames, is_sequence
 
 _MIDDLE_MASK, _MIDDLE = 0xC0, 0x80
 """Bytes within UTF-8 characters. MessagePack's short arrays begin with one of them, and topics do not."""

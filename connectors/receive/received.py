@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.bundles import Bundles
+from connectors.frames.bundle import Bundle, Bundles
 from connectors.sources import Peer, SourceKey
 
 Key = SourceKey | Peer
@@ -55,3 +55,22 @@ class Together:
         bundle = self.bundles.bundle(number)
         size = bundle.size + MESSAGE_OVERHEAD_BYTES * len(bundle)
         return Received(self.sources[number], bundle, self.received_at, size)
+
+
+class PendingPeers:
+    """What waits here counts against the subscriber's bound: nobody has released it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[SourceKey, list[Received]] = {}
+
+    def add(self, source: SourceKey, received: Received) -> None:
+        self._waiting.setdefault(source, []).append(received)
+
+    def take(self, source: SourceKey) -> list[Received]:
+        """Remove and return what waits of a source, in order."""
+        return self._waiting.pop(source, [])
+
+    def take_others(self, expected: Collection[SourceKey]) -> list[Received]:
+        """Remove and return what waits of sources that are not expected."""
+        others = [source for source in self._waiting if source not in expected]
+        return [received for source in others for received in self.take(source)]

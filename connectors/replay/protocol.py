@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from connectors.frames.framing import SEQUENCE_BYTES
+from connectors.frames.bundle import SEQUENCE_BYTES
 
 END_SEQUENCE = b"\xff" * SEQUENCE_BYTES
 MALFORMED = (-1, b"")

@@ -10,10 +10,9 @@ from typing import Protocol
 import aiohttp
 
 from connectors.process.addresses import shown
-from connectors.process.pages import page_session
+from connectors.process.pages import PageTooLarge, body_within, page_session
 from connectors.process.stopping import ended
 from connectors.scrape.counters import PageUnreadable, parse_engine_metrics
-from connectors.scrape.fetch import fetched
 from schemas.events import EngineCounters
 from schemas.reasons import FigureRefusal, ScrapeFailure
 
@@ -118,3 +117,27 @@ class Scraper:
         await self._failed.wait()
         assert self._failure is not None, "the reading of a page never ends by itself"
         raise self._failure
+
+
+MAX_PAGE_BYTES = 8 << 20
+
+
+async def fetched(session: aiohttp.ClientSession, url: str) -> str:
+    """Return the page at `url`. Raises PageUnreadable."""
+    try:
+        async with session.get(url) as response:
+            if response.status >= 400:
+                raise PageUnreadable("http_status", f"HTTP status {response.status}")
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise PageUnreadable("not_prometheus", "compressed, which nobody asked for")
+            return (await body_within(MAX_PAGE_BYTES, response)).decode(errors="replace")
+    except PageTooLarge as error:
+        raise PageUnreadable("too_large", str(error)) from error
+    except asyncio.TimeoutError as error:
+        raise PageUnreadable("timeout", "no whole page in time") from error
+    except aiohttp.ClientConnectorError as error:
+        message = error.os_error.strerror or type(error.os_error).__name__
+        raise PageUnreadable("unreachable", message) from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: of some addresses that are none
+        # Their texts repeat the address, with what is secret in it.
+        raise PageUnreadable("unreachable", type(error).__name__) from error

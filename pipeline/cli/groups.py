@@ -1,4 +1,4 @@
-"""Groups of commands: bare they print their help, and a mistyped name gets the nearest one offered."""
+"""Groups of commands, which print their help when they are bare, and the examples that end each help."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from difflib import get_close_matches
 import click
 
 
+def examples(*lines: str) -> str:
+    """Return the epilog that shows these command lines, one a line, as they are."""
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+
+
 class Group(click.Group):
-    """Without a command it prints its help and succeeds, whatever the version of click."""
+    """Without a command it prints its help and succeeds; a mistyped name gets the nearest one offered."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:

@@ -7,8 +7,7 @@ from importlib import import_module
 import click
 
 from pipeline.cli import failures
-from pipeline.cli.examples import examples
-from pipeline.cli.groups import Group
+from pipeline.cli.groups import Group, examples
 
 COMMANDS = {
     "demo": (

@@ -7,8 +7,7 @@ import string
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from pipeline.settings.problem import SettingsProblem
-from pipeline.settings.unprintable import unprintable
+from pipeline.settings.problem import SettingsProblem, unprintable
 from schemas.settings import Discovery, Prefix, Replica, Settings, rank_endpoint, shard_numbers
 
 MAX_PORT = 65535

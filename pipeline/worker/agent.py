@@ -25,9 +25,8 @@ from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_befo
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.checkpoint.schedule import Lag, Schedule
 from pipeline.worker.consumer.credentials import faust_credentials
-from pipeline.worker.consumer.fetch_wait import fetch_wait
 from pipeline.worker.consumer.fetched import offered
-from pipeline.worker.consumer.transport import FAUST_LOG, NoTables, Transport
+from pipeline.worker.consumer.transport import FAUST_LOG, NoTables, Transport, fetch_wait
 from pipeline.worker.partition import OwnedPartition, Role
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.settings import Kafka, Settings

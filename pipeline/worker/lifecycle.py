@@ -37,9 +37,8 @@ from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.choices.agent import ChoicesAgent
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.exits import ExitCode, fatal
-from pipeline.worker.model_settings import write_models
+from pipeline.worker.model_settings import write_models, write_prefix_names
 from pipeline.worker.partition import Role
-from pipeline.worker.prefix_names import write_prefix_names
 from pipeline.worker.preparation import prepare
 from pipeline.worker.roles import fleet_agent, replica_agent
 from pipeline.worker.telemetry import WorkerMetrics

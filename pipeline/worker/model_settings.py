@@ -1,15 +1,16 @@
-"""Writes what the settings say about models, with the time from which prices and rates hold."""
+"""Writes what the settings say about models and prefixes, with the time from which prices and rates hold."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.writer import Tables
-from pipeline.worker.until_taken import until_taken
-from schemas.rows import ModelRow, PrefillSettingsRow, Row
+from pipeline.errors import StoreUnavailable
+from schemas.rows import ModelRow, PrefillSettingsRow, PrefixNameRow, Row
 from schemas.settings import ClickHouse, Model, Settings
 
 Figures = tuple[float | None, float | None, float | None, str]
@@ -63,3 +64,24 @@ def _latest(store: ClickHouse) -> dict[str, Figures]:
             return {model: tuple(figures) for model, *figures in client.query(statement).result_rows}
     finally:
         client.close()
+
+
+_RETRY_SECONDS = 5.0
+
+
+async def until_taken(write: Callable[[], Awaitable[None]]) -> None:
+    """Await `write()` until it does not raise StoreUnavailable."""
+    while True:
+        try:
+            await write()
+            return
+        except StoreUnavailable:
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def write_prefix_names(settings: Settings, tables: Tables) -> None:
+    """Write the names as soon as ClickHouse takes them; those of earlier settings no longer count."""
+    version = int(time.time() * 1000)
+    rows = [PrefixNameRow("", "", version)]
+    rows += [PrefixNameRow(prefix.first_block, prefix.name, version) for prefix in settings.prefixes]
+    await until_taken(lambda: tables.insert(rows))

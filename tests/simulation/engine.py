@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Frames
 from tests.simulation.loop import Process
 from tests.simulation.simulation import Simulation
 

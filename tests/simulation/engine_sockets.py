@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Bundle, Frames
 from connectors.order.asks import Outcome
 from connectors.receive import subscriber
 from connectors.receive.hand_over import HandOver

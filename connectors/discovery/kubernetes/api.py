@@ -11,6 +11,7 @@ import aiohttp
 
 from connectors.discovery.kubernetes.credentials import headers_of, server_of, tls_of
 from connectors.discovery.kubernetes.documents import (
+    ApiFailure,
     Document,
     DocumentMalformed,
     WatchEvent,
@@ -18,7 +19,6 @@ from connectors.discovery.kubernetes.documents import (
     decoded_failure,
     decoded_page,
 )
-from connectors.discovery.kubernetes.failures import ApiFailure
 from connectors.discovery.kubernetes.lines import Lines, LineTooLong
 from connectors.discovery.kubernetes.presets import selector_of
 from connectors.process.pages import PageTooLarge, body_within

@@ -6,7 +6,7 @@ import os
 import ssl
 from pathlib import Path
 
-from connectors.discovery.kubernetes.failures import ApiFailure
+from connectors.discovery.kubernetes.documents import ApiFailure
 from schemas.settings import Kubernetes
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -7,6 +7,18 @@ from typing import TypeVar
 
 import msgspec
 
+from connectors.process.errors import DataError
+from schemas.reasons import KubernetesFailure
+
+
+class ApiFailure(DataError):
+    """Pods could not be listed or watched; `str()` says in one line what was wrong."""
+
+    reason: KubernetesFailure
+    text: str
+    line = "{text}"
+
+
 _Decoded = TypeVar("_Decoded")
 
 

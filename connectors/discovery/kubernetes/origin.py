@@ -17,8 +17,7 @@ from connectors.discovery.kubernetes.asking import (
 )
 from connectors.discovery.kubernetes.credentials import namespaces_of
 from connectors.discovery.kubernetes.described import Description
-from connectors.discovery.kubernetes.documents import Pod
-from connectors.discovery.kubernetes.failures import ApiFailure
+from connectors.discovery.kubernetes.documents import ApiFailure, Pod
 from connectors.discovery.kubernetes.pod_sources import asked_at, replica_of, sources_of
 from connectors.discovery.kubernetes.pod_watch import AGAIN, PodWatch, PodWatchTelemetry
 from connectors.sources import Source

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from connectors.discovery.kubernetes.api import Api, connected
-from connectors.discovery.kubernetes.documents import DocumentMalformed, Pod, decoded_pod
-from connectors.discovery.kubernetes.failures import ApiFailure
+from connectors.discovery.kubernetes.documents import ApiFailure, DocumentMalformed, Pod, decoded_pod
 from connectors.discovery.kubernetes.pod_set import PodSet
 from connectors.discovery.presence import AbsenceTelemetry
 from connectors.process.absence import Absence

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from connectors.process.printable import printable
-from pipeline.cli.examples import examples
+from pipeline.cli.groups import examples
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.groups import examples
 from pipeline.cli.terminal import width
 from pipeline.text_table import text_table
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.cli.examples import examples
+from pipeline.cli.groups import examples
 from pipeline.cli.moment import Moment
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width

@@ -13,8 +13,7 @@ import tomlkit
 from tomlkit.items import AoT, Item
 
 from connectors.process.addresses import HIDDEN, without_secrets
-from pipeline.cli.examples import examples
-from pipeline.cli.groups import Group
+from pipeline.cli.groups import Group, examples
 from pipeline.cli.options import config_option, load_settings
 from pipeline.settings.loading import DEFAULT, LoadedSettings, list_types, section_types
 from schemas.settings import SECRET_KEYS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.examples import examples
+from pipeline.cli.groups import examples
 from pipeline.cli.options import (
     DEFAULT_FILE,
     config_option,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount
 from pipeline.cli.options import data_directory_option, load_settings
 from pipeline.cli.progress_line import ProgressLine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.examples import examples
+from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width

@@ -9,8 +9,8 @@ from typing import Literal
 import click
 import msgspec
 
-from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Whole
 from schemas.hashing import sglang as sglang_hashing
 from schemas.hashing import vllm as vllm_hashing

@@ -9,8 +9,8 @@ from typing import Literal, cast
 
 import click
 
-from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount, Whole
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.recordings.format import Frame, Recording

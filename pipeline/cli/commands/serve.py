@@ -11,7 +11,7 @@ import click
 
 from connectors.process.addresses import without_secrets
 from connectors.process.stopping import Stop, done_before
-from pipeline.cli.examples import examples
+from pipeline.cli.groups import examples
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from schemas.settings import ClickHouse, Settings
 

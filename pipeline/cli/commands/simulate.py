@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pipeline.cli.examples import examples
+from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount, Whole
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.config_file import replicas_toml

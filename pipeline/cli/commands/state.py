@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.cli.examples import examples
-from pipeline.cli.groups import Group
+from pipeline.cli.groups import Group, examples
 from pipeline.cli.options import config_option, load_settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.examples import examples
-from pipeline.cli.groups import Group
+from pipeline.cli.groups import Group, examples
 from pipeline.cli.options import config_option, load_settings
 
 

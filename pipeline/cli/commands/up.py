@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from connectors.process.printable import printable
-from pipeline.cli.examples import examples
 from pipeline.cli.failures import stopped_by_signals
+from pipeline.cli.groups import examples
 from pipeline.cli.options import (
     DEFAULT_FILE,
     config_option,

@@ -15,7 +15,7 @@ import click
 
 from connectors.process.collector import GC_THRESHOLD
 from connectors.process.printable import printable
-from pipeline.cli.examples import examples
+from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount
 from pipeline.cli.options import config_option, load_running, running_directory_option
 

@@ -6,7 +6,7 @@ from importlib import metadata
 
 import click
 
-from pipeline.cli.examples import examples
+from pipeline.cli.groups import examples
 
 
 @click.command(epilog=examples("kvlens version"))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.examples import examples
 from pipeline.cli.failures import Failure
+from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Whole
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.cli.terminal import width

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from pipeline.index.questions.chains import Chain
-from pipeline.index.questions.decoding import decoded
-from pipeline.index.questions.refused import QuestionRefused
+from pipeline.index.questions.refused import QuestionRefused, decoded
 from schemas.choices import RequestId
 from schemas.events import LongName, Name, Timestamp
 

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import Meta, Raw
 
 from pipeline.index.questions.chains import Chain, Chains, chains_of
-from pipeline.index.questions.decoding import decoded
 from pipeline.index.questions.digits import read_digits
-from pipeline.index.questions.refused import QuestionRefused
+from pipeline.index.questions.refused import QuestionRefused, decoded
 from schemas.events import LongName, Name
 
 MOST_HASHES = 65_536

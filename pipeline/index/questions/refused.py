@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
 from connectors.process.errors import DataError
 from schemas.reasons import QuestionRefusal
 
@@ -34,3 +39,16 @@ class QuestionRefused(DataError):
     def status(self) -> int:
         """Return the HTTP status."""
         return _STATUS.get(self.reason, 400)
+
+
+_Decoded = TypeVar("_Decoded")
+
+
+def decoded(decode: Callable[[bytes], _Decoded], body: bytes) -> _Decoded:
+    """Return what a decoder of msgspec makes of a body. Raises QuestionRefused."""
+    try:
+        return decode(body)
+    except (msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise QuestionRefused("bad_question", str(error)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise QuestionRefused("malformed", str(error)) from error

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import subprocess
 import tempfile
+import threading
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
 from pipeline.local.broker.jars import read_lock, verified_jars
 from pipeline.local.broker.java import java_version, locate_java
-from pipeline.local.broker.probe import answers
 from pipeline.local.broker.properties import properties_text, server_properties
 from pipeline.local.processes.child_process import (
     ChildProcess,
@@ -161,3 +166,35 @@ def _format(tool: list[str], environment: dict[str, str], settings: Path) -> Non
             output.seek(0)
             last = output.read().strip().splitlines()[-1:]
             raise ProcessFailed(_NAME, f"formatting its storage failed: {last}", _ADVICE)
+
+
+_TIMEOUT_MS = 5000
+
+
+def answers(host: str, port: int) -> bool:
+    """True when the node at host:port names itself as a live broker of its cluster.
+
+    Blocks for a few seconds at most. The request has an event loop of
+    its own, so a thread that runs one may call this.
+    """
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    answer: list[bool] = []
+    request = threading.Thread(target=lambda: answer.append(asyncio.run(_has_live_broker(host, port))))
+    request.start()
+    request.join()
+    return answer == [True]
+
+
+async def _has_live_broker(host: str, port: int) -> bool:
+    client = AIOKafkaClient(bootstrap_servers=f"{host}:{port}", request_timeout_ms=_TIMEOUT_MS)
+    try:
+        await client.bootstrap()
+        # Registered but not yet unfenced brokers are left out of the metadata.
+        return any(broker.port == port for broker in client.cluster.brokers())
+    except (KafkaError, OSError):
+        return False
+    finally:
+        await client.close()

@@ -22,8 +22,18 @@ from mode import Service
 from yarl import URL
 
 from connectors.kafka.private import fetch_so, hold_fetches, leave_as_they_came, member_id
-from pipeline.worker.consumer.fetch_wait import SHORTEST
 from pipeline.worker.consumer.fetched import Chunk, Record, in_turns
+
+SHORTEST = 0.05
+LONGEST = 0.4
+SHARE = 0.1
+"""Of the time between two rounds."""
+
+
+def fetch_wait(round_seconds: float, *, far_behind: bool) -> float:
+    """Return the seconds of an agent that makes a round every `round_seconds`."""
+    return SHORTEST if far_behind else max(SHORTEST, min(LONGEST, SHARE * round_seconds))
+
 
 FAUST_LOG = logging.getLogger("faust")
 """Where our subclasses of Faust's services log that they start and stop, as the others do."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Frames
 
 _UNKNOWN = msgspec.msgpack.encode([1.5, [["Novelty"], ["AllBlocksCleared"]], 0])
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.normalise.objects import tenant_group
+from connectors.normalise.hashes import tenant_group
 from schemas.settings import Lmcache
 from tests.support import reports
 from tests.support.inputs.captures import captured_frames, captured_truth, reported

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import zmq
 
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Frames
 from connectors.receive.received import Key
 from connectors.receive.sub_sockets import EndpointRefused
 from connectors.receive.subscriber import REFRESH_SECONDS, TURN_BYTES, Subscriber

@@ -9,7 +9,7 @@ import msgspec
 
 from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from pipeline.worker.prefix_names import write_prefix_names
+from pipeline.worker.model_settings import write_prefix_names
 from schemas.settings import Prefix, Settings
 
 FIRST, SECOND = "00000000000000ab", "00000000000000cd"

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from connectors.engines.catalogue import CATALOGUE
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Frames
 from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.hashes import object_hash, tenant_group
 from connectors.normalise.normaliser import Normaliser
-from connectors.normalise.objects import object_hash, tenant_group
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
 from connectors.sources import Source

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from connectors.frames.framing import is_sequence
+from connectors.frames.bundle import is_sequence
 from connectors.receive.plain_receiver import split_messages
 
 

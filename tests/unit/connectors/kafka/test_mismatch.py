@@ -15,7 +15,7 @@ from aiokafka.errors import (
 )
 
 from connectors.kafka.errors import failure_reason
-from connectors.kafka.mismatch import mismatch
+from connectors.kafka.reach import mismatch
 from schemas.settings import Kafka
 
 PLAIN, TLS = Kafka(), Kafka(security_protocol="SSL")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.kafka.murmur2 import murmur2
-from connectors.kafka.topics import partition_of, partition_of_key
+from connectors.kafka.topics import murmur2, partition_of, partition_of_key
 from tests.support.client_partition import client_partition
 
 

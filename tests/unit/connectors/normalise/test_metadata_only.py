@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from connectors.frames.bundle import Bundle
-from connectors.normalise.key_file import KeyUnusable
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import FIRST_LOOKS, Normaliser
-from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.normalise.pseudonyms import KeyUnusable, Pseudonyms
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from schemas.events import Batch, Stored

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from connectors.engines.catalogue import CATALOGUE
 from connectors.engines.recognition import StreamEra
-from connectors.frames.bundle import Bundle
-from connectors.frames.framing import MAX_SEQUENCE, Frames
+from connectors.frames.bundle import MAX_SEQUENCE, Bundle, Frames
 from connectors.normalise.columns import (
     DONE,
     END,

@@ -10,9 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.bundles import Bundles
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Bundle, Bundles, Frames
 from connectors.normalise import normaliser
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.order import gathered as gathered_module

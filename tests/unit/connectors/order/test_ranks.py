@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Bundle, Frames
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from schemas.events import EventsRecord

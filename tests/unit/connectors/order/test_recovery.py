@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from connectors.order.asks import MAX_DISORDERED, Ask, Outcome
-from connectors.order.backlog import Backlog, BacklogBudget
-from connectors.order.message import Message
+from connectors.order.backlog import Backlog, BacklogBudget, Message
 from connectors.order.pacing import UNANSWERED
 from connectors.order.recovery import MAX_HOLES
 from connectors.order.sequence import RECENT_BATCHES, SequencePosition, StoredPosition, fingerprint_of

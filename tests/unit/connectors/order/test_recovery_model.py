@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from connectors.frames.framing import MAX_SEQUENCE
+from connectors.frames.bundle import MAX_SEQUENCE
 from connectors.order.pacing import UNANSWERED_ASKS
 from connectors.order.sequence import StoredPosition, fingerprint_of
 from connectors.order.stream import SourceStream

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.normalise.bounds import MAX_BATCH_BYTES
 from connectors.normalise.normaliser import Normaliser
+from connectors.normalise.wire import MAX_BATCH_BYTES
 from connectors.order.asks import Ask
 from connectors.order.stream import SourceStream
 from connectors.sources import Source

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 import zmq
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.framing import MAX_SEQUENCE
+from connectors.frames.bundle import MAX_SEQUENCE, Bundle
 from connectors.normalise.scan import parts_of, scan, scan_joined, scan_side_by_side
 from connectors.normalise.scanner.payloads import transcode
 from connectors.receive.compiled_receiver import Receiver

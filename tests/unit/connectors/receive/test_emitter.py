@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Frames
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
 from connectors.receive.emitter import Emitter

@@ -12,8 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.bundles import Bundles
+from connectors.frames.bundle import Bundle, Bundles
 from connectors.receive import pump as pump_module
 from connectors.receive.crowd import LEAST_SOURCES, LOOK_SECONDS
 from connectors.receive.pump import Pump

@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from connectors.frames.bundle import Bundle
-from connectors.frames.framing import Frames
+from connectors.frames.bundle import Bundle, Frames
 from connectors.frames.portion import MAX_PORTION_BYTES, PORTION_SECONDS, REST_FROM_SECONDS, Portion
 from connectors.receive.received import MESSAGE_OVERHEAD_BYTES, Received
 from connectors.receive.turns import Turns

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectors.normalise.objects import object_hash, tenant_group
+from connectors.normalise.hashes import object_hash, tenant_group
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from pipeline.residency.partition import PartitionState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.worker.consumer.fetch_wait import fetch_wait
+from pipeline.worker.consumer.transport import fetch_wait
 
 
 @pytest.mark.parametrize(
